@@ -26,8 +26,14 @@ import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import type { EngineTimes } from '../packages/platform/src/engine/options.ts';
 import { sandboxFunding } from '../packages/platform/src/funding.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
-import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
-import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
+import {
+  createPartnerClient,
+  type PartnerClient,
+} from '../packages/platform/src/partners/client.ts';
+import {
+  openPartnerRegistry,
+  type PartnerRegistry,
+} from '../packages/platform/src/partners/registry.ts';
 import { openSealer } from '../packages/platform/src/partners/seal.ts';
 import { keepAttempts, openAttempts } from '../packages/platform/src/store/attempts.ts';
 import { ratios, report } from './report.ts';
@@ -123,6 +129,9 @@ export async function bare(url: string, payments: number, concurrency: number): 
 export interface Ground {
   readonly database: ReturnType<typeof openDatabase>;
   readonly engine: ReturnType<typeof createEngine>;
+  readonly registry: PartnerRegistry;
+  /** It notes the evidence of its calls. */
+  readonly client: PartnerClient;
   /** Inserts payments, 500 in a transaction unless it says otherwise. */
   readonly make: (count: number, perTransaction?: number) => Promise<PaymentRow[]>;
   /** Writes the evidence that still waits in memory. */
@@ -218,6 +227,8 @@ export async function groundIn(
   return {
     database,
     engine,
+    registry,
+    client,
     async make(count, perTransaction = 500) {
       const places = await Promise.all(
         PARTNERS.map(async (partner_id) => {
@@ -274,7 +285,7 @@ export async function groundIn(
 }
 
 /** What a round gave: payments a second, and the seconds of CPU of one payment. */
-interface Driven {
+export interface Driven {
   readonly perSecond: number;
   readonly cpu: ProcessorTime;
 }

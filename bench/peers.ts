@@ -3,20 +3,30 @@
  * call. In alternating rounds, each in its own database:
  *   bare         the two calls, nothing stored: not durable, the upper limit
  *   least        the two calls and one durable UPDATE of one row of two columns, by group commit: what any durable driver has to do
+ *   rows         `least` with what we write at the end of a payment instead: its row behind the fence, the funds, the audit line
+ *   judged       `rows` with our client instead of bare calls: credentials, deadlines, strict reading, answers judged, evidence kept
  *   loop         a plain loop over rows of a table, with an UPDATE after each of the two calls
  *   graphile     graphile-worker, one job a payment, default settings; and with its local queue
  *   pg-boss      one job a payment
  *   openworkflow one workflow a payment, a step a call
  *   dbos         one workflow a payment, a step a call, started directly; its queue is slower
- *   duebridge    our engine: funding, audit and fence included
- * No contender's payments are inserted on the clock. The jobs of a queue do both calls in one task, which is less than what we do: a crash in between repeats both. A contender that fails,
+ *   duebridge    our engine: `judged`, and a queue and a budget for each partner, the state of each payment, and a watcher for each
+ * So `least`, `rows`, `judged` and `duebridge` show step by step what a guarantee costs, and `rows` what no faster program could avoid
+ * that keeps the same. No contender's payments are inserted on the clock. The jobs of a queue do both calls in one task, which is less than what we do: a crash in between repeats both. A contender that fails,
  * or takes longer than a minute and a half, is left out of that round, and the others go on.
  *
  *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,pg-boss]
  */
+import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { DBOS } from '@dbos-inc/dbos-sdk';
-import { ensureDatabase, groupCommit, openDatabase } from '@duebridge/runtime';
+import {
+  ensureDatabase,
+  groupCommit,
+  openDatabase,
+  silentLog,
+  systemClock,
+} from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { Logger, run, runMigrations } from 'graphile-worker';
 import { OpenWorkflow } from 'openworkflow';
@@ -25,9 +35,13 @@ import { PgBoss } from 'pg-boss';
 import pg from 'pg';
 import { Pool } from 'undici';
 import { benchOptions, chosenOf } from './options.ts';
-import { bare, drive, startStub } from './drive.ts';
-import { measureProcessorTime } from './processor-time.ts';
-import { ratios, report } from './report.ts';
+import { judgePoll, judgeSubmit } from '../packages/platform/src/engine/outcome.ts';
+import { Outage } from '../packages/platform/src/engine/outage.ts';
+import { PaymentRecords } from '../packages/platform/src/engine/records.ts';
+import type { Ending, PaymentRow } from '../packages/platform/src/store/payments.ts';
+import { bare, drive, groundIn, startStub, type Driven, type Ground } from './drive.ts';
+import { measureProcessorTime, type ProcessorTime } from './processor-time.ts';
+import { ratios, report, spread } from './report.ts';
 
 const flags = benchOptions(import.meta.main, {
   rounds: '3',
@@ -45,20 +59,30 @@ interface Race {
   readonly get: (id: string) => Promise<void>;
 }
 
-/** Runs a contender in a prepared state; returns payments per second. */
-type Contender = (race: Race) => Promise<number>;
+/** Prepares its state, and then drives the payments on the clock. */
+type Contender = (race: Race) => Promise<Driven>;
 
-/** Times `work` until `done` payments were reported. */
-async function timed(start: (finished: () => void) => Promise<void>): Promise<number> {
+/** Times `start` until all payments were reported as finished, and then `finish`. */
+async function timed(
+  start: (finished: () => void) => Promise<void>,
+  finish?: () => Promise<void>,
+): Promise<Driven> {
   const all = Promise.withResolvers<void>();
   let left = payments;
+  const used = await measureProcessorTime(admin);
   const from = performance.now();
   await start(() => {
     left -= 1;
     if (left === 0) all.resolve();
   });
   await all.promise;
-  return payments / ((performance.now() - from) / 1_000);
+  await finish?.();
+  const perSecond = payments / ((performance.now() - from) / 1_000);
+  return { perSecond, cpu: perPayment(used()) };
+}
+
+function perPayment({ node, postgres }: ProcessorTime): ProcessorTime {
+  return { node: node / payments, postgres: postgres / payments };
 }
 
 const ids = (): string[] => Array.from({ length: payments }, (_, index) => `p-${index}`);
@@ -67,7 +91,7 @@ const ids = (): string[] => Array.from({ length: payments }, (_, index) => `p-${
  * The least that is durable. Its calls go on while a write is under way, as ours do. The distance to it is what audit, funds, evidence,
  * fence and the order of calls cost.
  */
-async function least({ url, put, get }: Race): Promise<number> {
+async function least({ url, put, get }: Race): Promise<Driven> {
   const pool = new pg.Pool({ connectionString: url, max: 10 });
   await pool.query('CREATE TABLE payment (id text PRIMARY KEY, status text NOT NULL)');
   await pool.query(`INSERT INTO payment SELECT unnest($1::text[]), 'created'`, [ids()]);
@@ -81,7 +105,7 @@ async function least({ url, put, get }: Race): Promise<number> {
       return some.map(() => null);
     },
   });
-  const rate = await timed(async (finished) => {
+  const driven = await timed(async (finished) => {
     const queue = ids().values();
     const work = async (): Promise<void> => {
       for (const id of queue) {
@@ -93,10 +117,81 @@ async function least({ url, put, get }: Race): Promise<number> {
     await Promise.all(Array.from({ length: concurrency }, work));
   });
   await pool.end();
-  return rate;
+  return driven;
 }
 
-async function loop({ url, put, get }: Race): Promise<number> {
+/** Makes `calls` for each of our own payments and writes the end that they tell as our engine does, while further calls go on. */
+async function overOurRows(
+  url: string,
+  calls: (place: Ground, row: PaymentRow) => Promise<Ending>,
+): Promise<Driven> {
+  const place = await groundIn(url, stub.url, concurrency);
+  const { database } = place;
+  const rows = await place.make(payments);
+  const [slot] = await database.query<{ worker_id: string }>(
+    'SELECT worker_id FROM duebridge_platform.slots WHERE worker_id IS NOT NULL LIMIT 1',
+  );
+  assert(slot, 'the engine owns no slot');
+  const { signal } = new AbortController();
+  const records = new PaymentRecords({
+    database,
+    writer: () => ({ worker_id: slot.worker_id, at: new Date().toISOString() }),
+    mayWrite: () => true,
+    outage: new Outage({ database, clock: systemClock, log: silentLog, signal }),
+    signal,
+  });
+  const end = async (
+    { platform_payment_id }: PaymentRow,
+    ending: Ending,
+    finished: () => void,
+  ): Promise<void> => {
+    const write = { kind: 'end', by: 'partner', ending, settles: true } as const;
+    const recorded = await records.write(platform_payment_id, 'dispatching', write);
+    assert.equal(recorded.kind, 'changed');
+    finished();
+  };
+  const driven = await timed(async (finished) => {
+    const queue = rows.values();
+    const work = async (): Promise<void> => {
+      for (const row of queue) {
+        const ending = await calls(place, row);
+        void end(row, ending, finished);
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, work));
+  }, place.finish);
+  await place.close();
+  return driven;
+}
+
+function rows({ url, put, get }: Race): Promise<Driven> {
+  return overOurRows(url, async (_, { platform_payment_id }) => {
+    await put(platform_payment_id);
+    await get(platform_payment_id);
+    return {
+      status: 'succeeded',
+      payment_id: `P-${platform_payment_id}`,
+      initiated_at: '2026-01-01T00:00:00.000Z',
+      posted_at: '2026-01-01T00:00:00.001Z',
+      failure_reason: null,
+    };
+  });
+}
+
+function judged({ url }: Race): Promise<Driven> {
+  return overOurRows(url, async ({ client, registry }, row) => {
+    const partner = await registry.get(row.partner_id);
+    assert(partner);
+    const accepted = judgeSubmit(row, await client.submit(partner, row));
+    assert(accepted.kind === 'processing');
+    const { payment_id } = accepted.acceptance;
+    const outcome = judgePoll({ ...row, payment_id }, await client.poll(partner, row));
+    assert(outcome.kind === 'ended');
+    return outcome.ending;
+  });
+}
+
+async function loop({ url, put, get }: Race): Promise<Driven> {
   const pool = new pg.Pool({ connectionString: url, max: 10 });
   await pool.query('CREATE TABLE payment (id text PRIMARY KEY, status text NOT NULL)');
   await pool.query(`INSERT INTO payment SELECT unnest($1::text[]), 'created'`, [ids()]);
@@ -106,7 +201,7 @@ async function loop({ url, put, get }: Race): Promise<number> {
       text: 'UPDATE payment SET status = $2 WHERE id = $1',
       values: [id, status],
     });
-  const rate = await timed(async (finished) => {
+  const driven = await timed(async (finished) => {
     const queue = ids().values();
     const work = async (): Promise<void> => {
       for (const id of queue) {
@@ -120,7 +215,7 @@ async function loop({ url, put, get }: Race): Promise<number> {
     await Promise.all(Array.from({ length: concurrency }, work));
   });
   await pool.end();
-  return rate;
+  return driven;
 }
 
 function graphile(localQueue: boolean): Contender {
@@ -135,7 +230,7 @@ function graphile(localQueue: boolean): Contender {
     );
     await pool.end();
     let runner: Awaited<ReturnType<typeof run>> | undefined;
-    const rate = await timed(async (finished) => {
+    const driven = await timed(async (finished) => {
       runner = await run({
         connectionString: url,
         concurrency,
@@ -154,11 +249,11 @@ function graphile(localQueue: boolean): Contender {
       });
     });
     await runner?.stop();
-    return rate;
+    return driven;
   };
 }
 
-async function pgBoss({ url, put, get }: Race): Promise<number> {
+async function pgBoss({ url, put, get }: Race): Promise<Driven> {
   const boss = new PgBoss({ connectionString: url, max: 10 });
   boss.on('error', () => undefined);
   await boss.start();
@@ -167,7 +262,7 @@ async function pgBoss({ url, put, get }: Race): Promise<number> {
     'pay',
     ids().map((id) => ({ data: { id } })),
   );
-  const rate = await timed(async (finished) => {
+  const driven = await timed(async (finished) => {
     // Its own method of running many in parallel: batches, here as large as the allowed number of concurrent calls.
     const options = { batchSize: concurrency, pollingIntervalSeconds: 0.5, localConcurrency: 4 };
     await boss.work<{ id: string }>('pay', options, async (jobs) => {
@@ -181,10 +276,10 @@ async function pgBoss({ url, put, get }: Race): Promise<number> {
     });
   });
   await boss.stop({ graceful: true });
-  return rate;
+  return driven;
 }
 
-async function openWorkflow({ url, put, get }: Race): Promise<number> {
+async function openWorkflow({ url, put, get }: Race): Promise<Driven> {
   const backend = await BackendPostgres.connect(url);
   const client = new OpenWorkflow({ backend });
   let finished: () => void = () => undefined;
@@ -199,13 +294,13 @@ async function openWorkflow({ url, put, get }: Race): Promise<number> {
   );
   for (const id of ids()) await pay.run({ id });
   const worker = client.newWorker({ concurrency });
-  const rate = await timed(async (done) => {
+  const driven = await timed(async (done) => {
     finished = done;
     await worker.start();
   });
   await worker.stop();
   await backend.stop();
-  return rate;
+  return driven;
 }
 
 let dbosCalls: Pick<Race, 'put' | 'get'> | undefined;
@@ -217,7 +312,7 @@ const dbosPay = DBOS.registerWorkflow(
   { name: 'pay' },
 );
 
-async function dbos({ url, put, get }: Race): Promise<number> {
+async function dbos({ url, put, get }: Race): Promise<Driven> {
   dbosCalls = { put, get };
   DBOS.setConfig({
     name: 'bench',
@@ -227,7 +322,7 @@ async function dbos({ url, put, get }: Race): Promise<number> {
     logLevel: 'error',
   });
   await DBOS.launch();
-  const rate = await timed(async (finished) => {
+  const driven = await timed(async (finished) => {
     const queue = ids().values();
     const work = async (): Promise<void> => {
       for (const id of queue) {
@@ -238,7 +333,7 @@ async function dbos({ url, put, get }: Race): Promise<number> {
     await Promise.all(Array.from({ length: concurrency }, work));
   });
   await DBOS.shutdown();
-  return rate;
+  return driven;
 }
 
 /** How long a contender may take in one round; three rounds of all of them take less than six minutes on two quiet cores. */
@@ -260,22 +355,8 @@ async function drop(url: string): Promise<void> {
   await client.end();
 }
 
-/** Processor time of a payment in microseconds, Node and PostgreSQL together, by contender and round. */
-const spent = new Map<string, number[]>();
-
-/** Prints and keeps the CPU time of a payment; that of a queue includes its start and the insert of its jobs. */
-async function withProcessorTime(name: string, work: () => Promise<number>): Promise<number> {
-  const used = await measureProcessorTime(admin);
-  const rate = await work();
-  const { node, postgres } = used();
-  const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
-  spent.set(name, [...(spent.get(name) ?? []), ((node + postgres) * 1e6) / payments]);
-  console.log(`  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`);
-  return rate;
-}
-
-/** The rate of a contender, or NaN when it failed. */
-async function rateOf(work: () => Promise<number>): Promise<number> {
+/** What a contender did; undefined when it failed. */
+async function unlessFailed(work: () => Promise<Driven>): Promise<Driven | undefined> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(
     () => late.reject(new Error(`took longer than ${PATIENCE_MS / 1_000} s`)),
@@ -285,7 +366,7 @@ async function rateOf(work: () => Promise<number>): Promise<number> {
     return await Promise.race([work(), late.promise]);
   } catch (error) {
     console.log(`  failed: ${error instanceof Error ? error.message : String(error)}`);
-    return Number.NaN;
+    return undefined;
   } finally {
     clearTimeout(timer);
   }
@@ -295,15 +376,20 @@ async function rateOf(work: () => Promise<number>): Promise<number> {
 process.on('uncaughtException', (error) => console.log(`  afterwards: ${error.message}`));
 process.on('unhandledRejection', (error) => console.log(`  afterwards: ${String(error)}`));
 
-/** The target against a contender; none against the least, which guarantees less than we do. */
+/** Steps from the least that is durable to ours. */
+const STEPS = ['least', 'rows', 'judged'];
+
+/** The target against a contender; none against a step, which guarantees less than we do. */
 function targetOf(name: string): { target?: string } {
-  if (name === 'least') return {};
+  if (STEPS.includes(name)) return {};
   if (name === 'bare') return { target: 'at least 0.6' };
   return { target: name === 'loop' ? 'at least 1.5' : 'at least 3' };
 }
 
 const contenders: Readonly<Record<string, Contender>> = {
   least,
+  rows,
+  judged,
   loop,
   graphile: graphile(false),
   'graphile-local': graphile(true),
@@ -322,14 +408,22 @@ const body = JSON.stringify({
   platform_payment_id: 'x',
 });
 try {
-  const rates = new Map<string, number[]>();
-  const note = (name: string, rate: number): void => {
-    rates.set(name, [...(rates.get(name) ?? []), rate]);
-    console.log(`  ${name}: ${Math.round(rate)}/s`);
+  /** By contender, one entry for each round; undefined for a round in which it failed. */
+  const results = new Map<string, (Driven | undefined)[]>();
+  const note = (name: string, driven: Driven | undefined): void => {
+    results.set(name, [...(results.get(name) ?? []), driven]);
+    if (driven === undefined) return;
+    const { perSecond, cpu } = driven;
+    const [node, postgres] = [cpu.node * 1e6, cpu.postgres * 1e6];
+    console.log(
+      `  ${name}: ${perSecond.toFixed(0)}/s; processor time of a payment: Node ${node.toFixed(0)} us, PostgreSQL ${postgres.toFixed(0)} us`,
+    );
   };
   for (let round = 1; round <= Number(flags.rounds); round += 1) {
     console.log(`round ${round}`);
-    note('bare', await withProcessorTime('bare', () => bare(stub.url, payments, concurrency)));
+    const used = await measureProcessorTime(admin);
+    const perSecond = await bare(stub.url, payments, concurrency);
+    note('bare', { perSecond, cpu: perPayment(used()) });
     for (const [name, contender] of Object.entries(contenders)) {
       if (!chosen.includes(name)) continue;
       const pool = new Pool(stub.url, { connections: concurrency });
@@ -345,62 +439,72 @@ try {
       const url = await ensureDatabase(server.url, `bench_${randomBytes(5).toString('hex')}`);
       note(
         name,
-        await rateOf(() =>
-          withProcessorTime(name, () =>
-            contender({ url, put: (id) => call('PUT', id), get: (id) => call('GET', id) }),
-          ),
+        await unlessFailed(() =>
+          contender({ url, put: (id) => call('PUT', id), get: (id) => call('GET', id) }),
         ),
       );
       await pool.destroy();
       await drop(url);
     }
-    const { perSecond, cpu } = await drive(server.url, stub.url, payments, concurrency);
-    const micros = (cpu.node + cpu.postgres) * 1e6;
-    spent.set('duebridge', [...(spent.get('duebridge') ?? []), micros]);
-    note('duebridge', perSecond);
+    note('duebridge', await drive(server.url, stub.url, payments, concurrency));
   }
-  const ours = rates.get('duebridge') ?? [];
-  for (const [name, theirs] of rates) {
-    if (name === 'duebridge') continue;
-    const rounds = theirs.map((_, round) => round).filter((round) => (theirs[round] ?? 0) > 0);
-    if (rounds.length === 0) continue;
-    report({
-      figure: 'F3',
-      what: `drive / ${name}`,
-      ...ratios(
-        rounds.map((round) => ours[round] ?? Number.NaN),
-        rounds.map((round) => theirs[round] ?? Number.NaN),
-      ),
-      ...targetOf(name),
+  const rateOf = ({ perSecond }: Driven): number => perSecond;
+  const microsOf = ({ cpu }: Driven): number => (cpu.node + cpu.postgres) * 1e6;
+  /** A figure of one contender, `times` that, divided by that of another, in the rounds in which both ran. */
+  const compare = (one: string, other: string, figure: (driven: Driven) => number, times = 1) => {
+    const pairs = (results.get(one) ?? []).flatMap((first, round) => {
+      const second = results.get(other)?.[round];
+      return first === undefined || second === undefined ? [] : [[figure(first), figure(second)]];
     });
+    return ratios(
+      pairs.map(([first]) => times * (first ?? Number.NaN)),
+      pairs.map(([, second]) => second ?? Number.NaN),
+    );
+  };
+  const others = [...results.keys()].filter(
+    (name) => name !== 'duebridge' && results.get(name)?.some((driven) => driven !== undefined),
+  );
+  for (const name of others) {
+    const values = compare('duebridge', name, rateOf);
+    report({ figure: 'F3', what: `drive / ${name}`, ...values, ...targetOf(name) });
   }
-  // Decision 210: a busy machine inflates processor time, but that of all contenders alike.
+  // Decisions 210 and 221: a busy machine inflates processor time, but that of all contenders alike.
   const held: Readonly<Record<string, string>> = {
     loop: 'at most 1.25',
     graphile: 'at most 0.6',
     'graphile-local': 'at most 1.5',
   };
-  for (const [name, theirs] of spent) {
-    if (name === 'duebridge' || theirs.length < Number(flags.rounds)) continue;
+  for (const name of others) {
     const target = held[name];
     report({
       figure: 'F3',
       what: `processor time of a payment / ${name}`,
-      ...ratios(spent.get('duebridge') ?? [], theirs),
+      ...compare('duebridge', name, microsOf),
       ...(target === undefined ? {} : { target }),
     });
   }
+  // Where a step is below a target, no program that keeps what the step keeps reaches that target.
+  for (const name of [...STEPS, 'duebridge'].filter((step) => results.has(step))) {
+    const micros = results.get(name)?.flatMap((driven) => (driven ? [microsOf(driven)] : [])) ?? [];
+    report({
+      figure: 'F3',
+      what: `processor time of a payment, ${name}`,
+      ...spread(micros),
+      unit: 'us',
+    });
+    for (const other of ['bare', 'loop'].filter(
+      (one) => results.has(one) && name !== 'duebridge',
+    )) {
+      report({ figure: 'F3', what: `${name} / ${other}`, ...compare(name, other, rateOf) });
+    }
+  }
   // Where this is above 1, nothing that makes the two calls from one process can reach the target.
   for (const name of ['graphile', 'graphile-local']) {
-    const theirs = rates.get(name);
-    if (theirs === undefined) continue;
+    if (!others.includes(name)) continue;
     report({
       figure: 'F3',
       what: `three times ${name} / bare`,
-      ...ratios(
-        theirs.map((rate) => 3 * rate),
-        rates.get('bare') ?? [],
-      ),
+      ...compare(name, 'bare', rateOf, 3),
     });
   }
 } finally {
