@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { sqlState, type Database, type Transaction } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
+import type { Posting, PostOutcome } from './account-system.ts';
 import { importAccounts, ledger, type ImportedAccount } from './ledger.ts';
 import {
   ended,
@@ -200,6 +201,10 @@ test('an import creates and updates, and a repeated import changes nothing', asy
   ];
   assert.deepEqual(await importAccounts(database, file), { created: 3, updated: 0, unchanged: 0 });
   assert.deepEqual(await importAccounts(database, file), { created: 0, updated: 0, unchanged: 3 });
+  await importAccounts(database, [{ biller_id: 'acme', account_id: 'bare' }]);
+  const { balance: nothing, ...bare } = (await ledger(database).findAccount('acme', 'bare')) ?? {};
+  assert.deepEqual(bare, { biller_id: 'acme', account_id: 'bare', status: 'active' });
+  assert.equal(nothing?.amount_due_in_cents, 0);
   const changed = [{ ...file[0]!, amount_due_in_cents: 120_000 }, file[1]!, file[2]!];
   assert.deepEqual(await importAccounts(database, changed), {
     created: 0,
@@ -217,6 +222,27 @@ test('an import creates and updates, and a repeated import changes nothing', asy
   assert.equal(account?.balance?.amount_due_in_cents, 120_000);
   assert.equal(account?.balance?.due_date, '2027-01-31');
   assert.deepEqual(account?.holder, { first_name: 'Ada', last_name: 'Lovelace' });
+  // A change of one column alone is a change.
+  for (const change of [
+    { status: 'inactive' },
+    { first_name: 'Augusta' },
+    { last_name: 'King' },
+    { max_amount_in_cents: 900 },
+    { min_amount_in_cents: 90 },
+  ] as const) {
+    const one = { biller_id: 'acme', account_id: 'A-1', ...change };
+    assert.equal((await importAccounts(database, [one])).updated, 1, JSON.stringify(change));
+    assert.equal((await importAccounts(database, [one])).unchanged, 1, JSON.stringify(change));
+  }
+  const { balance, ...rest } = (await ledger(database).findAccount('acme', 'A-1')) ?? {};
+  assert.deepEqual(rest, {
+    biller_id: 'acme',
+    account_id: 'A-1',
+    status: 'inactive',
+    holder: { first_name: 'Augusta', last_name: 'King' },
+    payment_rules: { min_amount_in_cents: 90, max_amount_in_cents: 900 },
+  });
+  assert.equal(balance?.amount_due_in_cents, 120_000);
   assert.deepEqual(await findings(database), []);
 });
 
@@ -243,6 +269,8 @@ test('an import whose new maximum crosses a stored minimum is refused and change
   ];
   await assert.rejects(importAccounts(database, file), { code: 'INVALID_REQUEST' });
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.account')).length, 1);
+  const fixed = { biller_id: 'acme', account_id: 'A-1', max_amount_in_cents: 1_000 };
+  assert.equal((await importAccounts(database, [fixed])).updated, 1, 'one amount only is a rule');
 });
 
 test('an import never reverts a payment posted after its as-of time [ST2 S5]', async (t) => {
@@ -291,5 +319,119 @@ test('an import never reverts a payment posted after its as-of time [ST2 S5]', a
   await importAccounts(database, file(10_000, 20_000), await moment());
   await importAccounts(database, file(99_000, 120_000), exported);
   assert.deepEqual(await owed(), [10_000, 20_000]);
+  // A file that names no amount, or the amounts as they are, undoes nothing and says nothing of when they were true.
+  const between = await moment();
+  const renamed = {
+    biller_id: 'acme',
+    account_id: 'A-1',
+    first_name: 'Grace',
+    last_name: 'Hopper',
+  };
+  await importAccounts(database, [renamed], await moment());
+  assert.equal((await importAccounts(database, file(10_000, 20_000))).updated, 1, 'her name');
+  await importAccounts(database, file(99_000, 120_000), exported);
+  assert.deepEqual(await owed(), [10_000, 20_000]);
+  await importAccounts(database, file(11_000, 20_000), between);
+  assert.deepEqual(await owed(), [11_000, 20_000]);
+  // To the millisecond: a payment posted in it is part of the export, and a corrected export of it counts.
+  await pay('same', 'A-1', 70);
+  const [same] = await database.query<{ at: string }>(
+    `SELECT created_at AS at FROM duebridge_partner.transfer WHERE transfer_id = 'same'`,
+  );
+  for (const cents of [5_000, 6_000]) {
+    await importAccounts(database, file(cents, 20_000), same!.at);
+    assert.deepEqual(await owed(), [cents, 20_000]);
+  }
   assert.deepEqual(await findings(database), []);
+});
+
+/** A payment as the kit hands it to the ledger. */
+function posting(id: string, account_id: string, biller_id = 'acme', cents = 100): Posting {
+  return {
+    platform_payment_id: id,
+    payment_id: `there-${id}`,
+    platform_batch_id: 'b',
+    biller_id,
+    account_id,
+    amount_in_cents: cents,
+    initiated_at: '2026-01-01T00:00:00.000Z',
+  };
+}
+
+/** Resolves when a session of this database waits for a lock; fails after 20 s. */
+async function untilOneWaits(database: Database): Promise<void> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    const rows = await database.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    if (rows.length > 0) return;
+    assert.ok(performance.now() < end, 'nobody waits for a lock');
+  }
+}
+
+test('accounts of one number at two billers are two accounts, in one transaction too [PF2 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(
+    database,
+    {},
+    { biller_id: 'water', status: 'inactive', amount_due_in_cents: 700 },
+    { account_id: 'A-2', max_amount_in_cents: 50 },
+  );
+  const payments = [
+    posting('p', 'A-1', 'acme', 30),
+    posting('q', 'A-1', 'water', 20),
+    posting('r', 'A-1', 'acme', 5),
+    posting('s', 'A-2', 'acme', 50),
+    posting('u', 'A-2', 'acme', 51),
+  ];
+  const outcomes = await database.transaction((tx) => ledger(database).post(payments, tx));
+  assert.deepEqual(
+    outcomes.map(({ outcome }) => outcome),
+    ['posted', 'failed', 'posted', 'posted', 'failed'],
+  );
+  const balances = await database.query(
+    `SELECT biller_id, account_id, amount_due_in_cents AS owed FROM duebridge_partner.account ORDER BY account_id, biller_id`,
+  );
+  assert.deepEqual(balances, [
+    { biller_id: 'acme', account_id: 'A-1', owed: 99_965 },
+    { biller_id: 'water', account_id: 'A-1', owed: 700 },
+    { biller_id: 'acme', account_id: 'A-2', owed: 99_950 },
+  ]);
+  const lines = await database.query(
+    `SELECT biller_id, account_id, amount_in_cents AS cents FROM duebridge_partner.entry WHERE transfer_id = 'p' ORDER BY line`,
+  );
+  assert.deepEqual(lines, [
+    { biller_id: 'acme', account_id: 'A-1', cents: -30 },
+    { biller_id: 'acme', account_id: ':received', cents: 30 },
+  ]);
+});
+
+test('a posting waits for the import of its account, and meets the account as the import left it [FR1 ST2]', async (t) => {
+  const database = await kitDatabase(t);
+  // Z is before A on disk.
+  await haveAccounts(database, { account_id: 'Z' });
+  await haveAccounts(database, { account_id: 'A' });
+  const post = (payments: readonly Posting[]): Promise<PostOutcome[]> =>
+    database.transaction(async (tx) => {
+      // As over a table so small, or so large a part of it, that the index is not used.
+      await tx.query('SET LOCAL enable_indexscan = off');
+      return [...(await ledger(database).post(payments, tx))];
+    });
+  let posted: Promise<PostOutcome[]> = Promise.resolve([]);
+  await database.transaction(async (tx) => {
+    await tx.query(
+      `UPDATE duebridge_partner.account SET status = 'inactive' WHERE account_id = 'A'`,
+    );
+    posted = post([posting('p', 'Z'), posting('q', 'A')]);
+    await untilOneWaits(database);
+    // It waits for A, so it holds nothing that comes later: another replica that has Z and wants A would deadlock with it.
+    await database.query(
+      `SELECT 1 FROM duebridge_partner.account WHERE account_id = 'Z' FOR UPDATE NOWAIT`,
+    );
+  });
+  assert.deepEqual(
+    (await posted).map(({ outcome }) => outcome),
+    ['posted', 'failed'],
+  );
 });

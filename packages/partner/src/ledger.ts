@@ -228,10 +228,9 @@ export function importAccounts(
   return database.transaction(async (tx) => {
     // One import at a time: two that create the same account would each post its whole bill. Postings are not blocked.
     await tx.query('SELECT pg_advisory_xact_lock($1)', [IMPORT_LOCK]);
-    const sorted = accounts.toSorted((one, other) => compare(one, other));
-    const stored = await lockAccounts(tx, sorted);
-    const paid = await paidSince(tx, sorted, as_of);
-    const given = sorted.map((account) =>
+    const stored = await lockAccounts(tx, accounts);
+    const paid = await paidSince(tx, accounts, as_of);
+    const given = accounts.map((account) =>
       withPayments(account, stored.get(keyOf(account)), paid, as_of),
     );
     const changed = given.filter((account) => differs(account, stored.get(keyOf(account))));
@@ -310,11 +309,6 @@ function withPayments(
   const isOld = known !== null && Date.parse(known) > Date.parse(as_of);
   const amount = account.amount_due_in_cents + (paid.get(keyOf(account)) ?? 0);
   return { ...account, amount_due_in_cents: isOld ? undefined : amount };
-}
-
-function compare(one: ImportedAccount, other: ImportedAccount): number {
-  if (one.account_id !== other.account_id) return one.account_id < other.account_id ? -1 : 1;
-  return one.biller_id < other.biller_id ? -1 : 1;
 }
 
 const fields = [
