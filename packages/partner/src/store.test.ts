@@ -1,0 +1,614 @@
+/**
+ * The statements over payments, each called as its stage calls it: store.ts, cancel.ts and settle.ts on a real database. What is at
+ * stake: a payment that ends twice or is forgotten, one that two replicas hold, two replicas that deadlock, an operator who reads
+ * another payment's line.
+ */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { sqlState, type Transaction } from '@duebridge/runtime';
+import { cancelPayment, dropCancelRequest, findCancelRequests } from './cancel.ts';
+import { isCancelRequested, requestCancel } from './cancel.ts';
+import { claimPayments } from './claims.ts';
+import { settlePayment } from './settle.ts';
+import {
+  endPayments,
+  findEnded,
+  findPayments,
+  findStanding,
+  findUnfinished,
+  insertPayments,
+  listPayments,
+  lockPayments,
+  postponePayments,
+  readAudit,
+  toRecord,
+  writeAudit,
+  type AuditLine,
+  type NewPayment,
+  type PaymentFilter,
+  type PaymentRow,
+  type UnfinishedQuery,
+} from './store.ts';
+import { accepted, kitDatabase } from './testing.ts';
+
+const database = await kitDatabase({ after });
+const [HERE, THERE, DEAD] = [1, 2, 3].map(
+  (digit) => `00000000-0000-4000-8000-00000000000${digit}`,
+) as [string, string, string];
+await database.query(
+  `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
+   VALUES ($1, now() + interval '1 hour'), ($2, now() + interval '1 hour'), ($3, now() - interval '1 second')`,
+  [HERE, THERE, DEAD],
+);
+
+const HOUR_MS = 3_600_000;
+
+/** A time by this machine's clock, which is also the server's. */
+const inMs = (ms: number): string => new Date(Date.now() + ms).toISOString();
+
+/** Accepts one payment whose acceptance is `ageMs` old; negative: the clock has stepped back since. */
+async function aged(platform_payment_id: string, ageMs: number): Promise<string> {
+  const [row] = await database.query<{ at: string }>(
+    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
+     VALUES ($1, $1, 'b', 'acme', 'A-1', 'c', 100, date_trunc('milliseconds', clock_timestamp() - $2::float8 * interval '1 millisecond'))
+     RETURNING initiated_at AS at`,
+    [platform_payment_id, ageMs],
+  );
+  assert(row);
+  await database.query(`INSERT INTO duebridge_partner.payment_processing VALUES ($1, $2)`, [
+    platform_payment_id,
+    row.at,
+  ]);
+  return row.at;
+}
+
+/** Which of these payments are in the work list, in order. */
+async function working(ids: readonly string[]): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    `SELECT platform_payment_id AS id FROM duebridge_partner.payment_processing
+      WHERE platform_payment_id = ANY($1::text[]) ORDER BY 1`,
+    [ids],
+  );
+  return rows.map((row) => row.id);
+}
+
+async function linesOf(platform_payment_id: string): Promise<unknown[]> {
+  const lines = await readAudit(database, { platform_payment_id }, undefined, 1_000);
+  return lines.map(({ actor, event, detail }) => [actor, event, detail]).toReversed();
+}
+
+/** Resolves when a session of this database waits for a lock; fails after 20 s. */
+async function untilOneWaits(): Promise<void> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    const rows = await database.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    if (rows.length > 0) return;
+    assert.ok(performance.now() < end, 'nobody waits for a lock');
+  }
+}
+
+/** Runs `during` while another transaction has done `first`, and that transaction's end afterwards. */
+async function meanwhile(
+  first: (tx: Transaction) => Promise<unknown>,
+  during: () => Promise<unknown>,
+  last: (tx: Transaction) => Promise<unknown> = () => Promise.resolve(),
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await first(tx);
+    await during();
+    await last(tx);
+  });
+}
+
+/** Whether no other session holds the payment, or its row of the work list. */
+async function isFree(table: 'payment' | 'payment_processing', id: string): Promise<boolean> {
+  return database
+    .query(
+      `SELECT 1 FROM duebridge_partner.${table} WHERE platform_payment_id = $1 FOR UPDATE NOWAIT`,
+      [id],
+    )
+    .then(
+      () => true,
+      (error: unknown) => {
+        assert.equal(sqlState(error), '55P03');
+        return false;
+      },
+    );
+}
+
+const one: NewPayment = {
+  platform_payment_id: 'new-1',
+  payment_id: 'R-1',
+  platform_batch_id: 'batch-1',
+  biller_id: 'biller-1',
+  account_id: 'account-1',
+  client_id: 'client-1',
+  amount_in_cents: 1,
+};
+const two: NewPayment = {
+  platform_payment_id: 'new-2',
+  platform_batch_id: 'batch-2',
+  biller_id: 'biller-2',
+  account_id: 'account-2',
+  client_id: 'client-2',
+  amount_in_cents: 2,
+};
+
+test('the rows returned by an insert are those that every later read finds [PF1 PF2 PF7 ST1 KT8]', async () => {
+  const made = await insertPayments(database, [two, one]);
+  const rows = [...made.values()];
+  assert.deepEqual(rows, [...(await findPayments(database, ['new-1', 'new-2'])).values()]);
+  assert.deepEqual([...made.keys()], ['new-1', 'new-2']);
+  const [first, second] = rows as [PaymentRow, PaymentRow];
+  assert.deepEqual(first, {
+    ...one,
+    status: 'processing',
+    initiated_at: first.initiated_at,
+    posted_at: null,
+    failure_reason: null,
+  });
+  assert.match(second.payment_id, /^[0-9a-f-]{36}$/);
+  assert.deepEqual(await working(['new-1', 'new-2']), ['new-1', 'new-2']);
+
+  // Put again, with other contents, beside a new one.
+  const third = { ...two, platform_payment_id: 'new-3' };
+  const again = await insertPayments(database, [{ ...one, amount_in_cents: 9 }, third]);
+  assert.deepEqual([...again.keys()], ['new-3']);
+  assert.deepEqual((await findPayments(database, ['new-1'])).get('new-1'), first);
+  assert.deepEqual(await findPayments(database, ['unheard']), new Map());
+});
+
+test('two replicas that are sent the same new ids in other orders do not deadlock [KT1]', async () => {
+  const of = (platform_payment_id: string): NewPayment => ({ ...one, platform_payment_id });
+  let waiting: Promise<unknown> = Promise.resolve();
+  await meanwhile(
+    (tx) =>
+      tx.query(
+        `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+         VALUES ('race-b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
+      ),
+    async () => {
+      waiting = insertPayments(database, ['race-c', 'race-a', 'race-b'].map(of));
+      await untilOneWaits();
+      // It waits for b, so it has a and not yet c.
+      await database.transaction(
+        (tx) => insertPayments(tx as unknown as typeof database, [of('race-c')]),
+        { lockTimeoutMs: 2_000 },
+      );
+    },
+  );
+  assert.deepEqual([...((await waiting) as Map<string, unknown>).keys()], ['race-a']);
+});
+
+test('a replica that waits for one payment holds none that comes after it [KT2]', async () => {
+  // In this order on disk.
+  for (const id of ['lock-c', 'lock-b', 'lock-a']) await accepted(database, [id]);
+  await accepted(database, ['lock-d']);
+  await endPayments(database, [
+    { platform_payment_id: 'lock-d', status: 'failed', failure_reason: 'no' },
+  ]);
+  let found: Promise<PaymentRow[]> = Promise.resolve([]);
+  await meanwhile(
+    (tx) => lockPayments(tx, ['lock-b']),
+    async () => {
+      found = database.transaction(async (tx) => {
+        // As over a table so small, or so large a part of it, that the index is not used.
+        await tx.query('SET LOCAL enable_indexscan = off');
+        return lockPayments(tx, ['lock-d', 'lock-c', 'lock-b', 'lock-a']);
+      });
+      await untilOneWaits();
+      assert.equal(await isFree('payment', 'lock-c'), true, 'c');
+      assert.equal(await isFree('payment', 'lock-a'), false, 'a');
+      assert.equal(await isFree('payment', 'lock-b'), false, 'b');
+    },
+    (tx) =>
+      endPayments(tx, [
+        { platform_payment_id: 'lock-b', status: 'succeeded', failure_reason: null },
+      ]),
+  );
+  const ids = (await found).map((row) => row.platform_payment_id);
+  assert.deepEqual(ids, ['lock-a', 'lock-c'], 'b has ended meanwhile, d before');
+});
+
+test('a payment ends once, with its times in order and its reason only when it failed [ST2 ST3 ST4 PF5 PF8 RU2 KT5 KT7]', async () => {
+  const ids = ['end-past', 'end-now', 'end-future', 'end-failed', 'end-canceled', 'end-open'];
+  const begun = new Map<string, string>();
+  for (const id of ids) begun.set(id, await aged(id, HOUR_MS));
+  begun.set('end-ahead', await aged('end-ahead', -HOUR_MS));
+  const half = inMs(-HOUR_MS / 2);
+  const success = { status: 'succeeded', failure_reason: null } as const;
+  const rows = await endPayments(database, [
+    { platform_payment_id: 'end-past', ...success, posted_at: half },
+    { platform_payment_id: 'end-now', ...success },
+    { platform_payment_id: 'end-future', ...success, posted_at: inMs(HOUR_MS) },
+    { platform_payment_id: 'end-ahead', ...success, posted_at: half },
+    { platform_payment_id: 'end-failed', status: 'failed', failure_reason: 'No.', posted_at: half },
+    { platform_payment_id: 'end-canceled', status: 'canceled', failure_reason: null },
+  ]);
+  const all = [...ids, 'end-ahead'];
+  const stored = await findPayments(database, all);
+  assert.deepEqual(
+    new Map(rows.map((row) => [row.platform_payment_id, row])),
+    new Map([...stored].filter(([id]) => id !== 'end-open')),
+  );
+  const of = (id: string): PaymentRow => stored.get(id) ?? assert.fail(id);
+  assert.equal(of('end-past').posted_at, half);
+  // The clock of the biller's system is ahead: by ours it was posted now.
+  const now = [of('end-now'), of('end-future')].map((row) => Date.parse(row.posted_at ?? ''));
+  for (const at of now) assert.ok(Math.abs(at - Date.now()) < HOUR_MS / 4, String(at));
+  assert.equal(of('end-ahead').posted_at, begun.get('end-ahead'));
+  assert.deepEqual(toRecord(of('end-failed')), {
+    payment_id: 'end-failed',
+    platform_payment_id: 'end-failed',
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: 'A-1',
+    status: 'failed',
+    amount_in_cents: 100,
+    initiated_at: begun.get('end-failed'),
+    posted_at: null,
+    failure_reason: 'No.',
+  });
+  assert.equal('failure_reason' in toRecord(of('end-past')), false);
+  assert.equal(of('end-canceled').posted_at, null);
+  const disorder = await database.query(
+    `SELECT 1 FROM duebridge_partner.payment WHERE ended_at < initiated_at OR ended_at < posted_at
+        OR (platform_payment_id LIKE 'end-%' AND initiated_at < now() AND ended_at < now() - interval '15 minutes')`,
+  );
+  assert.deepEqual(disorder, []);
+  assert.deepEqual(await working(all), ['end-open']);
+  // What its own system did on its own is told in the audit.
+  assert.deepEqual(await linesOf('end-canceled'), [['account system', 'canceled', {}]]);
+  for (const id of all.filter((each) => each !== 'end-canceled'))
+    assert.deepEqual(await linesOf(id), []);
+
+  // Ended again, with other results: nothing changes.
+  const otherwise = all
+    .filter((id) => id !== 'end-open')
+    .map((platform_payment_id) => ({
+      platform_payment_id,
+      status: 'canceled' as const,
+      failure_reason: null,
+    }));
+  assert.deepEqual(await endPayments(database, otherwise), []);
+  assert.deepEqual(await findPayments(database, all), stored);
+  assert.equal((await linesOf('end-canceled')).length, 1);
+  const ended = (await findEnded(database, all)).map((row) => row.platform_payment_id);
+  assert.deepEqual(ended.toSorted(), all.filter((id) => id !== 'end-open').toSorted());
+});
+
+test('a payment is found to be applied when it is due, and no other is [RU3 KT13 EE7]', async () => {
+  const query: UnfinishedQuery = {
+    ageMs: 60_000,
+    aheadMs: 60_000,
+    replica_id: HERE,
+    after: 'due-',
+    limit: 100,
+  };
+  const find = async (differences: Partial<UnfinishedQuery> = {}): Promise<string[]> =>
+    (await findUnfinished(database, { ...query, ...differences }))
+      .map((row) => row.platform_payment_id)
+      .filter((id) => id.startsWith('due-'));
+  await aged('due-b-old', HOUR_MS);
+  await aged('due-a-old', HOUR_MS);
+  await aged('due-young', 1_000);
+  // Accepted before the clock stepped back by an hour, or by a second.
+  await aged('due-ahead', -HOUR_MS);
+  await aged('due-little-ahead', -1_000);
+  await aged('due-ended', HOUR_MS);
+  await endPayments(database, [
+    { platform_payment_id: 'due-ended', status: 'failed', failure_reason: 'no' },
+  ]);
+  assert.deepEqual(await find(), ['due-a-old', 'due-ahead', 'due-b-old']);
+  assert.deepEqual(await find({ aheadMs: null }), ['due-a-old', 'due-b-old']);
+  assert.deepEqual(await find({ ageMs: 0, aheadMs: null }), [
+    'due-a-old',
+    'due-b-old',
+    'due-young',
+  ]);
+  assert.deepEqual(await find({ limit: 2 }), ['due-a-old', 'due-ahead']);
+  assert.deepEqual(await find({ after: 'due-ahead' }), ['due-b-old']);
+
+  // The account system said when to ask again.
+  const place = (): Promise<unknown[]> =>
+    database.query(
+      `SELECT ctid FROM duebridge_partner.payment_processing WHERE platform_payment_id = 'due-b-old'`,
+    );
+  const tomorrow = inMs(24 * HOUR_MS);
+  await postponePayments(database, [
+    { platform_payment_id: 'due-a-old', until: inMs(-1_000) },
+    { platform_payment_id: 'due-b-old', until: tomorrow },
+  ]);
+  assert.deepEqual(await find(), ['due-a-old', 'due-ahead']);
+  const before = await place();
+  await postponePayments(database, [{ platform_payment_id: 'due-b-old', until: tomorrow }]);
+  assert.deepEqual(await place(), before, 'the same time again costs no write');
+  await postponePayments(database, [{ platform_payment_id: 'due-b-old', until: inMs(-1_000) }]);
+  assert.deepEqual(await find(), ['due-a-old', 'due-ahead', 'due-b-old']);
+
+  // Handed to the biller's system: by this replica, by another that lives, by one that died.
+  for (const [id, by] of [
+    ['due-a-old', HERE],
+    ['due-ahead', THERE],
+    ['due-b-old', DEAD],
+  ] as const) {
+    await database.transaction((tx) => claimPayments(tx, [id], by));
+  }
+  const found = await findUnfinished(database, query);
+  assert.deepEqual(
+    found
+      .filter((row) => row.platform_payment_id.startsWith('due-'))
+      .map((row) => [row.platform_payment_id, row.claimed_by]),
+    [
+      ['due-a-old', HERE],
+      ['due-b-old', DEAD],
+    ],
+  );
+});
+
+test('what has not ended is counted, with the age of the oldest [RU3 LV7]', async () => {
+  const others = await database.query<{ platform_payment_id: string }>(
+    'SELECT platform_payment_id FROM duebridge_partner.payment_processing',
+  );
+  await endPayments(
+    database,
+    others.map(({ platform_payment_id }) => ({
+      platform_payment_id,
+      status: 'failed',
+      failure_reason: 'no',
+    })),
+  );
+  assert.deepEqual(await findStanding(database), {
+    processing: { count: 0, oldest_seconds: 0 },
+    unsettled: { count: 0, oldest_seconds: 0 },
+  });
+  await aged('standing-ahead', -HOUR_MS);
+  assert.equal((await findStanding(database)).processing.oldest_seconds, 0);
+  await aged('standing-old', HOUR_MS);
+  await aged('standing-young', 1_000);
+  await database.transaction((tx) => claimPayments(tx, ['standing-young'], HERE));
+  const claimed = await findStanding(database);
+  assert.deepEqual([claimed.processing.count, claimed.unsettled.count], [3, 1]);
+  const seconds = claimed.processing.oldest_seconds;
+  assert.ok(seconds >= 3_600 && seconds < 3_700, `${seconds} s`);
+  await database.query(
+    `UPDATE duebridge_partner.payment_processing SET claimed_at = claimed_at - interval '1000 seconds'
+      WHERE platform_payment_id = 'standing-young'`,
+  );
+  await database.transaction((tx) => claimPayments(tx, ['standing-old'], HERE));
+  const { unsettled } = await findStanding(database);
+  assert.equal(unsettled.count, 2);
+  assert.ok(unsettled.oldest_seconds >= 1_000 && unsettled.oldest_seconds < 1_100);
+  await database.query(
+    `UPDATE duebridge_partner.payment_processing SET claimed_at = claimed_at + interval '2 hours'`,
+  );
+  assert.equal((await findStanding(database)).unsettled.oldest_seconds, 0, 'never below zero');
+});
+
+test('the audit keeps a hundred mismatches of one payment, and all that its caller cannot cause [LI1]', async () => {
+  await accepted(database, ['loud', 'calm']);
+  const line = (
+    platform_payment_id: string,
+    event: AuditLine['event'],
+    number: number,
+  ): AuditLine => ({ platform_payment_id, actor: 'client c', event, detail: { number } });
+  const many = Array.from({ length: 99 }, (_, number) => line('loud', 'mismatch', number));
+  await writeAudit(database, many);
+  await writeAudit(database, [line('loud', 'foreign_client', 99)]);
+  await writeAudit(database, [
+    line('loud', 'mismatch', 100),
+    line('loud', 'foreign_client', 101),
+    line('loud', 'settled', 102),
+    line('calm', 'mismatch', 103),
+  ]);
+  const lines = await linesOf('loud');
+  assert.equal(lines.length, 101);
+  assert.deepEqual(lines[0], ['client c', 'mismatch', { number: 0 }]);
+  assert.deepEqual(lines.slice(99), [
+    ['client c', 'foreign_client', { number: 99 }],
+    ['client c', 'settled', { number: 102 }],
+  ]);
+  assert.deepEqual(await linesOf('calm'), [['client c', 'mismatch', { number: 103 }]]);
+});
+
+test('an operator reads the audit newest first, by payment and by event, page by page', async () => {
+  await accepted(database, ['read-1', 'read-2']);
+  for (const [index, id] of ['read-1', 'read-2', 'read-1', 'read-1'].entries()) {
+    const event = index === 2 ? 'canceled' : 'mismatch';
+    await writeAudit(database, [
+      { platform_payment_id: id, actor: 'ann', event, detail: { index } },
+    ]);
+  }
+  const read = async (
+    filter: Parameters<typeof readAudit>[1],
+    before?: number,
+    limit = 10,
+  ): Promise<{ index: unknown; id: number }[]> =>
+    (await readAudit(database, filter, before, limit)).map((entry) => ({
+      index: entry.detail['index'],
+      id: entry.audit_id,
+    }));
+  const all = await read({ platform_payment_id: 'read-1' });
+  assert.deepEqual(
+    all.map(({ index }) => index),
+    [3, 2, 0],
+  );
+  const page = await read({ platform_payment_id: 'read-1' }, undefined, 2);
+  assert.deepEqual(page, all.slice(0, 2));
+  assert.deepEqual(await read({ platform_payment_id: 'read-1' }, page[1]?.id), all.slice(2));
+  const mismatches = await read({ platform_payment_id: 'read-1', event: 'mismatch' });
+  assert.deepEqual(mismatches, [all[0], all[2]]);
+  const newest = await read({}, undefined, 2);
+  assert.deepEqual(newest, all.slice(0, 2));
+  assert.deepEqual(
+    (await read({ event: 'canceled' }, undefined, 1)).map(({ index }) => index),
+    [2],
+  );
+});
+
+test('an operator lists payments newest first, by every filter, page by page', async () => {
+  const ids: string[] = [];
+  for (const [index, [biller_id, account_id, batch]] of [
+    ['list-x', 'list-1', 'list-b1'],
+    ['list-x', 'list-2', 'list-b1'],
+    ['list-y', 'list-1', 'list-b2'],
+    ['list-y', 'list-1', 'list-b1'],
+  ].entries()) {
+    // Accepted in the same millisecond where the clock says so; the id then decides.
+    const id = `list-p${index}`;
+    ids.push(id);
+    await accepted(database, [id], {
+      biller_id: biller_id ?? '',
+      account_id: account_id ?? '',
+      platform_batch_id: batch ?? '',
+    });
+  }
+  await endPayments(database, [
+    { platform_payment_id: 'list-p1', status: 'failed', failure_reason: 'no' },
+    { platform_payment_id: 'list-p2', status: 'succeeded', failure_reason: null },
+  ]);
+  const list = async (filter: PaymentFilter, limit = 10): Promise<string[]> =>
+    (await listPayments(database, filter, undefined, limit))
+      .map((row) => row.platform_payment_id)
+      .filter((id) => ids.includes(id));
+  assert.deepEqual(await list({}, 1_000), ['list-p3', 'list-p2', 'list-p1', 'list-p0']);
+  assert.deepEqual(await list({ biller_id: 'list-x' }), ['list-p1', 'list-p0']);
+  assert.deepEqual(await list({ account_id: 'list-1' }), ['list-p3', 'list-p2', 'list-p0']);
+  assert.deepEqual(await list({ platform_batch_id: 'list-b2' }), ['list-p2']);
+  assert.deepEqual(await list({ biller_id: 'list-y', platform_batch_id: 'list-b1' }), ['list-p3']);
+  assert.deepEqual(await list({ status: 'failed', biller_id: 'list-x' }), ['list-p1']);
+  assert.deepEqual(await list({ status: 'processing', account_id: 'list-1' }), [
+    'list-p3',
+    'list-p0',
+  ]);
+  // An acceptance long after all others: the time counts before the id.
+  await aged('list-a-last', -HOUR_MS);
+  const [last, ...rest] = await listPayments(database, { biller_id: 'acme' }, undefined, 2);
+  assert.equal(last?.platform_payment_id, 'list-a-last');
+  const after = await listPayments(database, { biller_id: 'acme' }, last, 1);
+  assert.deepEqual(after, rest);
+  // Two of one millisecond: none is listed twice or left out.
+  await database.query(
+    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
+     SELECT id, id, 'b', 'list-z', 'A-1', 'c', 1, '2026-01-01T00:00:00Z' FROM unnest(ARRAY['tie-1', 'tie-3', 'tie-2']) AS id`,
+  );
+  const seen: string[] = [];
+  for (let at: PaymentRow | undefined, turn = 0; turn < 3; turn += 1) {
+    [at] = await listPayments(database, { biller_id: 'list-z' }, at, 1);
+    seen.push(at?.platform_payment_id ?? 'none');
+  }
+  assert.deepEqual(seen, ['tie-3', 'tie-2', 'tie-1']);
+});
+
+test('a cancel ends a payment that nobody has handed over, once, and keeps its reason [ST4 RU2]', async () => {
+  await accepted(database, ['cancel', 'cancel-other', 'cancel-posted']);
+  const at = await aged('cancel-ahead', -HOUR_MS);
+  assert.deepEqual(await cancelPayment(database, 'cancel-unheard', 'ann', 'x'), {
+    outcome: 'not_found',
+  });
+  const done = await cancelPayment(database, 'cancel', 'ann', 'asked by phone');
+  assert.ok(done.outcome === 'canceled' && done.payment.status === 'canceled');
+  assert.deepEqual(done.payment, (await findPayments(database, ['cancel'])).get('cancel'));
+  assert.deepEqual(await working(['cancel', 'cancel-other']), ['cancel-other']);
+  const again = await cancelPayment(database, 'cancel', 'bob', 'asked by mail');
+  assert.deepEqual(again, { outcome: 'was_canceled', payment: done.payment });
+  assert.deepEqual(await linesOf('cancel'), [['ann', 'canceled', { reason: 'asked by phone' }]]);
+  const other = await findPayments(database, ['cancel-other']);
+  assert.equal(other.get('cancel-other')?.status, 'processing');
+  await endPayments(database, [
+    { platform_payment_id: 'cancel-posted', status: 'succeeded', failure_reason: null },
+  ]);
+  const late = await cancelPayment(database, 'cancel-posted', 'ann', 'x');
+  assert.ok(late.outcome === 'too_late' && late.payment.status === 'succeeded');
+  // Accepted before the clock stepped back.
+  assert.equal((await cancelPayment(database, 'cancel-ahead', 'ann', 'x')).outcome, 'canceled');
+  const [row] = await database.query(
+    `SELECT ended_at FROM duebridge_partner.payment WHERE platform_payment_id = 'cancel-ahead'`,
+  );
+  assert.equal(row?.['ended_at'], at);
+});
+
+test('a cancel waits for the posting in progress, and for the claim in progress [ST4 KT5]', async () => {
+  await accepted(database, ['wait-posting', 'wait-claim']);
+  let outcome: ReturnType<typeof cancelPayment> | undefined;
+  const cancel = async (id: string): Promise<void> => {
+    outcome = cancelPayment(database, id, 'ann', 'x');
+    await untilOneWaits();
+  };
+  await meanwhile(
+    (tx) => lockPayments(tx, ['wait-posting']),
+    () => cancel('wait-posting'),
+    (tx) =>
+      endPayments(tx, [
+        { platform_payment_id: 'wait-posting', status: 'succeeded', failure_reason: null },
+      ]),
+  );
+  assert.equal((await outcome)?.outcome, 'too_late');
+  await meanwhile(
+    (tx) => claimPayments(tx, ['wait-claim'], THERE),
+    () => cancel('wait-claim'),
+  );
+  const claimed = await outcome;
+  assert.ok(claimed?.outcome === 'claimed' && claimed.by === THERE);
+  assert.equal(claimed.payment.platform_payment_id, 'wait-claim');
+  assert.deepEqual(await linesOf('wait-claim'), []);
+});
+
+test('only the replica that handed a payment over cancels it, and sees who else wants it canceled [ST4]', async () => {
+  await accepted(database, ['ask-1', 'ask-2']);
+  await database.transaction((tx) => claimPayments(tx, ['ask-1'], HERE));
+  await database.transaction((tx) => claimPayments(tx, ['ask-2'], THERE));
+  const asked = (): Promise<unknown> => findCancelRequests(database, HERE);
+  assert.equal((await cancelPayment(database, 'ask-1', 'ann', 'x', THERE)).outcome, 'claimed');
+  // Asked of a replica that has it no more: nobody would answer.
+  await requestCancel(database, 'ask-1', THERE, 'ann', 'asked by phone');
+  assert.deepEqual(await asked(), []);
+  assert.equal(await isCancelRequested(database, 'ask-1'), false);
+  await requestCancel(database, 'ask-1', HERE, 'ann', 'asked by phone');
+  await requestCancel(database, 'ask-2', THERE, 'bob', 'asked by mail');
+  assert.deepEqual(await asked(), [
+    { platform_payment_id: 'ask-1', actor: 'ann', reason: 'asked by phone' },
+  ]);
+  assert.equal(await isCancelRequested(database, 'ask-1'), true);
+  await dropCancelRequest(database, 'ask-1');
+  assert.deepEqual(await asked(), []);
+  assert.equal(await isCancelRequested(database, 'ask-1'), false);
+  assert.equal(await isCancelRequested(database, 'ask-2'), true, 'the other is not dropped');
+  assert.equal((await cancelPayment(database, 'ask-1', 'ann', 'x', HERE)).outcome, 'canceled');
+});
+
+test('what the biller’s system reports later ends a payment once; another report is only written down [ST2 ST3 RU2]', async () => {
+  await accepted(database, ['core-1', 'core-2', 'core-3']);
+  const posted = await settlePayment(database, 'core-1', { outcome: 'posted' }, 'core');
+  assert.ok(posted.outcome === 'settled' && posted.payment.status === 'succeeded');
+  assert.deepEqual(posted.payment, (await findPayments(database, ['core-1'])).get('core-1'));
+  await settlePayment(
+    database,
+    'core-2',
+    { outcome: 'failed', reason: 'Closed.' },
+    'core',
+    'file 7',
+  );
+  assert.deepEqual(await linesOf('core-1'), [['core', 'settled', { status: 'succeeded' }]]);
+  assert.deepEqual(await linesOf('core-2'), [
+    ['core', 'settled', { status: 'failed', reason: 'file 7' }],
+  ]);
+  const same = await settlePayment(database, 'core-1', { outcome: 'posted' }, 'core');
+  assert.deepEqual(same, { outcome: 'was_ended', agrees: true, payment: posted.payment });
+  const other = await settlePayment(database, 'core-1', { outcome: 'canceled' }, 'core', 'file 8');
+  assert.deepEqual(other, { outcome: 'was_ended', agrees: false, payment: posted.payment });
+  assert.deepEqual(await linesOf('core-1'), [
+    ['core', 'settled', { status: 'succeeded' }],
+    ['core', 'contradicted', { status: 'canceled', reason: 'file 8' }],
+  ]);
+  assert.deepEqual(await settlePayment(database, 'core-9', { outcome: 'posted' }, 'core'), {
+    outcome: 'not_found',
+  });
+  assert.throws(
+    () => settlePayment(database, 'core-3', { outcome: 'later' } as never, 'core'),
+    TypeError,
+  );
+  assert.deepEqual(await working(['core-1', 'core-2', 'core-3']), ['core-3']);
+});
