@@ -25,6 +25,7 @@ function demo(t: TestContext, dataDirectory: string, port: number, ...args: stri
   const child = spawn(process.execPath, [entryPoint, 'demo', ...args], {
     env: {
       PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       PORT: String(port),
       DUEBRIDGE_DATA_DIR: dataDirectory,
     },

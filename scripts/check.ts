@@ -4,7 +4,7 @@
  * One embedded PostgreSQL serves every test file; each file creates its own database in it.
  */
 import { spawn } from 'node:child_process';
-import { globSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -96,8 +96,8 @@ async function tests(): Promise<boolean> {
   }
   // Loaded here, so that the first line is printed before it.
   const { startEmbeddedPostgres } = await import('@duebridge/runtime');
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-check-'));
-  const postgres = await startEmbeddedPostgres({ dataDirectory: folder });
+  const folder = makeRunFolder();
+  const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'database') });
   try {
     return await command(
       process.execPath,
@@ -112,12 +112,29 @@ async function tests(): Promise<boolean> {
       {
         DUEBRIDGE_TEST_DATABASE_URL: postgres.url,
         DUEBRIDGE_TEST_FILE_MS: String(FILE_TIMEOUT_MS),
+        // The modules are compiled once for all files and the programs they start, which halves the time of a start.
+        NODE_COMPILE_CACHE: join(folder, 'compiled'),
+        TMPDIR: join(folder, 'tmp'),
       },
     );
   } finally {
     await postgres.stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/**
+ * The folder of this run: the database, the compiled modules, and what the tests put into the folder for temporary files. All of it
+ * goes at the end, also what a test that failed or was killed has left.
+ */
+function makeRunFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-check-'));
+  // Others may pass through: as root, the database and some tests run as other users, who need to reach their own files.
+  chmodSync(folder, 0o711);
+  mkdirSync(join(folder, 'tmp'));
+  // As /tmp: everybody may make files, and only their owner may remove them.
+  chmodSync(join(folder, 'tmp'), 0o1777);
+  return folder;
 }
 
 function command(

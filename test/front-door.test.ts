@@ -417,7 +417,11 @@ async function run(
   env: Env,
 ): Promise<{ code: number | null; err: string }> {
   const child = spawn(process.execPath, [entryPoint, side, ...args], {
-    env: { PATH: process.env['PATH'], ...env },
+    env: {
+      PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+      ...env,
+    },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let err = '';

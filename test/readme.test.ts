@@ -28,7 +28,12 @@ test('the program on the front page mounts the kit on an ordinary Fastify app [S
     `${program.replace('port: 4100', 'port: 0')}\nconsole.log(app.server.address().port);\n`,
   );
   const child = spawn(process.execPath, [join(folder, 'server.mjs')], {
-    env: { PATH: process.env['PATH'], DATABASE_URL: url, PARTNER_KEY: KEY },
+    env: {
+      PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+      DATABASE_URL: url,
+      PARTNER_KEY: KEY,
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exited = new Promise((resolve) => child.once('exit', resolve));

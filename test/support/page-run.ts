@@ -54,6 +54,7 @@ export async function openPageRun(): Promise<PageRun> {
       cwd: folder,
       env: {
         PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         DATABASE_URL: databaseUrl,
         ...(isPlatform ? { DUEBRIDGE_SEAL_KEY: key(), DUEBRIDGE_KEY_PEPPER: key() } : {}),
         ...given,

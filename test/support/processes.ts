@@ -46,7 +46,11 @@ export class Server {
     const log = createWriteStream(this.#logFile, { flags: 'a' });
     const preload = this.#preload === undefined ? [] : ['--import', this.#preload];
     const child = spawn(process.execPath, [...preload, entryPoint, ...this.#args], {
-      env: { PATH: process.env['PATH'] ?? '', ...this.#env },
+      env: {
+        PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+        ...this.#env,
+      },
       stdio: ['ignore', 'pipe', 'pipe', ...(preload.length === 0 ? [] : (['ipc'] as const))],
     });
     child.stdout?.pipe(log);

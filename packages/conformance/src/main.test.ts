@@ -43,7 +43,11 @@ function conform(
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [bin, 'conform', ...args], {
       cwd: folder,
-      env: { PATH: process.env['PATH'], ...env },
+      env: {
+        PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+        ...env,
+      },
     });
     let [out, err] = ['', ''];
     child.stdout.on('data', (piece: Buffer) => (out += piece.toString()));

@@ -110,7 +110,11 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
 
 async function startChild(database: TestDatabase): Promise<{ child: ChildProcess; url: string }> {
   const child = fork(self, [], {
-    env: { PATH: process.env['PATH'], KIT_CRASH_DATABASE: database.url },
+    env: {
+      PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+      KIT_CRASH_DATABASE: database.url,
+    },
     execArgv: [],
   });
   const url = await new Promise<string>((resolve, reject) => {

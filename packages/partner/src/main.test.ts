@@ -33,7 +33,11 @@ async function run(env: Record<string, string>, args: string[], input?: string):
 
 function start(env: Record<string, string>, args: string[]) {
   return spawn(process.execPath, [entryPoint, 'partner', ...args], {
-    env: { PATH: process.env['PATH'], ...env },
+    env: {
+      PATH: process.env['PATH'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+      ...env,
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
 }

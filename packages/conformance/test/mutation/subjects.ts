@@ -242,7 +242,14 @@ async function start(
   const child = spawn(
     python ? 'python3' : process.execPath,
     python ? [file] : ['--import', REPLACE, file, ...rest],
-    { env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'ignore'] },
+    {
+      env: {
+        PATH: process.env['PATH'],
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    },
   );
   running.add(child);
   child.once('exit', () => running.delete(child));
