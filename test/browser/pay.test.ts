@@ -643,6 +643,42 @@ test('a phone that slept for an hour in the middle of a payment shows on waking 
   }
 });
 
+test('a phone that wakes two minutes before the end of its session is warned', async () => {
+  const world = rig.flow.world({ sessionMs: 3_600_000 });
+  const visit = await rig.visit(world);
+  await visit.start();
+  await visit.title('Your bill from Acme Water');
+  const body = visit.frame.locator('body');
+  const wake = (later: number): Promise<void> =>
+    body.evaluate((_, ms) => {
+      const { now } = Date;
+      Date.now = () => now() + ms;
+      // No timer of the page has run meanwhile.
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, later);
+  await wake(1_800_000);
+  assert.equal(await visit.frame.locator('.notice').count(), 0);
+  await wake(1_700_000);
+  await visit.frame.locator('.notice', { hasText: 'This page closes at' }).waitFor();
+  await visit.press('Stay');
+  await visit.frame.locator('.notice').waitFor({ state: 'detached' });
+  await visit.close();
+});
+
+test('a press of Pay that hangs is sent again as soon as the customer is back', async () => {
+  const world = rig.flow.world({ plan: { pay: (count) => (count === 1 ? 'hang' : undefined) } });
+  const visit = await rig.visit(world);
+  await visit.start();
+  await pay(visit);
+  await until(() => world.counts.pay === 1);
+  await visit.frame
+    .locator('body')
+    .evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await visit.title('Paid. Thank you!');
+  assert.deepEqual([world.counts.pay, world.payments.length], [2, 1]);
+  await visit.close();
+});
+
 test('a platform that fails for a moment while the page opens is asked again, unseen', async () => {
   const world = rig.flow.world({
     plan: { exchange: (count) => (count <= 2 ? 'INTERNAL_ERROR' : undefined) },

@@ -4,6 +4,7 @@ import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import { CallError } from './api.ts';
 import { confirmPayment, type Confirmed, type Confirming } from './confirm.ts';
 import { followPayment } from './follow.ts';
+import { createWaiting } from './waiting.ts';
 
 const payment = (change: Partial<FlowPayment> = {}): FlowPayment => ({
   platform_payment_id: 'one',
@@ -45,7 +46,7 @@ async function confirm(
         },
         session: async () => session(null),
       },
-      waiting: { pause: async () => {} },
+      waiting: { pause: async () => {}, attempt: (act) => act() },
       renew: async () => true,
       read: async () => session(null),
       connection: (is) => lost.push(is),
@@ -124,7 +125,7 @@ test('a payment is followed by stream, then by polls, until it has a terminal st
         return waits < 3 ? payment() : payment({ status: 'succeeded', progress: 'ended' });
       },
     },
-    waiting: { pause: async () => {}, during: (_, act) => act() },
+    waiting: { pause: async () => {}, attempt: (act) => act() },
     online: () => true,
     renewed: (act) => act(),
     heard: ({ status }) => heard.push(status),
@@ -144,7 +145,7 @@ test('a session that expires while a payment is followed stops the following, no
       follow: () => Promise.resolve(),
       payment: () => Promise.reject(refusal('SESSION_EXPIRED', 401)),
     },
-    waiting: { pause: async () => {}, during: (_, act) => act() },
+    waiting: { pause: async () => {}, attempt: (act) => act() },
     online: () => true,
     renewed: (act) => act(),
     heard: (news) => heard.push(news),
@@ -153,4 +154,55 @@ test('a session that expires while a payment is followed stops the following, no
   });
   assert.equal(end, 'ended');
   assert.deepEqual(heard, []);
+});
+
+test('a request that hangs is asked again as soon as the network or the customer is back', async () => {
+  const silence = new Promise<never>(() => {});
+  const waiting = createWaiting();
+  /** The first request of a kind hangs until the page wakes, which is a turn later. */
+  const hangsOnce = <T>(answer: T): (() => Promise<T>) => {
+    let asked = 0;
+    return () => {
+      asked += 1;
+      if (asked > 1) return Promise.resolve(answer);
+      setImmediate(() => waiting.wake());
+      return silence;
+    };
+  };
+  const { confirmed, lost } = await confirm([], {
+    api: { pay: hangsOnce(payment()), session: async () => session(null) },
+    waiting,
+  });
+  assert.deepEqual([confirmed.kind, lost], ['payment', [false]]);
+
+  const heard: string[] = [];
+  const signals: AbortSignal[] = [];
+  const end = await followPayment('one', {
+    api: {
+      follow: (_, __, signal) => {
+        signals.push(signal);
+        return hangsOnce(undefined)();
+      },
+      payment: hangsOnce(payment({ status: 'succeeded', progress: 'ended' })),
+    },
+    waiting,
+    online: () => true,
+    renewed: (act) => act(),
+    heard: ({ status }) => heard.push(status),
+    connection: () => assert.fail('nothing was lost'),
+    signal: new AbortController().signal,
+  });
+  assert.deepEqual([end, heard], ['done', ['succeeded']]);
+  // One stream, and it was closed: the request after it was asked again before any other stream.
+  assert.deepEqual(
+    signals.map(({ aborted }) => aborted),
+    [true],
+  );
+});
+
+test('delays that run at the same time all end when the page wakes', async () => {
+  const waiting = createWaiting();
+  const long = [waiting.pause(3_600_000), waiting.pause(3_600_000)];
+  waiting.wake();
+  await Promise.all(long);
 });

@@ -25,7 +25,7 @@ export type Confirmed =
 
 export interface Confirming {
   readonly api: Pick<Api, 'pay' | 'session'>;
-  readonly waiting: Pick<Waiting, 'pause'>;
+  readonly waiting: Pick<Waiting, 'pause' | 'attempt'>;
   /** Replaces an ended session with a new one; false when that is not possible. */
   readonly renew: () => Promise<boolean>;
   /** Reads the session, renewing it when it has ended. */
@@ -41,7 +41,9 @@ export async function confirmPayment(
   let faults = 0;
   for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
     try {
-      const payment = await by.api.pay(request);
+      const payment = await by.waiting.attempt(() => by.api.pay(request));
+      // Its answer may be lost with its connection: the same request again is answered with the same payment.
+      if (!payment) continue;
       by.connection(false);
       return { kind: 'payment', payment };
     } catch (error) {

@@ -47,6 +47,8 @@ export class Flow {
   readonly #waiting = createWaiting();
   #sessionId = '';
   #renewing: Promise<boolean> | undefined;
+  /** When the session ends, in ms on the customer's clock. */
+  #end = Infinity;
   #warning: ReturnType<typeof setTimeout> | undefined;
   #following = new AbortController();
   #lastUpdate = '';
@@ -66,7 +68,11 @@ export class Flow {
       this.#connection(true);
       this.#waiting.wake();
     });
-    document.addEventListener('visibilitychange', () => document.hidden || this.#waiting.wake());
+    document.addEventListener('visibilitychange', () => {
+      if (document.hidden) return;
+      this.#waiting.wake();
+      this.#warn();
+    });
   }
 
   // What the customer does --------------------------------------------------------------------------------------------------
@@ -281,17 +287,22 @@ export class Flow {
       this.#site.exchange(token),
     );
     this.#sessionId = grant.session_id;
-    clearTimeout(this.#warning);
     this.#apply({ type: 'session_ends', at: undefined });
-    const left = Date.parse(grant.expires_at) - this.#api.now();
-    // By the clock that the customer sees, right or wrong. A timer that comes later than that has slept with the device.
-    const at = Date.now() + left;
-    this.#warning = setTimeout(
-      () => Date.now() < at && this.#apply({ type: 'session_ends', at }),
-      // A delay above the maximum of a timer would fire at once.
-      Math.min(Math.max(left - WARNING_MS, 0), 2 ** 31 - 1),
-    );
+    // By the clock that the customer sees, right or wrong.
+    this.#end = Date.now() + Date.parse(grant.expires_at) - this.#api.now();
+    this.#warn();
     return grant.bill;
+  }
+
+  /** Warns before the session ends. A timer sleeps with the device, so this runs on waking as well. */
+  #warn(): void {
+    clearTimeout(this.#warning);
+    const left = this.#end - Date.now();
+    if (left > WARNING_MS) {
+      // A delay above the maximum of a timer would fire at once.
+      const delay = Math.min(left - WARNING_MS, 2 ** 31 - 1);
+      this.#warning = setTimeout(() => this.#warn(), delay);
+    } else if (left > 0) this.#apply({ type: 'session_ends', at: this.#end });
   }
 
   /** Replaces an ended session with a new one; one renewal at a time. */
@@ -317,7 +328,8 @@ export class Flow {
   async #showBill(): Promise<void> {
     for (let reads = 1, wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
       try {
-        return this.#show(await this.#renewed(() => this.#api.session()));
+        const read = await this.#waiting.attempt(() => this.#renewed(() => this.#api.session()));
+        if (read) return this.#show(read);
       } catch (error) {
         const failed = callError(error);
         const passing = failed.code === 'partner_unreachable' || failed.code === 'internal';

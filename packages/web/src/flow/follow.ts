@@ -12,7 +12,7 @@ const MAX_STREAM_FAILURES = 3;
 
 export interface Following {
   readonly api: Pick<Api, 'payment' | 'follow'>;
-  readonly waiting: Pick<Waiting, 'pause' | 'during'>;
+  readonly waiting: Pick<Waiting, 'pause' | 'attempt'>;
   /** Whether the browser reports a network. */
   readonly online: () => boolean;
   /** Runs a call; when the session has ended, renews it and runs the call again. */
@@ -37,16 +37,21 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
   };
   const going = (): boolean => !by.signal.aborted && last?.progress !== 'ended';
   let streamFailures = 0;
+  let cutShort = false;
   for (let wait = FIRST_WAIT_MS; going();) {
     const acts = by.acts === true && (last?.progress ?? 'sending') === 'sending';
-    if (!acts && streamFailures < MAX_STREAM_FAILURES && by.online()) {
+    if (!acts && !cutShort && streamFailures < MAX_STREAM_FAILURES && by.online()) {
       const before = last;
       await stream(id, by, hear);
       streamFailures = before === last ? streamFailures + 1 : 0;
       if (!going()) break;
     }
     try {
-      hear(await by.renewed(() => by.api.payment(id)));
+      const payment = await by.waiting.attempt(() => by.renewed(() => by.api.payment(id)));
+      // Asked again at once: a stream could hang as the request did.
+      cutShort = payment === undefined;
+      if (!payment) continue;
+      hear(payment);
       wait = FIRST_WAIT_MS;
       if (going()) await by.waiting.pause(POLL_MS);
     } catch (error) {
@@ -61,17 +66,15 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
   return 'done';
 }
 
-/** One stream, however it ends; closed when the network is lost, so that its return is noticed immediately. */
+/** One stream, however it ends; given up when the network is lost or back, or the customer: its connection may be dead. */
 async function stream(
   id: string,
-  { api, waiting, online, signal }: Following,
+  { api, waiting, signal }: Following,
   hear: (payment: FlowPayment) => void,
 ): Promise<void> {
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
-  await waiting.during(
-    () => online() || stop.abort(),
-    // The reason does not matter: the next poll meets the same problem and handles it.
-    () => api.follow(id, hear, either).catch(callError),
-  );
+  // The reason does not matter: the next poll meets the same problem and handles it.
+  await waiting.attempt(() => api.follow(id, hear, either).catch(callError));
+  stop.abort();
 }

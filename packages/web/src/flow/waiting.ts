@@ -11,34 +11,37 @@ export function longer(wait: number): number {
   return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);
 }
 
-/** The delays of a page; `wake()` ends the current one, if any. */
+/** The delays and the requests of a page that `wake()` cuts short. */
 export interface Waiting {
   pause(ms: number): Promise<void>;
+  /**
+   * The result of `act`, or undefined when the network or the customer came back meanwhile: then a request from before may hang on
+   * a connection that is dead, until its time limit. It is for the caller to ask again.
+   */
+  attempt<T>(act: () => Promise<T>): Promise<T | undefined>;
   wake(): void;
-  /** Runs while something else than a pause should be woken. */
-  during<T>(wake: () => void, act: () => Promise<T>): Promise<T>;
 }
 
 export function createWaiting(): Waiting {
-  let wake: (() => void) | undefined;
+  const wakers = new Set<() => void>();
+  const attempt: Waiting['attempt'] = async (act) => {
+    let wake = (): void => {};
+    const woken = new Promise<undefined>((resolve) => (wake = () => resolve(undefined)));
+    wakers.add(wake);
+    try {
+      return await Promise.race([woken, act()]);
+    } finally {
+      wakers.delete(wake);
+    }
+  };
   return {
-    pause: (ms) =>
-      new Promise((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      }),
-    wake: () => wake?.(),
-    async during(instead, act) {
-      wake = instead;
-      try {
-        return await act();
-      } finally {
-        wake = undefined;
-      }
+    attempt,
+    async pause(ms) {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      await attempt(() => new Promise((resolve) => (timer = setTimeout(resolve, ms))));
+      clearTimeout(timer);
     },
+    wake: () => wakers.forEach((wake) => wake()),
   };
 }
 
