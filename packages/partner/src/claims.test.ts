@@ -84,6 +84,8 @@ test('no call starts 20 s after the last renewal, while the lease still runs in 
   await lease.hold();
   await lease.hold();
   assert.equal(on.ended.get('kit_renew_lease'), 2, 'asked again, it writes nothing');
+  const held = clock.monotonic();
+  assert.equal(lease.lives(held - 1), false, 'a claim of before nobody knows');
   assert.deepEqual([lease.lives(), lease.isRenewed()], [true, true]);
   // Whoever believes in a lease longer than the others do calls beside another replica.
   const ms = (await leases(on)).get(lease.replica_id) ?? 0;
@@ -106,6 +108,7 @@ test('no call starts 20 s after the last renewal, while the lease still runs in 
   on.cut = false;
   await oneRenewal(clock, on);
   assert.deepEqual([lease.lives(), lease.isRenewed()], [true, true]);
+  assert.equal(lease.lives(held), true, 'it did not run out: 25 s are less than 30');
   on.cut = true;
   await oneRenewal(clock, on);
   assert.equal(lines.length, 2, 'the next outage is told as well');
@@ -114,6 +117,22 @@ test('no call starts 20 s after the last renewal, while the lease still runs in 
   const renewals = on.ended.get('kit_renew_lease');
   await lease.stop(true);
   assert.equal(on.ended.get('kit_renew_lease'), renewals, 'a stop renews nothing');
+});
+
+test('a claim is not trusted any more once the lease has run out, however soon it is renewed [KT2 LV1]', async (t) => {
+  const clock = manualClock();
+  const on = seenBy(await kitDatabase(t));
+  const lease = openLease({ database: on, log: silentLog, clock });
+  await lease.hold();
+  const claimed = clock.monotonic();
+  on.cut = true;
+  for (let count = 0; count < 5; count += 1) await oneRenewal(clock, on);
+  on.cut = false;
+  await oneRenewal(clock, on);
+  // 30 s after the last renewal: in between another replica may have taken over what this one had.
+  assert.deepEqual([lease.lives(), lease.lives(claimed)], [true, false]);
+  assert.equal(lease.lives(clock.monotonic()), true, 'a claim of now holds');
+  await lease.stop(true);
 });
 
 test('a stop gives back the own lease alone; without release it runs out by itself [KT13 KT2]', async (t) => {

@@ -25,8 +25,8 @@ export interface Lease {
   readonly replica_id: string;
   /** Resolves once the lease is on disk, immediately if it already is; rejects when the database is unavailable. */
   hold(): Promise<void>;
-  /** Whether calls may start. */
-  lives(): boolean;
+  /** Whether calls may start for claims that were seen to hold at `since`, a time of the monotonic clock; default: now. */
+  lives(since?: number): boolean;
   /** False when a lease that was held has not been renewed in time, so that no call may start. */
   isRenewed(): boolean;
   /** Stops renewing. With `release` other replicas take over immediately; without it, when the lease has expired. */
@@ -57,6 +57,8 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
   const replica_id = randomUUID();
   const stopped = new AbortController();
   let renewedAt = -Infinity;
+  /** Since when no other replica can have taken over a claim of this one. */
+  let unbrokenSince = Infinity;
   let first: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
 
@@ -64,6 +66,8 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
     // Counted from before the statement: the lease in the table lives at least as long as we believe.
     const began = clock.monotonic();
     await database.query(renewStatement, [replica_id, LEASE_MS]);
+    const now = clock.monotonic();
+    if (now - renewedAt >= LEASE_MS) unbrokenSince = now;
     renewedAt = began;
   };
 
@@ -98,7 +102,9 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
       });
       return first;
     },
-    lives: () => clock.monotonic() - renewedAt < TRUST_MS,
+    lives(since = clock.monotonic()) {
+      return clock.monotonic() - renewedAt < TRUST_MS && since >= unbrokenSince;
+    },
     isRenewed: () => renewing === undefined || clock.monotonic() - renewedAt < TRUST_MS,
     async stop(release) {
       stopped.abort();
@@ -142,4 +148,20 @@ export async function claimPayments(
     [ids, by],
   );
   return new Map(rows.map((row) => [row.platform_payment_id, row.was_claimed]));
+}
+
+const heldStatement = sql(
+  'kit_find_held',
+  `SELECT platform_payment_id FROM duebridge_partner.payment_processing
+    WHERE platform_payment_id = ANY($1::text[]) AND claimed_by = $2`,
+);
+
+/** Those of these payments that have not ended and are still claimed by replica `by`. */
+export async function findHeld(
+  database: Database,
+  ids: readonly string[],
+  by: string,
+): Promise<Set<string>> {
+  const rows = await database.query<{ platform_payment_id: string }>(heldStatement, [ids, by]);
+  return new Set(rows.map((row) => row.platform_payment_id));
 }

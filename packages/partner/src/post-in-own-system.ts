@@ -4,7 +4,8 @@
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
  * holds:   an id is in at most one call at a time, at this replica and all living ones (claims.ts); an answer counts however late it
- *          comes; a payment whose outcome is not known is never canceled, and is looked up before it is posted again.
+ *          comes; a payment whose outcome is not known is never canceled, and is looked up before it is posted again; one that was
+ *          canceled or settled while it waited for its place is not posted.
  *
  * A crash between claim and call, or between call and end, leaves a claimed payment. When the lease has run out another replica takes
  * it over, asks `lookup` where there is one, and posts the same id again where nobody knows it; PF2 makes that one posting.
@@ -30,7 +31,7 @@ import {
   type CancelOutcome,
   type ClaimedOutcome,
 } from './cancel.ts';
-import { claimPayments, type Lease } from './claims.ts';
+import { claimPayments, findHeld, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   describeAccountSystemError,
@@ -151,6 +152,17 @@ export function openOwnSystemPoster(options: {
     },
   });
 
+  /** Whether payments that this replica claimed earlier are still its own: one may have been canceled, or settled, in the queue. */
+  const held = groupCommit<string, boolean>({
+    maxBatch: MAX_CLAIMS,
+    maxQueued: 100_000,
+    clock,
+    async flush(ids) {
+      const own = await findHeld(database, ids, lease.replica_id);
+      return ids.map((id) => own.has(id));
+    },
+  });
+
   /** Ends payments together; returns for each whether it was still processing. */
   const ends = groupCommit<PaymentEnd, boolean>({
     maxBatch: MAX_CLAIMS,
@@ -265,14 +277,26 @@ export function openOwnSystemPoster(options: {
   const work = async (items: Item[]): Promise<void> => {
     const postings: Item[] = [];
     await lease.hold();
+    const since = clock.monotonic();
     await Promise.all(
       items
         .map(async (item) => {
           const { payment } = item;
           const id = payment.platform_payment_id;
-          // Claimed by us at an earlier attempt: write nothing.
-          if (payment.claimed_by === lease.replica_id) item.isUnknown ||= unknown.has(id);
-          else {
+          if (canceling.has(id)) {
+            item.resolve({ result: 'busy' });
+            return;
+          }
+          // No cancel succeeds from here on, so that none can come between the check below and the call.
+          resting.delete(id);
+          if (payment.claimed_by === lease.replica_id) {
+            // Claimed at an earlier attempt: write nothing, but it may have ended since it was found.
+            if (!(await held.add(id))) {
+              item.resolve({ result: 'done' });
+              return;
+            }
+            item.isUnknown ||= unknown.has(id);
+          } else {
             const state = await claims.add(payment);
             if (state === 'done' || state === 'busy') {
               item.resolve({ result: state });
@@ -290,7 +314,7 @@ export function openOwnSystemPoster(options: {
     );
     const mine = postings.filter((item) => {
       const id = item.payment.platform_payment_id;
-      const isFree = !open.has(id) && !canceling.has(id) && lease.lives() && !isStopping;
+      const isFree = !open.has(id) && lease.lives(since) && !isStopping;
       if (!isFree) item.resolve({ result: 'busy' });
       return isFree;
     });
@@ -299,7 +323,6 @@ export function openOwnSystemPoster(options: {
 
   const post = async (items: Item[]): Promise<void> => {
     const ids = items.map(({ payment }) => payment.platform_payment_id);
-    for (const id of ids) resting.delete(id);
     const recordAll = async (answer: unknown): Promise<Tried[]> => {
       const outcomes = checkedOutcomes(answer, items.length);
       return Promise.all(

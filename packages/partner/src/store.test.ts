@@ -8,7 +8,7 @@ import test, { after } from 'node:test';
 import { sqlState, type Transaction } from '@duebridge/runtime';
 import { cancelPayment, dropCancelRequest, findCancelRequests } from './cancel.ts';
 import { isCancelRequested, requestCancel } from './cancel.ts';
-import { claimPayments } from './claims.ts';
+import { claimPayments, findHeld } from './claims.ts';
 import { settlePayment } from './settle.ts';
 import {
   endPayments,
@@ -50,7 +50,7 @@ const inMs = (ms: number): string => new Date(Date.now() + ms).toISOString();
 async function aged(platform_payment_id: string, ageMs: number): Promise<string> {
   const [row] = await database.query<{ at: string }>(
     `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
-     VALUES ($1, $1, 'b', 'acme', 'A-1', 'c', 100, date_trunc('milliseconds', clock_timestamp() - $2::float8 * interval '1 millisecond'))
+     VALUES ($1, 'R-' || $1, 'b', 'acme', 'A-1', 'c', 100, date_trunc('milliseconds', clock_timestamp() - $2::float8 * interval '1 millisecond'))
      RETURNING initiated_at AS at`,
     [platform_payment_id, ageMs],
   );
@@ -173,10 +173,12 @@ test('two replicas that are sent the same new ids in other orders do not deadloc
       waiting = insertPayments(database, ['race-c', 'race-a', 'race-b'].map(of));
       await untilOneWaits();
       // It waits for b, so it has a and not yet c.
-      await database.transaction(
-        (tx) => insertPayments(tx as unknown as typeof database, [of('race-c')]),
-        { lockTimeoutMs: 2_000 },
-      );
+      const insert = (id: string, lockTimeoutMs: number): Promise<unknown> =>
+        database.transaction((tx) => insertPayments(tx as unknown as typeof database, [of(id)]), {
+          lockTimeoutMs,
+        });
+      await insert('race-c', 5_000);
+      await assert.rejects(insert('race-a', 50), (error) => sqlState(error) === '55P03');
     },
   );
   assert.deepEqual([...((await waiting) as Map<string, unknown>).keys()], ['race-a']);
@@ -240,7 +242,7 @@ test('a payment ends once, with its times in order and its reason only when it f
   for (const at of now) assert.ok(Math.abs(at - Date.now()) < HOUR_MS / 4, String(at));
   assert.equal(of('end-ahead').posted_at, begun.get('end-ahead'));
   assert.deepEqual(toRecord(of('end-failed')), {
-    payment_id: 'end-failed',
+    payment_id: 'R-end-failed',
     platform_payment_id: 'end-failed',
     platform_batch_id: 'b',
     biller_id: 'acme',
@@ -560,6 +562,10 @@ test('only the replica that handed a payment over cancels it, and sees who else 
   await accepted(database, ['ask-1', 'ask-2']);
   await database.transaction((tx) => claimPayments(tx, ['ask-1'], HERE));
   await database.transaction((tx) => claimPayments(tx, ['ask-2'], THERE));
+  await accepted(database, ['ask-3', 'ask-4']);
+  await database.transaction((tx) => claimPayments(tx, ['ask-4'], HERE));
+  const held = await findHeld(database, ['ask-1', 'ask-2', 'ask-3'], HERE);
+  assert.deepEqual(held, new Set(['ask-1']));
   const asked = (): Promise<unknown> => findCancelRequests(database, HERE);
   assert.equal((await cancelPayment(database, 'ask-1', 'ann', 'x', THERE)).outcome, 'claimed');
   // Asked of a replica that has it no more: nobody would answer.
@@ -608,7 +614,7 @@ test('what the biller’s system reports later ends a payment once; another repo
   });
   assert.throws(
     () => settlePayment(database, 'core-3', { outcome: 'later' } as never, 'core'),
-    TypeError,
+    /settle takes posted, failed or canceled/,
   );
   assert.deepEqual(await working(['core-1', 'core-2', 'core-3']), ['core-3']);
 });
