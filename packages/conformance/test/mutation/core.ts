@@ -47,11 +47,7 @@ const [SYSTEM_TEST, NEIGHBOURS_TEST, READY_TEST] = [
   partner('neighbours'),
   partner('readiness'),
 ];
-const [STORE_TEST, ADMIN_TEST, STATUS_TEST] = [
-  partner('store'),
-  partner('admin'),
-  partner('status'),
-];
+const [STORE_TEST, OWN_SYSTEM_TEST] = [partner('store'), partner('post-in-own-system')];
 
 /** The killers run against the mutants of each file, fastest first. */
 export const CORE: Readonly<Record<string, readonly Killer[]>> = {
@@ -72,18 +68,13 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   ],
   [`${STORE}/payments.ts`]: [PAYMENTS_TEST, TERMINAL_TEST, REVIEW_TEST, WORLDS, ENGINE_TEST],
   [`${STORE}/terminal.ts`]: [TERMINAL_TEST, REVIEW_TEST, PAYMENTS_TEST, WORLDS, ENGINE_TEST],
-  [`${PARTNER}/accept.ts`]: [ACCEPT_TEST, partner('auth'), SYSTEM_TEST, WORLDS, APPLY_TEST],
-  [`${PARTNER}/store.ts`]: [STORE_TEST, ACCEPT_TEST, APPLY_TEST, ADMIN_TEST, STATUS_TEST, WORLDS],
-  [`${PARTNER}/cancel.ts`]: [STORE_TEST, APPLY_TEST, STATUS_TEST],
-  [`${PARTNER}/settle.ts`]: [STORE_TEST, SYSTEM_TEST],
-  [`${PARTNER}/poster.ts`]: [SYSTEM_TEST, APPLY_TEST],
-  [`${PARTNER}/post-in-own-system.ts`]: [
-    partner('post-in-own-system'),
-    APPLY_TEST,
-    SYSTEM_TEST,
-    NEIGHBOURS_TEST,
-  ],
-  [`${PARTNER}/status.ts`]: [STATUS_TEST],
+  [`${PARTNER}/accept.ts`]: [ACCEPT_TEST, SYSTEM_TEST, partner('auth')],
+  [`${PARTNER}/store.ts`]: [STORE_TEST],
+  [`${PARTNER}/cancel.ts`]: [STORE_TEST],
+  [`${PARTNER}/settle.ts`]: [STORE_TEST],
+  [`${PARTNER}/poster.ts`]: [OWN_SYSTEM_TEST, partner('post-in-transaction'), SYSTEM_TEST],
+  [`${PARTNER}/post-in-own-system.ts`]: [OWN_SYSTEM_TEST],
+  [`${PARTNER}/status.ts`]: [partner('status')],
   [`${PARTNER}/former-payments.ts`]: [partner('former-payments')],
   [`${PARTNER}/auth.ts`]: [partner('auth')],
   [`${PARTNER}/apply.ts`]: [APPLY_TEST, READY_TEST, NEIGHBOURS_TEST, SYSTEM_TEST, WORLDS],
