@@ -96,10 +96,14 @@ function rig(
   const living = new Set([ME, OTHER]);
 
   const of = (id: unknown): Kept | undefined => kept.get(String(id));
-  const ended = (id: unknown, status: PaymentRow['status'], reason: unknown): PaymentRow[] => {
+  const ended = (
+    id: unknown,
+    status: PaymentRow['status'],
+    failure_reason: string | null,
+  ): PaymentRow[] => {
     const one = of(id);
     if (one?.row.status !== 'processing') return [];
-    one.row = { ...one.row, status, failure_reason: reason === null ? null : String(reason) };
+    one.row = { ...one.row, status, failure_reason };
     return [one.row];
   };
   const query = (given: string | { name: string }, values: readonly unknown[]): unknown[] => {
@@ -126,11 +130,11 @@ function rig(
       });
     }
     if (name === 'kit_end_payments') {
-      const [, statuses, reasons] = values as [unknown, PaymentRow['status'][], unknown[]];
-      return ids.flatMap((id, at) => ended(id, statuses[at] ?? 'processing', reasons[at]));
+      const [, statuses, reasons] = values as [unknown, PaymentRow['status'][], (string | null)[]];
+      return ids.flatMap((id, at) => ended(id, statuses[at] ?? 'processing', reasons[at] ?? null));
     }
     if (name === 'kit_postpone_payments') postponed.push(...values);
-    else if (name === 'kit_audit') audit.push([...values.slice(0, 4).flat()].join(' '));
+    else if (name === 'kit_audit') audit.push(values.slice(0, 4).flat().join(' '));
     else if (name === 'kit_lock_payment')
       return [of(first)?.row].filter((row) => row !== undefined);
     else if (name === 'kit_lock_claim') return [{ claimed_by: of(first)?.claimed_by ?? null }];
@@ -141,11 +145,11 @@ function rig(
       );
     } else if (/SET cancel_actor = \$3/.test(name)) {
       const one = of(first);
-      if (one?.claimed_by === values[1]) one.cancel = { actor: values[2], reason: values[3] };
+      if (one && one.claimed_by === values[1]) one.cancel = { actor: values[2], reason: values[3] };
     } else if (/SET cancel_actor = NULL/.test(name)) {
       const one = of(first);
       if (one) one.cancel = null;
-    } else if (/cancel_actor IS NOT NULL$/.test(name)) {
+    } else if (name.endsWith('cancel_actor IS NOT NULL')) {
       const one = of(first);
       return one?.cancel && one.row.status === 'processing' ? [1] : [];
     } else assert.fail(`an unexpected statement: ${name}`);
@@ -270,7 +274,7 @@ function rig(
       return tried;
     },
     /** Lets the deadlines within `ms` pass. */
-    async timers(ms: number): Promise<void> {
+    timers: async (ms: number): Promise<void> => {
       t.mock.timers.tick(ms);
       await settle();
     },
@@ -387,7 +391,7 @@ test('a look-up that hangs holds its payment for five seconds [LV3]', async (t) 
   await settle();
   assert.equal(looks.length, 1, 'a replica that died may have posted it');
   await timers(4_999);
-  assert.equal(one.result, undefined);
+  assert.deepEqual(one, {});
   await timers(1);
   assert.equal(one.result?.result, 'failed');
   assert.equal(open.length, 0);

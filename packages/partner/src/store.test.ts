@@ -277,6 +277,8 @@ test('a payment ends once, with its times in order and its reason only when it f
   assert.deepEqual(await endPayments(database, otherwise), []);
   assert.deepEqual(await findPayments(database, all), stored);
   assert.equal((await linesOf('end-canceled')).length, 1);
+  const alone = await findEnded(database, ['end-past', 'end-open']);
+  assert.deepEqual(alone, [of('end-past')]);
   const ended = (await findEnded(database, all)).map((row) => row.platform_payment_id);
   assert.deepEqual(ended.toSorted(), all.filter((id) => id !== 'end-open').toSorted());
 });
@@ -494,7 +496,7 @@ test('an operator lists payments newest first, by every filter, page by page', a
   // Two of one millisecond: none is listed twice or left out.
   await database.query(
     `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
-     SELECT id, id, 'b', 'list-z', 'A-1', 'c', 1, '2026-01-01T00:00:00Z' FROM unnest(ARRAY['tie-1', 'tie-3', 'tie-2']) AS id`,
+     SELECT id, 'R-1', 'b', 'list-z', 'A-1', 'c', 1, '2026-01-01T00:00:00Z' FROM unnest(ARRAY['tie-1', 'tie-3', 'tie-2']) AS id`,
   );
   const seen: string[] = [];
   for (let at: PaymentRow | undefined, turn = 0; turn < 3; turn += 1) {

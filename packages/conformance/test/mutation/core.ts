@@ -69,7 +69,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${STORE}/payments.ts`]: [PAYMENTS_TEST, TERMINAL_TEST, REVIEW_TEST, WORLDS, ENGINE_TEST],
   [`${STORE}/terminal.ts`]: [TERMINAL_TEST, REVIEW_TEST, PAYMENTS_TEST, WORLDS, ENGINE_TEST],
   [`${PARTNER}/accept.ts`]: [ACCEPT_TEST, SYSTEM_TEST, partner('auth')],
-  [`${PARTNER}/store.ts`]: [STORE_TEST],
+  [`${PARTNER}/store.ts`]: [STORE_TEST, partner('audit-verify')],
   [`${PARTNER}/cancel.ts`]: [STORE_TEST],
   [`${PARTNER}/settle.ts`]: [STORE_TEST],
   [`${PARTNER}/poster.ts`]: [OWN_SYSTEM_TEST, partner('post-in-transaction'), SYSTEM_TEST],
