@@ -2,7 +2,7 @@
  * Mutates the core, the files of engine, store and partner kit behind docs/guarantees.md, with the same operators as the correct
  * peers (mutations.ts). A test, a simulator world or the database must kill each mutant.
  *
- *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--at-once N] [--results FILE]
+ *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--for SECONDS] [--at-once N] [--tests-only] [--results FILE]
  *
  * A loader substitutes the changed source (replace.ts), so the working tree stays untouched. Only tests that run the changed code are
  * run (spans.ts), and the first failure ends the process (first-failure.ts). A test that times out twice also kills the mutant.
@@ -17,9 +17,10 @@ import { testServer } from '@duebridge/runtime/testing';
 import { covers, coverage, sample, type Fate } from './fate.ts';
 import { mutated, mutations, sitesOf, type Mutation } from './mutations.ts';
 import type { Spans } from './spans.ts';
+import { WarmTests } from './warm-tests.ts';
 
-/** A test file, or a number of simulator worlds. */
-type Killer = { readonly test: string } | { readonly worlds: number };
+/** A test file, or a number of simulator worlds. `warm`: its tests need no server and no database, and can share a process (warm.ts). */
+type Killer = { readonly test: string; readonly warm?: true } | { readonly worlds: number };
 
 const ROOT = join(import.meta.dirname, '../../../..');
 const ENGINE = 'packages/platform/src/engine';
@@ -28,8 +29,9 @@ const PARTNER = 'packages/partner/src';
 
 const WORLDS: Killer = { worlds: 6 };
 const engine = (name: string): Killer => ({ test: `${ENGINE}/${name}.test.ts` });
+const pure = (name: string): Killer => ({ test: `${ENGINE}/${name}.test.ts`, warm: true });
 const partner = (name: string): Killer => ({ test: `${PARTNER}/${name}.test.ts` });
-const [LEASE_TEST, SLOTS_TEST] = [engine('lease'), engine('slots')];
+const [LEASE_TEST, SLOTS_TEST] = [pure('lease'), engine('slots')];
 const [ORPHANS_TEST, REVIEW_TEST, ENGINE_TEST] = [
   engine('orphans'),
   engine('review'),
@@ -52,12 +54,14 @@ const [STORE_TEST, OWN_SYSTEM_TEST] = [partner('store'), partner('post-in-own-sy
 /** The killers run against the mutants of each file, fastest first. */
 export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/lease.ts`]: [LEASE_TEST, WORLDS],
-  [`${ENGINE}/poll-schedule.ts`]: [engine('poll-schedule'), WORLDS],
-  [`${ENGINE}/due-heap.ts`]: [engine('due-heap'), WORLDS],
-  [`${ENGINE}/call-rate.ts`]: [engine('call-rate'), engine('partner-queue'), WORLDS],
-  [`${ENGINE}/partner-queue.ts`]: [engine('partner-queue'), WORLDS],
-  [`${ENGINE}/payment-steps.ts`]: [engine('payment-steps'), WORLDS],
-  [`${ENGINE}/outcome.ts`]: [{ test: 'packages/platform/src/partners/payment-record.test.ts' }],
+  [`${ENGINE}/poll-schedule.ts`]: [pure('poll-schedule'), WORLDS],
+  [`${ENGINE}/due-heap.ts`]: [pure('due-heap'), WORLDS],
+  [`${ENGINE}/call-rate.ts`]: [pure('call-rate'), pure('partner-queue'), WORLDS],
+  [`${ENGINE}/partner-queue.ts`]: [pure('partner-queue'), WORLDS],
+  [`${ENGINE}/payment-steps.ts`]: [pure('payment-steps'), WORLDS],
+  [`${ENGINE}/outcome.ts`]: [
+    { test: 'packages/platform/src/partners/payment-record.test.ts', warm: true },
+  ],
   [`${ENGINE}/slots.ts`]: [SLOTS_TEST, ORPHANS_TEST, LEASE_TEST, WORLDS],
   [`${ENGINE}/ownership.ts`]: [
     engine('ownership'),
@@ -109,6 +113,8 @@ export async function mutateCore(options: {
   readonly for_ms?: number;
   /** Mutants tested concurrently, each on its own PostgreSQL; default: one at a time, on the server that all test files share. */
   readonly at_once?: number;
+  /** Leaves the worlds of the simulator out: six take most of a minute of processor time, for each mutant that no test kills. */
+  readonly testsOnly?: boolean;
   /** Selects mutants by file path and Mutation.name; default: all. */
   readonly wanted?: (file: string, name: string) => boolean;
   readonly told?: (fate: Fate) => void;
@@ -134,11 +140,17 @@ export async function mutateCore(options: {
   const fates: Fate[] = [];
   const known = new Map<Killer, Promise<Known>>();
   const isOver = (): boolean => options.signal?.aborted === true;
-  await inLanes(options.at_once, options.signal, async (lane) => {
+  const needServer = files
+    .flatMap((file) => CORE[file] ?? [])
+    .some((killer) => 'test' in killer && killer.warm !== true);
+  await inLanes(options.at_once, needServer, options.signal, async (lane) => {
     while (performance.now() < until && !isOver()) {
       const next = queue.shift();
       if (next === undefined) return;
-      const fate = await tried(next.file, next.mutation, lane, known);
+      const killers = (CORE[next.file] ?? []).filter(
+        (killer) => options.testsOnly !== true || 'test' in killer,
+      );
+      const fate = await tried(next.file, next.mutation, killers, lane, known);
       if (isOver()) return;
       fates.push(fate);
       options.told?.(fate);
@@ -156,6 +168,7 @@ export function mutantsOf(file: string): ReturnType<typeof mutations> {
 async function tried(
   file: string,
   mutation: Mutation,
+  killers: readonly Killer[],
   lane: Lane,
   known: Map<Killer, Promise<Known>>,
 ): Promise<Fate> {
@@ -164,12 +177,15 @@ async function tried(
   const text = mutated(source, mutation);
   let caught: string | undefined;
   let reached = false;
-  for (const killer of CORE[file] ?? []) {
+  for (const killer of killers) {
     let one = known.get(killer);
     if (one === undefined) known.set(killer, (one = right(killer, lane)));
     for (const attempt of (await one)(join(ROOT, file), sites)) {
       reached = true;
-      caught ??= await killed(killer, attempt, file, text, lane);
+      caught ??=
+        'test' in killer && killer.warm === true
+          ? await killedWarm(killer, attempt, file, text, lane)
+          : await killed(killer, attempt, file, text, lane);
     }
     if (caught !== undefined) break;
   }
@@ -192,6 +208,11 @@ type Known = (path: string, sites: readonly number[]) => readonly Attempt[];
 
 /** Runs a killer on the unchanged code, where it must pass, and records which places each of its tests reaches. */
 async function right(killer: Killer, lane: Lane): Promise<Known> {
+  if ('test' in killer && killer.warm === true) {
+    const reached = await lane.warm.reach(join(ROOT, killer.test));
+    return (path, sites) =>
+      sites.some((offset) => covers(reached[path] ?? [], offset)) ? [{ limitMs: RIGHT_MS }] : [];
+  }
   return inFolder(async (folder) => {
     const started = performance.now();
     const spans = join(folder, 'spans.jsonl');
@@ -235,6 +256,20 @@ async function right(killer: Killer, lane: Lane): Promise<Known> {
         }));
     };
   });
+}
+
+/** `killed` for tests that can share a process. What that leaves unclear, a process of its own decides. */
+async function killedWarm(
+  killer: Killer & { readonly test: string },
+  attempt: Attempt,
+  file: string,
+  text: string,
+  lane: Lane,
+): Promise<string | undefined> {
+  const fate = await lane.warm.run(join(ROOT, killer.test), { file: join(ROOT, file), text });
+  if (lane.signal?.aborted === true) return undefined;
+  if (fate === 'unclear') return killed(killer, attempt, file, text, lane);
+  return fate === 'passes' ? undefined : `${basename(killer.test)} ${fate}`;
 }
 
 async function killed(
@@ -334,6 +369,7 @@ async function failure(
 
 /** Tests mutants one after another. */
 interface Lane {
+  readonly warm: WarmTests;
   readonly signal: AbortSignal | undefined;
   readonly env: Readonly<Record<string, string>>;
   /** Node's compile cache, which halves startup. Not used for the unchanged code, because it distorts V8's counts. */
@@ -344,29 +380,42 @@ interface Lane {
   clean(): Promise<void>;
 }
 
-/** Runs `work` in `lanes` lanes with a server each; if undefined, in one lane on the server that all test files share. */
+/** Runs `work` in `lanes` lanes, with a server each if `needServer`; if undefined, in one lane on the server that all test files share. */
 async function inLanes(
   lanes: number | undefined,
+  needServer: boolean,
   signal: AbortSignal | undefined,
   work: (lane: Lane) => Promise<void>,
 ): Promise<void> {
-  if (lanes === undefined) {
-    await work({ env: {}, cache: {}, signal, stopsEarly: false, clean: () => Promise.resolve() });
-    return;
-  }
+  const one = async (lane: Omit<Lane, 'warm' | 'signal'>): Promise<void> => {
+    const warm = new WarmTests();
+    const end = (): void => warm.end();
+    signal?.addEventListener('abort', end);
+    process.once('exit', end);
+    try {
+      await work({ ...lane, warm, signal });
+    } finally {
+      signal?.removeEventListener('abort', end);
+      process.off('exit', end);
+      end();
+    }
+  };
+  const clean = (): Promise<void> => Promise.resolve();
+  if (lanes === undefined) return one({ env: {}, cache: {}, stopsEarly: false, clean });
   await Promise.all(
     Array.from({ length: lanes }, () =>
       inFolder(async (folder) => {
+        const cache = { NODE_COMPILE_CACHE: join(folder, 'compiled') };
+        if (!needServer) return one({ env: {}, cache, stopsEarly: true, clean });
         const server = await testServer(folder);
         const admin = openDatabase({ url: server.url, applicationName: 'duebridge mutation' });
         try {
           // Databases are made and dropped for every mutant, and none has to survive a power cut.
           await admin.query('ALTER SYSTEM SET fsync = off');
           await admin.query('SELECT pg_reload_conf()');
-          await work({
+          await one({
             env: { DUEBRIDGE_TEST_DATABASE_URL: server.url },
-            cache: { NODE_COMPILE_CACHE: join(folder, 'compiled') },
-            signal,
+            cache,
             stopsEarly: true,
             async clean() {
               const left = await admin.query<{ datname: string }>(

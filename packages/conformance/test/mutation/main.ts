@@ -5,7 +5,7 @@
  * get a check.
  *
  *   npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
- *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
+ *   npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--tests-only] [--results FILE]
  *
  * The second form mutates our own core (core.ts). With --results, mutants already in FILE are skipped, so that a long run can be split.
  */
@@ -21,10 +21,10 @@ import { mutated, mutations, type Mutation } from './mutations.ts';
 import { SUBJECTS, type Round } from './subjects.ts';
 
 const HELP = `Usage: npm run mutation -- SUBJECT [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
-       npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--results FILE]
+       npm run mutation -- core [--file NAME] [--count N] [--seed N] [--at-once N] [--for SECONDS] [--tests-only] [--results FILE]
 
 SUBJECT is a right peer: ${Object.keys(SUBJECTS).join(', ')}. core is the engine and the kit.
-With --results, mutants that were judged before are not judged again.`;
+With --results, mutants that were judged before are not judged again. With --tests-only, the core's mutants meet no simulated worlds.`;
 
 /** Time limit of one run of the judge: far more than any correct peer takes. */
 const ROUND_MS = 240_000;
@@ -193,6 +193,7 @@ function asked() {
       file: { type: 'string' },
       for: { type: 'string' },
       results: { type: 'string' },
+      'tests-only': { type: 'boolean' },
     },
   });
   const [name = ''] = positionals;
@@ -208,6 +209,7 @@ function asked() {
     name,
     file: values.file,
     results: values.results,
+    testsOnly: values['tests-only'] === true,
     count: number('count'),
     seed: number('seed'),
     at_once: number('at-once'),
@@ -216,7 +218,7 @@ function asked() {
 }
 
 async function main(): Promise<void> {
-  const { name, file, results, count, seed, at_once, seconds } = asked();
+  const { name, file, results, testsOnly, count, seed, at_once, seconds } = asked();
   const earlier =
     results !== undefined && existsSync(results) ? fatesOf(readFileSync(results, 'utf8')) : [];
   const known = new Set(earlier.map((fate) => `${fate.file} ${fate.name}`));
@@ -236,6 +238,7 @@ async function main(): Promise<void> {
     ? mutateCore({
         at_once: CORE_LANES,
         signal: stopped.signal,
+        testsOnly,
         ...options,
         ...(file === undefined ? {} : { file }),
         wanted: (path, mutant) => !known.has(`${path} ${mutant}`),

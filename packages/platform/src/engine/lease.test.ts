@@ -240,9 +240,10 @@ test('a lease of ten seconds is renewed every two, requested again beside a hung
       [4_000, clock],
       [5_999, clock],
       [6_000, clock],
+      // Late answers to what was asked first: the later request is still under way, and no other is sent beside it yet.
+      [6_500, answer('failed', 'w1', 4_000)],
       [8_000, clock],
-      // An answer to what was asked first, late: it proves what it proves, and the later requests are still under way.
-      [8_500, answer('failed', 'w1', 4_000)],
+      [8_500, answer('failed', 'w1', 6_000)],
       [8_999, clock],
       [9_000, clock],
     ]),
@@ -255,6 +256,7 @@ test('a lease of ten seconds is renewed every two, requested again beside a hung
       'renew w1, held, 6000',
       'held, 6000',
       'renew w1, held, 8000',
+      'held, 8000',
       'renew w1, held, 9000',
       'held, 9000',
       'held, 9000',
@@ -331,6 +333,32 @@ test('a stop keeps a held lease and requests no other', () => {
   );
 });
 
+test('an answer to a worker that has lost its lease changes nothing for the one that came after it', () => {
+  const states: readonly LeaseState[] = [
+    { kind: 'none', retryAt: 9_500 },
+    { kind: 'registering', worker_id: 'w2', askedAt: 8_000 },
+    {
+      kind: 'held',
+      worker_id: 'w2',
+      provenAt: 8_000,
+      askedAt: undefined,
+      renewAt: 9_500,
+      leaving: false,
+    },
+    { kind: 'ended' },
+  ];
+  for (const state of states) {
+    for (const kind of ['renewed', 'refused', 'failed'] as const) {
+      const late = answer(kind, 'w1', 6_000);
+      assert.deepEqual(
+        step(state, late, 9_000, TIMES, () => 'w3'),
+        { state, acts: [] },
+        `${kind} while ${state.kind}`,
+      );
+    }
+  }
+});
+
 /** A database whose every answer the test gives. */
 function table() {
   const asked: { kind: string; worker_id: string; answer: PromiseWithResolvers<boolean> }[] = [];
@@ -350,10 +378,12 @@ function kept(options: { random?: number } = {}) {
   let ids = 0;
   const timers = { open: 0 };
   const warnings: string[] = [];
+  const errors: string[] = [];
+  const world = { stalledMs: 0, canRemove: true };
   const lease = keepLease({
     clock: {
       now: () => clock.now(),
-      monotonic: () => clock.monotonic(),
+      monotonic: () => clock.monotonic() + world.stalledMs,
       random: () => clock.random(),
       async sleep(ms, signal) {
         timers.open += 1;
@@ -361,17 +391,24 @@ function kept(options: { random?: number } = {}) {
         timers.open -= 1;
       },
     },
-    log: { ...silentLog, warn: (_details, message) => void warnings.push(message) },
+    log: {
+      ...silentLog,
+      warn: (_details, message) => void warnings.push(message),
+      error: (_details, message) => void errors.push(message),
+    },
     times: TIMES,
     newId: () => `w${(ids += 1)}`,
     register: async (worker_id) => void (await ask('register')(worker_id)),
     renew: ask('renew'),
-    remove: async (worker_id) => void done.push(`remove ${worker_id}`),
+    async remove(worker_id) {
+      if (!world.canRemove) throw new Error('no database');
+      done.push(`remove ${worker_id}`);
+    },
     begin: (worker_id) => void done.push(`begin ${worker_id}`),
     proven: (worker_id, at) => void proofs.push(`${worker_id} at ${at}`),
     drop: (worker_id) => void done.push(`drop ${worker_id}`),
   });
-  return { clock, asked, done, proofs, lease, timers, warnings };
+  return { clock, asked, done, proofs, lease, timers, warnings, errors, world };
 }
 
 test('however often the lease is renewed, one timer is left', async () => {
@@ -484,4 +521,93 @@ test('a stop while a worker is registering leaves no running worker and no row',
   await clock.advance(60_000);
   assert.deepEqual(done, ['remove w1']);
   assert.equal(asked.length, 1);
+});
+
+test('a stop waits for the registration under way, which would leave a row behind, and renews nothing after it', async () => {
+  const { clock, asked, done, lease } = kept();
+  const ended = { whileRegistering: false, later: false };
+  lease.leave();
+  const end = lease.end();
+  void end.then(() => (ended.whileRegistering = true));
+  await clock.advance(1_000);
+  assert.equal(ended.whileRegistering, false, 'the answer is still to come');
+  asked[0]?.answer.resolve(true);
+  await end;
+  assert.deepEqual(done, ['remove w1']);
+
+  const other = kept();
+  other.asked[0]?.answer.resolve(true);
+  await other.clock.advance(0);
+  assert.equal(other.lease.worker_id, 'w1');
+  await other.lease.end();
+  await other.clock.advance(60_000);
+  assert.equal(other.asked.length, 1, 'a lease that has ended is not renewed');
+  assert.equal(other.lease.worker_id, undefined);
+});
+
+test('a process that was frozen for seven seconds does not rely on its lease before its timers run', async () => {
+  const { clock, asked, lease, world } = kept();
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  world.stalledMs = keptMs(TIMES) - 1;
+  assert.equal(lease.worker_id, 'w1');
+  world.stalledMs += 1;
+  assert.equal(lease.worker_id, undefined, 'no timer has told it yet');
+  await lease.end();
+});
+
+test('a worker that could not be taken off the list in an outage is taken off once, with the first registration after it', async () => {
+  const { clock, asked, done, lease, warnings, errors, world } = kept();
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  world.canRemove = false;
+  for (let second = 0; second < 8; second += 1) {
+    await clock.advance(1_000);
+    for (const { kind, answer } of asked) if (kind === 'renew') answer.reject(new Error('away'));
+  }
+  assert.deepEqual(done, ['begin w1', 'drop w1']);
+  assert.deepEqual(warnings, ['the heartbeat failed; retrying'], 'an outage is told once');
+  assert.equal(errors.length, 1, 'the loss is told');
+  world.canRemove = true;
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(0);
+  assert.deepEqual(done.slice(2), ['remove w1', 'begin w2']);
+  // The next outage is told again, and w1 is not removed again.
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(2_000);
+  asked.at(-1)?.answer.reject(new Error('away again'));
+  await clock.advance(0);
+  assert.equal(warnings.length, 2);
+  await clock.advance(500);
+  asked.at(-1)?.answer.resolve(false);
+  await clock.advance(0);
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(0);
+  assert.deepEqual(done.slice(4), ['drop w2', 'remove w2', 'begin w3']);
+  await lease.end();
+});
+
+test('a worker that cannot be taken off the list while the database answers is told, and at most a hundred are remembered', async () => {
+  const { clock, asked, done, lease, warnings, world } = kept();
+  world.canRemove = false;
+  asked[0]?.answer.resolve(true);
+  await clock.advance(0);
+  for (let lost = 0; lost < 120; lost += 1) {
+    void lease.renewNow();
+    asked.at(-1)?.answer.resolve(false);
+    await clock.advance(0);
+    asked.at(-1)?.answer.resolve(true);
+    await clock.advance(0);
+  }
+  assert.match(warnings[0] ?? '', /could not remove a worker/);
+  assert.equal(done.filter((one) => one.startsWith('remove')).length, 0);
+  world.canRemove = true;
+  void lease.renewNow();
+  asked.at(-1)?.answer.resolve(false);
+  await clock.advance(0);
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(0);
+  const removed = done.filter((one) => one.startsWith('remove'));
+  assert.equal(new Set(removed).size, 101, 'the first hundred, and the one that was lost last');
+  await lease.end();
 });
