@@ -164,14 +164,65 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^whenIdle = \[\];/],
     },
   ],
-  'packages/platform/src/engine/lease.ts': [
+  'packages/platform/src/engine/due-heap.ts': [
     {
-      why: 'A bound that keeps memory small: one more or one less changes nothing.',
-      places: [/^const MAX_LEFTOVERS = /],
+      why: 'Which of several that are due at the same time comes first.',
+      places: [
+        /^if \(at > now \|\| at < latestAt\) continue; \| < -> <=$/,
+        /above\.at > last\.at\) .* \| > -> >= \(2\)$/,
+        /^if \(above === undefined .* \| <= -> <$/,
+        /^const lesser = .* \| < -> <=$/,
+        /^if \(lesser === undefined .* \| >= -> >$/,
+      ],
     },
     {
-      why: 'The alarm of a lease that has ended: it is off already, and no other is ever set.',
-      places: [/^alarm = undefined; \| alarm = undefined; -> ;$/],
+      why: 'The root has nothing above it, and the first below it is never earlier.',
+      places: [
+        /^if \(at > 0 && above .* \| (?:> -> >=|0 -> 1)$/,
+        /^while \(at > 0\) \{ \| > -> >=$/,
+      ],
+    },
+    {
+      why: 'The root is the earliest, so it excludes nothing that is due; behind the last item there is none.',
+      places: [
+        /^let latestAt = .* \| (?:\?\? -> &&|0 -> 1 \(2\))$/,
+        /^for \(let index = .* \| < -> <=$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/call-rate.ts': [
+    {
+      why: 'Fewer calls than slow a partner down in any case.',
+      places: [/^#started = .* \| 0 -> 1 \(3\)$/, /^const before = .* \| 0 -> 1$/],
+    },
+    {
+      why: 'The first millisecond of the process.',
+      places: [/^#answers = .* \| 0 -> 1$/],
+    },
+    {
+      why: 'With a whole call saved up there is nothing to wait for either way.',
+      places: [/^return this\.#tokens >= 1 .* \| (?:>= -> >|1 -> 2)$/],
+    },
+  ],
+  'packages/platform/src/engine/lease.ts': [
+    {
+      why: 'An alarm that has rung, or that of a lease that has ended: no other is set for its time.',
+      places: [/^alarm = undefined; \| alarm = undefined; -> ;/],
+    },
+    {
+      why: 'The alarm is set anew, for the same time.',
+      places: [/^if \(at !== undefined && alarm\?\.at === at\) return;/],
+    },
+    {
+      why: 'For a lease that has ended there is no due time either way.',
+      places: [/^case 'ended': \| 'ended' -> 'endedx' \(2\)$/],
+    },
+    {
+      why: 'A renewal that only tests ask for, where none can be sent, or those who waited for it told twice.',
+      places: [
+        /^if \(state\.kind === 'held' && state\.askedAt === undefined\)/,
+        /^answers = \[\]; \| answers = \[\]; -> ;$/,
+      ],
     },
   ],
   'packages/platform/src/engine/ownership.ts': [
@@ -299,6 +350,15 @@ export function coreExplanationOf(file: string, mutant: string): string | undefi
     ?.why;
 }
 
+/** Files whose survivors have met no world of the simulator. */
+const TESTS_ALONE = [
+  'partner-queue.ts',
+  'poll-schedule.ts',
+  'slots.ts',
+  'due-heap.ts',
+  'call-rate.ts',
+];
+
 /** The section of docs/mutation.md. */
 export function coreSection(scores: Readonly<Record<string, CoreScore>>): string {
   const rows = Object.entries(scores).map(([file, score]) => {
@@ -333,8 +393,9 @@ eight times as long as over the right code and at least fifteen seconds. Numbers
 large. With \`--results FILE\` a long run can be split into several.
 
 Where not all mutants of a file were tried, they are a sample by the seed, or the beginning of one in the order of the file: what is said
-of them is not said of the rest. Over \`partner-queue.ts\`, \`poll-schedule.ts\` and \`slots.ts\` the tests beside the file alone were
-tried: a world of the simulator, or a test of the whole engine, may kill more of what survives there.
+of them is not said of the rest. Over ${TESTS_ALONE.map((name) => `\`${name}\``).join(', ')} the tests
+beside the file alone were tried (\`--tests-only\`): a world of the simulator, or a test of the whole engine, may kill more of what
+survives there.
 
 <!-- prettier-ignore -->
 | file | mutants | tried | killed | survive | of these unexplained | not reached | killed first by |
