@@ -4,7 +4,15 @@
  * One embedded PostgreSQL serves every test file; each file creates its own database in it.
  */
 import { spawn } from 'node:child_process';
-import { chmodSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -16,6 +24,46 @@ const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
 /** Limits of one test and of one test file: what takes longer hangs. The slowest file takes about a third of it. */
 const TEST_TIMEOUT_MS = 240_000;
 const FILE_TIMEOUT_MS = 420_000;
+
+/**
+ * Test files that run at once. One more than the cores of the smallest machine: two of them use little more than one core, because
+ * wrong peers, polls and browsers are mostly waited for.
+ */
+const FILES_AT_ONCE = 3;
+
+/** A run's folder among the temporary files, and the file in it that is locked while the run lives. */
+const RUN_FOLDER = 'duebridge-check-';
+const RUN_LOCK = 'run.lock';
+
+/** The files that take more than 20 s alone, those that wait beside those that compute. */
+const LONGEST: readonly string[] = [
+  'packages/conformance/test/foreign-callers.test.ts',
+  'test/browser/access.test.ts',
+  'test/browser/end-to-end.test.ts',
+  'test/conformance-platform.test.ts',
+  'test/citus.test.ts',
+  'packages/conformance/test/scenario-verdicts.test.ts',
+  'test/simulation/planted.test.ts',
+  'packages/conformance/test/kill-matrix-caller.test.ts',
+  'test/browser/engines.test.ts',
+  'packages/conformance/test/kill-matrix-platform.test.ts',
+  'test/browser/sdk.test.ts',
+  'test/crash.test.ts',
+  'packages/partner/src/neighbours.test.ts',
+  'packages/conformance/test/kill-matrix.test.ts',
+  'test/browser/console.test.ts',
+  'packages/platform/src/engine/neighbours.test.ts',
+  'packages/conformance/test/judge.test.ts',
+  'test/browser/funding.test.ts',
+  'packages/runtime/src/embedded-postgres.test.ts',
+  'test/consumers/quickstart.test.ts',
+  'test/rig/rig.test.ts',
+  'packages/platform/src/engine/liveness.test.ts',
+  'test/browser/pay.test.ts',
+  'packages/platform/src/engine/engine.test.ts',
+  'test/prove-your-server.test.ts',
+  'packages/conformance/test/fresh-peers.test.ts',
+];
 
 interface Step {
   readonly name: string;
@@ -95,32 +143,77 @@ async function tests(): Promise<boolean> {
     return false;
   }
   // Loaded here, so that the first line is printed before it.
-  const { startEmbeddedPostgres } = await import('@duebridge/runtime');
+  const { holdDataDirectory, startEmbeddedPostgres } = await import('@duebridge/runtime');
+  for (const name of readdirSync(tmpdir())) {
+    const left = join(tmpdir(), name);
+    if (!name.startsWith(RUN_FOLDER) || !existsSync(join(left, RUN_LOCK))) continue;
+    // The lock of a run that was killed is free; one of another user cannot be taken.
+    const lock = await holdDataDirectory(left, RUN_LOCK).catch(() => undefined);
+    if (lock === undefined) continue;
+    const server = await startEmbeddedPostgres({ dataDirectory: join(left, 'database') });
+    await server.stop();
+    lock.release();
+    rmSync(left, { recursive: true, force: true });
+  }
   const folder = makeRunFolder();
+  const lock = await holdDataDirectory(folder, RUN_LOCK);
   const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'database') });
   try {
-    return await command(
-      process.execPath,
-      [
-        '--test',
-        '--test-reporter=spec',
-        '--test-concurrency=2',
-        `--test-timeout=${TEST_TIMEOUT_MS}`,
-        `--import=${pathToFileURL(join(root, 'test/support/file-limit.ts')).href}`,
-        ...files.sort(),
-      ],
-      {
-        DUEBRIDGE_TEST_DATABASE_URL: postgres.url,
-        DUEBRIDGE_TEST_FILE_MS: String(FILE_TIMEOUT_MS),
-        // The modules are compiled once for all files and the programs they start, which halves the time of a start.
-        NODE_COMPILE_CACHE: join(folder, 'compiled'),
-        TMPDIR: join(folder, 'tmp'),
-      },
-    );
+    return await runFiles(inOrder(files), {
+      DUEBRIDGE_TEST_DATABASE_URL: postgres.url,
+      DUEBRIDGE_TEST_FILE_MS: String(FILE_TIMEOUT_MS),
+      // The modules are compiled once for all files and the programs they start, which halves the time of a start.
+      NODE_COMPILE_CACHE: join(folder, 'compiled'),
+      TMPDIR: join(folder, 'tmp'),
+    });
   } finally {
     await postgres.stop();
+    lock?.release();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** The files with the longest first, so that none of them runs alone at the end while a core is idle. */
+function inOrder(files: readonly string[]): readonly string[] {
+  const missing = LONGEST.filter((file) => !existsSync(join(root, file)));
+  if (missing.length > 0) {
+    throw new Error(`scripts/check.ts names test files that do not exist: ${missing.join(', ')}`);
+  }
+  const long = LONGEST.filter((file) => files.includes(file));
+  return [...long, ...files.filter((file) => !LONGEST.includes(file)).sort()];
+}
+
+/**
+ * Runs test files, each in a process of its own, and prints what they report. The runner is called rather than started as `node --test`,
+ * which sorts the files by name.
+ */
+async function runFiles(
+  files: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Promise<boolean> {
+  const { run } = await import('node:test');
+  const { spec } = await import('node:test/reporters');
+  // Ctrl-C ends the files and leaves the caller to clean up. Here, too, a second one ends us at once.
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  // The test files inherit it.
+  Object.assign(process.env, environment);
+  const events = run({
+    cwd: root,
+    files: files.map((file) => join(root, file)),
+    concurrency: FILES_AT_ONCE,
+    signal: stop.signal,
+    execArgv: [
+      `--test-timeout=${TEST_TIMEOUT_MS}`,
+      `--import=${pathToFileURL(join(root, 'test/support/file-limit.ts')).href}`,
+    ],
+  });
+  let passed = false;
+  events.on('test:summary', ({ file, success }) => {
+    if (file === undefined) passed = success;
+  });
+  for await (const text of events.compose(new spec())) process.stdout.write(String(text));
+  return passed;
 }
 
 /**
@@ -128,7 +221,7 @@ async function tests(): Promise<boolean> {
  * goes at the end, also what a test that failed or was killed has left.
  */
 function makeRunFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-check-'));
+  const folder = mkdtempSync(join(tmpdir(), RUN_FOLDER));
   // Others may pass through: as root, the database and some tests run as other users, who need to reach their own files.
   chmodSync(folder, 0o711);
   mkdirSync(join(folder, 'tmp'));
@@ -137,17 +230,9 @@ function makeRunFolder(): string {
   return folder;
 }
 
-function command(
-  program: string,
-  args: readonly string[],
-  environment: Readonly<Record<string, string>> = {},
-): Promise<boolean> {
+function command(program: string, args: readonly string[]): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, {
-      cwd: root,
-      stdio: ['ignore', 'inherit', 'inherit'],
-      env: { ...process.env, ...environment },
-    });
+    const child = spawn(program, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
     child.on('error', reject);
     child.on('exit', (code) => resolve(code === 0));
   });
