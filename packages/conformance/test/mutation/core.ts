@@ -58,18 +58,17 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/due-heap.ts`]: [pure('due-heap'), WORLDS],
   [`${ENGINE}/call-rate.ts`]: [pure('call-rate'), pure('partner-queue'), WORLDS],
   [`${ENGINE}/partner-queue.ts`]: [pure('partner-queue'), WORLDS],
+  [`${ENGINE}/held-payments.ts`]: [pure('held-payments'), WORLDS],
+  [`${ENGINE}/waiting.ts`]: [pure('held-payments'), WORLDS],
+  [`${ENGINE}/funding-queue.ts`]: [pure('funding-queue'), WORLDS],
+  [`${ENGINE}/outage.ts`]: [pure('outage'), WORLDS],
+  [`${ENGINE}/shares.ts`]: [pure('shares'), engine('ownership'), WORLDS],
   [`${ENGINE}/payment-steps.ts`]: [pure('payment-steps'), WORLDS],
   [`${ENGINE}/outcome.ts`]: [
     { test: 'packages/platform/src/partners/payment-record.test.ts', warm: true },
   ],
   [`${ENGINE}/slots.ts`]: [SLOTS_TEST, ORPHANS_TEST, LEASE_TEST, WORLDS],
-  [`${ENGINE}/ownership.ts`]: [
-    engine('ownership'),
-    ORPHANS_TEST,
-    SLOTS_TEST,
-    engine('shares'),
-    WORLDS,
-  ],
+  [`${ENGINE}/ownership.ts`]: [engine('ownership'), ORPHANS_TEST, SLOTS_TEST, WORLDS],
   [`${STORE}/payments.ts`]: [PAYMENTS_TEST, TERMINAL_TEST, REVIEW_TEST, WORLDS, ENGINE_TEST],
   [`${STORE}/terminal.ts`]: [TERMINAL_TEST, REVIEW_TEST, PAYMENTS_TEST, WORLDS, ENGINE_TEST],
   [`${PARTNER}/accept.ts`]: [ACCEPT_TEST, SYSTEM_TEST, partner('auth')],
@@ -211,7 +210,7 @@ async function right(killer: Killer, lane: Lane): Promise<Known> {
   if ('test' in killer && killer.warm === true) {
     const reached = await lane.warm.reach(join(ROOT, killer.test));
     return (path, sites) =>
-      sites.some((offset) => covers(reached[path] ?? [], offset)) ? [{ limitMs: RIGHT_MS }] : [];
+      sites.some((offset) => covers(reached[path] ?? [], offset)) ? [{ limitMs: LEAST_MS }] : [];
   }
   return inFolder(async (folder) => {
     const started = performance.now();

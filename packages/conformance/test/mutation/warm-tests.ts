@@ -20,6 +20,11 @@ const LOOK_MS = 250;
  */
 export type WarmFate = 'passes' | 'fails' | 'does not end' | 'unclear';
 
+interface Ended {
+  readonly fate: WarmFate;
+  readonly verdict?: Verdict;
+}
+
 /** Runs the tests of one file at a time. */
 export class WarmTests {
   #child: ChildProcess | undefined;
@@ -61,36 +66,31 @@ export class WarmTests {
     this.end();
     this.#left = MUTANTS_OF_ONE_PROCESS;
     this.#test = test;
-    const { fate, files, ms } = await this.#tried({ test }, Infinity);
+    const { fate, verdict } = await this.#tried({ test }, Infinity);
     if (fate !== 'passes') throw new Error(`over the right code ${test}: ${fate}`);
-    this.#right = { files: files ?? {}, ms };
+    this.#right = { files: verdict?.files ?? {}, ms: verdict?.cpuMs ?? 0 };
   }
 
-  async #tried(
-    task: Task,
-    limitMs: number,
-  ): Promise<{ fate: WarmFate; files?: Spans['files'] | undefined; ms: number }> {
+  async #tried(task: Task, limitMs: number): Promise<Ended> {
     const child = (this.#child ??= fork(join(import.meta.dirname, 'warm.ts'), {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     }));
     const from = cpuMs(child.pid) ?? 0;
     const started = performance.now();
-    const wall = (): number => performance.now() - started;
-    const end = Promise.withResolvers<{ fate: WarmFate; files?: Spans['files'] | undefined }>();
+    const end = Promise.withResolvers<Ended>();
     const look = setInterval(() => {
       const used = cpuMs(child.pid);
       if (used !== undefined && used - from > limitMs) end.resolve({ fate: 'does not end' });
-      else if (wall() > WALL_MS) end.resolve({ fate: 'unclear' });
+      else if (performance.now() - started > WALL_MS) end.resolve({ fate: 'unclear' });
     }, LOOK_MS);
-    const told = ({ failed, files }: Verdict): void =>
-      end.resolve({ fate: failed === undefined ? 'passes' : 'fails', files });
+    const told = (verdict: Verdict): void =>
+      end.resolve({ fate: verdict.failed === undefined ? 'passes' : 'fails', verdict });
     const gone = (): void => end.resolve({ fate: 'unclear' });
     child.once('message', told);
     child.once('exit', gone);
     child.send(task);
     try {
-      const ended = await end.promise;
-      return { ...ended, ms: Math.min(wall(), (cpuMs(child.pid) ?? Infinity) - from) };
+      return await end.promise;
     } finally {
       clearInterval(look);
       child.off('message', told);

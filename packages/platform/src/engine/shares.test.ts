@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import type { Queryable } from '../store/payments.ts';
-import { evenParts, Shares } from './shares.ts';
-import { idleWorker, engineRig } from './testing.ts';
+import { evenParts, Shares, type Share, type Want } from './shares.ts';
 
 test('shares of a budget never exceed it or the demand, and the remainder rotates', () => {
   fc.assert(
@@ -135,30 +134,131 @@ test('whatever the order of four workers’ statements, and whichever answers ar
   );
 });
 
-test('two workers get even shares, a newcomer gets its own, and claims of dead workers are freed', async (t) => {
-  const { database } = await engineRig(t);
-  for (const worker of ['w1', 'w2', 'w3']) await idleWorker(database, worker, []);
-  const demand = { cap: 12, need: 12, inUse: 0 };
-  const ask = async (shares: Shares): Promise<number | undefined> => {
-    const granted = await shares.exchange(
-      new Map([['acme', { calls: demand, rate: demand }]]),
+/** The claims of one worker beside those of others, which stand still. */
+function claimsBeside(others: readonly Record<string, unknown>[]) {
+  const statements: { name: string; values: readonly unknown[] }[] = [];
+  const world = { others, isAway: false, onRead: () => undefined as unknown };
+  const on: Queryable = {
+    query<Row>(statement: Parameters<Queryable['query']>[0], values: readonly unknown[] = []) {
+      assert(typeof statement === 'object');
+      statements.push({ name: statement.name, values });
+      if (world.isAway) return Promise.reject(new Error('away'));
+      const found = statement.name === 'share_read' ? [...world.others] : [];
+      if (statement.name === 'share_read') world.onRead();
+      const partners = values[0] as readonly unknown[];
+      return Promise.resolve(found.filter((row) => partners.includes(row['partner_id'])) as Row[]);
+    },
+  };
+  const names = (): string[] => statements.splice(0).map(({ name }) => name);
+  return { shares: new Shares(on, 'me', 10_000), world, statements, names };
+}
+
+const want = (cap: number, need: number, inUse = 0): Want => ({ cap, need, inUse });
+const nothing = { calls: want(10, 0), rate: want(100, 0) };
+
+test('calls at once and calls a second are two budgets, of which other workers leave different parts', async () => {
+  const row = { partner_id: 'acme', worker_id: 'other', calls_need: 1, rate_need: 90 };
+  const { shares, statements } = claimsBeside([{ ...row, calls: 1, rate: 70 }]);
+  const told: Share[] = [];
+  const granted = await shares.exchange(
+    new Map([['acme', { calls: want(10, 8), rate: want(100, 40) }]]),
+    0,
+    (_, share) => {
+      told.push(share);
+      return 3;
+    },
+  );
+  // Eight of ten calls, since the other needs one; of the rate what the other has left, which is less than its even part.
+  assert.deepEqual(told, [{ calls: 8, rate: 30 }]);
+  assert.deepEqual(granted, new Map([['acme', { calls: 8, rate: 30 }]]));
+  assert.deepEqual(statements.find(({ name }) => name === 'share_claim')?.values, [
+    'me',
+    ['acme'],
+    [8],
+    [8],
+    [30],
+    [40],
+  ]);
+});
+
+test('a worker never claims less than it has under way, and uses no more than its share all the same', async () => {
+  const { shares, statements } = claimsBeside([
+    { partner_id: 'acme', worker_id: 'other', calls: 8, calls_need: 8, rate: 0, rate_need: 0 },
+  ]);
+  const granted = await shares.exchange(
+    new Map([['acme', { calls: want(10, 9, 1), rate: want(100, 0, 2) }]]),
+    0,
+    // Four more have started since the demand was counted.
+    () => 5,
+  );
+  assert.deepEqual(statements.find(({ name }) => name === 'share_claim')?.values.slice(2), [
+    [5],
+    [9],
+    [2],
+    [0],
+  ]);
+  assert.deepEqual(granted.get('acme'), { calls: 2, rate: 2 });
+});
+
+test('a claim that another worker made at the same time is seen when ours has been written', async () => {
+  const { shares, world } = claimsBeside([]);
+  let reads = 0;
+  world.onRead = () => {
+    reads += 1;
+    const other = { partner_id: 'acme', worker_id: 'other', calls_need: 9, rate_need: 90 };
+    world.others = [{ ...other, calls: 7, rate: 60 }];
+  };
+  const demand = { calls: want(10, 9), rate: want(100, 90) };
+  const granted = await shares.exchange(new Map([['acme', demand]]), 0, () => 0);
+  assert.equal(reads, 2);
+  assert.deepEqual(granted.get('acme'), { calls: 3, rate: 40 });
+});
+
+test('a steady load writes nothing and reads once; a need that ends removes the claim', async () => {
+  const { shares, world, names } = claimsBeside([]);
+  const exchange = async (calls: number, rate: number): Promise<string[]> => {
+    await shares.exchange(
+      new Map([['acme', { calls: want(10, calls), rate: want(100, rate) }]]),
       0,
       () => 0,
     );
-    return granted.get('acme')?.calls;
+    return names();
   };
-  const [one, two, three] = ['w1', 'w2', 'w3'].map((id) => new Shares(database, id, 10_000));
-  assert(one && two && three);
-  assert.equal(await ask(one), 12);
-  assert.equal(await ask(two), 0, 'what the first has claimed is not used twice');
-  assert.equal(await ask(one), 6);
-  assert.equal(await ask(two), 6);
-  assert.equal(await ask(three), 0);
-  for (const shares of [one, two, three]) await ask(shares);
-  for (const shares of [one, two, three]) assert.equal(await ask(shares), 4);
-  await database.query(
-    `UPDATE duebridge_platform.workers SET heartbeat_at = now() - interval '1 hour' WHERE worker_id = 'w1'`,
+  assert.equal(shares.has('acme'), false);
+  assert.deepEqual(await exchange(4, 8), ['share_read', 'share_claim', 'share_read']);
+  assert.equal(shares.has('acme'), true);
+  assert.deepEqual(await exchange(4, 8), ['share_read']);
+  assert.deepEqual(await exchange(2, 8), ['share_read', 'share_claim'], 'nobody has to be asked');
+  assert.deepEqual(await exchange(2, 16), ['share_read', 'share_claim', 'share_read']);
+  assert.deepEqual(await exchange(0, 16), ['share_read', 'share_claim']);
+  // A write without an answer may have been executed: the claim is written again, even with the same numbers.
+  world.isAway = true;
+  await assert.rejects(exchange(0, 32));
+  names();
+  world.isAway = false;
+  assert.equal(shares.has('acme'), true);
+  assert.deepEqual(await exchange(0, 32), ['share_read', 'share_claim', 'share_read']);
+  assert.deepEqual(await exchange(0, 0), ['share_read', 'share_drop']);
+  assert.equal(shares.has('acme'), false);
+  await shares.exchange(new Map([['acme', nothing]]), 0, () => 0);
+  assert.deepEqual(names(), ['share_read', 'share_read'], 'what is not claimed is not removed');
+  await shares.exchange(new Map(), 0, () => 0);
+  assert.deepEqual(names(), []);
+});
+
+test('the one call of a small budget moves to the next worker every five seconds, in the same order for all', async () => {
+  const at = async (now: number): Promise<number | undefined> => {
+    const row = { partner_id: 'acme', calls: 0, calls_need: 1, rate: 0, rate_need: 0 };
+    const { shares } = claimsBeside([
+      { ...row, worker_id: 'z' },
+      { ...row, worker_id: 'a' },
+    ]);
+    const demand = { calls: want(1, 1), rate: want(0, 0) };
+    return (await shares.exchange(new Map([['acme', demand]]), now, () => 0)).get('acme')?.calls;
+  };
+  // The order is a, me, z.
+  assert.deepEqual(
+    await Promise.all([0, 4_999, 5_000, 9_999, 10_000, 20_000].map(at)),
+    [0, 0, 1, 1, 0, 1],
   );
-  for (const shares of [two, three]) await ask(shares);
-  for (const shares of [two, three]) assert.equal(await ask(shares), 6);
 });

@@ -1,6 +1,6 @@
 /**
  * Trouble beside the payments: a worker frozen while it holds locks, a hold that cannot be noted, a database that is away for
- * seconds, a capture that always fails. Each harms what it touches and nothing else, and each is seen.
+ * seconds, a funding port that hangs, a capture that always fails. Each harms what it touches and nothing else, and each is seen.
  *
  * With FROZEN_DATABASE set, this file is the worker that is frozen.
  */
@@ -19,11 +19,12 @@ import {
   silentLog,
   systemClock,
   type Database,
+  type Statement,
 } from '@duebridge/runtime';
 import { parse } from 'yaml';
 import { pausePayment } from '../store/pause.ts';
 import { keepGauges, openFigures, overview } from '../admin/overview.ts';
-import { sandboxFunding } from '../funding.ts';
+import { sandboxFunding, type Funding } from '../funding.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -244,6 +245,91 @@ function tests(): void {
     await rig.until(platform_payment_id, settled);
     assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
     assert.deepEqual(await listPayments(rig.database, { unsettled: true, limit: 10 }), []);
+  });
+
+  test('a funding method that never answers delays neither the others nor a stop [LV3 LV5]', async (t) => {
+    const rig = await engineRig(t);
+    const partner = await scriptedPartner(t);
+    await rig.register('acme', partner.url);
+    let hanging = 0;
+    const funding: Funding = {
+      ...rig.funding,
+      authorize(order, call) {
+        if (order.funding_method !== 'hanging_bank') return rig.funding.authorize(order, call);
+        hanging += 1;
+        return new Promise<never>(() => undefined);
+      },
+    };
+    const engine = rig.engine({ funding, options: { stopMs: 300 } });
+    await engine.start();
+    await Promise.all(
+      Array.from({ length: 300 }, () =>
+        rig.pay(engine, 'acme', { funding_method: 'hanging_bank' }),
+      ),
+    );
+    await eventually('the port hangs', () => hanging >= 256);
+    const { platform_payment_id } = await rig.pay(engine, 'acme');
+    assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
+    const from = performance.now();
+    await engine.stop();
+    assert.ok(performance.now() - from < 10_000, 'the stop ends within its limit');
+  });
+
+  test('an authorization that arrives after the release is declined', async (t) => {
+    const rig = await engineRig(t);
+    const partner = await scriptedPartner(t);
+    await rig.register('acme', partner.url);
+    const { platform_payment_id } = await rig.pay(rig.engine(), 'acme');
+    const order = { platform_payment_id, funding_method: 'sandbox_bank', amount_in_cents: 12_345 };
+    await rig.funding.void(order);
+    assert.equal((await rig.funding.authorize(order)).kind, 'declined');
+    assert.deepEqual(await actsOf(rig, platform_payment_id), ['void']);
+  });
+
+  test('a database outage is logged once, and all that waited for it continues at once [LV8]', async (t) => {
+    const log = keptLog();
+    const rig = await engineRig(t, { log });
+    const partner = await scriptedPartner(t);
+    let isDown = false;
+    let refused = 0;
+    const away = (statement?: Statement): Promise<never> => {
+      const isStep =
+        typeof statement === 'object' && /^payment_(advance|end)$/.test(statement.name);
+      if (isStep) refused += 1;
+      return Promise.reject(new DatabaseUnavailable('it is away', 'unknown'));
+    };
+    const database: Database = {
+      ...rig.database,
+      query: (statement, values) =>
+        isDown ? away(statement) : rig.database.query(statement, values),
+      transaction: (work, options) => (isDown ? away() : rig.database.transaction(work, options)),
+    };
+    await rig.register('acme', partner.url);
+    const engine = rig.engine({
+      database,
+      leaseDatabase: rig.database,
+      funding: sandboxFunding({ database }),
+    });
+    await engine.start();
+    const warm = await rig.pay(engine, 'acme');
+    await rig.until(warm.platform_payment_id, settled);
+    // The answers arrive while the database is away.
+    partner.script = (seen) => {
+      isDown ||= seen.method === 'PUT';
+      return undefined;
+    };
+    const rows = await Promise.all(Array.from({ length: 30 }, () => rig.pay(engine, 'acme')));
+    await eventually('payments wait for the database', () => refused > 0);
+    partner.script = () => undefined;
+    isDown = false;
+    const from = performance.now();
+    for (const row of rows) {
+      assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
+    }
+    assert.ok(performance.now() - from < 5_000, `${performance.now() - from} ms`);
+    const errors = log.lines.filter((line) => line.message.includes('payments wait'));
+    assert.equal(errors.length, 1, 'once, not once for each payment');
+    assert.ok(log.lines.some((line) => line.message.includes('answers again')));
   });
 }
 

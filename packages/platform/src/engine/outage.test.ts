@@ -1,0 +1,120 @@
+/** The database is away: who waits for it, how often it is asked, and what the log says. */
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import test from 'node:test';
+import { DatabaseUnavailable, silentLog, systemClock, type Database } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import { Outage } from './outage.ts';
+
+test('ten thousand payments that wait for the database cost one listener, and a stop ends their waiting [LV8]', async () => {
+  let isDown = true;
+  const database = {
+    query: () => (isDown ? Promise.reject(new Error('away')) : Promise.resolve([])),
+  } as unknown as Database;
+  const engine = new AbortController();
+  const worker = new AbortController();
+  const outage = new Outage({
+    database,
+    clock: systemClock,
+    log: silentLog,
+    signal: engine.signal,
+  });
+  const waiting = Array.from({ length: 10_000 }, () =>
+    outage.over(worker.signal, new Error('away')),
+  );
+  assert.equal(getEventListeners(worker.signal, 'abort').length, 1);
+  worker.abort();
+  await Promise.all(waiting);
+  const others = Array.from({ length: 100 }, () => outage.over(engine.signal, new Error('away')));
+  isDown = false;
+  await Promise.all(others);
+  assert.equal(getEventListeners(engine.signal, 'abort').length, 0);
+});
+
+/** An outage whose time, chance and database are the test's. */
+function outages() {
+  const clock = manualClock(0);
+  const lines: string[] = [];
+  const world = { isDown: true, asked: [] as number[] };
+  const stop = new AbortController();
+  const outage = new Outage({
+    database: {
+      query() {
+        world.asked.push(clock.monotonic());
+        return world.isDown ? Promise.reject(new Error('away')) : Promise.resolve([]);
+      },
+    } as unknown as Database,
+    clock: {
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      random: () => 0.75,
+      sleep: (ms, signal) => clock.sleep(ms, signal),
+    },
+    log: {
+      ...silentLog,
+      error: (details, message) => void lines.push(`error ${message} ${JSON.stringify(details)}`),
+      warn: (details, message) => void lines.push(`warn ${message} ${JSON.stringify(details)}`),
+      info: (details, message) => void lines.push(`info ${message} ${JSON.stringify(details)}`),
+    },
+    signal: stop.signal,
+  });
+  return { clock, lines, world, stop, outage };
+}
+
+const gone = (): DatabaseUnavailable => new DatabaseUnavailable('it is away', 'unknown');
+
+test('one probe every quarter of a second asks for all that wait, and each outage is told once at either end [LV8]', async () => {
+  const { clock, lines, world, outage } = outages();
+  const signal = new AbortController().signal;
+  let over = 0;
+  for (let count = 0; count < 3; count += 1)
+    void outage.over(signal, gone()).then(() => (over += 1));
+  assert.equal(lines.length, 1);
+  await clock.advance(274);
+  assert.deepEqual(world.asked, []);
+  await clock.advance(1);
+  assert.deepEqual(world.asked, [275]);
+  assert.equal(over, 0, 'it is still away');
+  world.isDown = false;
+  await clock.advance(275);
+  assert.deepEqual(world.asked, [275, 550]);
+  assert.equal(over, 3);
+  await clock.advance(10_000);
+  assert.equal(world.asked.length, 2, 'nobody waits, so nobody asks');
+  const told = [
+    'error the database does not answer; payments wait {"error":"it is away"}',
+    'info the database answers again {"ms":550}',
+  ];
+  assert.deepEqual(lines, told);
+  // Another outage begins anew.
+  const later = outage.over(signal, gone());
+  await clock.advance(275);
+  await later;
+  assert.deepEqual(lines, [...told, told[0], 'info the database answers again {"ms":275}']);
+});
+
+test('a stop ends the probing, and whoever comes after it does not wait', async () => {
+  const { clock, world, stop, outage } = outages();
+  const waiting = outage.over(stop.signal, gone());
+  stop.abort();
+  await waiting;
+  await outage.over(stop.signal, gone());
+  await clock.advance(10_000);
+  assert.deepEqual(world.asked, []);
+  assert.equal(clock.sleeping, 0);
+});
+
+test('a loop that failed waits for the database only if the database is the reason', async () => {
+  const { clock, lines, world, outage } = outages();
+  const signal = new AbortController().signal;
+  await outage.met(signal, new Error('a bug'), 'the loop failed');
+  assert.deepEqual(lines, ['warn the loop failed {"error":"a bug"}']);
+  let over = false;
+  void outage.met(signal, gone(), 'the loop failed').then(() => (over = true));
+  await clock.advance(275);
+  assert.equal(over, false);
+  world.isDown = false;
+  await clock.advance(275);
+  assert.equal(over, true);
+  assert.equal(lines.filter((line) => line.startsWith('warn')).length, 1);
+});
