@@ -121,7 +121,7 @@ async function show(page: Page, flow: ScriptedFlow, one: ReviewCase): Promise<vo
     await frame.locator('html').evaluate((html) => {
       html.style.fontSize = '200%';
     });
-  await walkTo(screen, page, world, language);
+  await walkTo(screen, page, language);
 }
 
 /** `picture` with `now` in place of its right half. */

@@ -82,7 +82,7 @@ try {
         ...settings,
         locale: language,
       });
-      await walkTo(screen, page, world, language);
+      await walkTo(screen, page, language);
       const name = [screen.name, device, language, colorScheme].join('.');
       const picture = await page.screenshot({ path: join(folder, `${name}.png`) });
       const image = IMAGES[`${screen.name}.${device}`];

@@ -1,5 +1,6 @@
 /**
- * Every screen for everybody: axe, both themes, both languages, a keyboard alone, the narrowest phone.
+ * The page for everybody: a keyboard alone, large text, a reader of the screen, the system's own colours; each screen through axe is in
+ * screens.test.ts.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -8,7 +9,6 @@ import test from 'node:test';
 import type { AxeResults } from 'axe-core';
 import type { Frame } from 'playwright-core';
 import { useRig, values, type Visit } from './rig.ts';
-import { TAGS } from '../../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
 
@@ -42,55 +42,6 @@ async function violations(frame: Frame): Promise<string[]> {
     }),
   );
   return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
-}
-
-/** Each language in a look of its own, English in two: the colours and the words are checked apart. */
-const LOOKS = {
-  en: [{ theme: 'light' }, { theme: 'dark', direction: 'rtl' }],
-  es: [{ theme: 'dark' }],
-  fr: [{ theme: 'light', direction: 'rtl' }],
-  pt: [{ theme: 'light' }],
-} as const;
-
-for (const language of TAGS) {
-  for (const screen of SCREENS) {
-    test(`the screen ${screen.name} in ${language} passes axe at 320 px, in every theme and direction`, async () => {
-      const world = rig.flow.world(screen.world);
-      const visit = await rig.visit(world, {
-        viewport: { width: 320, height: 800 },
-        reducedMotion: 'reduce',
-        // Problems are made by refusals, which browsers write to the console.
-        expect: /status of|ERR_/,
-      });
-      await visit.start({ locale: language, appearance: { theme: 'light' } });
-      await walkTo(screen, visit.page, world, language);
-      const frame = payFrame(visit);
-      await frame.evaluate(axe);
-      for (const look of LOOKS[language]) {
-        await visit.page.evaluate((appearance) => {
-          const { instance } = window as unknown as SiteWindow;
-          instance.update({ appearance });
-        }, look);
-        const dir = 'direction' in look ? look.direction : 'ltr';
-        await visit.frame.locator(`html[data-theme=${look.theme}][dir=${dir}]`).waitFor();
-        assert.deepEqual(await violations(frame), [], JSON.stringify(look));
-      }
-      const layout = await frame.evaluate(() => ({
-        language: document.documentElement.lang,
-        overflow: document.documentElement.scrollWidth - innerWidth,
-        small: [...document.querySelectorAll('button, input')]
-          .map((element) => element.closest('label') ?? element)
-          .filter((element) => element.getBoundingClientRect().height < 44)
-          .map((element) => element.outerHTML),
-        // What can be pressed or typed into is seen as such.
-        unbounded: [...document.querySelectorAll('.actions button, .field')]
-          .filter((element) => Number.parseFloat(getComputedStyle(element).borderTopWidth) === 0)
-          .map((element) => element.outerHTML),
-      }));
-      assert.deepEqual(layout, { language, overflow: 0, small: [], unbounded: [] });
-      await visit.close();
-    });
-  }
 }
 
 test('the text that partner colours make hard to read is not applied', async () => {
@@ -231,7 +182,7 @@ test('at 200 % text on the narrowest phone no amount is broken and nothing is cu
     await payFrame(visit).evaluate(() => {
       document.documentElement.style.fontSize = '200%';
     });
-    await walkTo(screen, visit.page, world, 'en');
+    await walkTo(screen, visit.page, 'en');
     const seen = await payFrame(visit).evaluate(() => ({
       // One line each, and wholly inside the page.
       broken: [...document.querySelectorAll('.money')].filter((amount) => {

@@ -8,40 +8,17 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, suite } from 'node:test';
 import type { AxeResults } from 'axe-core';
-import { ENGINES, type EngineName, type Tab } from './engines.ts';
-import { until, useRig, values, type Heard, type SiteOptions } from './rig.ts';
+import { ENGINES, scriptOf, type EngineName } from './engines.ts';
+import { until, useRig, values } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
+import { pageActs, ready, visitSite, type EngineVisit, type SiteWindow } from './site-visit.ts';
 import { Visitor } from './visitor.ts';
 
-const rig = useRig();
+const rig = useRig({ withChromium: false });
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
   'utf8',
 );
-
-/** What the site's script puts on its window. */
-interface SiteWindow {
-  heard: Heard[];
-  siteReady?: boolean;
-  onOpen?: () => void;
-  instance: { update(change: object): void; focus(): void; destroy(): void };
-  start: (options: object, target?: string) => Promise<string>;
-}
-
-/** A site open in one engine. */
-interface Visit {
-  readonly tab: Tab;
-  /** Opens the SDK; gives "mounted" or the code of the error. */
-  start(options?: SiteOptions): Promise<string>;
-  /** Waits for the screen with this h1. */
-  title(text: string): Promise<void>;
-  /** Presses the button with this name. */
-  press(name: string): Promise<void>;
-  /** Waits for a text of the payment page. */
-  sees(text: string): Promise<void>;
-  heard(): Promise<Heard[]>;
-  pay(): Promise<void>;
-}
 
 // Side by side: most of each test is waiting, and no two share a world.
 suite('in every engine', { concurrency: ENGINES.length }, () => {
@@ -55,7 +32,9 @@ function inOne(name: EngineName): void {
   const inEngine: InEngine = (title, body) => {
     test(title, (t) =>
       visitor.visit(t, rig.flow.payOrigin, (open) =>
-        body(async (world, at = `${rig.flow.site('acme')}/`) => visitSite(await open(), world, at)),
+        body(async (world, at = `${rig.flow.site('acme')}/`) =>
+          visitSite(rig.flow, await open(), world, at),
+        ),
       ),
     );
   };
@@ -66,7 +45,7 @@ function inOne(name: EngineName): void {
 
 type InEngine = (
   title: string,
-  body: (visit: (world: World, at?: string) => Promise<Visit>) => Promise<void>,
+  body: (visit: (world: World, at?: string) => Promise<EngineVisit>) => Promise<void>,
 ) => void;
 
 // The payment -----------------------------------------------------------------------------------------------------------------
@@ -559,7 +538,7 @@ function security(inEngine: InEngine): void {
     const at = await visit(world);
     const clean = async (): Promise<void> => {
       if (!(await at.tab.run('frame', () => 'axe' in window)))
-        await at.tab.run('frame', axeScript(axe));
+        await at.tab.run('frame', scriptOf(axe));
       const found = await at.tab.run('frame', async () => {
         const { axe } = window as unknown as { axe: { run(o: object): Promise<AxeResults> } };
         const { violations } = await axe.run({
@@ -657,80 +636,4 @@ function security(inEngine: InEngine): void {
     await at.title('Paid. Thank you!');
     await clean();
   });
-}
-
-/** The library as a script of its own: the page's policy lets it in by no other way. */
-function axeScript(source: string): () => void {
-  const script = (): void => {};
-  script.toString = () => `() => { ${source} }`;
-  return script;
-}
-
-// A visit ---------------------------------------------------------------------------------------------------------------------
-
-async function visitSite(tab: Tab, world: World, address: string): Promise<Visit> {
-  await tab.goto(address);
-  await ready(tab);
-  return {
-    tab,
-    ...pageActs(tab, 'frame'),
-    start: (given = {}) =>
-      tab.run('page', (settings) => (window as unknown as SiteWindow).start(settings, '#place'), {
-        partner: world.partner,
-        frameOrigin: rig.flow.payOrigin,
-        ...given,
-      }),
-    heard: () => tab.run('page', () => (window as unknown as SiteWindow).heard),
-  };
-}
-
-const ready = (tab: Tab): Promise<void> =>
-  until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));
-
-/** What a customer does on the payment page, in the frame or in a window of its own. */
-function pageActs(
-  tab: Tab,
-  where: 'page' | 'frame',
-): Pick<Visit, 'title' | 'press' | 'sees' | 'pay'> {
-  /** A frame that is being replaced cannot be asked: not yet. */
-  const holds = (asked: () => Promise<boolean>): Promise<void> =>
-    until(() =>
-      asked().catch((error: unknown) => {
-        if (tab.lost()) throw error;
-        return false;
-      }),
-    );
-  const title = (text: string): Promise<void> =>
-    holds(() =>
-      tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
-    );
-  const press = async (name: string): Promise<void> => {
-    await holds(() =>
-      tab.run(
-        where,
-        (wanted, framed) => {
-          const buttons = [...document.querySelectorAll('button')];
-          const found = buttons.find(({ textContent }) => textContent === wanted);
-          for (const button of buttons) button.toggleAttribute('data-wanted', button === found);
-          // The site makes the frame as tall as the screen a moment later; until then a click may miss.
-          const settled = !framed || innerHeight === Math.ceil(document.body.offsetHeight);
-          return found !== undefined && settled;
-        },
-        name,
-        where === 'frame',
-      ),
-    );
-    await tab.click(where, '[data-wanted]');
-  };
-  return {
-    title,
-    press,
-    sees: (text) =>
-      holds(() => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
-    async pay() {
-      await press('Continue');
-      await press('Pay $123.45');
-      await title('Paid. Thank you!');
-    },
-  };
 }

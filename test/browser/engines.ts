@@ -357,6 +357,13 @@ function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
   };
 }
 
+/** A library's source as a script of its own: the page's policy lets it in by no other way. */
+export function scriptOf(source: string): () => void {
+  const script = (): void => {};
+  script.toString = () => `() => { ${source} }`;
+  return script;
+}
+
 /** The text of a call: the one form that all three drivers take and await. */
 function call(script: (...given: never[]) => unknown, given: readonly unknown[]): string {
   return `(${script.toString()})(...${JSON.stringify(given)})`;

@@ -12,7 +12,7 @@ import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed
 import { buildWeb, release } from '../../packages/web/build.ts';
 import { around } from '../support/around.ts';
 import { launchChromium } from './chromium.ts';
-import type { Tab } from './engines.ts';
+import type { EngineName, Tab } from './engines.ts';
 import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
 
 /** What the site's script of these tests puts on its window. */
@@ -58,15 +58,24 @@ const PATIENCE_MS = 15_000;
 /** The browser files of real releases; absent until the first. */
 const RELEASED = join(import.meta.dirname, '../../packages/web/released');
 
-/** Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up. */
-export function useRig({ withRelease = false } = {}): {
+export interface Rig {
   readonly flow: ScriptedFlow;
+  /** A scripted platform for one engine alone, started when it is first asked for. */
+  flowIn(name: EngineName): Promise<ScriptedFlow>;
   readonly browser: Browser;
   /** What the build made for these tests. */
   readonly dist: string;
   visit(world: World, options?: VisitOptions): Promise<Visit>;
-} {
+}
+
+/**
+ * Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up.
+ * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `browser`
+ * and no `visit`.
+ */
+export function useRig({ withRelease = false, withChromium = true } = {}): Rig {
   let flow: ScriptedFlow;
+  const flows = new Map<EngineName, Promise<ScriptedFlow>>();
   let browser: Browser;
   let folder: string;
   let dist: string;
@@ -81,9 +90,12 @@ export function useRig({ withRelease = false } = {}): {
       }
       await buildWeb(dist, released);
     };
-    const [launched, built] = await Promise.allSettled([launchChromium(), build()]);
+    const [launched, built] = await Promise.allSettled([
+      withChromium ? launchChromium() : undefined,
+      build(),
+    ]);
     // Kept even when the build failed: a browser that nobody closes would keep the test file running.
-    if (launched.status === 'fulfilled') browser = launched.value;
+    if (launched.status === 'fulfilled' && launched.value) browser = launched.value;
     for (const step of [launched, built]) if (step.status === 'rejected') throw step.reason;
     flow = await startScriptedFlow(dist);
   };
@@ -94,11 +106,17 @@ export function useRig({ withRelease = false } = {}): {
   around(open, async () => {
     await browser?.close();
     await flow?.stop();
+    for (const one of flows.values()) await (await one).stop();
     rmSync(folder, { recursive: true, force: true });
   });
   return {
     get flow() {
       return flow;
+    },
+    flowIn(name) {
+      const started = flows.get(name) ?? startScriptedFlow(dist);
+      flows.set(name, started);
+      return started;
     },
     get browser() {
       return browser;

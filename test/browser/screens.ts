@@ -13,14 +13,12 @@ import { succeeds, type ScriptedFlow, type World } from './scripted-flow.ts';
 /** The words of every language, for what a test looks for. */
 const WORDS = { en, es, fr, pt } as const satisfies Readonly<Record<Tag, Words>>;
 
-/** A text of the page, whatever stands in its blanks. */
-const textOf = (language: Tag, word: Word): RegExp =>
-  new RegExp(
-    `^${WORDS[language][word]
-      .split(/\{\w+\}/)
-      .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
-      .join('.+')}$`,
-  );
+/** A text of the page, whatever stands in its blanks: the source of a regular expression. */
+export const textOf = (language: Tag, word: Word): string =>
+  `^${WORDS[language][word]
+    .split(/\{\w+\}/)
+    .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    .join('.+')}$`;
 
 /** One screen: how the platform is set up, and what the customer does to get there. */
 export interface ScreenCase {
@@ -32,15 +30,21 @@ export interface ScreenCase {
   readonly title: Word;
 }
 
-interface Standing {
-  readonly page: Page;
-  readonly frame: FrameLocator;
-  readonly world: World;
-  /** Presses the main button. */
-  readonly main: () => Promise<void>;
-  /** Presses the other button of the screen. */
-  readonly other: () => Promise<void>;
+/** The payment page in a browser, for a walk to one of its screens. Elements are those of the page, by CSS selector. */
+export interface Standing {
+  /** Presses the first of these elements, once it is there. */
+  readonly press: (selector: string) => Promise<void>;
+  /** Writes into the field of the screen. */
+  readonly write: (text: string) => Promise<void>;
+  /** Waits for such an element. */
+  readonly there: (selector: string) => Promise<void>;
+  /** Takes the network away. */
+  readonly offline: () => Promise<void>;
 }
+
+/** The main button of a screen, and the other one. */
+const MAIN = '.actions .main';
+const OTHER = '.actions button:not(.main)';
 
 const bill = (balance: object | null, payment_rules: object = {}): World['bill'] => ({
   masked_account_id: '••••4417',
@@ -50,9 +54,10 @@ const bill = (balance: object | null, payment_rules: object = {}): World['bill']
 });
 const due = { amount_due_in_cents: 12_345, due_date: '2099-12-03' };
 
-const pay = async ({ main }: Standing): Promise<void> => {
-  await main();
-  await main();
+const pay = async ({ press }: Standing): Promise<void> => {
+  await press(MAIN);
+  // Not the first screen's own, which may still be there.
+  await press(`form ${MAIN}`);
 };
 const accepted = succeeds.slice(0, 1);
 const fails = (change: object): World['outcome'] => [
@@ -65,7 +70,7 @@ export const SCREENS: readonly ScreenCase[] = [
   {
     name: 'test-mode',
     world: { mode: 'test', bill: bill(due) },
-    act: ({ frame }) => frame.getByRole('button', { name: 'Developer tools' }).click(),
+    act: ({ press }) => press('.tools > button'),
     title: 'review_title',
   },
   { name: 'review', title: 'review_title' },
@@ -104,27 +109,28 @@ export const SCREENS: readonly ScreenCase[] = [
   {
     name: 'amount',
     world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
-    act: ({ other }) => other(),
+    act: ({ press }) => press(OTHER),
     title: 'amount_title',
   },
   {
     name: 'amount-error',
     world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
-    async act({ other, main, frame }) {
-      await other();
-      await frame.getByRole('textbox').fill('700');
-      await main();
+    async act({ press, write, there }) {
+      await press(OTHER);
+      await write('700');
+      await press(MAIN);
+      await there('#amount-problem');
     },
     title: 'amount_title',
   },
   {
     name: 'amount-far-above',
     world: { bill: bill({ ...due, amount_due_in_cents: 17_084 }) },
-    async act({ other, main, frame }) {
-      await other();
-      await frame.getByRole('textbox').fill('17084');
-      await main();
-      await frame.getByRole('alert').waitFor();
+    async act({ press, write, there }) {
+      await press(OTHER);
+      await write('17084');
+      await press(MAIN);
+      await there('[role=alert]');
     },
     title: 'amount_title',
   },
@@ -144,7 +150,7 @@ export const SCREENS: readonly ScreenCase[] = [
   },
   {
     name: 'confirm',
-    act: ({ main }) => main(),
+    act: ({ press }) => press(MAIN),
     title: 'confirm_title',
   },
   {
@@ -155,7 +161,7 @@ export const SCREENS: readonly ScreenCase[] = [
         { funding_method: 'savings', label: 'Savings account ••••0034', sandbox: true },
       ],
     },
-    act: ({ main }) => main(),
+    act: ({ press }) => press(MAIN),
     title: 'confirm_title',
   },
   {
@@ -175,7 +181,7 @@ export const SCREENS: readonly ScreenCase[] = [
     world: { outcome: accepted, more: { usual_seconds: 40 } },
     async act(at) {
       await pay(at);
-      await at.frame.locator('li.done').nth(1).waitFor();
+      await at.there('li.done ~ li.done');
     },
     title: 'status_title',
   },
@@ -184,9 +190,9 @@ export const SCREENS: readonly ScreenCase[] = [
     world: { outcome: [] },
     async act(at) {
       await pay(at);
-      await at.frame.locator('li.now').waitFor();
-      await at.page.context().setOffline(true);
-      await at.frame.locator('.notice').waitFor();
+      await at.there('li.now');
+      await at.offline();
+      await at.there('.notice');
     },
     title: 'status_title',
   },
@@ -223,8 +229,8 @@ export const SCREENS: readonly ScreenCase[] = [
     name: 'left',
     async act(at) {
       await pay(at);
-      await at.frame.locator('.sign.right').waitFor();
-      await at.main();
+      await at.there('.sign.right');
+      await at.press(MAIN);
     },
     title: 'left_paid',
   },
@@ -237,7 +243,7 @@ export const SCREENS: readonly ScreenCase[] = [
   {
     name: 'session-ends-soon',
     world: { sessionMs: 90_000 },
-    act: ({ frame }) => frame.locator('.notice').waitFor(),
+    act: ({ there }) => there('.notice'),
     title: 'review_title',
   },
   {
@@ -277,22 +283,16 @@ export const SCREENS: readonly ScreenCase[] = [
   },
 ];
 
-/** Walks to a screen on a page where the SDK has been mounted. */
-export async function walkTo(
-  screen: ScreenCase,
-  page: Page,
-  world: World,
-  language: Tag,
-): Promise<FrameLocator> {
+/** Walks to a screen in a page of Chromium where the SDK has been mounted. */
+export async function walkTo(screen: ScreenCase, page: Page, language: Tag): Promise<FrameLocator> {
   const frame = page.frameLocator('iframe');
-  const press = async (selector: string): Promise<void> => frame.locator(selector).first().click();
   await screen.act?.({
-    page,
-    frame,
-    world,
-    main: () => press('.actions .main'),
-    other: () => press('.actions button:not(.main)'),
+    press: (selector) => frame.locator(selector).first().click(),
+    write: (text) => frame.getByRole('textbox').fill(text),
+    there: (selector) => frame.locator(selector).first().waitFor(),
+    offline: () => page.context().setOffline(true),
   });
-  await frame.getByRole('heading', { level: 1, name: textOf(language, screen.title) }).waitFor();
+  const name = new RegExp(textOf(language, screen.title));
+  await frame.getByRole('heading', { level: 1, name }).waitFor();
   return frame;
 }

@@ -77,8 +77,8 @@ export interface ScriptedFlow {
   readonly payOrigin: string;
   /** More files of the sites, by path. */
   readonly files: Map<string, string>;
-  /** Files of the page that are not there. */
-  missing: RegExp | undefined;
+  /** What happens to a request, by its path: a trouble or nothing. For what no world's plan tells: files, and calls of any kind. */
+  wire: ((path: string) => Trouble | undefined | Promise<Trouble | undefined>) | undefined;
   /** Lets browsers keep the files of the page, as the real platform does. */
   keepsFiles: boolean;
   /** True: the platform cuts every connection to its pages. */
@@ -97,8 +97,8 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const streams = new Map<string, Set<ServerResponse>>();
   const files = new Map<string, string>();
   let port = 0;
-  const flow: Pick<ScriptedFlow, 'missing' | 'down' | 'keepsFiles'> = {
-    missing: undefined,
+  const flow: Pick<ScriptedFlow, 'wire' | 'down' | 'keepsFiles'> = {
+    wire: undefined,
     down: false,
     keepsFiles: false,
   };
@@ -125,6 +125,10 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
 
   async function platform(seen: Seen, response: ServerResponse): Promise<void> {
     const [, top = '', , last = ''] = seen.path.split('/');
+    const what = await flow.wire?.(seen.path);
+    if (what === 'hang') return;
+    if (what === 'cut' || what === 'lost_answer') return void response.destroy();
+    if (what !== undefined) return refuse(response, what);
     if (top === 'sdk') {
       const file = last === 'duebridge.js' ? manifest.sdk.file : last;
       return send(response, 200, join(dist, file === 'manifest.json' ? file : `sdk/${file}`), {
@@ -143,7 +147,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       return void response.end(`<!doctype html><title>ping</title><script>${script}</script>`);
     }
     if (top === 'flow' && seen.path.startsWith('/flow/assets/')) {
-      if (flow.missing?.test(last)) return refuse(response, 'NOT_FOUND');
       return send(response, 200, join(dist, 'flow', last), {
         'cross-origin-resource-policy': 'same-origin',
         ...(flow.keepsFiles ? { 'cache-control': 'public, max-age=31536000, immutable' } : {}),

@@ -220,12 +220,12 @@ test('a platform that is down, or misses a file of its page, is not told as a si
     assert.equal(await visit.start(), 'platform_unreachable');
     rig.flow.down = false;
     for (const missing of [/\.js$/, /\.css$/]) {
-      rig.flow.missing = missing;
+      rig.flow.wire = (path) => (missing.test(path) ? 'NOT_FOUND' : undefined);
       assert.equal(await visit.start(), 'platform_unreachable');
     }
     assert.equal(await leftovers(visit.page), 0);
   } finally {
-    Object.assign(rig.flow, { down: false, missing: undefined });
+    Object.assign(rig.flow, { down: false, wire: undefined });
   }
   assert.equal(await visit.start(), 'mounted');
   await visit.close();

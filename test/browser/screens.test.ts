@@ -1,0 +1,145 @@
+/**
+ * Every screen for everybody, in every engine: axe, four languages, both themes and directions, the narrowest phone. A screen is walked
+ * to once; language and look then change on it, as a site may change them at any time.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { AxeResults } from 'axe-core';
+import { TAGS, type Tag } from '../../packages/web/src/flow/tags.ts';
+import { scriptOf } from './engines.ts';
+import { useRig } from './rig.ts';
+import { inEachEngine, type EngineVisit, type SiteWindow } from './site-visit.ts';
+import type { ScriptedFlow } from './scripted-flow.ts';
+import { SCREENS, textOf, type Standing } from './screens.ts';
+
+const rig = useRig({ withChromium: false });
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
+
+interface Look {
+  readonly locale: Tag;
+  readonly theme: 'light' | 'dark';
+  readonly direction: 'ltr' | 'rtl';
+}
+
+/** Each language in a look of its own, English in two: the colours and the words are checked apart. */
+const LOOKS: readonly Look[] = [
+  { locale: 'en', theme: 'light', direction: 'ltr' },
+  { locale: 'en', theme: 'dark', direction: 'rtl' },
+  { locale: 'es', theme: 'dark', direction: 'ltr' },
+  { locale: 'fr', theme: 'light', direction: 'rtl' },
+  { locale: 'pt', theme: 'light', direction: 'ltr' },
+];
+
+inEachEngine(rig, (inEngine) => {
+  for (const [index, screen] of SCREENS.entries())
+    inEngine(
+      `the screen ${screen.name} passes axe at 320 px, in every language, theme and direction`,
+      async ({ flow, visit }) => {
+        const at = await visit(flow.world(screen.world));
+        // Each language is the one that a page opens in, on some of the screens.
+        const first = TAGS[index % TAGS.length] ?? 'en';
+        const isFirst = ({ locale }: Look): boolean => locale === first;
+        const looks = [...LOOKS.filter(isFirst), ...LOOKS.filter((one) => !isFirst(one))];
+        await at.tab.run('page', () => {
+          const place = document.querySelector<HTMLElement>('#place');
+          if (place) place.style.width = '320px';
+          // The page asks for its next look: five looks cost one call of the driver.
+          addEventListener('message', ({ data }: MessageEvent<{ look?: Look }>) => {
+            if (!data.look) return;
+            const { locale, ...appearance } = data.look;
+            (window as unknown as SiteWindow).instance.update({ locale, appearance });
+          });
+        });
+        await at.start({ locale: first, appearance: { theme: 'light' } });
+        await screen.act?.(standing(at, flow));
+        await at.tab.run('frame', scriptOf(axe));
+        const wanted = looks.map((look) => ({ look, title: textOf(look.locale, screen.title) }));
+        const wrong = await at.tab.run('frame', wrongIn, wanted);
+        assert.deepEqual(wrong, []);
+      },
+    );
+});
+
+/**
+ * Runs in the page. What is wrong with its screen in each look, once it shows look and title: axe's findings, and what is cut off, too
+ * small to press or not seen as a button.
+ */
+async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise<string[]> {
+  const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
+  const root = document.documentElement;
+  const found: string[] = [];
+  for (const { look, title } of looks) {
+    const wanted = `${look.locale} ${look.theme} ${look.direction} 320`;
+    parent.postMessage({ look }, '*');
+    const isShown = (): boolean =>
+      [root.lang, root.dataset['theme'], root.dir, innerWidth].join(' ') === wanted &&
+      new RegExp(title).test(document.querySelector('h1')?.textContent ?? '');
+    for (const end = performance.now() + 15_000; !isShown();) {
+      if (performance.now() > end) return [`${wanted} is not shown: ${document.body.innerText}`];
+      await new Promise((resolve) => {
+        setTimeout(resolve, 10);
+      });
+    }
+    // A colour half way between two is in neither of the themes.
+    for (const motion of document.getAnimations())
+      if (motion.effect?.getComputedTiming().endTime !== Infinity) motion.finish();
+    const { violations } = await axe.run({
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+      resultTypes: ['violations'],
+    });
+    for (const { id, nodes } of violations)
+      found.push(`${wanted} ${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
+    const { scrollWidth, clientWidth } = root;
+    if (scrollWidth > clientWidth) found.push(`${wanted} overflow: ${scrollWidth} px`);
+    for (const element of document.querySelectorAll('button, input')) {
+      const { height } = (element.closest('label') ?? element).getBoundingClientRect();
+      if (height < 44) found.push(`${wanted} small: ${element.outerHTML}`);
+    }
+    // What can be pressed or typed into is seen as such.
+    for (const element of document.querySelectorAll('.actions button, .field'))
+      if (Number.parseFloat(getComputedStyle(element).borderTopWidth) === 0)
+        found.push(`${wanted} no edge: ${element.outerHTML}`);
+  }
+  return found;
+}
+
+/** Walks by script, so that 33 walks take no time: how a person presses and types is tested elsewhere (engines.test.ts). */
+function standing({ tab, holds }: EngineVisit, flow: ScriptedFlow): Standing {
+  return {
+    press: (selector) =>
+      holds(
+        'frame',
+        (wanted) => {
+          const button = document.querySelector<HTMLButtonElement>(wanted);
+          button?.click();
+          return button !== null;
+        },
+        selector,
+      ),
+    write: (text) =>
+      holds(
+        'frame',
+        (typed) => {
+          const input = document.querySelector('input');
+          if (input) input.value = typed;
+          input?.dispatchEvent(new Event('input', { bubbles: true }));
+          return input !== null;
+        },
+        text,
+      ),
+    there: (selector) =>
+      holds('frame', (wanted) => document.querySelector(wanted) !== null, selector),
+    offline() {
+      // Refused, not cut: each engine repeats a cut request in its own way and for its own time.
+      flow.wire = (path) => (path.startsWith('/v1/') ? 'SERVICE_UNAVAILABLE' : undefined);
+      return tab.run('frame', () => {
+        Object.defineProperty(navigator, 'onLine', { configurable: true, get: () => false });
+        dispatchEvent(new Event('offline'));
+      });
+    },
+  };
+}

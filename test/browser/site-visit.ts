@@ -1,0 +1,156 @@
+/**
+ * A site with the payment page in it, open in any of the engines: what a customer does there and what the site hears. Defines the
+ * tests of a file in every engine that is installed.
+ */
+import test, { after, suite } from 'node:test';
+import { ENGINES, type EngineName, type Script, type Tab } from './engines.ts';
+import { until, type Heard, type Rig, type SiteOptions } from './rig.ts';
+import type { ScriptedFlow, World } from './scripted-flow.ts';
+import { Visitor } from './visitor.ts';
+
+/** What the site's script puts on its window. */
+export interface SiteWindow {
+  heard: Heard[];
+  siteReady?: boolean;
+  onOpen?: () => void;
+  instance: { update(change: object): void; focus(): void; destroy(): void };
+  start: (options: object, target?: string) => Promise<string>;
+}
+
+/** A site open in one engine. */
+export interface EngineVisit {
+  readonly tab: Tab;
+  /** Opens the SDK; gives "mounted" or the code of the error. */
+  start(options?: SiteOptions, target?: string): Promise<string>;
+  /** Waits for the screen with this h1. */
+  title(text: string): Promise<void>;
+  /** Presses the button with this name. */
+  press(name: string): Promise<void>;
+  /** Waits for a text of the payment page. */
+  sees(text: string): Promise<void>;
+  /** Waits until a script of the payment page, or of the site, gives true. */
+  readonly holds: <A extends readonly unknown[]>(
+    where: 'page' | 'frame',
+    script: Script<A, boolean>,
+    ...given: A
+  ) => Promise<void>;
+  heard(): Promise<Heard[]>;
+  pay(): Promise<void>;
+}
+
+/** One test in one engine. */
+interface InOneEngine {
+  readonly name: EngineName;
+  /** A platform of the engine's own: its accidents reach no other engine. */
+  readonly flow: ScriptedFlow;
+  /** Opens the site; `query` as `VisitOptions` has it. */
+  readonly visit: (world: World, query?: string, site?: string) => Promise<EngineVisit>;
+}
+
+export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<void>) => void;
+
+/**
+ * Defines tests in every engine, the engines side by side: most of each test is waiting. The tests of an engine share one browser and
+ * one tab of it; each begins with a site that is loaded anew.
+ */
+export function inEachEngine(
+  rig: Pick<Rig, 'flowIn'>,
+  define: (inEngine: InEngine, name: EngineName) => void,
+): void {
+  void suite('in every engine', { concurrency: ENGINES.length }, () => {
+    for (const name of ENGINES)
+      void suite(name, { concurrency: 1 }, () => {
+        const visitor = new Visitor(name, { keepsTab: true });
+        after(() => visitor.stop());
+        define((title, body) => {
+          void test(title, async (t) => {
+            const flow = await rig.flowIn(name);
+            await visitor.visit(t, flow.payOrigin, (open) => {
+              Object.assign(flow, { wire: undefined, down: false });
+              const visit: InOneEngine['visit'] = async (world, query = '', site = 'acme') =>
+                visitSite(flow, await open(), world, `${flow.site(site)}/${query}`);
+              return body({ name, flow, visit });
+            });
+          });
+        }, name);
+      });
+  });
+}
+
+/** Loads a site in a tab. */
+export async function visitSite(
+  flow: ScriptedFlow,
+  tab: Tab,
+  world: World,
+  address: string,
+): Promise<EngineVisit> {
+  await tab.goto(address);
+  await ready(tab);
+  return {
+    tab,
+    ...pageActs(tab, 'frame'),
+    holds: (where, script, ...given) => holds(tab, () => tab.run(where, script, ...given)),
+    start: (given = {}, target = '#place') =>
+      tab.run(
+        'page',
+        (settings, place) => (window as unknown as SiteWindow).start(settings, place),
+        { partner: world.partner, frameOrigin: flow.payOrigin, ...given },
+        target,
+      ),
+    heard: () => tab.run('page', () => (window as unknown as SiteWindow).heard),
+  };
+}
+
+/** Waits for the site's script. */
+export const ready = (tab: Tab): Promise<void> =>
+  until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));
+
+/** Waits until a page says yes. A frame that is being replaced cannot be asked: not yet. */
+function holds(tab: Tab, asked: () => Promise<boolean>): Promise<void> {
+  return until(() =>
+    asked().catch((error: unknown) => {
+      if (tab.lost()) throw error;
+      return false;
+    }),
+  );
+}
+
+/** What a customer does on the payment page, in the frame or in a window of its own. */
+export function pageActs(
+  tab: Tab,
+  where: 'page' | 'frame',
+): Pick<EngineVisit, 'title' | 'press' | 'sees' | 'pay'> {
+  const title = (text: string): Promise<void> =>
+    holds(tab, () =>
+      tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
+    );
+  const press = async (name: string): Promise<void> => {
+    await holds(tab, () =>
+      tab.run(
+        where,
+        (wanted, framed) => {
+          const buttons = [...document.querySelectorAll('button')];
+          const found = buttons.find(({ textContent }) => textContent === wanted);
+          for (const button of buttons) button.toggleAttribute('data-wanted', button === found);
+          // The site makes the frame as tall as the screen a moment later; until then a click may miss.
+          const settled = !framed || innerHeight === Math.ceil(document.body.offsetHeight);
+          return found !== undefined && settled;
+        },
+        name,
+        where === 'frame',
+      ),
+    );
+    await tab.click(where, '[data-wanted]');
+  };
+  return {
+    title,
+    press,
+    sees: (text) =>
+      holds(tab, () => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
+    async pay() {
+      await press('Continue');
+      await press('Pay $123.45');
+      await title('Paid. Thank you!');
+    },
+  };
+}
