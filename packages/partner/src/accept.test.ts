@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import test from 'node:test';
-import { createMetrics } from '@duebridge/runtime';
+import { Refusal } from '@duebridge/contract';
+import { createMetrics, silentLog, systemClock, type Database } from '@duebridge/runtime';
+import { openAcceptance } from './accept.ts';
+import type { Caller } from './auth.ts';
+import { kitMetrics } from './metrics.ts';
 import {
   ended,
   haveAccounts,
@@ -313,4 +317,171 @@ test('a payment for an unknown or inactive account is kept and fails with a reas
     'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account',
   );
   assert.equal(row?.['owed'], 100_000);
+});
+
+/** The accepting end alone, over the statements of `database`, with what it tells the others. */
+function acceptance(
+  database: Database,
+  more: Pick<Parameters<typeof openAcceptance>[0], 'newPaymentIds'> = {},
+) {
+  const told: string[] = [];
+  const counts = { accepted: 0, repeated: 0, mismatched: 0 };
+  const counted = (name: keyof typeof counts) => ({
+    inc: (by = 1) => void (counts[name] += by),
+  });
+  const warned: unknown[] = [];
+  const accepting = openAcceptance({
+    database,
+    handOver: (payments) => told.push(...payments.map((row) => row.platform_payment_id)),
+    metrics: {
+      ...kitMetrics(undefined),
+      accepted: counted('accepted'),
+      repeated: counted('repeated'),
+      mismatched: counted('mismatched'),
+    },
+    log: { ...silentLog, warn: (fields) => void warned.push(fields) },
+    clock: systemClock,
+    ...more,
+  });
+  const path = { biller_id: 'acme', account_id: 'A-1', platform_payment_id: 'one' };
+  const owner = (client_id: string): Caller => ({ client_id, owns: new Set([client_id]) });
+  return {
+    told,
+    counts,
+    warned,
+    drain: () => accepting.drain(),
+    put: (amount_in_cents: number, differences: Partial<typeof path> = {}, client = 'c') =>
+      accepting.put(
+        owner(client),
+        { ...path, ...differences },
+        { amount_in_cents, platform_batch_id: 'batch-1' },
+      ),
+  };
+}
+
+test('of requests for one id in one moment the first counts, and the differences of the others are written down [RU5 KT1 KT4]', async (t) => {
+  const database = await kitDatabase(t);
+  const { put, told, counts, warned } = acceptance(database);
+  const answers = await Promise.allSettled([
+    put(700),
+    put(701),
+    put(700),
+    put(700, { account_id: 'A-2' }),
+    put(700, {}, 'stranger'),
+    put(1, { platform_payment_id: 'two' }),
+  ]);
+  const [first] = answers;
+  assert(first?.status === 'fulfilled');
+  assert.equal(first.value.amount_in_cents, 700);
+  for (const same of answers.slice(1, 4)) assert.deepEqual(same, first);
+  const [, , , , stranger, other] = answers;
+  // Nothing is said of whose it is.
+  assert(stranger?.status === 'rejected' && stranger.reason instanceof Refusal);
+  assert.deepEqual(
+    [stranger.reason.code, stranger.reason.message],
+    ['CONFLICT', 'This id cannot be used'],
+  );
+  assert.deepEqual(warned, [{ client_id: 'stranger', platform_payment_id: 'one' }]);
+  assert.ok(other?.status === 'fulfilled' && other.value.platform_payment_id === 'two');
+  assert.deepEqual(told, ['one', 'two'], 'each is handed over once');
+  assert.deepEqual(counts, { accepted: 2, repeated: 4, mismatched: 3 });
+  const lines = await database.query(
+    'SELECT platform_payment_id AS id, actor, event, detail FROM duebridge_partner.payment_audit ORDER BY audit_id',
+  );
+  assert.deepEqual(lines, [
+    { id: 'one', actor: 'client c', event: 'mismatch', detail: { amount_in_cents: 701 } },
+    { id: 'one', actor: 'client c', event: 'mismatch', detail: { account_id: 'A-2' } },
+    { id: 'one', actor: 'client stranger', event: 'foreign_client', detail: {} },
+  ]);
+
+  // A repeat alone: nothing new is handed over.
+  assert.deepEqual(await put(700), first.value);
+  assert.deepEqual([told.length, counts], [2, { accepted: 2, repeated: 5, mismatched: 3 }]);
+});
+
+test('requests share statements of a few hundred, and beyond ten thousand waiting the next is sent away [F73 LI1]', async () => {
+  const sizes: number[] = [];
+  const disk = Promise.withResolvers<void>();
+  const slow = {
+    async query(statement: { name: string }, values: readonly (readonly string[])[]) {
+      const [ids = []] = values;
+      if (statement.name !== 'kit_insert_payments') return [];
+      sizes.push(ids.length);
+      await disk.promise;
+      return ids.map((platform_payment_id) => ({
+        platform_payment_id,
+        initiated_at: '2026-01-01T00:00:00.000Z',
+      }));
+    },
+  } as unknown as Database;
+  const { put, drain, told } = acceptance(slow);
+  const all = Array.from({ length: 10_001 }, (_, index) =>
+    put(1, { platform_payment_id: `p${index}` }),
+  );
+  const last = all.pop();
+  await assert.rejects(last ?? Promise.resolve(), { code: 'SERVICE_UNAVAILABLE' });
+  let isDrained = false;
+  const drained = drain().then(() => (isDrained = true));
+  await new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+  assert.deepEqual([sizes, isDrained], [[512], false]);
+  disk.resolve();
+  await drained;
+  assert.equal((await Promise.all(all)).length, 10_000);
+  assert.equal(Math.max(...sizes), 512);
+  assert.equal(told.length, 10_000);
+});
+
+test('a biller names its new payments by what they are, each with an id of its own [PF1]', async (t) => {
+  const database = await kitDatabase(t);
+  const asked: unknown[] = [];
+  const longest = 'x'.repeat(128);
+  let names: readonly string[] = [longest, 'R-2'];
+  const { put, told } = acceptance(database, {
+    newPaymentIds(payments) {
+      asked.push(...payments);
+      return names;
+    },
+  });
+  const both = await Promise.all([
+    put(5),
+    put(6, { platform_payment_id: 'two', account_id: 'A-2', biller_id: 'water' }),
+  ]);
+  assert.deepEqual(
+    both.map(({ payment_id }) => payment_id),
+    [longest, 'R-2'],
+  );
+  assert.deepEqual(asked, [
+    {
+      platform_payment_id: 'one',
+      platform_batch_id: 'batch-1',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      amount_in_cents: 5,
+    },
+    {
+      platform_payment_id: 'two',
+      platform_batch_id: 'batch-1',
+      biller_id: 'water',
+      account_id: 'A-2',
+      amount_in_cents: 6,
+    },
+  ]);
+  for (const [wrong, ids] of [
+    [['a', 'a'], 'p q'],
+    [[7 as never], 'p'],
+    [['b c'], 'p'],
+    [[`${longest}x`], 'p'],
+  ] as const) {
+    names = wrong;
+    const refused = await Promise.allSettled(
+      ids.split(' ').map((platform_payment_id) => put(1, { platform_payment_id })),
+    );
+    for (const one of refused) {
+      assert(one.status === 'rejected', JSON.stringify(wrong));
+      assert.match(String(one.reason), /newPaymentIds must return one unique id for each payment/);
+    }
+  }
+  assert.equal(told.length, 2);
 });

@@ -87,7 +87,9 @@ function rig(
     errors: 0,
     contradicted: 0,
     claims: 0,
-    reads: 0,
+    finds: 0,
+    /** Statements of this name wait for the promise. */
+    slow: undefined as { name: string; until: Promise<void> } | undefined,
   };
   const released: boolean[] = [];
   const observed: string[] = [];
@@ -111,7 +113,10 @@ function rig(
     const [first] = values;
     const ids = Array.isArray(first) ? (first as string[]) : [];
     const rows = ids.flatMap((id) => of(id)?.row ?? []);
-    if (name === 'kit_find_payments') return rows;
+    if (name === 'kit_find_payments') {
+      state.finds += 1;
+      return rows;
+    }
     if (name === 'kit_lock_payments') return rows.filter((row) => row.status === 'processing');
     if (name === 'kit_claim_payments') {
       state.claims += ids.length;
@@ -124,7 +129,6 @@ function rig(
       });
     }
     if (name === 'kit_find_held') {
-      state.reads += 1;
       return rows.filter(({ status, platform_payment_id: id }) => {
         return status === 'processing' && of(id)?.claimed_by === values[1];
       });
@@ -156,8 +160,10 @@ function rig(
     return [];
   };
   const on = {
-    query: (given: string | { name: string }, values: readonly unknown[]) =>
-      Promise.resolve().then(() => query(given, values)),
+    async query(given: string | { name: string }, values: readonly unknown[]) {
+      if (typeof given !== 'string' && given.name === state.slow?.name) await state.slow.until;
+      return query(given, values);
+    },
   };
   const database = {
     ...on,
@@ -299,6 +305,7 @@ const BUSY = { result: 'busy' } as const;
 
 test('each payment has a call of its own, eight at a time, unless the biller says otherwise [ST2 KT2]', async (t) => {
   const { post, open, poster, observed, clock, figures, announced } = rig(t);
+  await clock.advance(10_000);
   const all = Array.from({ length: 9 }, (_, index) => post(payment(`p${index}`)));
   assert.equal(poster.isCalling(), false);
   await settle();
@@ -323,10 +330,13 @@ test('each payment has a call of its own, eight at a time, unless the biller say
   );
   assert.equal(announced.length, 9);
   assert.equal(poster.isCalling(), false);
+  const twice = [post(payment('twice')), post(payment('twice'))];
+  await settle();
+  assert.deepEqual([open.length, twice[1]?.result], [1, BUSY]);
 });
 
 test('the outcome of a call ends its payment, or leaves it until the time that it names [ST2 ST3 ST4 PF5 PF8]', async (t) => {
-  const { post, open, kept, announced, postponed } = rig(t, { calls: { batch: 5 } });
+  const { post, open, kept, announced, postponed, state } = rig(t, { calls: { batch: 5 } });
   const until = '2026-01-02T00:00:00.000Z';
   const all = ['ok', 'no', 'off', 'later', 'dated'].map((id) => post(payment(id)));
   await settle();
@@ -343,11 +353,26 @@ test('the outcome of a call ends its payment, or leaves it until the time that i
   assert.deepEqual(announced, ['ok succeeded', 'no failed', 'off canceled']);
   assert.equal(kept.get('no')?.row.failure_reason, 'Closed.');
   assert.deepEqual(postponed, [['dated'], [until]]);
+  assert.equal(state.finds, 0, 'what was ended here is not read again');
+});
+
+test('without a look-up a payment whose call failed is posted again [PF2]', async (t) => {
+  const { post, open, again, observed, figures } = rig(t);
+  post(payment('p'));
+  await settle();
+  await only(open).fail(new Error('lost'));
+  assert.equal(figures.get('calls_late')?.(), 0);
+  const repeat = post(again('p'), true);
+  await settle();
+  await only(open).answer();
+  assert.deepEqual(repeat.result, DONE);
+  assert.deepEqual(observed, ['post 0 s', 'post 0 s']);
 });
 
 test('a payment whose call failed is looked up before it is posted again [PF2 KT2]', async (t) => {
   const { post, open, looks, again, state, announced, observed, clock } = rig(t, { looks: true });
   const lost = new Error('the connection was lost');
+  await clock.advance(10_000);
   const first = post(payment('known'));
   const second = post(payment('unheard'));
   await settle();
@@ -494,6 +519,59 @@ test('payments that failed together are tried alone, in half of the places, and 
   assert.deepEqual(idsOf(), ['r', 's']);
 });
 
+test('a group grows only when a full one was answered, and two that failed together are tried alone [LV3]', async (t) => {
+  const { post, open, idsOf, looks, again } = rig(t, {
+    calls: { batch: 9, concurrency: 1 },
+    looks: true,
+  });
+  const sizes = async (count: number): Promise<number[]> => {
+    const all = Array.from({ length: count }, (_, index) => post(payment(`${count}-${index}`)));
+    const found: number[] = [];
+    await settle();
+    while (open.length > 0) {
+      found.push(only(open).ids.split(' ').length);
+      await only(open).answer();
+    }
+    assert.ok(all.every(({ result }) => result?.result === 'done'));
+    return found;
+  };
+  // Both were asked for before, and would rest.
+  const pair = ['a', 'b'];
+  for (const id of pair) post(payment(id));
+  await settle();
+  await only(open).answer({ a: { outcome: 'later' }, b: { outcome: 'later' } });
+  const tried = pair.map((id) => post(again(id)));
+  await settle();
+  assert.deepEqual(idsOf(), ['a b']);
+  await only(open).fail(new Error('a bad record'));
+  assert.deepEqual(tried, [{}, {}]);
+  for (const id of pair) {
+    assert.deepEqual(
+      looks.map(({ ids }) => ids),
+      [id],
+      'its outcome is unknown',
+    );
+    await only(looks).answer({ outcome: 'posted' });
+  }
+  assert.deepEqual(
+    tried.map(({ result }) => result),
+    [DONE, DONE],
+  );
+  // One by one now; one that is full doubles, and the last of these is not full.
+  assert.deepEqual(await sizes(8), [1, 2, 4, 1]);
+  assert.deepEqual(await sizes(20), [8, 9, 3]);
+});
+
+test('payments that failed before take half of the places and no more [LV3]', async (t) => {
+  const { post, open, idsOf } = rig(t, { calls: { concurrency: 4 } });
+  for (const id of ['a', 'b', 'c']) post(payment(id), true);
+  for (const id of ['x', 'y', 'z']) post(payment(id));
+  await settle();
+  assert.deepEqual(idsOf().toSorted(), ['a', 'b', 'x', 'y']);
+  await only(open).answer();
+  assert.deepEqual(idsOf().at(-1), 'c');
+});
+
 test('a call beyond its deadline gives its place to others, and its answer counts when it comes [LV3 KT6]', async (t) => {
   const { post, open, idsOf, timers, figures, announced, state, again, poster } = rig(t, {
     calls: { concurrency: 1, deadlineMs: 1_000, giveUpMs: 3_000 },
@@ -512,10 +590,32 @@ test('a call beyond its deadline gives its place to others, and its answer count
   assert.deepEqual(same.result, BUSY, 'the call still holds it');
   await only(open, 1).answer();
   assert.deepEqual(next.result, DONE);
-  assert.equal(only(open).signal.aborted, false);
+  assert.equal(poster.isCalling(), true);
+  const { signal } = only(open);
   await only(open).answer();
   assert.deepEqual(announced, ['next succeeded', 'slow succeeded']);
   assert.deepEqual([figures.get('calls_late')?.(), poster.isCalling()], [0, false]);
+  await timers(60_000);
+  assert.equal(signal.aborted, false, 'what has answered is not given up');
+});
+
+test('a call that answers at its very deadline is not counted as hanging, and its payment is looked up [KT6]', async (t) => {
+  const { post, open, timers, figures, again, looks } = rig(t, { looks: true });
+  const slow = post(payment('slow'));
+  await settle();
+  await timers(9_999);
+  assert.deepEqual(slow, {});
+  const answered = only(open).answer();
+  await timers(1);
+  await answered;
+  assert.equal(figures.get('calls_late')?.(), 0);
+  assert.deepEqual(slow.result, BUSY);
+  post(again('slow'));
+  await settle();
+  assert.deepEqual(
+    looks.map(({ ids }) => ids),
+    ['slow'],
+  );
 });
 
 test('a call that is given up is told so, and what it throws then leaves its payment unknown [KT2]', async (t) => {
@@ -610,27 +710,37 @@ test('a payment canceled while it waits for a place is never called for [ST4 KT5
 
 test('a cancel and a call that begin in one moment do not both succeed [ST4 KT5]', async (t) => {
   const { post, open, cancel, again, kept, state } = rig(t);
-  for (const id of ['p', 'q']) post(payment(id));
+  const later = async (id: string): Promise<void> => {
+    post(payment(id));
+    await settle();
+    await only(open).answer({ [id]: { outcome: 'later' } });
+  };
+  const slowly = (name: string): (() => Promise<void>) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    state.slow = { name, until: promise };
+    return async () => {
+      resolve();
+      await settle();
+    };
+  };
+  // The cancel is first, and takes its time: the payment is left alone.
+  await later('p');
+  const goOn = slowly('kit_lock_payment');
+  const canceled = cancel('p');
+  const beside = post(again('p'));
   await settle();
-  for (const id of ['p', 'q']) await only(open).answer({ [id]: { outcome: 'later' } });
-  // The cancel is first: the payment is left alone until it is over.
-  post(again('p'));
-  await new Promise((resolve) => {
-    setImmediate(resolve);
-  });
-  const canceled = cancel('q');
-  const second = post(again('q'));
-  // The call is first: its payment is being checked.
-  assert.equal(state.reads, 0);
-  assert.equal((await cancel('p')).outcome, 'too_late');
+  assert.deepEqual([beside.result, open.length], [BUSY, 0]);
+  await goOn();
   assert.equal((await canceled).outcome, 'canceled');
+  assert.equal(kept.get('p')?.row.status, 'canceled');
+  // The call is first, and its payment is still being checked.
+  await later('q');
+  const check = slowly('kit_find_held');
+  post(again('q'));
   await settle();
-  assert.deepEqual(
-    open.map(({ ids }) => ids),
-    ['p'],
-  );
-  assert.ok(second.result?.result === 'busy' || second.result?.result === 'done');
-  assert.equal(kept.get('q')?.row.status, 'canceled');
+  assert.equal((await cancel('q')).outcome, 'too_late');
+  await check();
+  assert.equal(only(open).ids, 'q');
 });
 
 test('a payment claimed before this replica lost its lease is not called for after it [KT2 LV1]', async (t) => {
@@ -726,6 +836,30 @@ test('a stop waits for open calls, then tells them, and frees their payments onl
   assert.equal(isOver, true);
   assert.deepEqual(released, [false], 'other replicas wait for the lease');
   assert.equal(one.result, undefined);
+});
+
+test('a stop gives back what waits, and waits for what is being looked up [KT13 LV5]', async (t) => {
+  const { post, open, looks, poster, timers, released } = rig(t, {
+    calls: { concurrency: 1 },
+    looks: true,
+  });
+  const asked = post(payment('asked', 'replica-dead'));
+  await settle();
+  let isOver = false;
+  void poster.stop().then(() => (isOver = true));
+  await settle();
+  assert.deepEqual([isOver, released], [false, []]);
+  const waiting = [post(payment('first')), post(payment('repeat'), true)];
+  await settle();
+  assert.deepEqual(waiting, [{}, {}]);
+  await timers(4_000);
+  assert.deepEqual(
+    waiting.map(({ result }) => result),
+    [BUSY, BUSY],
+  );
+  await only(looks).answer();
+  assert.deepEqual([asked.result, open.length], [BUSY, 0], 'no call begins in a stop');
+  assert.deepEqual([isOver, released], [true, [true]]);
 });
 
 test('a stop with nothing open frees the lease at once; one with an unknown outcome does not [KT13]', async (t) => {

@@ -77,7 +77,6 @@ export interface OwnSystemPoster extends Poster {
 
 interface Item {
   readonly payment: UnfinishedPayment;
-  readonly isRepeat: boolean;
   /** The outcome may be known in the other system: an earlier call did not return it. */
   isUnknown: boolean;
   readonly resolve: (tried: Tried) => void;
@@ -182,7 +181,6 @@ export function openOwnSystemPoster(options: {
     unknown.delete(id);
     const end = endOf(id, outcome);
     if (end) {
-      resting.delete(id);
       if (!(await ends.add(end))) await noteContradiction(end);
       return { result: 'done' };
     }
@@ -295,7 +293,6 @@ export function openOwnSystemPoster(options: {
               item.resolve({ result: 'done' });
               return;
             }
-            item.isUnknown ||= unknown.has(id);
           } else {
             const state = await claims.add(payment);
             if (state === 'done' || state === 'busy') {
@@ -323,13 +320,13 @@ export function openOwnSystemPoster(options: {
 
   const post = async (items: Item[]): Promise<void> => {
     const ids = items.map(({ payment }) => payment.platform_payment_id);
-    const recordAll = async (answer: unknown): Promise<Tried[]> => {
+    const recordAll = async (answer: unknown): Promise<(readonly [Item, Tried])[]> => {
       const outcomes = checkedOutcomes(answer, items.length);
       return Promise.all(
-        items.map(({ payment }, index) => {
+        items.map(async (item, index) => {
           const outcome = outcomes[index];
           assert(outcome);
-          return record(payment, outcome);
+          return [item, await record(item.payment, outcome)] as const;
         }),
       );
     };
@@ -343,18 +340,17 @@ export function openOwnSystemPoster(options: {
           ),
         async (lateAnswer) => void (await recordAll(lateAnswer)),
       );
-      const tried = await recordAll(answer);
-      items.forEach((item, index) => item.resolve(tried[index] ?? { result: 'done' }));
+      for (const [item, tried] of await recordAll(answer)) item.resolve(tried);
       if (items.length >= size) size = Math.min(batch, size * 2);
     } catch (error) {
       metrics.postErrors.inc();
       if (items.length > 1) size = Math.max(1, Math.floor(items.length / 2));
-      for (const id of ids) if (!open.has(id)) unknown.add(id);
+      for (const id of ids) unknown.add(id);
       const isLate = error instanceof TooLate;
       for (const item of items) {
         // Many that failed together are retried individually; those that hang in a call stay with it.
         if (items.length > 1 && !isLate) {
-          again.push({ ...item, isUnknown: true, isRepeat: true });
+          again.push({ ...item, isUnknown: true });
         } else item.resolve(isLate ? { result: 'busy' } : { result: 'failed', error });
       }
     }
@@ -427,7 +423,6 @@ export function openOwnSystemPoster(options: {
       return new Promise<Tried>((resolve) => {
         (isRepeat ? again : firsts).push({
           payment,
-          isRepeat,
           isUnknown: unknown.has(id),
           resolve,
         });

@@ -60,6 +60,20 @@ const UNDER_ITS_LOCK: Explanation = {
   places: [/^assert\(\w+, 'a payment changed under its lock'\);/],
 };
 
+/** In both ways of posting. */
+const SECOND_LOOK: Explanation = {
+  why: 'A second look at the queues in one turn of the event loop finds nothing to do.',
+  places: [/^if \(isScheduled\) return;/, /^isScheduled = true;/],
+};
+const TOLD_TWICE: Explanation = {
+  why: 'Whoever waited for idleness is told of it a second time, which changes nothing.',
+  places: [/^whenIdle = \[\];/],
+};
+const ONE_FOR_EACH: Explanation = {
+  why: 'The answer has been checked to hold one outcome for each payment.',
+  places: [/^assert\(outcome\);/],
+};
+
 export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
   'packages/partner/src/accept.ts': [
     {
@@ -131,14 +145,46 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^\(\{ min_amount_in_cents: min, .* \| 0 -> 1$/],
     },
   ],
+  'packages/partner/src/post-in-own-system.ts': [
+    SECOND_LOOK,
+    TOLD_TWICE,
+    ONE_FOR_EACH,
+    {
+      why: 'How many payments one claim takes at most: more are claimed just as well.',
+      places: [/^const MAX_CLAIMS = /],
+    },
+    {
+      why: 'A bound above what can be in hand (apply.ts).',
+      places: [/^maxQueued: 100_000, /],
+    },
+    {
+      why: 'Without payments, the statement is sent and changes none.',
+      places: [/^failed: refused\.size === 0/],
+    },
+    {
+      why: 'Any word but the three others says that the call may begin.',
+      places: [/ 'known' -> 'knownx'$/],
+    },
+    {
+      why: 'An outcome that is no end is "later" (endOf).',
+      places: [/^assert\(outcome\.outcome === 'later'\);/],
+    },
+    {
+      why: 'A timer that holds up the end of the process, which no test waits for.',
+      places: [/^giveUp\.unref\(\);/],
+    },
+    {
+      why: 'One look more in the very millisecond at which nobody waits any more.',
+      places: [/^while \(clock\.monotonic\(\) < until .* < -> <=$/],
+    },
+  ],
   'packages/partner/src/post-in-transaction.ts': [
+    SECOND_LOOK,
+    TOLD_TWICE,
+    ONE_FOR_EACH,
     {
       why: 'A word in the message of an error.',
       places: [/ 'posting' -> 'postingx'$/],
-    },
-    {
-      why: 'The answer has been checked to hold one outcome for each payment.',
-      places: [/^assert\(outcome\);/],
     },
     {
       why: 'Without payments, the statement is sent and changes none.',
@@ -154,14 +200,6 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^if \(blocked\.size > MAX_BATCH\)/,
         /blocked\) if \(until < longAgo\).* \| < -> <=$/,
       ],
-    },
-    {
-      why: 'A second look at the queues in one turn of the event loop finds nothing to do.',
-      places: [/^if \(isScheduled\) return;/, /^isScheduled = true;/],
-    },
-    {
-      why: 'Whoever waited for idleness is told of it a second time, which changes nothing.',
-      places: [/^whenIdle = \[\];/],
     },
   ],
   'packages/platform/src/engine/due-heap.ts': [

@@ -80,7 +80,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${PARTNER}/status.ts`]: [partner('status')],
   [`${PARTNER}/former-payments.ts`]: [partner('former-payments')],
   [`${PARTNER}/auth.ts`]: [partner('auth')],
-  [`${PARTNER}/apply.ts`]: [APPLY_TEST, READY_TEST, NEIGHBOURS_TEST, SYSTEM_TEST, WORLDS],
+  [`${PARTNER}/apply.ts`]: [partner('sweep'), APPLY_TEST, READY_TEST],
   [`${PARTNER}/ledger.ts`]: [partner('account-reads'), LEDGER_TEST, APPLY_TEST],
   [`${PARTNER}/claims.ts`]: [partner('claims'), SYSTEM_TEST, READY_TEST, APPLY_TEST],
   [`${PARTNER}/post-in-transaction.ts`]: [

@@ -1,0 +1,460 @@
+/**
+ * When the applying end tries which payment again, step by step: rows in memory, an account system that answers as the test says, and
+ * time that moves only with the test. What is at stake: a payment that nobody tries again, one that is tried without pause, an outage
+ * that is taken for the fault of a payment, a replica that calls itself ready while nothing is applied. apply.test.ts has the same
+ * on a real database.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import {
+  DatabaseUnavailable,
+  silentLog,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import type { AccountSystem, PostOutcome } from './account-system.ts';
+import { openApplier, type ApplierOptions } from './apply.ts';
+import { kitMetrics } from './metrics.ts';
+import type { PaymentRow } from './store.ts';
+
+function payment(id: string): PaymentRow {
+  return {
+    platform_payment_id: id,
+    payment_id: `there-${id}`,
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: `of ${id}`,
+    client_id: 'static-key',
+    status: 'processing',
+    amount_in_cents: 100,
+    initiated_at: '2026-01-01T00:00:00.000Z',
+    posted_at: null,
+    failure_reason: null,
+  };
+}
+
+const AWAY = new DatabaseUnavailable('cut off', 'not_executed');
+
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 10; turn += 1) {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
+
+function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
+  const clock = manualClock();
+  const table = new Map<string, PaymentRow>();
+  /** What the account system answers to whom; a promise is waited for, an error is thrown. Others are posted. */
+  const answers = new Map<string, PostOutcome | Promise<PostOutcome> | Error>();
+  const looks: { at: number; ageMs: unknown; aheadMs: unknown; after: unknown; limit: unknown }[] =
+    [];
+  const tries: { at: number; ids: string; limitMs: unknown }[] = [];
+  const told: string[] = [];
+  const lines: string[] = [];
+  const figures: string[] = [];
+  const watched = new Map<string, () => number>();
+  /** How long a look at the table, and a count of it, takes. */
+  const state = { isAway: false, lookMs: 0, countMs: 0, counts: 0, isUp: true };
+  const end = (id: string, status: PaymentRow['status']): PaymentRow[] => {
+    const row = table.get(id);
+    if (!row) return [];
+    table.delete(id);
+    const posted_at = status === 'succeeded' ? '2026-01-01T00:00:02.500Z' : null;
+    return [{ ...row, status, posted_at }];
+  };
+  const query = async (
+    given: string | { name: string },
+    values: readonly unknown[] = [],
+  ): Promise<unknown[]> => {
+    const name = typeof given === 'string' ? given : given.name;
+    const [first] = values;
+    if (name === 'kit_unfinished') {
+      const [ageMs, after, limit, aheadMs] = values;
+      looks.push({ at: clock.monotonic(), ageMs, aheadMs, after, limit });
+      if (state.lookMs > 0) await clock.sleep(state.lookMs);
+      if (state.isAway) throw AWAY;
+      return [...table.values()]
+        .filter((row) => row.platform_payment_id > String(after))
+        .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1))
+        .slice(0, Number(limit))
+        .map((row) => ({ ...row, claimed_by: null }));
+    }
+    if (name === 'kit_standing') {
+      state.counts += 1;
+      if (state.countMs > 0) await clock.sleep(state.countMs);
+      if (state.isAway) throw AWAY;
+      return [{ processing: table.size, claimed: 1, oldest: 7, oldest_claimed: 3 }];
+    }
+    if (name === 'SELECT 1') return state.isUp ? [] : Promise.reject(AWAY);
+    if (name === 'kit_lock_payment') {
+      const row = table.get(String(first));
+      return row ? [row] : [];
+    }
+    if (name === 'kit_lock_claim')
+      return [{ claimed_by: String(first).startsWith('claimed') ? 'x' : null }];
+    if (name === 'kit_cancel_payment') return end(String(first), 'canceled');
+    return [];
+  };
+  const database = {
+    query,
+    async transaction<T>(
+      work: (tx: Transaction) => Promise<T>,
+      limits?: { statementTimeoutMs: number },
+    ): Promise<T> {
+      let ids: string[] = [];
+      const tx = {
+        query: (given: string | { name: string }, values: readonly unknown[]) => {
+          const name = typeof given === 'string' ? given : given.name;
+          const [first, statuses] = values as [string[], PaymentRow['status'][]];
+          if (name === 'kit_lock_payments') {
+            ids = first;
+            const { statementTimeoutMs: limitMs } = limits ?? {};
+            tries.push({ at: clock.monotonic(), ids: ids.join(' '), limitMs });
+            return Promise.resolve(first.flatMap((id) => table.get(id) ?? []));
+          }
+          if (name === 'kit_end_payments') {
+            return Promise.resolve(
+              first.flatMap((id, index) => end(id, statuses[index] ?? 'failed')),
+            );
+          }
+          return query(given, values);
+        },
+      } as unknown as Transaction;
+      return work(tx);
+    },
+  } as unknown as Database;
+  const applier = openApplier({
+    database,
+    accounts: {
+      posts: 'in_transaction',
+      findAccount: () => Promise.resolve(undefined),
+      post: (postings) =>
+        Promise.all(
+          postings.map(async ({ platform_payment_id: id }): Promise<PostOutcome> => {
+            const answer = answers.get(id) ?? { outcome: 'posted' };
+            if (answer instanceof Error) throw answer;
+            return answer;
+          }),
+        ),
+    },
+    billers: undefined,
+    holdMs: 0,
+    announce: (rows) => told.push(...rows.map((row) => `${row.platform_payment_id} ${row.status}`)),
+    metrics: {
+      ...kitMetrics(undefined),
+      ended: (status, count) => void figures.push(`${status} ${count}`),
+      observePosting: (seconds) => void figures.push(`${seconds} s`),
+      standing: (name, { count, oldest_seconds }) =>
+        void figures.push(`${name} ${count} ${oldest_seconds} s`),
+      watch: (name, value) => void watched.set(name, value),
+    },
+    log: {
+      ...silentLog,
+      info: (_fields, text) => void lines.push(text),
+      warn: (_fields, text) => void lines.push(text),
+      error: (_fields, text) => void lines.push(text),
+    },
+    clock,
+    ...more,
+  });
+  t.after(async () => {
+    answers.clear();
+    state.isAway = false;
+    const stopped = applier.stop();
+    await clock.advance(100_000);
+    await stopped;
+  });
+  const add = (...ids: string[]): PaymentRow[] =>
+    ids.map((id) => {
+      const row = payment(id);
+      table.set(id, row);
+      return row;
+    });
+  return {
+    applier,
+    clock,
+    table,
+    answers,
+    looks,
+    tries,
+    told,
+    lines,
+    figures,
+    watched,
+    state,
+    add,
+    /** Sweeps once; how many were due. */
+    sweep: async (): Promise<number> => {
+      const due = applier.sweep(0);
+      await settle();
+      return due;
+    },
+    pass: async (ms: number): Promise<void> => {
+      await clock.advance(ms);
+      await settle();
+    },
+  };
+}
+
+test('a payment that fails is tried again after a pause that doubles to a minute, and logged once as an error [RU3 LV3]', async (t) => {
+  const { add, answers, sweep, pass, lines, tries, told } = rig(t);
+  add('bad', 'good');
+  answers.set('bad', new Error('a bug'));
+  assert.equal(await sweep(), 2);
+  assert.deepEqual(told, ['good succeeded'], 'its neighbour is not held up');
+  for (const seconds of [1, 2, 4, 8, 16, 32, 60, 60]) {
+    await pass(seconds * 1_000 - 1);
+    assert.equal(await sweep(), 0, `${seconds} s`);
+    await pass(1);
+    assert.equal(await sweep(), 1, `${seconds} s`);
+  }
+  assert.deepEqual(lines, [
+    'not applied; will be retried',
+    ...Array.from({ length: 8 }, () => 'still not applied'),
+  ]);
+  // A repeat gets more time than a first try, together or alone.
+  assert.deepEqual(tries.map(({ limitMs }) => limitMs).slice(0, 4), [1_500, 2_000, 2_000, 10_000]);
+  answers.delete('bad');
+  await pass(60_000);
+  assert.equal(await sweep(), 1);
+  assert.deepEqual(told, ['good succeeded', 'bad succeeded']);
+  // Had it to be tried again, it would begin anew.
+  add('bad');
+  answers.set('bad', new Error('a bug'));
+  assert.equal(await sweep(), 1);
+  await pass(1_000);
+  assert.equal(await sweep(), 1);
+});
+
+test('a payment for later is asked for again more and more seldom, unless a time was named [ST1]', async (t) => {
+  const { add, answers, sweep, pass, lines } = rig(t);
+  add('later', 'dated');
+  answers.set('later', { outcome: 'later' });
+  answers.set('dated', { outcome: 'later', until: '2026-01-01T00:00:01Z' });
+  assert.equal(await sweep(), 2);
+  await pass(499);
+  assert.equal(await sweep(), 0);
+  await pass(1);
+  assert.equal(await sweep(), 1, 'the table says when; here a short pause is enough');
+  await pass(500);
+  assert.equal(await sweep(), 2);
+  for (let half = 0; half < 3; half += 1) {
+    await pass(500);
+    assert.equal(await sweep(), 1, 'its pause does not grow');
+  }
+  await pass(500);
+  assert.equal(await sweep(), 2);
+  assert.deepEqual(lines, []);
+});
+
+test('an outage is logged when it begins and when it is over, and its payments resume at once [RU3 LV8]', async (t) => {
+  const { add, answers, sweep, pass, lines, state, told } = rig(t);
+  add('a', 'b');
+  answers.set('a', AWAY);
+  answers.set('b', AWAY);
+  state.isUp = false;
+  assert.equal(await sweep(), 2);
+  for (let count = 0; count < 3; count += 1) {
+    await pass(499);
+    assert.equal(await sweep(), 0);
+    await pass(1);
+    assert.equal(await sweep(), 2);
+  }
+  assert.deepEqual(lines, ['payments cannot be applied; retrying']);
+  answers.clear();
+  await pass(500);
+  assert.equal(await sweep(), 2);
+  assert.deepEqual(lines.slice(1), ['posting of payments resumed']);
+  assert.equal(told.length, 2);
+});
+
+test('a payment that was accepted is applied at once, once, unless it may still be canceled [RU3 ST4]', async (t) => {
+  const { applier, add, answers, tries, watched, told, figures } = rig(t);
+  const answer = Promise.withResolvers<PostOutcome>();
+  answers.set('slow', answer.promise);
+  const rows = add('slow');
+  applier.take(rows);
+  applier.take(rows);
+  await settle();
+  assert.deepEqual(
+    tries.map(({ ids }) => ids),
+    ['slow'],
+  );
+  assert.equal(watched.get('apply_queue')?.(), 1);
+  assert.equal(await applier.sweep(0), 0, 'it is in hand');
+  answer.resolve({ outcome: 'posted' });
+  await settle();
+  assert.equal(watched.get('apply_queue')?.(), 0);
+  assert.deepEqual([told, figures], [['slow succeeded'], ['succeeded 1', '2.5 s']]);
+
+  const held = rig(t, { holdMs: 60_000 });
+  held.applier.take(held.add('held'));
+  await settle();
+  assert.equal(held.tries.length, 0);
+  await applier.stop();
+  applier.take(add('late'));
+  await settle();
+  assert.equal(tries.length, 1, 'a replica that stops takes no more');
+});
+
+test('the table is swept whole at the start, page by page, then for what has been left behind [RU3 KT13]', async (t) => {
+  const { applier, add, looks, pass, told } = rig(t);
+  add(...Array.from({ length: 2_001 }, (_, index) => `p${10_000 + index}`));
+  applier.start();
+  for (let turn = 0; looks.length < 3 && turn < 200; turn += 1) await settle();
+  assert.deepEqual(
+    looks.map(({ ageMs, after, limit }) => ({ ageMs, after, limit })),
+    [
+      { ageMs: 0, after: '', limit: 1_000 },
+      { ageMs: 0, after: 'p10999', limit: 1_000 },
+      { ageMs: 0, after: 'p11999', limit: 1_000 },
+    ],
+  );
+  assert.ok(looks.every(({ at, aheadMs }) => at === 0 && aheadMs === 0));
+  for (let turn = 0; told.length < 2_001 && turn < 200; turn += 1) await settle();
+  assert.equal(told.length, 2_001);
+  await pass(999);
+  assert.equal(looks.length, 3);
+  await pass(1);
+  assert.deepEqual(looks[3], { at: 1_000, ageMs: 2_000, aheadMs: 2_000, after: '', limit: 1_000 });
+  await pass(1_000);
+  assert.equal(looks.length, 5);
+});
+
+test('nothing is swept up before its time to be canceled in is over [ST4 EE7]', async (t) => {
+  const { applier, looks } = rig(t, { holdMs: 60_000 });
+  await applier.sweep();
+  await applier.sweep(90_000);
+  assert.deepEqual(
+    looks.map(({ ageMs, aheadMs }) => [ageMs, aheadMs]),
+    [
+      [60_000, null],
+      [90_000, null],
+    ],
+  );
+});
+
+test('a sweep that takes long is followed by ten times as long a pause, and one payment that hangs stops none [LV3]', async (t) => {
+  const { applier, add, answers, looks, pass, state } = rig(t);
+  const answer = Promise.withResolvers<PostOutcome>();
+  answers.set('hangs', answer.promise);
+  add('hangs');
+  state.lookMs = 300;
+  applier.start();
+  // The look takes 300 ms; then the sweep waits a second for the payment, and ten times 300 ms.
+  await pass(300 + 1_000 + 3_000 - 1);
+  assert.equal(looks.length, 1);
+  await pass(1);
+  assert.equal(looks.length, 2);
+  state.lookMs = 0;
+  await pass(300 + 3_000 + 1_000);
+  assert.deepEqual(
+    looks.map(({ at }) => at),
+    [0, 4_300, 7_600, 8_600],
+    'what it took before is forgotten',
+  );
+  answer.resolve({ outcome: 'posted' });
+});
+
+test('a replica whose sweep is late, or that tries nothing it has in hand, is not healthy [LV2 RU3]', async (t) => {
+  const { applier, add, answers, pass, state, lines } = rig(t);
+  assert.deepEqual(applier.health, { sweep: true, lease: true, posting: true });
+  applier.start();
+  await pass(60_000);
+  assert.equal(applier.health.sweep, true);
+  state.isAway = true;
+  await pass(1_000);
+  assert.deepEqual(lines, ['payments cannot be applied; retrying']);
+  // Fifteen seconds from when the round that failed was due.
+  await pass(14_999);
+  assert.equal(applier.health.sweep, true);
+  await pass(1_001);
+  assert.equal(applier.health.sweep, false);
+  await pass(60_000);
+  assert.equal(applier.health.sweep, false);
+  assert.equal(lines.length, 1);
+  state.isAway = false;
+  await pass(1_000);
+  assert.equal(applier.health.sweep, true);
+  assert.deepEqual(lines.slice(1), ['posting of payments resumed']);
+
+  const answer = Promise.withResolvers<PostOutcome>();
+  answers.set('hangs', answer.promise);
+  applier.take(add('hangs'));
+  await pass(59_999);
+  assert.equal(applier.health.posting, true);
+  await pass(1);
+  assert.equal(applier.health.posting, false);
+  applier.take(add('other'));
+  await settle();
+  assert.equal(applier.health.posting, false, 'its lane is full');
+  answer.resolve({ outcome: 'posted' });
+  await settle();
+  assert.equal(applier.health.posting, true);
+});
+
+test('a sweep that never comes back is late [LV2]', async (t) => {
+  const { applier, pass, state } = rig(t);
+  state.lookMs = 60_000;
+  applier.start();
+  await pass(15_000);
+  assert.equal(applier.health.sweep, true);
+  await pass(1);
+  assert.equal(applier.health.sweep, false);
+});
+
+test('what has not ended is counted every ten seconds, or a hundredth of the time [LV7]', async (t) => {
+  const { applier, figures, pass, state } = rig(t);
+  applier.start();
+  await settle();
+  assert.deepEqual(figures, ['processing 0 7 s', 'unsettled 1 3 s']);
+  await pass(9_999);
+  assert.equal(state.counts, 1);
+  await pass(1);
+  assert.equal(state.counts, 2);
+  state.isAway = true;
+  await pass(10_000);
+  assert.deepEqual([state.counts, figures.length], [3, 4], 'the last counts stay');
+  state.isAway = false;
+  state.countMs = 500;
+  await pass(10_500);
+  assert.deepEqual([state.counts, figures.length], [4, 6]);
+  await pass(49_999);
+  assert.equal(state.counts, 4);
+  await pass(1);
+  assert.equal(state.counts, 5);
+});
+
+test('a cancel is told to waiting reads; what another account system once took is too late [ST4]', async (t) => {
+  const { applier, add, told, figures } = rig(t);
+  add('p', 'claimed');
+  assert.equal((await applier.cancel('p', 'ann', 'asked')).outcome, 'canceled');
+  assert.deepEqual([told, figures], [['p canceled'], ['canceled 1']]);
+  const late = await applier.cancel('claimed', 'ann', 'asked');
+  assert.ok(late.outcome === 'too_late' && late.payment.platform_payment_id === 'claimed');
+  assert.equal((await applier.cancel('unheard', 'ann', 'asked')).outcome, 'not_found');
+  assert.equal(told.length, 1);
+});
+
+test('a stop waits for the payments in hand, and an account system that posts nowhere is refused', async (t) => {
+  const { applier, add, answers, told } = rig(t);
+  const answer = Promise.withResolvers<PostOutcome>();
+  answers.set('p', answer.promise);
+  applier.start();
+  applier.take(add('p'));
+  await settle();
+  let isOver = false;
+  const stopped = applier.stop().then(() => (isOver = true));
+  await settle();
+  assert.equal(isOver, false);
+  answer.resolve({ outcome: 'failed', reason: 'Closed.' });
+  await stopped;
+  assert.deepEqual(told, ['p failed']);
+  assert.throws(
+    () => rig(t, { accounts: { posts: 'nowhere' } as unknown as AccountSystem }),
+    /in_transaction or in_own_system/,
+  );
+});
