@@ -73,6 +73,8 @@ export class WarmTests {
 
   async #tried(task: Task, limitMs: number): Promise<Ended> {
     const child = (this.#child ??= fork(join(import.meta.dirname, 'warm.ts'), {
+      // A test that measures memory must not be told of what earlier mutants left.
+      execArgv: ['--expose-gc'],
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     }));
     const from = cpuMs(child.pid) ?? 0;

@@ -64,6 +64,7 @@ registerHooks({
 async function verdictOn(task: Task): Promise<Verdict> {
   number += 1;
   tests = new Map();
+  globalThis.gc?.();
   mutant = task.mutant && { url: pathToFileURL(task.mutant.file).href, text: task.mutant.text };
   let title = 'loading';
   try {

@@ -297,3 +297,127 @@ test('payments that come and go take no more memory than those that wait at one 
   const megabytes = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
   assert.ok(megabytes < 8, `${megabytes} MB, where 4 MB wait at one time`);
 });
+
+/** A payment that can be written as bytes. */
+function plain(number: number, at: number): ActivePayment {
+  return new ActivePayment({
+    at,
+    platform_payment_id: `0199aaaa-0000-7000-8000-${String(number).padStart(12, '0')}`,
+    account_id: 'A-1',
+    amount_in_cents: 100,
+    group: GROUPS[0] as PaymentGroup,
+    createdAt: number,
+    stage: 'accepted',
+    status: 'processing',
+    payment_id: null,
+    acceptedAt: 0,
+    slot: 0,
+  });
+}
+
+test('a payment that only waits becomes bytes, and one that somebody still holds stays the object it is', () => {
+  const busy = plain(2, 20);
+  const held = new HeldPayments((payment) => payment !== busy);
+  const lane = held.newLane();
+  const idle = plain(1, 10);
+  for (const payment of [idle, busy]) {
+    held.add(payment);
+    lane.push(payment);
+  }
+  assert.deepEqual([idle.isCurrent, busy.isCurrent], [false, true]);
+  assert.equal(lane.size, 2);
+  assert.deepEqual(
+    [idle, busy].map(({ platform_payment_id }) => held.dueAt(platform_payment_id)),
+    [10, 20],
+  );
+  assert.equal(held.dueAt(plain(3, 0).platform_payment_id), undefined);
+  // What is left of it as an object is out of date, and ends nothing.
+  assert.equal(held.remove(idle), undefined);
+  assert.ok(held.has(idle.platform_payment_id));
+  const first = lane.pop();
+  assert.ok(first !== undefined && first !== idle && first.isCurrent);
+  assert.equal(first.platform_payment_id, idle.platform_payment_id);
+  assert.equal(lane.pop(), busy);
+});
+
+test('a payment that was removed on its way into a lane does not come back to life there', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  const payment = plain(1, 10);
+  held.add(payment);
+  held.remove(payment);
+  lane.push(payment);
+  assert.equal(held.has(payment.platform_payment_id), false);
+  assert.equal(held.size, 0);
+  assert.equal(lane.pop(), payment);
+  assert.equal(payment.isCurrent, false);
+});
+
+test('of the payments that wait, the next one alone becomes an object', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  for (const payment of [plain(1, 30), plain(2, 20), plain(3, 10)]) {
+    held.add(payment);
+    lane.push(payment);
+  }
+  assert.deepEqual([...held.creationTimes()], [1, 2, 3]);
+  assert.equal(lane.peek()?.createdAt, 3);
+  assert.equal(lane.peek()?.createdAt, 3);
+  // Objects are listed first, so the others are bytes still.
+  assert.deepEqual([...held.creationTimes()], [3, 1, 2]);
+});
+
+test('the latest due is taken out of the middle of what waits, and the rest keeps its order', () => {
+  const held = new HeldPayments(() => true);
+  const fill = (ats: readonly number[]): Lane<ActivePayment> => {
+    const lane = held.newLane();
+    for (const [index, at] of ats.entries()) {
+      const payment = plain(held.size + 1_000 * (index + 1), at);
+      held.add(payment);
+      lane.push(payment);
+    }
+    return lane;
+  };
+  const drain = (lane: Lane<ActivePayment>): number[] => {
+    const ats: number[] = [];
+    for (let next = lane.pop(); next !== undefined; next = lane.pop()) {
+      ats.push(next.at);
+      held.remove(next);
+    }
+    return ats;
+  };
+  const random = seededRandom(7);
+  const lane = fill(Array.from({ length: 500 }, () => Math.floor(random() * 1_000)));
+  const taken = Array.from({ length: 50 }, () => {
+    const payment = lane.popLatest(600);
+    assert.ok(payment !== undefined && held.remove(payment) !== undefined);
+    return payment.at;
+  });
+  assert.deepEqual(
+    taken,
+    taken.toSorted((a, b) => b - a),
+  );
+  assert.ok(taken.every((at) => at <= 600 && at > 400));
+  const left = drain(lane);
+  assert.equal(left.length, 450);
+  assert.deepEqual(
+    left,
+    left.toSorted((a, b) => a - b),
+  );
+  // The last of the heap takes the place of one whose parent is later than it.
+  for (const ats of [
+    [1, 10, 2, 20, 21, 3, 4],
+    [1, 10, 2, 21, 20, 3, 4],
+    [1, 2, 10, 3, 4, 21, 20, 5],
+    [1, 2, 10, 3, 4, 20, 21, 5],
+  ]) {
+    const small = fill(ats);
+    const latest = small.popLatest(21);
+    assert.ok(latest?.at === 21 && held.remove(latest) !== undefined);
+    assert.deepEqual(
+      drain(small),
+      ats.filter((at) => at !== 21).toSorted((a, b) => a - b),
+    );
+  }
+  assert.equal(held.size, 0);
+});

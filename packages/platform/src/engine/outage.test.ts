@@ -96,6 +96,10 @@ test('one probe every quarter of a second asks for all that wait, and each outag
 test('a stop ends the probing, and whoever comes after it does not wait', async () => {
   const { clock, world, stop, outage } = outages();
   const waiting = outage.over(stop.signal, gone());
+  let left = false;
+  void outage.over(AbortSignal.abort(), gone()).then(() => (left = true));
+  await clock.advance(0);
+  assert.ok(left, 'a worker that has lost its lease already does not wait for the database');
   stop.abort();
   await waiting;
   await outage.over(stop.signal, gone());

@@ -143,6 +143,20 @@ test('two workers get even shares, a newcomer gets its own, and claims of dead w
     `UPDATE duebridge_platform.workers SET heartbeat_at = now() + interval '1 hour' WHERE worker_id = 'w2'`,
   );
   assert.equal(await ask(three), 12);
+  // A worker that gives up its claim on one budget removes that row and no other.
+  const none = { cap: 12, need: 0, inUse: 0 };
+  const both = new Map([
+    ['acme', { calls: demand, rate: demand }],
+    ['utility', { calls: demand, rate: demand }],
+  ]);
+  await three.exchange(both, 0, () => 0);
+  await three.exchange(new Map([['utility', { calls: none, rate: none }]]), 0, () => 0);
+  assert.deepEqual(
+    await database.query(
+      'SELECT partner_id, worker_id FROM duebridge_platform.shares ORDER BY worker_id',
+    ),
+    ['w1', 'w2', 'w3'].map((worker_id) => ({ partner_id: 'acme', worker_id })),
+  );
   await database.query(`DELETE FROM duebridge_platform.workers WHERE worker_id = 'w1'`);
   await forgetShares(database);
   const rows = await database.query<{ worker_id: string }>(

@@ -862,3 +862,56 @@ test('a call gives up its place to what is due now and has not failed, and only 
   assert.deepEqual(queue.take(60_600, all), { kind: 'full', until: 61_000, short: false });
   assert.equal(queue.take(61_000, all).kind, 'give_up');
 });
+
+test('a call keeps its place while all that is due are retries', () => {
+  const queue = openWide(1);
+  queue.push(item('hung'), 'submit');
+  const call = start(queue, 1_000);
+  call.sent = { kind: 'submit', at: 1_000 };
+  call.giveUp = () => undefined;
+  queue.push(item('retry', 50_000), 'retry');
+  queue.push(item('poll', 70_000), 'poll');
+  assert.equal(queue.take(60_000, all).kind, 'full');
+  assert.equal(queue.take(70_000, all).kind, 'give_up', 'a poll is due');
+});
+
+test('in a full queue a call of any kind gives up its place, and only when the last one has left is it the next one’s turn', () => {
+  const queue = openWide(3);
+  const calls = [1, 2, 3].map(() => {
+    queue.push(item('hung'), 'poll');
+    const call = start(queue, 1_000);
+    call.sent = { kind: 'poll', at: 1_000 };
+    call.giveUp = () => undefined;
+    return call;
+  });
+  for (let count = 0; count < 3; count += 1) queue.push(item('put', 1_000), 'submit');
+  // A later poll was answered: those that hang go one after the other, without a second between them.
+  queue.succeeded(1_010, { kind: 'poll', at: 1_005 });
+  const turn = queue.take(10_000, all);
+  assert(turn.kind === 'give_up');
+  assert.equal(turn.call, calls[0]);
+  queue.ended(calls[2] as RunningCall);
+  start(queue, 10_000);
+  assert.equal(queue.take(10_000, all).kind, 'full', 'the one given up has not left yet');
+  queue.ended(turn.call);
+  start(queue, 10_000);
+  const next = queue.take(10_000, all);
+  assert(next.kind === 'give_up');
+  assert.equal(next.call, calls[1]);
+});
+
+test('a worker that may start nothing says whether it lacks a share, or waits for its own calls', () => {
+  const none = openWide(4);
+  none.rate = 0;
+  none.push(item('put'), 'submit');
+  assert.deepEqual(none.take(1_000, all), { kind: 'full', until: undefined, short: true });
+  const trial = openWide(1);
+  for (let failure = 0; failure < 5; failure += 1) trial.failed(0, 0, false);
+  for (const name of ['a', 'b']) trial.push(item(name), 'submit');
+  start(trial, 60_000);
+  assert.equal(
+    trial.take(60_000, all).kind,
+    'full',
+    'no time makes room where the trial fills the share',
+  );
+});

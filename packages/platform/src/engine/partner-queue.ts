@@ -230,7 +230,8 @@ export class PartnerQueue<T extends Due> {
     if (this.inFlight >= this.#room(now)) {
       const isFull = this.inFlight >= this.share;
       const short = this.rate === 0 || (this.share < this.cap && isFull);
-      if (!this.onTrial || isFull || short) return this.#full(now, undefined, short);
+      // Time makes room on trial alone: without one, the room is the share, or nothing.
+      if (isFull || short) return this.#full(now, undefined, short);
       return { kind: 'wait', until: this.#startedAt + TRIAL_MS, short: false };
     }
     const lane = this.#choose(now);

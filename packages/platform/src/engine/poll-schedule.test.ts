@@ -425,3 +425,11 @@ test('no other choice of polls costs less than the plan, tried over all of them'
     { numRuns: 500 },
   );
 });
+
+test('an end that was found at once, or before its poll was due, happened no later than it was found', () => {
+  const settlements = newSettlementTimes();
+  learnBetween(settlements, 5_000, 5_000, 0.9);
+  learnBetween(settlements, 7_000, 6_000, 0.9);
+  learnBetween(settlements, 1_000, 3_000, 0.5);
+  assert.deepEqual([...settlements.times.subarray(0, settlements.count)], [5_000, 7_000, 2_000]);
+});

@@ -12,13 +12,6 @@ export const FIRST_POLL_MS = 1_000;
 const GROWTH = 1.6;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Longest delay by age: a customer may wait within the first hour and an operator within the first day; after that nobody does. */
-const CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
-  [DAY_MS, HOUR_MS],
-  [HOUR_MS, 15 * 60_000],
-  [0, 60_000],
-];
-
 /** After this age a payment that has not ended stands on the operator's list (F39); it is never failed for it. */
 export const OVERDUE_AFTER_MS = DAY_MS;
 
@@ -27,9 +20,13 @@ export const FIRST_RETRY_MS = 250;
 /** Longest delay between tries of one payment, and between trials of a partner that is down. */
 export const MAX_RETRY_MS = 60_000;
 
-/** The longest delay for a payment of this age. */
+/**
+ * The longest delay for a payment of this age: a customer may wait within the first hour and an operator within the first day; after
+ * that nobody does.
+ */
 export function capMs(ageMs: number): number {
-  return CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 60_000;
+  if (ageMs >= DAY_MS) return HOUR_MS;
+  return ageMs >= HOUR_MS ? 15 * 60_000 : 60_000;
 }
 
 /** Delay until the next poll of a partner that is not known yet; `polls` counts those done. `random` in [0, 1). */
@@ -76,18 +73,14 @@ const EDGE_GROWTH = 1.05;
 const TAIL_GROWTH = 1.25;
 /** A time stands for a range of at most this fraction of itself to both sides. */
 const MAX_SMEAR = 1 / 3;
-/** Longest gap between two learnt polls, by age: a change in its settlement times is seen within it. */
-const LEARNT_CAPS: readonly (readonly [olderThanMs: number, capMs: number])[] = [
-  [HOUR_MS, HOUR_MS],
-  [0, 15 * 60_000],
-];
 /** A planned poll is delayed by up to this fraction of the time to the next planned one, */
 const JITTER = 0.04;
 /** and by up to this fraction of the payment's age. */
 const AGE_JITTER = 0.002;
 
+/** The longest gap between two learnt polls, by age: a change in the partner's settlement times is seen within it. */
 function learntCapMs(ageMs: number): number {
-  return LEARNT_CAPS.find(([olderThanMs]) => ageMs >= olderThanMs)?.[1] ?? 15 * 60_000;
+  return ageMs >= HOUR_MS ? HOUR_MS : 15 * 60_000;
 }
 
 /** The latest times from acceptance to the end of one partner's payments. */
