@@ -83,7 +83,7 @@ export interface AccountsInTransaction extends AccountReads {
 export interface CallOptions {
   /** Maximum payments in one call; default 1. After a call that is late or fails, the next ones hold fewer. */
   readonly batch?: number;
-  /** Concurrent calls, not counting those beyond their deadline; default 8. */
+  /** Concurrent calls, not counting those beyond their deadline; default 8. With 1, a call that hangs delays all others (decision 223). */
   readonly concurrency?: number;
   /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */
   readonly deadlineMs?: number;

@@ -277,6 +277,77 @@ test('a call that never returns delays only its payment, and not a stop [ST2 LV5
   assert.ok(performance.now() - began < 15_000);
 });
 
+/** A core that answers at once, except for what hangs until it is let go. */
+function hangingCore(hangs: (payment: Posting) => boolean, calls: AccountsInOwnSystem['calls']) {
+  const released = Promise.withResolvers<PostOutcome>();
+  const made = core(
+    (payment) => (hangs(payment) ? released.promise : { outcome: 'posted' }),
+    calls === undefined ? {} : { calls },
+  );
+  return { ...made, release: () => released.resolve({ outcome: 'posted' }) };
+}
+
+const hanging: Readonly<Record<string, { sick: object; healthy: object }>> = {
+  'a biller whose core hangs leaves places to other billers': {
+    sick: { biller_id: 'sick' },
+    healthy: { biller_id: 'healthy' },
+  },
+  'an account whose calls hang leaves places to other accounts': {
+    sick: { account_id: 'sick' },
+    healthy: { account_id: 'healthy' },
+  },
+};
+for (const [title, { sick, healthy }] of Object.entries(hanging)) {
+  test(`${title}, before the first deadline and when calls are late for good [ST2 LV3]`, async (t) => {
+    const database = await kitDatabase(t);
+    for (const [round, calls] of [{}, { deadlineMs: 20, giveUpMs: 600_000 }].entries()) {
+      const { accounts, asked, release } = hangingCore(
+        ({ platform_payment_id: id }) => id.startsWith('hung'),
+        calls,
+      );
+      const applier = applierOn(database, { accounts });
+      database.closing(() => {
+        release();
+        return applier.stop();
+      });
+      const hung = idsOf(100, `hung-${round}`);
+      applier.take(await accepted(database, idsOf(1, `first-${round}`), healthy));
+      applier.take(await accepted(database, hung, sick));
+      // As many as it ever gets: the second time until late calls count against it too.
+      await when(() => asked.filter((id) => id.startsWith('hung')).length >= 4, 'calls hang');
+      if (round === 1) await pause(400);
+      const good = idsOf(40, `good-${round}`);
+      applier.take(await accepted(database, good, healthy));
+      await until(database, good, 'succeeded');
+      const statuses = new Set(await statusesOf(database, hung));
+      assert.deepEqual(statuses, new Set(['processing']), 'they hang still');
+      release();
+      if (round === 0) await until(database, hung, 'succeeded');
+      await applier.stop();
+    }
+  });
+}
+
+test('a thousand payments of one biller wait by themselves: one of another biller is next [ST2 LV3]', async (t) => {
+  const database = await kitDatabase(t);
+  const { accounts, asked } = core(async () => {
+    await pause(1);
+    return { outcome: 'posted' };
+  });
+  const applier = applierOn(database, { accounts });
+  const many = await accepted(database, idsOf(1_000), { biller_id: 'busy' });
+  const other = await accepted(database, ['other'], { biller_id: 'other' });
+  applier.take(many);
+  await when(() => asked.length >= 10, 'the busy biller is called');
+  const before = asked.length;
+  applier.take(other);
+  await when(() => asked.includes('other'), 'its turn comes');
+  // Eight calls at once were about to be made.
+  assert.ok(asked.indexOf('other') <= before + 16, `${asked.indexOf('other')} of ${before}`);
+  await until(database, ['other', ...idsOf(1_000)], 'succeeded');
+  await applier.stop();
+});
+
 test('after a crash the outcome is looked up, and only payments unknown to the core are posted [PF2 ST2 ST3]', async (t) => {
   const database = await kitDatabase(t);
   // A replica that claimed three payments and lost its lease in the middle of its calls.

@@ -22,6 +22,7 @@ import {
   type CheckedOutcome,
 } from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
+import { CallPlaces, FairQueue } from './call-places.ts';
 import {
   cancelPayment,
   dropCancelRequest,
@@ -56,8 +57,6 @@ import {
 const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
-/** Calls tolerated beyond their deadline, as a multiple of the concurrent calls: a hung system gets no more. */
-const LATE_FACTOR = 8;
 /** Maximum payments in one claim: several wait for their commit together. */
 const MAX_CLAIMS = 512;
 /** How long a stop waits for calls, in milliseconds; then their signals abort, and it waits once more, for a quarter of that. */
@@ -98,10 +97,11 @@ export function openOwnSystemPoster(options: {
   const giveUpMs = accounts.calls?.giveUpMs ?? deadlineMs * 6;
   assert(batch >= 1 && concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
   /** The queues of first attempts and of payments that failed before. */
-  let firsts: Item[] = [];
-  let again: Item[] = [];
+  const firsts = new FairQueue<Item>();
+  const again = new FairQueue<Item>();
   let size = batch;
-  /** Places taken: calls within their deadline, with the work before and after them. */
+  /** Calls within their deadline, with the work before and after them, and those beyond it. */
+  const places = new CallPlaces(concurrency, clock);
   let busy = 0;
   let repeats = 0;
   let isScheduled = false;
@@ -214,10 +214,11 @@ export function openOwnSystemPoster(options: {
 
   /** Runs a call and returns its answer; throws TooLate at the deadline, after which `onLate` receives the answer. */
   const call = async <T>(
-    ids: readonly string[],
+    payments: readonly PaymentRow[],
     run: (signal: AbortSignal) => Promise<T>,
     onLate: (answer: T) => Promise<void>,
   ): Promise<T> => {
+    const ids = payments.map((payment) => payment.platform_payment_id);
     const aborting = new AbortController();
     const returned = Promise.withResolvers<void>();
     for (const id of ids) open.set(id, { aborting, returned: returned.promise });
@@ -225,14 +226,15 @@ export function openOwnSystemPoster(options: {
     const giveUp = setTimeout(() => aborting.abort(), giveUpMs);
     giveUp.unref();
     let isOpen = true;
-    let isLate = false;
+    let endLate: (() => void) | undefined;
     // Also handle an account system that throws instead of rejecting.
     const running = Promise.resolve()
       .then(() => run(aborting.signal))
       .finally(() => {
         clearTimeout(giveUp);
         isOpen = false;
-        if (isLate) late -= 1;
+        if (endLate !== undefined) late -= 1;
+        endLate?.();
         for (const id of ids) open.delete(id);
         metrics.observeCore('post', (clock.monotonic() - began) / 1000);
         returned.resolve();
@@ -243,7 +245,7 @@ export function openOwnSystemPoster(options: {
     } catch (error) {
       // The flag is set by the call itself, which may have returned meanwhile.
       if (error instanceof TooLate && (isOpen as boolean)) {
-        isLate = true;
+        endLate = places.begin(payments, true);
         late += 1;
         running.then(onLate).catch((problem: unknown) => {
           for (const id of ids) unknown.add(id);
@@ -319,7 +321,8 @@ export function openOwnSystemPoster(options: {
   };
 
   const post = async (items: Item[]): Promise<void> => {
-    const ids = items.map(({ payment }) => payment.platform_payment_id);
+    const payments = items.map(({ payment }) => payment);
+    const ids = payments.map((payment) => payment.platform_payment_id);
     const recordAll = async (answer: unknown): Promise<(readonly [Item, Tried])[]> => {
       const outcomes = checkedOutcomes(answer, items.length);
       return Promise.all(
@@ -332,12 +335,8 @@ export function openOwnSystemPoster(options: {
     };
     try {
       const answer = await call(
-        ids,
-        (signal) =>
-          accounts.post(
-            items.map(({ payment }) => toPosting(payment)),
-            signal,
-          ),
+        payments,
+        (signal) => accounts.post(payments.map(toPosting), signal),
         async (lateAnswer) => void (await recordAll(lateAnswer)),
       );
       for (const [item, tried] of await recordAll(answer)) item.resolve(tried);
@@ -358,10 +357,10 @@ export function openOwnSystemPoster(options: {
 
   const start = (): void => {
     isScheduled = false;
-    const free = isStopping || late >= concurrency * LATE_FACTOR ? 0 : concurrency - busy;
-    for (let taken = 0; taken < free; taken += 1) {
+    for (let free = isStopping ? 0 : places.free(); free > 0; free -= 1) {
       const [items, isRepeat] = next();
       if (items.length === 0) break;
+      const end = places.begin(items.map(({ payment }) => payment));
       busy += 1;
       if (isRepeat) repeats += 1;
       void work(items)
@@ -369,17 +368,17 @@ export function openOwnSystemPoster(options: {
           for (const item of items) item.resolve({ result: 'outage', error });
         })
         .finally(() => {
+          end();
           busy -= 1;
           if (isRepeat) repeats -= 1;
           schedule();
         });
     }
     if (isStopping) {
-      for (const item of [...firsts, ...again]) item.resolve({ result: 'busy' });
-      firsts = [];
-      again = [];
+      for (const item of [...firsts.takeAll(), ...again.takeAll()])
+        item.resolve({ result: 'busy' });
     }
-    if (busy === 0 && firsts.length === 0 && again.length === 0) {
+    if (busy === 0 && firsts.size === 0 && again.size === 0) {
       const idle = whenIdle;
       whenIdle = [];
       for (const done of idle) done();
@@ -388,10 +387,9 @@ export function openOwnSystemPoster(options: {
 
   /** The next payments to call for: those that failed before individually, in half of the places; the others in batches. */
   const next = (): [Item[], boolean] => {
-    if (again.length > 0 && repeats < Math.max(1, Math.floor(concurrency / 2))) {
-      return [again.splice(0, 1), true];
-    }
-    return [firsts.splice(0, size), false];
+    const [repeat] =
+      repeats < Math.max(1, Math.floor(concurrency / 2)) ? again.take(1, places) : [];
+    return repeat === undefined ? [firsts.take(size, places), false] : [[repeat], true];
   };
 
   const schedule = (): void => {
@@ -420,6 +418,7 @@ export function openOwnSystemPoster(options: {
     post(payment, isRepeat) {
       const id = payment.platform_payment_id;
       if (open.has(id) || isStopping) return Promise.resolve({ result: 'busy' });
+      places.note(payment);
       return new Promise<Tried>((resolve) => {
         (isRepeat ? again : firsts).push({
           payment,
