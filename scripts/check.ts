@@ -150,10 +150,15 @@ async function tests(): Promise<boolean> {
     // The lock of a run that was killed is free; one of another user cannot be taken.
     const lock = await holdDataDirectory(left, RUN_LOCK).catch(() => undefined);
     if (lock === undefined) continue;
-    const server = await startEmbeddedPostgres({ dataDirectory: join(left, 'database') });
-    await server.stop();
-    lock.release();
-    rmSync(left, { recursive: true, force: true });
+    try {
+      const server = await startEmbeddedPostgres({ dataDirectory: join(left, 'database') });
+      await server.stop();
+      remove(left);
+    } catch (error) {
+      console.error(`${left}, of a run that was killed, could not be removed: ${String(error)}`);
+    } finally {
+      lock.release();
+    }
   }
   const folder = makeRunFolder();
   const lock = await holdDataDirectory(folder, RUN_LOCK);
@@ -169,8 +174,18 @@ async function tests(): Promise<boolean> {
   } finally {
     await postgres.stop();
     lock?.release();
-    rmSync(folder, { recursive: true, force: true });
+    try {
+      remove(folder);
+    } catch (error) {
+      // What the tests say does not depend on it.
+      console.error(`${folder} could not be removed: ${String(error)}`);
+    }
   }
+}
+
+/** Removes a run's folder; again, while a browser that was just killed still writes. */
+function remove(folder: string): void {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 }
 
 /** The files with the longest first, so that none of them runs alone at the end while a core is idle. */
