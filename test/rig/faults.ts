@@ -2,6 +2,7 @@
  * The faults that the crash rig injects, one per round. Each runs while customers pay, and returns once it has happened; the rig
  * heals it.
  */
+import assert from 'node:assert/strict';
 import { cpSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync } from 'node:child_process';
@@ -269,11 +270,18 @@ function clock(seconds: string): Fault {
   };
 }
 
+/** A fault of the disk proves nothing about a database that is elsewhere. */
+function assertOn(disk: string, rig: Rig): void {
+  const { clusterDirectory } = rig.postgres;
+  assert.ok(clusterDirectory.startsWith(`${disk}/`), `the database is in ${clusterDirectory}`);
+}
+
 function fullDisk(disk: string): Fault {
   return {
     name: 'the disk of PostgreSQL is full',
     kind: 'disk full',
-    async run() {
+    async run(rig) {
+      assertOn(disk, rig);
       await pause(300);
       const filler = join(disk, 'filler');
       try {
@@ -294,6 +302,7 @@ function powerLoss(disk: BreakableDisk): Fault {
     name: "the power of PostgreSQL's host fails",
     kind: 'power loss',
     async run(rig) {
+      assertOn(disk.folder, rig);
       await pause(300 + rig.random() * 900);
       let lost = false;
       await rig.killPostgres((pid) => {

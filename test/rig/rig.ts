@@ -7,7 +7,7 @@
  *
  * One file because a round starts, breaks, heals and reads the same processes.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClientKeyGrant, Reconciliation } from '@duebridge/contract';
 import {
@@ -153,6 +153,8 @@ export class Rig {
     const { folder, seed, mode } = options;
     const random = seededRandom(seed);
     mkdirSync(folder, { recursive: true });
+    // When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere and left there.
+    chmodSync(folder, 0o711);
     const postgres =
       options.postgres ?? (await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') }));
     const platformUrl = await ensureDatabase(postgres.url, 'rig_platform');
