@@ -4,7 +4,7 @@
  * 300 ms.
  */
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startPlatform } from '@duebridge/platform';
@@ -19,6 +19,8 @@ const values = benchOptions(import.meta.main, { payments: '1000000' });
 const count = Number(values.payments);
 
 const directory = await mkdtemp(join(tmpdir(), 'duebridge-bench-operate-'));
+// When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere and left there.
+await chmod(directory, 0o711);
 const server = await startEmbeddedPostgres({ dataDirectory: directory, log: silentLog });
 const url = await ensureDatabase(server.url, 'operate');
 const secret = (): string => randomBytes(32).toString('base64');

@@ -3,7 +3,7 @@
  * `duebridge --help`. `--rounds` warm rounds, default 5.
  */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -26,6 +26,8 @@ async function seconds(
 }
 
 const directory = await mkdtemp(join(tmpdir(), 'duebridge-bench-start-'));
+// When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere and left there.
+await chmod(directory, 0o711);
 try {
   const env = { DUEBRIDGE_DATA_DIR: directory };
   const demo = ['start', '--silent', '--', '--once'];

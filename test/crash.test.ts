@@ -3,7 +3,7 @@
  * customers pay. When it is over every payment has ended, none that was acknowledged is lost, and none was posted or charged twice.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -43,6 +43,8 @@ test('nothing acknowledged is lost and nothing is paid twice, whatever is killed
   t.diagnostic(`DUEBRIDGE_SEED=${seed}`);
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-crash-'));
+  // When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere and left there.
+  await chmod(folder, 0o711);
   const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') });
   const urls = {
     platform: await ensureDatabase(postgres.url, 'crash_platform'),

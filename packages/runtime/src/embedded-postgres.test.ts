@@ -30,14 +30,52 @@ async function folder(t: TestContext, parent = tmpdir()): Promise<string> {
   t.after(async () => {
     for (const server of servers.splice(0)) await server.stop();
     await fs.rm(made, { recursive: true, force: true });
+    await fs.rm(`${made}-elsewhere`, { recursive: true, force: true });
   });
   return path.join(made, 'data');
 }
 
+/** Where root puts a cluster whose data directory is closed to the server's id: beside it, so that it goes with the test. */
+async function elsewhereOf(dataDirectory: string): Promise<string> {
+  const parent = path.dirname(dataDirectory);
+  const made = `${path.join(path.dirname(parent), path.basename(parent))}-elsewhere`;
+  await fs.mkdir(made, { recursive: true });
+  // As /var/tmp: everybody may make files, and only their owner may remove them.
+  await fs.chmod(made, 0o1777);
+  return made;
+}
+
 async function started(dataDirectory: string): Promise<EmbeddedPostgres> {
-  const server = await startEmbeddedPostgres({ dataDirectory });
+  const server = await startEmbeddedPostgres({
+    dataDirectory,
+    elsewhere: [await elsewhereOf(dataDirectory)],
+  });
   servers.push(server);
   return server;
+}
+
+/**
+ * A later start, in a process of its own whose clock is `days` ahead. Its record is damaged, so that it ends after it has looked for
+ * clusters elsewhere and before it starts a server.
+ */
+async function startsLater(t: TestContext, days: number, elsewhere: string): Promise<void> {
+  const program = `
+    const now = Date.now;
+    Date.now = () => now() + ${days} * 86_400_000;
+    const { startEmbeddedPostgres } = await import(${JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href)});
+    const [dataDirectory, folder] = process.argv.slice(1);
+    await startEmbeddedPostgres({ dataDirectory, elsewhere: [folder] }).catch((error) => {
+      if (!error.message.includes('embedded.json cannot be read')) throw error;
+    });`;
+  const damaged = path.join(await folder(t), 'damaged');
+  await fs.mkdir(damaged, { recursive: true });
+  await fs.writeFile(path.join(damaged, 'embedded.json'), 'damaged');
+  const child = spawn(
+    process.execPath,
+    ['--input-type=module-typescript', '-e', program, damaged, elsewhere],
+    { stdio: ['ignore', 'inherit', 'inherit'] },
+  );
+  assert.deepEqual(await once(child, 'exit'), [0, null]);
 }
 
 /** Whether a server runs; one that has ended but whose parent is gone too may stay listed, with its command line empty. */
@@ -239,7 +277,6 @@ test('when a data directory is removed during use, its users and its server stop
     await fs.rm(data, { recursive: true });
     await server.stop();
     assert.equal(isAlive(pid), false);
-    await fs.rm(server.clusterDirectory, { recursive: true, force: true });
   }
 });
 
@@ -256,7 +293,7 @@ test('a copied data directory never shares the database of the first; a moved on
       // What was copied is a cluster of its own, if a torn one: nobody but root can copy it whole, with its owner.
       assert.equal(isAlive(server.pid), true);
     } else {
-      await assert.rejects(startEmbeddedPostgres({ dataDirectory: copy }), (error) => {
+      await assert.rejects(started(copy), (error) => {
         assert.ok(error instanceof ConfigurationError);
         assert.match(error.message, /is a copy of .*: set DUEBRIDGE_DATA_DIR to .*, or remove /);
         return true;
@@ -270,7 +307,6 @@ test('a copied data directory never shares the database of the first; a moved on
     const again = await started(moved);
     assert.equal(await rowCount(again.url), 1);
     await again.stop();
-    await fs.rm(again.clusterDirectory, { recursive: true, force: true });
   }
 });
 
@@ -289,7 +325,93 @@ test('a checkout that other users cannot enter still works', async (t) => {
   const again = await started(data);
   assert.equal(await rowCount(again.url), 1);
   await again.stop();
-  await fs.rm(server.clusterDirectory, { recursive: true });
+});
+
+test('a database elsewhere goes a week after its data directory, but not while that may only have moved', async (t) => {
+  if (!isRoot) {
+    t.diagnostic('only root puts a database elsewhere');
+    return;
+  }
+  const data = await folder(t);
+  await fs.chmod(path.dirname(data), 0o700);
+  const elsewhere = await elsewhereOf(data);
+  const first = await started(data);
+  const cluster = first.clusterDirectory;
+  const names = (): Promise<string[]> => fs.readdir(elsewhere);
+  const name = path.basename(cluster);
+  assert.deepEqual(await names(), [name]);
+  await keepRow(first.url);
+  await first.stop();
+  await startsLater(t, 8, elsewhere);
+  assert.deepEqual(await names(), [name], 'its data directory exists');
+
+  const moved = `${data}-moved`;
+  await fs.rename(data, moved);
+  await startsLater(t, 8, elsewhere);
+  assert.deepEqual(await names(), [name], 'its data directory was moved');
+  const second = await started(moved);
+  assert.equal(await rowCount(second.url), 1);
+  await fs.rm(moved, { recursive: true });
+  await startsLater(t, 8, elsewhere);
+  assert.equal(isAlive(second.pid), true, 'it is in use');
+  await second.stop();
+
+  await startsLater(t, 6, elsewhere);
+  assert.deepEqual(await names(), [name], 'a week has not passed');
+  const copy = path.join(elsewhere, `${name}-bin-18`);
+  await fs.mkdir(copy, { mode: 0o755 });
+  await startsLater(t, 8, elsewhere);
+  assert.deepEqual(await names(), []);
+});
+
+test('what only looks like a database elsewhere, or may be somebody else’s, is never removed', async (t) => {
+  if (!isRoot) {
+    t.diagnostic('only root puts a database elsewhere');
+    return;
+  }
+  const data = await folder(t);
+  const elsewhere = await elsewhereOf(data);
+  const nobody = 65_534;
+  const lookalike = async (
+    name: string,
+    change: { record?: object; recordOf?: number; of?: number; mode?: number },
+  ): Promise<void> => {
+    const cluster = path.join(elsewhere, name);
+    await fs.mkdir(path.join(cluster, 'data'), { recursive: true });
+    const record = path.join(cluster, 'embedded.json');
+    const text = { format: 1, cluster, home: data, password: '', uid: nobody, gid: nobody };
+    await fs.writeFile(record, JSON.stringify({ ...text, ...change.record }), { mode: 0o600 });
+    await fs.chown(record, change.recordOf ?? 0, 0);
+    await fs.chown(path.join(cluster, 'data'), change.of ?? nobody, nobody);
+    await fs.chown(cluster, change.of ?? nobody, nobody);
+    await fs.chmod(cluster, change.mode ?? 0o700);
+  };
+  await lookalike('duebridge-differs', {});
+  await lookalike('duebridge-aaaaaa', { recordOf: 1 });
+  await lookalike('duebridge-bbbbbb', { of: 0 });
+  await lookalike('duebridge-cccccc', { mode: 0o755 });
+  await lookalike('duebridge-dddddd', { record: { cluster: '/var/lib/postgresql' } });
+  await lookalike('duebridge-eeeeee', { record: { home: elsewhere } });
+  await lookalike('duebridge-ffffff', { record: { format: 2 } });
+  await lookalike('duebridge-gggggg', {});
+  await fs.rm(path.join(elsewhere, 'duebridge-gggggg', 'embedded.json'));
+  await lookalike('duebridge-hhhhhh', {});
+  await fs.link(
+    path.join(elsewhere, 'duebridge-hhhhhh', 'embedded.json'),
+    path.join(path.dirname(data), 'somewhere'),
+  );
+  await fs.symlink(
+    path.join(elsewhere, 'duebridge-differs'),
+    path.join(elsewhere, 'duebridge-iiiiii'),
+  );
+  const before = await fs.readdir(elsewhere);
+  await lookalike('duebridge-gone00', {});
+  await startsLater(t, 8, elsewhere);
+  assert.deepEqual(await fs.readdir(elsewhere), before);
+  assert.deepEqual((await fs.readdir(path.join(elsewhere, 'duebridge-hhhhhh'))).sort(), [
+    'data',
+    'embedded.json',
+  ]);
 });
 
 /** The folder of the PostgreSQL that npm installed. */

@@ -4,7 +4,8 @@
  * One folder, the data directory, belongs to one installation. It contains
  *   lock             held (by the kernel, through SQLite) while somebody starts or stops the server; a killed holder frees it
  *   embedded.json    where the cluster is, which user id runs it, its password; readable only by its owner
- *   postgres/        the cluster, if the user id that runs it can reach this folder; otherwise it is elsewhere, as recorded
+ *   postgres/        the cluster, if the user id that runs it can reach this folder; otherwise it is elsewhere, as recorded, and
+ *                    is removed some time after the data directory (decision 229)
  *   postgres.log     the server's log
  *
  * A start takes the lock, then attaches to the server if it is running, and starts it if not. Each user holds one connection
@@ -56,6 +57,8 @@ export interface EmbeddedPostgresOptions {
   dataDirectory?: string;
   /** The folder with bin, lib and share of a PostgreSQL, and its version; default: the npm package's. */
   binaries?: Binaries;
+  /** Folders for a cluster that cannot be in its data directory, best first; default: /var/tmp and those for temporary files. */
+  elsewhere?: readonly string[];
   log?: Log;
 }
 
@@ -82,6 +85,10 @@ const REVIVE_ATTEMPTS = 10;
 const REVIVE_PAUSE_MS = 500;
 /** A start truncates the log once it is larger; it contains only starts, stops and errors. */
 const MAX_LOG_BYTES = 10 * 1024 * 1024;
+/** How long a cluster elsewhere outlives its data directory: long enough to start again one that was moved to another disk. */
+const FORGOTTEN_AFTER_MS = 7 * 24 * 60 * 60 * 1_000;
+/** The name of embedded.json in a cluster elsewhere, to which it is linked. */
+const RECORD_LINK = 'embedded.json';
 const USER_CONNECTION = 'duebridge user';
 const SUPERUSER = 'duebridge';
 
@@ -117,8 +124,10 @@ export async function startEmbeddedPostgres(
   const log = options.log ?? silentLog;
   const dataDirectory = path.resolve(options.dataDirectory ?? defaultDataDirectory());
   await makeDataDirectory(dataDirectory);
+  const elsewhere = options.elsewhere ?? ['/var/tmp', tmpdir(), '/tmp'];
+  await removeForgottenClusters(elsewhere, log);
   return withLock(dataDirectory, async () => {
-    const place = await installation(dataDirectory, log);
+    const place = await installation(dataDirectory, elsewhere, log);
     const start = async (samePort?: number): Promise<Server> => {
       const given = options.binaries ?? (await installedPackage());
       const binaries = await usableBinaries(given, place, log);
@@ -338,14 +347,18 @@ function belongsToAnother(file: string, error: unknown): ConfigurationError {
 }
 
 /** Reads embedded.json, or decides at the first start where the cluster goes and writes it. */
-async function installation(dataDirectory: string, log: Log): Promise<Place> {
+async function installation(
+  dataDirectory: string,
+  elsewhere: readonly string[],
+  log: Log,
+): Promise<Place> {
   const file = path.join(dataDirectory, 'embedded.json');
   const text = await fs.readFile(file, 'utf8').catch((error: unknown) => {
     if (isCode(error, 'ENOENT')) return undefined;
     throw belongsToAnother(file, error);
   });
   const known = text === undefined ? undefined : parseInstallation(text, file);
-  const found = known ?? (await newInstallation(dataDirectory, log));
+  const found = known ?? (await newInstallation(dataDirectory, elsewhere, log));
   const cluster = path.resolve(dataDirectory, found.cluster);
   const home = await fs.realpath(dataDirectory);
   if (known) {
@@ -356,6 +369,7 @@ async function installation(dataDirectory: string, log: Log): Promise<Place> {
     await writeWhole(file, `${JSON.stringify({ ...found, home }, undefined, 2)}\n`);
     await keepOwner(file, dataDirectory);
   }
+  if (path.isAbsolute(found.cluster)) await linkRecord(file, cluster);
   if (!isRoot() && found.uid !== process.getuid?.()) {
     throw new ConfigurationError(
       `the database in ${dataDirectory} belongs to user id ${found.uid}: start as root or as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`,
@@ -421,7 +435,11 @@ function parseInstallation(text: string, file: string): Installation {
   );
 }
 
-async function newInstallation(dataDirectory: string, log: Log): Promise<Installation> {
+async function newInstallation(
+  dataDirectory: string,
+  elsewhere: readonly string[],
+  log: Log,
+): Promise<Installation> {
   const { uid, gid } = isRoot()
     ? ((await ownerOf(dataDirectory)) ?? (await unprivilegedId()))
     : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
@@ -434,7 +452,7 @@ async function newInstallation(dataDirectory: string, log: Log): Promise<Install
     await fs.mkdir(cluster, { mode: 0o700 });
   } else {
     // The name is random and new, so nobody can have created it before us. By convention it survives a restart of the machine.
-    const parent = await reachableFolder(uid, gid);
+    const parent = await reachableFolder(elsewhere, uid, gid);
     cluster = await fs.mkdtemp(path.join(parent, 'duebridge-'));
     log.warn(
       { directory: cluster },
@@ -483,9 +501,13 @@ async function canReach(directory: string, uid: number, gid: number): Promise<bo
   }
 }
 
-/** A folder for temporary files that the id can reach and in which nobody can rename another's folder. */
-async function reachableFolder(uid: number, gid: number): Promise<string> {
-  for (const folder of ['/var/tmp', tmpdir(), '/tmp']) {
+/** The first folder that the id can reach and in which nobody can rename another's folder. */
+async function reachableFolder(
+  folders: readonly string[],
+  uid: number,
+  gid: number,
+): Promise<string> {
+  for (const folder of folders) {
     const stat = await fs.stat(folder).catch(() => undefined);
     if (stat && isSafeParent(stat) && (await canReach(folder, uid, gid))) return folder;
   }
@@ -534,6 +556,94 @@ async function writeWhole(file: string, text: string): Promise<void> {
 
 function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
+}
+
+// Clusters elsewhere whose data directory is gone ----------------------------------------------------------------------------
+
+/**
+ * Links the record of the data directory into a cluster elsewhere. The number of links then tells whether the data directory still
+ * exists, wherever it was moved on this disk. On another disk no link is possible, and the cluster is never taken for forgotten.
+ */
+async function linkRecord(record: string, cluster: string): Promise<void> {
+  const link = path.join(cluster, RECORD_LINK);
+  const [own, linked] = await Promise.all([
+    fs.lstat(record),
+    fs.lstat(link).catch(() => undefined),
+  ]);
+  if (linked?.ino === own.ino && linked.dev === own.dev) return;
+  try {
+    await fs.rm(link, { force: true });
+    await fs.link(record, link);
+  } catch (error) {
+    if (!isCode(error, 'EXDEV') && !isCode(error, 'EPERM')) throw error;
+  }
+}
+
+/**
+ * Removes the clusters elsewhere that belong to a data directory that was removed, after a week (decision 229); only root has such.
+ * What cannot be decided stays, and nothing that fails here prevents a start.
+ */
+async function removeForgottenClusters(folders: readonly string[], log: Log): Promise<void> {
+  if (!isRoot()) return;
+  for (const parent of new Set(folders)) {
+    for (const name of await fs.readdir(parent).catch(() => [])) {
+      if (!/^duebridge-[A-Za-z0-9]{6}$/.test(name)) continue;
+      const cluster = path.join(parent, name);
+      try {
+        const owner = await forgottenOwner(cluster);
+        if (owner === undefined) continue;
+        // As the cluster's own user, who cannot lead the removal to anybody else's files by a link.
+        await execFileAsync('rm', ['-rf', '--', cluster], { ...owner, cwd: '/' });
+        for (const beside of await fs.readdir(parent)) {
+          const copy = path.join(parent, beside);
+          if (!beside.startsWith(`${name}-bin-`) || !(await isOurFolder(copy))) continue;
+          await fs.rm(copy, { recursive: true });
+        }
+        log.info({ directory: cluster }, 'removed a database whose data directory is gone');
+      } catch (error) {
+        log.warn(
+          { directory: cluster, error: messageOf(error) },
+          'a database whose data directory is gone could not be removed',
+        );
+      }
+    }
+  }
+}
+
+/** The user of a cluster whose data directory is gone for long enough; undefined when it is not, or when that cannot be known. */
+async function forgottenOwner(cluster: string): Promise<{ uid: number; gid: number } | undefined> {
+  const link = path.join(cluster, RECORD_LINK);
+  const [stat, record] = await Promise.all(
+    [cluster, link].map((file) => fs.lstat(file).catch(() => undefined)),
+  );
+  if (!stat?.isDirectory() || stat.uid === 0 || (stat.mode & 0o077) !== 0) return undefined;
+  if (!record?.isFile() || record.nlink !== 1) return undefined;
+  if (record.uid !== 0 && record.uid !== stat.uid) return undefined;
+  const found = parseInstallation(await fs.readFile(link, 'utf8'), link);
+  if (found.cluster !== cluster || found.home === undefined) return undefined;
+  if (!(await isForgottenBy(found.home, cluster))) return undefined;
+  // The last link to go changed the record; a server that ran since then, from a copy of the data directory, wrote its control file.
+  const pgdata = path.join(cluster, 'data');
+  const control = await fs.stat(path.join(pgdata, 'global', 'pg_control')).catch(() => undefined);
+  const last = Math.max(record.ctimeMs, stat.ctimeMs, control?.mtimeMs ?? 0);
+  if (Date.now() - last < FORGOTTEN_AFTER_MS) return undefined;
+  const runAs = { uid: stat.uid, gid: stat.gid };
+  const place: Place = { dataDirectory: found.home, cluster, pgdata, password: '', runAs };
+  const seen = await readPidFile(place);
+  return seen && (await isServerOf(seen.pid, place)) ? undefined : runAs;
+}
+
+/** Whether the data directory at `home` is gone, or has recorded another cluster since. */
+async function isForgottenBy(home: string, cluster: string): Promise<boolean> {
+  try {
+    await fs.access(home);
+  } catch (error) {
+    return isCode(error, 'ENOENT');
+  }
+  const file = path.join(home, 'embedded.json');
+  const text = await fs.readFile(file, 'utf8').catch(() => undefined);
+  // A record that is only missing may come back: somebody restores a backup.
+  return text !== undefined && parseInstallation(text, file).cluster !== cluster;
 }
 
 // The binaries ---------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { chmod, mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Clock } from './clock.ts';
@@ -95,6 +96,11 @@ export async function testServer(folder?: string): Promise<{ url: string; stop()
   const given = process.env['DUEBRIDGE_TEST_DATABASE_URL'];
   if (folder === undefined && given !== undefined && given !== '') {
     return { url: given, stop: () => Promise.resolve() };
+  }
+  if (folder !== undefined) {
+    // As root, the server runs as another user, who has to get in; otherwise the cluster is elsewhere, and stays when the folder goes.
+    await mkdir(folder, { recursive: true });
+    await chmod(folder, 0o711);
   }
   return startEmbeddedPostgres({
     dataDirectory: folder ?? path.join(tmpdir(), `duebridge-test-${process.getuid?.() ?? 'user'}`),
