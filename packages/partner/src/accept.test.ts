@@ -394,9 +394,11 @@ test('of requests for one id in one moment the first counts, and the differences
     { id: 'one', actor: 'client stranger', event: 'foreign_client', detail: {} },
   ]);
 
-  // A repeat alone: nothing new is handed over.
+  // A repeat alone: nothing new is handed over. A new one alone: it is.
   assert.deepEqual(await put(700), first.value);
   assert.deepEqual([told.length, counts], [2, { accepted: 2, repeated: 5, mismatched: 3 }]);
+  await put(1, { platform_payment_id: 'three' });
+  assert.deepEqual(told, ['one', 'two', 'three']);
 });
 
 test('requests share statements of a few hundred, and beyond ten thousand waiting the next is sent away [F73 LI1]', async () => {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { sqlState, type Database } from '@duebridge/runtime';
 import { importFormerPayments, parseFormerPayments } from './former-payments.ts';
+import type { PaymentRow } from './store.ts';
 import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
 
 const header =
@@ -70,4 +72,240 @@ test('a file with an unfinished payment or an invalid field is refused, with its
   const short = parseFormerPayments('platform_payment_id\np\n', 'static-key');
   assert.ok(!short.ok && /payment_id, platform_batch_id/.test(short.problems[0]?.problem ?? ''));
   assert.ok(!parseFormerPayments('a,b\n"', 'static-key').ok);
+});
+
+/** A row of the file; `canceled` unless the fields say otherwise. */
+const row = (fields: Readonly<Record<string, string>> = {}): string => {
+  const all: Record<string, string> = {
+    platform_payment_id: 'p',
+    payment_id: 'R',
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: 'A-1',
+    status: 'canceled',
+    amount_in_cents: '1',
+    initiated_at: '2024-05-01T08:00:00Z',
+    posted_at: '',
+    failure_reason: '',
+    ...fields,
+  };
+  return `${header
+    .trim()
+    .split(',')
+    .map((name) => all[name] ?? '')
+    .join(',')}\n`;
+};
+const posted = { status: 'succeeded', posted_at: '2024-05-01T08:00:00Z' };
+
+test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF5 PF6 PF8]', () => {
+  const long = (length: number): string => 'x'.repeat(length);
+  const right: Record<string, string>[] = [
+    { platform_payment_id: long(64), platform_batch_id: long(64) },
+    { payment_id: long(128), biller_id: long(128), account_id: `~${long(127)}` },
+    { payment_id: 'a:/b!' },
+    { amount_in_cents: '99999999999' },
+    { status: 'failed', failure_reason: long(500) },
+    posted,
+  ];
+  for (const fields of right) {
+    const parsed = parseFormerPayments(header + row(fields), 'static-key');
+    assert.ok(parsed.ok, JSON.stringify(fields));
+  }
+  const wrong: [Record<string, string>, string][] = [
+    [{ platform_payment_id: long(65) }, 'platform_payment_id is not one that the interface takes'],
+    [{ platform_payment_id: '..' }, 'platform_payment_id is not one that the interface takes'],
+    [{ platform_batch_id: '' }, 'platform_batch_id is not one that the interface takes'],
+    [{ platform_batch_id: 'a~b' }, 'platform_batch_id is not one that the interface takes'],
+    [{ payment_id: long(129) }, 'payment_id is not one that the interface takes'],
+    [{ payment_id: '' }, 'payment_id is not one that the interface takes'],
+    [{ payment_id: 'a b' }, 'payment_id is not one that the interface takes'],
+    [{ biller_id: long(129) }, 'biller_id is not one that the interface takes'],
+    [{ account_id: '.' }, 'account_id is not one that the interface takes'],
+    [{ amount_in_cents: '0' }, 'amount_in_cents must be whole cents'],
+    [{ amount_in_cents: '1e2' }, 'amount_in_cents must be whole cents'],
+    [{ amount_in_cents: '100000000000' }, 'amount_in_cents must be whole cents'],
+    [{ status: 'done' }, 'status must be succeeded, failed or canceled'],
+    [{ posted_at: '2024-05-01T08:00:00Z' }, 'posted_at belongs to a payment that succeeded'],
+    [
+      { status: 'failed', failure_reason: long(501) },
+      'failure_reason belongs to a payment that failed, and to each of them',
+    ],
+    [
+      { failure_reason: 'No.' },
+      'failure_reason belongs to a payment that failed, and to each of them',
+    ],
+    [{ initiated_at: '' }, 'initiated_at must be a time such as 2026-03-01T09:30:00Z'],
+    [{ ...posted, initiated_at: '2024-05-01T08:00:00.001Z' }, 'posted_at is before initiated_at'],
+  ];
+  for (const [fields, problem] of wrong) {
+    const parsed = parseFormerPayments(
+      header + row() + row({ platform_payment_id: 'q', ...fields }),
+      'c',
+    );
+    assert.ok(!parsed.ok, problem);
+    assert.deepEqual(parsed.problems, [{ path: 'payment 2', problem }]);
+  }
+  // All that is wrong in a row, and every wrong row.
+  const many = parseFormerPayments(
+    header + row({ status: 'x', amount_in_cents: '' }) + row({ account_id: '' }),
+    'c',
+  );
+  assert.ok(!many.ok);
+  assert.deepEqual(many.problems, [
+    {
+      path: 'payment 1',
+      problem: 'status must be succeeded, failed or canceled; amount_in_cents must be whole cents',
+    },
+    {
+      path: 'payment 2',
+      problem:
+        'account_id is not one that the interface takes; its platform_payment_id appears twice',
+    },
+  ]);
+});
+
+test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empty lines, columns in any order', () => {
+  const parsed = parseFormerPayments(
+    `\uFEFFstatus,failure_reason,posted_at,initiated_at,amount_in_cents,account_id,biller_id,platform_batch_id,payment_id,platform_payment_id,memo\n\n` +
+      `failed , Closed. ,,2024-05-01T10:00:00+02:00, 250 ,A-1,acme,b,R,p,x\n`,
+    'client-1',
+  );
+  assert.ok(parsed.ok);
+  assert.deepEqual(parsed.payments, [
+    {
+      platform_payment_id: 'p',
+      payment_id: 'R',
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      client_id: 'client-1',
+      status: 'failed',
+      amount_in_cents: 250,
+      initiated_at: '2024-05-01T08:00:00.000Z',
+      posted_at: null,
+      failure_reason: 'Closed.',
+    },
+  ]);
+  const short = parseFormerPayments(`${header}${row()}p,R\n`, 'c');
+  assert.deepEqual(short, {
+    ok: false,
+    problems: [{ path: 'line 3', problem: 'is not CSV with one cell for each column' }],
+  });
+  const empty = parseFormerPayments('', 'c');
+  assert.ok(!empty.ok && empty.problems.length === 1);
+  assert.equal(empty.problems[0]?.path, 'line 1');
+  assert.match(
+    empty.problems[0].problem,
+    /^must name the columns platform_payment_id, .*failure_reason$/,
+  );
+  assert.throws(() => parseFormerPayments(7 as never, 'c'));
+});
+
+test('a long import is stored a thousand rows at a time, each with its trace, and names what differs [PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  const sizes: number[] = [];
+  const counting: Database = {
+    ...database,
+    transaction: (work, options) =>
+      database.transaction(
+        (tx) =>
+          work({
+            ...tx,
+            query: (statement, values) => {
+              const isImport =
+                typeof statement !== 'string' && statement.name === 'kit_import_payments';
+              const [ids] = (values ?? []) as [readonly string[]];
+              if (isImport) sizes.push(ids.length);
+              return tx.query(statement, values);
+            },
+          }),
+        options,
+      ),
+  };
+  const parse = (fields: (index: number) => Record<string, string>): readonly PaymentRow[] => {
+    const rows = Array.from({ length: 1_001 }, (_, index) => {
+      return row({ platform_payment_id: `p${1_000 - index}`, ...fields(index) });
+    });
+    const parsed = parseFormerPayments(header + rows.join(''), 'client-1');
+    assert.ok(parsed.ok);
+    return parsed.payments;
+  };
+  const payments = parse((index) => (index === 3 ? posted : {}));
+  const [first = assert.fail()] = payments;
+  // One is known already.
+  await importFormerPayments(database, [first]);
+  assert.deepEqual(await importFormerPayments(counting, payments), {
+    imported: 1_000,
+    known: 1,
+    differing: [],
+  });
+  assert.deepEqual(sizes, [1_000, 1]);
+  const [counts] = await database.query(
+    `SELECT count(*)::int AS n, count(DISTINCT platform_payment_id)::int AS ids FROM duebridge_partner.payment_audit
+      WHERE actor = 'import' AND event = 'imported' AND detail = '{}'`,
+  );
+  assert.deepEqual(counts, { n: 1_001, ids: 1_001 });
+  const ended = await database.query(
+    `SELECT client_id FROM duebridge_partner.payment WHERE ended_at = '2024-05-01T08:00:00Z' GROUP BY client_id HAVING count(*) = 1001`,
+  );
+  assert.deepEqual(ended, [{ client_id: 'client-1' }]);
+  const changes: Record<string, string>[] = [
+    {},
+    { payment_id: 'S' },
+    { platform_batch_id: 'c' },
+    { biller_id: 'water' },
+    { account_id: 'A-2' },
+    { status: 'failed', failure_reason: 'No.' },
+    { amount_in_cents: '2' },
+  ];
+  const again = await importFormerPayments(
+    database,
+    parse((index) =>
+      index >= 10 && index < 17 ? (changes[index - 10] ?? {}) : index === 3 ? posted : {},
+    ),
+  );
+  assert.deepEqual(again, {
+    imported: 0,
+    known: 1_001,
+    differing: ['p984', 'p985', 'p986', 'p987', 'p988', 'p989'],
+  });
+});
+
+test('two imports of the same file in other orders do not deadlock [PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  const parsed = parseFormerPayments(
+    header + ['c', 'a', 'b'].map((platform_payment_id) => row({ platform_payment_id })).join(''),
+    'c',
+  );
+  assert.ok(parsed.ok);
+  let waiting: Promise<unknown> = Promise.resolve();
+  await database.transaction(async (tx) => {
+    await tx.query(
+      `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+       VALUES ('b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
+    );
+    waiting = importFormerPayments(database, parsed.payments);
+    const end = performance.now() + 20_000;
+    const isWaiting = async (): Promise<boolean> =>
+      (
+        await database.query(
+          `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        )
+      ).length > 0;
+    while (!(await isWaiting())) assert.ok(performance.now() < end, 'nobody waits for a lock');
+    // It waits for b, so it has a and not yet c.
+    const insert = (id: string, lockTimeoutMs: number): Promise<unknown> =>
+      database.transaction(
+        (other) =>
+          other.query(
+            `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+             VALUES ($1, 'x', 'b', 'acme', 'A-1', 'c', 1)`,
+            [id],
+          ),
+        { lockTimeoutMs },
+      );
+    await insert('c', 5_000);
+    await assert.rejects(insert('a', 50), (error) => sqlState(error) === '55P03');
+  });
+  await waiting;
 });

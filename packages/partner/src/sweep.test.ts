@@ -13,10 +13,11 @@ import {
   type Transaction,
 } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import type { AccountSystem, PostOutcome } from './account-system.ts';
+import type { AccountSystem, PostOutcome, Posting } from './account-system.ts';
 import { openApplier, type ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
+import type { KitTraces } from './traces.ts';
 
 function payment(id: string): PaymentRow {
   return {
@@ -44,11 +45,16 @@ async function settle(): Promise<void> {
   }
 }
 
-function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
+function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = false) {
   const clock = manualClock();
   const table = new Map<string, PaymentRow>();
   /** What the account system answers to whom; a promise is waited for, an error is thrown. Others are posted. */
   const answers = new Map<string, PostOutcome | Promise<PostOutcome> | Error>();
+  /** Payments that another replica has in a call. */
+  const elsewhere = new Set<string>();
+  /** Cancels that another replica left for this one. */
+  const asked = new Set<string>();
+  const spans: string[] = [];
   const looks: { at: number; ageMs: unknown; aheadMs: unknown; after: unknown; limit: unknown }[] =
     [];
   const tries: { at: number; ids: string; limitMs: unknown }[] = [];
@@ -88,6 +94,13 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
       if (state.isAway) throw AWAY;
       return [{ processing: table.size, claimed: 1, oldest: 7, oldest_claimed: 3 }];
     }
+    if (name === 'kit_cancel_requests') {
+      return [...asked].map((id) => ({ platform_payment_id: id, actor: 'bob', reason: 'by mail' }));
+    }
+    if (name === 'kit_end_payments') {
+      const [ids, statuses] = values as [string[], PaymentRow['status'][]];
+      return ids.flatMap((id, index) => end(id, statuses[index] ?? 'failed'));
+    }
     if (name === 'SELECT 1') return state.isUp ? [] : Promise.reject(AWAY);
     if (name === 'kit_lock_payment') {
       const row = table.get(String(first));
@@ -108,16 +121,18 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
       const tx = {
         query: (given: string | { name: string }, values: readonly unknown[]) => {
           const name = typeof given === 'string' ? given : given.name;
-          const [first, statuses] = values as [string[], PaymentRow['status'][]];
+          const [first] = values as [string[]];
           if (name === 'kit_lock_payments') {
             ids = first;
             const { statementTimeoutMs: limitMs } = limits ?? {};
             tries.push({ at: clock.monotonic(), ids: ids.join(' '), limitMs });
             return Promise.resolve(first.flatMap((id) => table.get(id) ?? []));
           }
-          if (name === 'kit_end_payments') {
+          if (name === 'kit_claim_payments') {
             return Promise.resolve(
-              first.flatMap((id, index) => end(id, statuses[index] ?? 'failed')),
+              first
+                .filter((id) => !elsewhere.has(id))
+                .map((platform_payment_id) => ({ platform_payment_id, was_claimed: false })),
             );
           }
           return query(given, values);
@@ -126,20 +141,25 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
       return work(tx);
     },
   } as unknown as Database;
+  const accounts = {
+    findAccount: () => Promise.resolve(undefined),
+    post: (postings: readonly Posting[]) =>
+      Promise.all(
+        postings.map(async ({ platform_payment_id: id }): Promise<PostOutcome> => {
+          const answer = answers.get(id) ?? { outcome: 'posted' };
+          if (answer instanceof Error) throw answer;
+          return answer;
+        }),
+      ),
+  };
   const applier = openApplier({
     database,
-    accounts: {
-      posts: 'in_transaction',
-      findAccount: () => Promise.resolve(undefined),
-      post: (postings) =>
-        Promise.all(
-          postings.map(async ({ platform_payment_id: id }): Promise<PostOutcome> => {
-            const answer = answers.get(id) ?? { outcome: 'posted' };
-            if (answer instanceof Error) throw answer;
-            return answer;
-          }),
-        ),
-    },
+    accounts: isOwnSystem
+      ? { posts: 'in_own_system', ...accounts }
+      : { posts: 'in_transaction', ...accounts },
+    traces: {
+      posting: (id: string) => ({ end: (result: string) => void spans.push(`${id} ${result}`) }),
+    } as KitTraces,
     billers: undefined,
     holdMs: 0,
     announce: (rows) => told.push(...rows.map((row) => `${row.platform_payment_id} ${row.status}`)),
@@ -183,6 +203,9 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}) {
     told,
     lines,
     figures,
+    elsewhere,
+    asked,
+    spans,
     watched,
     state,
     add,
@@ -230,24 +253,59 @@ test('a payment that fails is tried again after a pause that doubles to a minute
 });
 
 test('a payment for later is asked for again more and more seldom, unless a time was named [ST1]', async (t) => {
-  const { add, answers, sweep, pass, lines } = rig(t);
+  const { add, answers, sweep, pass, lines, tries } = rig(t);
   add('later', 'dated');
   answers.set('later', { outcome: 'later' });
   answers.set('dated', { outcome: 'later', until: '2026-01-01T00:00:01Z' });
+  const last = (): string | undefined => tries.at(-1)?.ids;
   assert.equal(await sweep(), 2);
   await pass(499);
   assert.equal(await sweep(), 0);
   await pass(1);
-  assert.equal(await sweep(), 1, 'the table says when; here a short pause is enough');
+  // The table says when; here a short pause is enough.
+  assert.deepEqual([await sweep(), last()], [1, 'dated']);
   await pass(500);
-  assert.equal(await sweep(), 2);
+  assert.deepEqual([await sweep(), last()], [2, 'dated later']);
   for (let half = 0; half < 3; half += 1) {
     await pass(500);
-    assert.equal(await sweep(), 1, 'its pause does not grow');
+    assert.deepEqual([await sweep(), last()], [1, 'dated'], 'its pause does not grow');
   }
   await pass(500);
   assert.equal(await sweep(), 2);
   assert.deepEqual(lines, []);
+});
+
+test('a payment that failed stays a repeat while another replica has it, and begins anew after another answer [LV3]', async (t) => {
+  const { add, answers, elsewhere, sweep, pass, lines } = rig(t, {}, true);
+  add('p', 'q');
+  const bug = new Error('a bug');
+  const later = { outcome: 'later' } as const;
+  const answer = (id: string, what: 'busy' | Error | PostOutcome): void => {
+    elsewhere.delete(id);
+    if (what === 'busy') elsewhere.add(id);
+    else answers.set(id, what);
+  };
+  for (const [p, q] of [
+    [bug, 'busy'],
+    ['busy', later],
+    [bug, bug],
+    [later, later],
+    [bug, 'busy'],
+  ] as const) {
+    answer('p', p);
+    answer('q', q);
+    await sweep();
+    await pass(60_000);
+  }
+  assert.deepEqual(lines, [
+    // p, at its first try.
+    'not applied; will be retried',
+    // p, when it was free again; q, for the first time.
+    'still not applied',
+    'not applied; will be retried',
+    // p, after it was postponed.
+    'not applied; will be retried',
+  ]);
 });
 
 test('an outage is logged when it begins and when it is over, and its payments resume at once [RU3 LV8]', async (t) => {
@@ -272,7 +330,7 @@ test('an outage is logged when it begins and when it is over, and its payments r
 });
 
 test('a payment that was accepted is applied at once, once, unless it may still be canceled [RU3 ST4]', async (t) => {
-  const { applier, add, answers, tries, watched, told, figures } = rig(t);
+  const { applier, add, answers, tries, watched, told, figures, spans } = rig(t);
   const answer = Promise.withResolvers<PostOutcome>();
   answers.set('slow', answer.promise);
   const rows = add('slow');
@@ -289,6 +347,7 @@ test('a payment that was accepted is applied at once, once, unless it may still 
   await settle();
   assert.equal(watched.get('apply_queue')?.(), 0);
   assert.deepEqual([told, figures], [['slow succeeded'], ['succeeded 1', '2.5 s']]);
+  assert.deepEqual(spans, ['slow done']);
 
   const held = rig(t, { holdMs: 60_000 });
   held.applier.take(held.add('held'));
@@ -301,7 +360,7 @@ test('a payment that was accepted is applied at once, once, unless it may still 
 });
 
 test('the table is swept whole at the start, page by page, then for what has been left behind [RU3 KT13]', async (t) => {
-  const { applier, add, looks, pass, told } = rig(t);
+  const { applier, add, clock, looks, pass, told } = rig(t);
   add(...Array.from({ length: 2_001 }, (_, index) => `p${10_000 + index}`));
   applier.start();
   for (let turn = 0; looks.length < 3 && turn < 200; turn += 1) await settle();
@@ -316,6 +375,7 @@ test('the table is swept whole at the start, page by page, then for what has bee
   assert.ok(looks.every(({ at, aheadMs }) => at === 0 && aheadMs === 0));
   for (let turn = 0; told.length < 2_001 && turn < 200; turn += 1) await settle();
   assert.equal(told.length, 2_001);
+  assert.equal(clock.sleeping, 2, 'until the next sweep, and until the next count');
   await pass(999);
   assert.equal(looks.length, 3);
   await pass(1);
@@ -383,6 +443,27 @@ test('a replica whose sweep is late, or that tries nothing it has in hand, is no
 
   const answer = Promise.withResolvers<PostOutcome>();
   answers.set('hangs', answer.promise);
+  answers.set('bad', new Error('a bug'));
+  applier.take(add('bad'));
+  await settle();
+  applier.take(add('hangs'));
+  // As long as another is tried beside it, something moves: the last time after 15 s, and the next only after 31 s.
+  await pass(30_999);
+  answers.delete('bad');
+  await pass(44_000);
+  assert.equal(applier.health.posting, true);
+  await pass(20_000);
+  assert.equal(applier.health.posting, false);
+  answer.resolve({ outcome: 'posted' });
+  await settle();
+  assert.equal(applier.health.posting, true);
+});
+
+test('a payment in hand that nothing moves beside is told after a minute [LV2]', async (t) => {
+  const { applier, add, answers, pass } = rig(t);
+  await pass(100_000);
+  const answer = Promise.withResolvers<PostOutcome>();
+  answers.set('hangs', answer.promise);
   applier.take(add('hangs'));
   await pass(59_999);
   assert.equal(applier.health.posting, true);
@@ -394,6 +475,30 @@ test('a replica whose sweep is late, or that tries nothing it has in hand, is no
   answer.resolve({ outcome: 'posted' });
   await settle();
   assert.equal(applier.health.posting, true);
+});
+
+test('a sweep of many slow pages is on time as long as they come [LV2 RU3]', async (t) => {
+  const { applier, add, pass, state, looks } = rig(t);
+  add(...Array.from({ length: 2_001 }, (_, index) => `p${10_000 + index}`));
+  state.lookMs = 6_000;
+  applier.start();
+  for (let second = 1; second <= 20; second += 1) {
+    await pass(1_000);
+    assert.equal(applier.health.sweep, true, `${second} s`);
+  }
+  assert.equal(looks.length, 3);
+});
+
+test('a sweep answers the cancels that other replicas left for this one [ST4]', async (t) => {
+  const { applier, add, asked, elsewhere, pass, told } = rig(t, {}, true);
+  add('p');
+  elsewhere.add('p');
+  applier.start();
+  await pass(1_000);
+  assert.deepEqual(told, []);
+  asked.add('p');
+  await pass(1_000);
+  assert.deepEqual(told, ['p canceled']);
 });
 
 test('a sweep that never comes back is late [LV2]', async (t) => {
