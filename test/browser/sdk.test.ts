@@ -12,7 +12,7 @@ import { build, type Rolldown } from 'vite';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
 import { until, useRig, values, type Visit } from './rig.ts';
-import { succeeds } from './scripted-flow.ts';
+import { succeeds, type World } from './scripted-flow.ts';
 
 const rig = useRig();
 
@@ -314,24 +314,106 @@ test('a backend that is slow to give a token is called slow, and the payment sta
   await visit.close();
 });
 
-test('the token is asked for while the frame loads, and preload() brings the files and costs no token', async () => {
+test('the token is asked for while the frame loads, and the bill comes with the session', async () => {
   let show = (): void => {};
   const held = new Promise<undefined>((resolve) => (show = () => resolve(undefined)));
-  const world = rig.flow.world({ plan: { page: (count) => (count === 2 ? held : undefined) } });
+  const world = rig.flow.world({ plan: { page: () => held } });
   const visit = await rig.visit(world);
-  await visit.page.evaluate((options) => {
-    (window as unknown as Site).make(options).preload();
-  }, settings(world.partner));
-  await until(() => world.counts.page === 1);
-  await until(async () => (await visit.page.locator('iframe').count()) === 0);
-  assert.equal(world.counts.token, 0);
   const mounted = visit.start();
   await until(() => world.counts.token === 1);
   assert.equal(world.counts.exchange, 0);
   show();
   assert.equal(await mounted, 'mounted');
-  // The bill came with the session: no read of its own.
+  // No read of its own.
   assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+  await visit.close();
+});
+
+/** Makes an instance and has it preload; the site's page shows nothing of that. */
+async function preload(visit: Visit, world: World, how: object, display = 'inline'): Promise<void> {
+  await visit.page.evaluate(
+    ([options, load]) => (window as unknown as Site).make(options).preload(load),
+    [{ ...settings(world.partner), display }, how] as const,
+  );
+  await until(() => world.seen.some(({ path }) => path.includes('/flow/assets/words-')));
+  assert.equal(await visit.page.locator('iframe').isVisible(), false);
+}
+
+const mountPreloaded = (visit: Visit, target = '#place'): Promise<string> =>
+  visit.page.evaluate(
+    (place) =>
+      (window as unknown as Site).instance.mount(place).then(
+        () => 'mounted',
+        (error: { code: string }) => error.code,
+      ),
+    target,
+  );
+
+test('preload() loads the page where it will be shown, and asks for a token only then', async () => {
+  for (const [how, mounts, pages] of [
+    [{ target: '#place' }, '#place', 1],
+    // In another place a frame would load again in any case.
+    [{}, '#place', 2],
+  ] as const) {
+    const world = rig.flow.world();
+    const visit = await rig.visit(world);
+    await preload(visit, world, how);
+    await visit.page.evaluate(() => (window as unknown as Site).instance.update({ locale: 'es' }));
+    assert.deepEqual([world.counts.token, await visit.heard()], [0, []]);
+    assert.equal(await mountPreloaded(visit, mounts), 'mounted');
+    await visit.title('Su factura de Acme Water');
+    assert.equal(await visit.page.locator('iframe').count(), 1);
+    assert.deepEqual([world.counts.page, world.counts.token, world.counts.exchange], [pages, 1, 1]);
+    await visit.close();
+  }
+});
+
+test('preload({ session: true }) has the bill before the click, a fresh one after a minute, and tells no failure', async () => {
+  const world = rig.flow.world({
+    plan: { token: (count) => (count === 2 ? 'INTERNAL_ERROR' : undefined) },
+  });
+  const visit = await rig.visit(world, { expect: /status of 500|ERR_FAILED/ });
+  const focused = (): Promise<string | undefined> =>
+    visit.page.evaluate(() => document.activeElement?.id);
+  await visit.page.locator('#open').focus();
+  await preload(visit, world, { session: true }, 'modal');
+  await until(() => world.sessions.size === 1);
+  assert.deepEqual([await focused(), values(await visit.heard(), 'ready')], ['open', []]);
+  await visit.page.route('**/flow/**', (route) => route.abort());
+  assert.equal(await mountPreloaded(visit), 'mounted');
+  await visit.title('Your bill from Acme Water');
+  assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+  await visit.page.unroute('**/flow/**');
+  await visit.frame.getByRole('button', { name: 'Close' }).click();
+  await until(async () => (await visit.page.locator('dialog').count()) === 0);
+  assert.equal(await focused(), 'open');
+
+  // The backend fails while nobody is looking: the click starts afresh, and nothing is told.
+  await visit.page.evaluate(() => {
+    const post = Reflect.get(MessagePort.prototype, 'postMessage') as (message: unknown) => void;
+    MessagePort.prototype.postMessage = function (message: { token?: null }) {
+      if (message.token === null) Object.assign(window, { toldOfNone: true });
+      Reflect.apply(post, this, [message]);
+    };
+  });
+  await preload(visit, world, { session: true, target: '#place' });
+  await visit.page.waitForFunction(() => 'toldOfNone' in window);
+  assert.equal(await mountPreloaded(visit), 'mounted');
+  await visit.title('Your bill from Acme Water');
+  assert.deepEqual([world.counts.token, values(await visit.heard(), 'error')], [3, []]);
+  await visit.page.evaluate(() => (window as unknown as Site).instance.destroy());
+
+  await preload(visit, world, { session: true, target: '#place' });
+  await until(() => world.sessions.size === 3);
+  const body = visit.frame.locator('body');
+  await body.evaluate(() => {
+    const { now } = Date;
+    Date.now = () => now() + 61_000;
+  });
+  world.bill = { ...world.bill, balance: { amount_due_in_cents: 4_200 } };
+  assert.equal(await mountPreloaded(visit), 'mounted');
+  await visit.frame.getByText('$42.00', { exact: true }).waitFor();
+  assert.equal(world.counts.read, 1);
   await visit.close();
 });
 
@@ -964,16 +1046,18 @@ test('a phone’s keyboard leaves the dialog the part of the window that is seen
   const height = (): Promise<number> =>
     visit.page.locator('dialog').evaluate((dialog) => dialog.getBoundingClientRect().height);
   /** What a phone tells of its window: no driver has a keyboard to show. */
-  const tell = (seen: number, scale: number): Promise<void> =>
+  const tell = (seen: number, scale: number, offsetTop = 0, change = 'resize'): Promise<void> =>
     visit.page.evaluate(
-      ([height, scale]) => {
+      ([changed, values]) => {
         const view = visualViewport as VisualViewport;
-        Object.defineProperty(view, 'height', { configurable: true, value: height });
-        Object.defineProperty(view, 'scale', { configurable: true, value: scale });
-        view.dispatchEvent(new Event('resize'));
+        for (const [name, value] of Object.entries(values))
+          Object.defineProperty(view, name, { configurable: true, value });
+        view.dispatchEvent(new Event(changed));
       },
-      [seen, scale] as const,
+      [change, { height: seen, scale, offsetTop }] as const,
     );
+  const top = (): Promise<number> =>
+    visit.page.locator('dialog').evaluate((dialog) => dialog.getBoundingClientRect().top);
   assert.equal(await height(), 844);
   await visit.press('Pay another amount');
   await tell(480, 1);
@@ -982,7 +1066,11 @@ test('a phone’s keyboard leaves the dialog the part of the window that is seen
   await button.scrollIntoViewIfNeeded();
   const box = await button.boundingBox();
   assert.ok(box && box.y + box.height <= 480, 'the button is above the keyboard');
-  await tell(422, 2);
+  // Safari moves what is seen down to the field, over a page that stays where it was: the dialog moves along.
+  await tell(480, 1, 300, 'scroll');
+  assert.deepEqual([await top(), await height()], [300, 480]);
+  await tell(422, 2, 150, 'scroll');
+  assert.equal(await top(), 0);
   assert.equal(await height(), 844);
   await visit.close();
 });

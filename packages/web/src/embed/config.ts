@@ -1,7 +1,7 @@
 /** Checks shared by all display modes, with their error messages. */
 import { DuebridgeError, type DuebridgeErrorCode } from './types.ts';
 
-const LOOPBACK = /^http:\/\/(localhost|[\w.-]+\.localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
+const SECURE = /^(https:|http:\/\/(([\w.-]+\.)?localhost|127\.0\.0\.1|\[::1\])(:\d+)?$)/;
 
 export const failure = (
   code: DuebridgeErrorCode,
@@ -15,6 +15,6 @@ export const wrongConfig = (message: string): DuebridgeError => failure('config_
 /** The origin of the platform. Throws `config_invalid` for a URL that is neither https nor on this machine. */
 export function platformOrigin(given = ''): string {
   const origin = URL.canParse(given) ? new URL(given).origin : '';
-  if (origin.startsWith('https://') || LOOPBACK.test(origin)) return origin;
+  if (SECURE.test(origin)) return origin;
   throw wrongConfig(`frameOrigin "${given}": not an https address`);
 }

@@ -2,29 +2,49 @@
  * `inline` and `modal`: creates the frame, proves the site's identity to the page in it, passes tokens to it, and emits events.
  */
 import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
-import { showDialog, type Dialog } from './dialog.ts';
-import type { TokenResult, Mounting, Shared } from './mounting.ts';
-import { DuebridgeError, type DuebridgeEvents, type PaymentUpdate } from './types.ts';
+import { makeDialog } from './dialog.ts';
+import type { Mounting, Shared } from './mounting.ts';
+import {
+  DuebridgeError,
+  type DuebridgeEvents,
+  type PaymentUpdate,
+  type TokenReason,
+} from './types.ts';
 
 /** After `load` the page's script has run; only an error page stays silent for longer. */
 const HELLO_TIMEOUT_MS = 2_000;
 /** A reachable platform answers a ping within this time, even on a slow connection. */
 const PING_TIMEOUT_MS = 3_000;
 
-/** Shows the page in `place`, or in a dialog over it, until the mount ends. */
-export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): void {
-  const { options, emit } = shared;
-  const { display, frame: double } = options;
-  const before = document.activeElement;
+/** Below this width a dialog is a sheet at the bottom. */
+const SHEET = '(max-width:600px)';
+
+/** Loads the page in its place, or in a dialog over the site, until the mount ends. It is hidden until `by.show()`. */
+export function loadFrame(shared: Shared, by: Mounting): void {
+  const { display, frame: double, emit } = shared;
+  let before: HTMLElement | null | undefined;
   const theme = shared.appearance?.theme ?? 'auto';
+  const isSheet = display === 'modal' && matchMedia(SHEET).matches;
   // The theme is passed in the fragment: the page can read it from the first byte, and no server sees it.
   const element = double?.element ?? makeFrame(`${shared.url}#${theme}`);
-  let dialog: Dialog | undefined;
+  let showDialog: (() => void) | undefined;
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
   let tokenError: unknown;
   /** The token is requested while the frame loads; null once it is used, or when the page asked first. */
-  let early: Promise<TokenResult> | null | undefined;
+  let early: Promise<string | null> | null | undefined;
+
+  /** Null when the site has none; `tokenError` is what its backend threw. */
+  const getToken = async (why: TokenReason): Promise<string | null> => {
+    const { fetchToken, token } = shared;
+    tokenError = undefined;
+    try {
+      return (fetchToken ? await fetchToken(why) : why === 'initial' && token) || null;
+    } catch (error) {
+      tokenError = error;
+      return null;
+    }
+  };
 
   const exit = (value: DuebridgeEvents['exit']): void => {
     // With `inline` the last screen stays until the site removes it.
@@ -32,33 +52,30 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
     else shared.leave?.('exited');
     emit('exit', value);
   };
-  /** The browser closed the page, so the page could not send a message. */
-  const closed = (): void => {
-    const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
-    exit({ reason, at, sessionId: '', payment });
-  };
   const waits = (): boolean => shared.state !== 'ready';
-  /** The customer closes the dialog: the page decides, once it is connected. */
-  const close = (): void => (waits() ? closed() : shared.post({ type: 'close' }));
+  /** The customer closes the dialog: the page decides, once it is connected and unless the browser has closed it. */
+  const close = (gone?: boolean): void => {
+    const reason = payment?.status === 'succeeded' ? 'completed' : 'user';
+    if (gone || waits()) exit({ reason, at, sessionId: '', payment });
+    else shared.post?.({ type: 'close' });
+  };
 
   const heard = async (message: ToSite): Promise<void> => {
     switch (message.type) {
       case 'token': {
-        const given = (message.why === 'initial' && early) || shared.getToken(message.why);
+        const given = (message.why === 'initial' && early) || getToken(message.why);
         early = null;
-        const { token, error } = await given;
-        tokenError = error;
-        shared.post({ type: 'token', token });
+        shared.post?.({ type: 'token', token: await given });
         break;
       }
       case 'ready':
         if (shared.state !== 'exited') shared.state = 'ready';
-        if (dialog && document.activeElement === dialog.element) element.focus();
+        if (showDialog && document.activeElement === element.parentElement) element.focus();
         emit('ready', { version: message.version });
         by.ready();
         break;
       case 'resize':
-        if (!dialog?.isSheet) element.style.height = `${message.height}px`;
+        if (!isSheet) style.height = `${message.height}px`;
         emit('resize', { height: message.height });
         break;
       case 'exit':
@@ -77,30 +94,40 @@ export function showFrame(shared: Shared, by: Mounting, place: HTMLElement): voi
     }
   };
 
-  // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
-  by.after(0, () => {
-    if (early === undefined) early = shared.getToken('initial');
-  });
+  const askForToken = (): void => {
+    if (early === undefined) early = getToken('initial');
+  };
+  if (shared.waits) askForToken();
   const connect = meetPage(shared, by, element as HTMLIFrameElement, heard);
   const { style } = element;
-  element.title = options.title ?? 'Bill payment';
-  style.cssText = 'border:0;width:100%;height:420px;display:block';
+  element.title = shared.title ?? 'Bill payment';
+  style.cssText = 'border:0;width:100%;height:420px;display:none';
   const dark =
     theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme:dark)').matches);
   style.background = dark ? '#14181f' : '#fff';
   shared.focus = () => {
     element.focus();
-    shared.post({ type: 'focus' });
+    shared.post?.({ type: 'focus' });
   };
   by.listen.signal.addEventListener('abort', () => {
-    const held = document.activeElement === element || dialog;
+    const held = document.activeElement === element || showDialog;
     element.remove();
     // Runs after the dialog has closed, too.
-    if (held && before instanceof HTMLElement) queueMicrotask(() => before.focus());
+    if (held) queueMicrotask(() => before?.focus());
   });
-  if (display === 'modal') dialog = showDialog(element, by.listen, { close, closed, waits });
-  else place.append(element);
-  double?.connect(connect());
+  if (display === 'modal') showDialog = makeDialog(element, by, isSheet, close, waits);
+  else by.place.append(element);
+  by.show = () => {
+    before = document.activeElement as HTMLElement | null;
+    shared.state = 'loading';
+    shared.waits = undefined;
+    shared.post?.({ type: 'show' });
+    // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
+    by.after(0, askForToken);
+    style.display = 'block';
+    showDialog?.();
+    double?.connect(connect());
+  };
 }
 
 /**
@@ -125,12 +152,11 @@ function meetPage(
     if (shared.state === 'loading') shared.state = 'connected';
     return channel.port2;
   };
-  const unreachable = (): void =>
-    fail('platform_unreachable', `${origin} does not answer: try again`, true);
+  const unreachable = (): void => fail('platform_unreachable', `${origin} does not answer`, true);
   addEventListener(
     'message',
     ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
-      if (!source || from !== origin) return;
+      if (from !== origin || !source) return;
       // The platform is reachable but its page is not shown: the cause is the site's address or policy.
       if (source === ping?.contentWindow) return refused();
       if (source !== element.contentWindow) return;
@@ -138,10 +164,11 @@ function meetPage(
       if (data?.duebridge !== PROTOCOL) return;
       const init: Init = {
         ...data,
-        display: shared.options.display,
-        locale: shared.language(),
+        display: shared.display,
+        locale: shared.locale || document.documentElement.lang || navigator.language,
         appearance: shared.appearance ?? {},
-        renews: !!shared.options.fetchToken,
+        renews: !!shared.fetchToken,
+        waits: shared.waits,
       };
       element.contentWindow?.postMessage(init, origin, [connect()]);
     },
@@ -153,7 +180,9 @@ function meetPage(
       after(HELLO_TIMEOUT_MS, () => {
         if (port) return;
         // Refused or unreachable? Another page of the platform, which any site may frame, tells the two apart.
-        ping = makeHidden(`${origin}/flow/ping`);
+        ping = makeFrame(`${origin}/flow/ping`);
+        ping.hidden = true;
+        document.body.append(ping);
         after(PING_TIMEOUT_MS, unreachable);
       }),
     listen,
@@ -165,22 +194,12 @@ function meetPage(
   return connect;
 }
 
-/** A frame that is loaded and not shown. */
-export function makeHidden(src: string): HTMLIFrameElement {
-  const frame = makeFrame(src);
-  frame.hidden = true;
-  document.body.append(frame);
-  return frame;
-}
-
 function makeFrame(src: string): HTMLIFrameElement {
-  const frame = document.createElement('iframe');
-  frame.src = src;
-  frame.referrerPolicy = 'no-referrer';
-  // Each token is needed: print() needs modals, the receipt needs downloads. Top navigation is not allowed.
-  frame.setAttribute(
-    'sandbox',
-    'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
-  );
-  return frame;
+  return Object.assign(document.createElement('iframe'), {
+    src,
+    referrerPolicy: 'no-referrer',
+    // Each token is needed: print() needs modals, the receipt needs downloads. Top navigation is not allowed.
+    sandbox:
+      'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+  });
 }

@@ -6,7 +6,7 @@
  * CSSOM only and creates no script, so a site's Content-Security-Policy needs `frame-src <platform>` and nothing else, even with
  * Trusted Types.
  */
-import { makeHidden, showFrame } from './frame.ts';
+import { loadFrame } from './frame.ts';
 import type { Mounting, Shared } from './mounting.ts';
 import { failure, platformOrigin, wrongConfig } from './config.ts';
 import { DuebridgeError, type Duebridge, type DuebridgeOptions } from './types.ts';
@@ -22,9 +22,16 @@ const LOAD_TIMEOUT_MS = 15_000;
  * in the browser.
  */
 export function createDuebridge(options: DuebridgeOptions): Duebridge {
-  const { partner, fetchToken, signal, display = 'inline', frame: double } = options;
+  const {
+    partner,
+    fetchToken,
+    signal,
+    display = 'inline',
+    frame: double,
+    loadTimeoutMs = LOAD_TIMEOUT_MS,
+  } = options;
   if (!partner || !(fetchToken || options.token))
-    throw wrongConfig('partner, and fetchToken or token, required');
+    throw wrongConfig('needs partner, fetchToken or token');
   if (display !== 'inline' && display !== 'modal')
     throw wrongConfig('display must be inline or modal');
   const origin = platformOrigin(options.frameOrigin);
@@ -33,52 +40,50 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
   let bus = new EventTarget();
 
   const shared: Shared = {
-    options: { ...options, display },
+    ...options,
+    display,
     origin,
     url,
     state: 'idle',
-    locale: options.locale,
-    appearance: options.appearance,
-    post() {},
-    focus() {},
-    language: () => shared.locale || document.documentElement.lang || navigator.language,
-    emit: (event, value) => void bus.dispatchEvent(new CustomEvent(event, { detail: value })),
-    async getToken(why) {
-      try {
-        const token = fetchToken ? await fetchToken(why) : why === 'initial' && options.token;
-        return { token: token || null };
-      } catch (error) {
-        return { token: null, error };
-      }
+    emit(event, value) {
+      bus.dispatchEvent(new CustomEvent(event, { detail: value }));
     },
   };
 
-  function mount(target?: string | HTMLElement): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (shared.state === 'destroyed') throw failure('destroyed', 'make a new instance');
-      if (shared.leave) throw wrongConfig('already mounted: unmount()');
-      const place = display === 'inline' ? findPlace(target) : document.body;
-      if (origin === location.origin && !double) throw wrongConfig('frameOrigin is your own');
-      const by = beginMount(shared, resolve, reject);
-      by.after(options.loadTimeoutMs ?? LOAD_TIMEOUT_MS, () =>
-        by.fail('load_timeout', `${url} does not answer: try again`, true),
-      );
-      showFrame(shared, by, place);
-    });
+  /** What preload() has loaded, until it is shown or removed. */
+  let loaded: Mounting | undefined;
+  /** The page in its place, as preload() left it or new. */
+  function load(place: HTMLElement): Mounting {
+    if (shared.state === 'destroyed') throw failure('destroyed', 'make a new one');
+    if (origin === location.origin && !double) throw wrongConfig('frameOrigin is your own');
+    if (loaded?.place === place && shared.leave) return loaded;
+    if (loaded) shared.leave?.('idle');
+    if (shared.leave) throw wrongConfig('is mounted');
+    const by = beginMount(shared, place);
+    loadFrame(shared, by);
+    return by;
   }
 
   const instance: Duebridge = {
-    mount,
-    preload() {
-      const warm = makeHidden(url);
-      warm.addEventListener('load', () => warm.remove());
+    async mount(target) {
+      const by = load(display === 'inline' ? findPlace(target) : document.body);
+      loaded = undefined;
+      by.after(loadTimeoutMs, () => by.fail('load_timeout', `${url} does not answer`, true));
+      by.show();
+      return by.done;
+    },
+    preload({ target, session = false } = {}) {
+      if (shared.leave) return;
+      shared.waits = session;
+      // A frame that is moved loads again: in another place than mount() is given, this only fills the browser's cache.
+      loaded = load(target ? findPlace(target) : document.body);
     },
     update(change) {
       shared.locale = change.locale ?? shared.locale;
       shared.appearance = change.appearance ?? shared.appearance;
-      shared.post({ type: 'update', ...change });
+      shared.post?.({ type: 'update', ...change });
     },
-    focus: () => shared.focus(),
+    focus: () => shared.focus?.(),
     unmount: () => shared.leave?.('idle'),
     destroy() {
       shared.leave?.('destroyed');
@@ -101,35 +106,39 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
 }
 
 /** The listeners and timers of one mount; `leave` ends all of them. */
-function beginMount(
-  shared: Shared,
-  resolve: () => void,
-  reject: (error: DuebridgeError) => void,
-): Mounting {
-  const stop = new AbortController();
-  const listen = { signal: stop.signal };
+function beginMount(shared: Shared, place: HTMLElement): Mounting {
+  const listen = new AbortController();
   const timers: ReturnType<typeof setTimeout>[] = [];
   const stopTimers = (): void => timers.forEach(clearTimeout);
-  shared.state = 'loading';
+  let settle: (error?: Error) => void = () => {};
+  const done = new Promise<void>((resolve, reject) => {
+    settle = (error) => (error ? reject(error) : resolve());
+  });
+  // What fails before it is shown is loaded again by mount().
+  done.catch(() => {});
   shared.leave = (why) => {
     shared.leave = undefined;
     shared.state = why;
-    shared.post = () => {};
-    shared.focus = () => {};
-    stop.abort();
+    shared.post = shared.focus = undefined;
+    listen.abort();
     stopTimers();
     // Settled promises ignore this: only a pending mount() sees it.
-    reject(failure('destroyed', 'removed before ready', true));
+    settle(failure('destroyed', 'removed', true));
   };
   const by: Mounting = {
+    place,
+    done,
     listen,
-    after: (ms, act) => void timers.push(setTimeout(act, ms)),
+    show() {},
+    after(ms, act) {
+      timers.push(setTimeout(act, ms));
+    },
     ready() {
       stopTimers();
-      resolve();
+      settle();
     },
     fail(code, message, recoverable) {
-      reject(failure(code, message, recoverable));
+      settle(failure(code, message, recoverable));
       shared.leave?.('error');
     },
     refused: () =>
@@ -151,5 +160,5 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
     // An invalid selector counts as one that matches nothing.
   }
   if (found?.isConnected) return found;
-  throw wrongConfig(`no element ${JSON.stringify(target)} in the page`);
+  throw wrongConfig('no such element');
 }

@@ -1,5 +1,5 @@
 /** State shared by the parts of the SDK: one instance, and one mount of it. */
-import type { ToPage } from '../messages.ts';
+import type { Init, ToPage } from '../messages.ts';
 import type {
   Appearance,
   DisplayMode,
@@ -7,36 +7,35 @@ import type {
   DuebridgeEvents,
   DuebridgeOptions,
   DuebridgeState,
-  TokenReason,
 } from './types.ts';
 
-/** A token, or null with the error that the site's backend threw. */
-export interface TokenResult {
-  readonly token: string | null;
-  readonly error?: unknown;
-}
-
-/** An instance. */
-export interface Shared {
-  readonly options: DuebridgeOptions & { readonly display: DisplayMode };
+/** An instance: the site's options, and what they became. */
+export interface Shared extends Omit<DuebridgeOptions, 'locale' | 'appearance'> {
+  readonly display: DisplayMode;
   readonly origin: string;
   /** The page of the partner. */
   readonly url: string;
   state: DuebridgeState;
-  locale: string | undefined;
-  appearance: Appearance | undefined;
+  locale?: string | undefined;
+  appearance?: Appearance | undefined;
   /** The port to the page, while connected. */
-  post: (message: ToPage) => void;
-  focus: () => void;
+  post?: ((message: ToPage) => void) | undefined;
+  focus?: (() => void) | undefined;
+  /** Set while what is loaded is not shown. */
+  waits?: Init['waits'];
   /** Removes the page; set while something is mounted. */
   leave?: ((why: DuebridgeState) => void) | undefined;
-  readonly language: () => string;
   readonly emit: <K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]) => void;
-  readonly getToken: (why: TokenReason) => Promise<TokenResult>;
 }
 
 /** One mount, from the call until what it shows is removed. */
 export interface Mounting {
+  /** Shows what has been loaded. */
+  show: () => void;
+  /** Where: an element of the site, or its body under a dialog. */
+  readonly place: HTMLElement;
+  /** The promise of mount(). */
+  readonly done: Promise<void>;
   /** For addEventListener: aborts when the mount ends. */
   readonly listen: { readonly signal: AbortSignal };
   /** Runs later, unless the mount ends or the first screen is shown before. */

@@ -12,7 +12,7 @@ declare global {
 }
 
 const src = (document.currentScript as HTMLScriptElement | null)?.src;
-const frameOrigin = src ? new URL(src).origin : undefined;
+const frameOrigin = src && new URL(src).origin;
 
 window.duebridge = {
   // redirect-script.ts may have been loaded first.

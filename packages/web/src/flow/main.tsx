@@ -77,8 +77,16 @@ async function main(
   const problems = applyLook(site.init.appearance);
   let changed = (): void => {};
   const flow = new Flow(site, createApi(metaOf('partner'), request), () => changed());
-  void flow.start();
+  const { waits } = site.init;
+  if (waits !== false) void flow.start();
   const words = await loadLanguage(site.init.locale, textOf);
+  if (waits !== undefined) {
+    // What has come so far is not late: nobody waits for it yet.
+    document.querySelector('#late')?.remove();
+    await site.shown;
+    if (waits) flow.show();
+    else void flow.start();
+  }
   show(
     <App
       site={site}

@@ -25,6 +25,8 @@ export function metaOf(name: 'origins' | 'partner' | 'mode' | 'visit'): string {
 export interface Site {
   readonly origin: string;
   readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
+  /** Resolves when the customer sees the page: at once, unless it was loaded ahead. */
+  readonly shown: Promise<void>;
   /** How the page is shown; `tab`: it has the whole tab. */
   readonly display: Init['display'] | 'tab';
   /** Where the customer returns to when the page has the whole tab. */
@@ -94,6 +96,7 @@ function findVisit(): Site | NoVisit | undefined {
       appearance: visit.appearance,
       renews: false,
     },
+    shown: Promise.resolve(),
     display: 'tab',
     returnUrl: visit.return_url,
     send: () => {},
@@ -168,8 +171,12 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
   // The site may say something before the page's script has come to listen.
   const unheard: ToPage[] = [];
   let heard = (message: ToPage): unknown => unheard.push(message);
+  let show = (): void => {};
+  const shown = new Promise<void>((resolve) => (show = resolve));
+  if (init.waits === undefined) show();
   port.addEventListener('message', (event: MessageEvent<ToPage>) => {
     if (event.data.type === 'token') answer?.(event.data.token);
+    else if (event.data.type === 'show') show();
     else heard(event.data);
   });
   port.start();
@@ -178,12 +185,13 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
       answer = resolve;
       port.postMessage({ type: 'token', why } satisfies ToSite);
     });
-  const first = ask('initial');
+  const first = init.waits === false ? shown.then(() => ask('initial')) : ask('initial');
   let early: Promise<string | null> | undefined = first;
   return {
     origin,
     init,
     display: init.display,
+    shown,
     send: (message) => port.postMessage(message),
     async token(why, slow) {
       const asked = (why === 'initial' && early) || ask(why);
