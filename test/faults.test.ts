@@ -314,6 +314,13 @@ async function check(database: TestDatabase, outcome: Outcome): Promise<void> {
   }
   if (isOne(scenario, NOT_BELIEVED)) {
     assert.ok(ownCalls(partner).filter(isPut).length > ids.length, 'the same PUT is sent again');
+    for (const id of ids) {
+      // Only a rejection is followed by a question: a lost answer says nothing, and what the GET finds may be older than the PUT.
+      const calls = ownCalls(partner).filter((call) => call.path.endsWith(`/${id}`));
+      const answered = calls.findIndex((call) => call.answer !== undefined && !call.taken_over);
+      const before = calls.slice(0, answered === -1 ? calls.length : answered);
+      assert.ok(before.every(isPut), `${id} was asked for before its PUT was answered`);
+    }
   }
   for (const row of meanwhile) {
     if (isOne(scenario, ENDS_MEANWHILE)) continue;
