@@ -64,6 +64,10 @@ export const PaymentReply = Type.Object({
 });
 export type PaymentReply = Static<typeof PaymentReply>;
 
+/** The same for a reader that judges posted_at by itself. */
+export const PaymentReplyApartFromPosting = Type.Omit(PaymentReply, ['posted_at']);
+export type PaymentReplyApartFromPosting = Static<typeof PaymentReplyApartFromPosting>;
+
 /** The failure reasons that the interface names, as our kit words them (FR1). */
 export const FAILURE_REASONS = {
   account: 'The account was not found or is not active.',

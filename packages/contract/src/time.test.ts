@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { isDate, isDateTime, parseInstant } from './time.ts';
+import { instantText, isDate, isDateTime, parseInstant } from './time.ts';
 
 test('a date that does not exist is refused instead of rolling over [TR3]', () => {
   for (const date of [
@@ -49,6 +49,7 @@ test('every zone format of ISO 8601 is accepted and applied [PF7]', () => {
     '2026-03-01T03:00:00.250-05:30',
   ]) {
     assert.equal(parseInstant(good), expected, good);
+    assert.equal(instantText(good), '2026-03-01T08:30:00.250Z', good);
   }
 });
 
@@ -62,6 +63,7 @@ test('every instant that JavaScript formats parses back to the same value', () =
       }),
       (date) => {
         assert.equal(parseInstant(date.toISOString()), date.getTime());
+        assert.equal(instantText(date.toISOString()), date.toISOString());
       },
     ),
   );

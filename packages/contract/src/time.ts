@@ -26,25 +26,55 @@ export function isDateTime(text: string): boolean {
 /** Years 0001 to 9999 in UTC: others cannot be written in this format or stored. */
 const FIRST_INSTANT = Date.parse('0001-01-01T00:00:00.000Z');
 const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');
-/** Length of 2026-03-01T09:30:00.123Z. */
-const ISO_LENGTH = 24;
 
 /**
  * An ISO 8601 instant with its zone, as milliseconds since 1970 (PF7, PF8). Returns undefined for a time without a zone, a date
  * that does not exist, a leap second, or a year beyond 1 to 9999 in UTC.
  */
 export function parseInstant(text: string): number | undefined {
-  if (text.length === ISO_LENGTH) {
-    // The form that nearly everybody writes. Date.parse is right about it if it can be written the same way again.
-    const milliseconds = Date.parse(text);
-    if (isInRange(milliseconds) && new Date(milliseconds).toISOString() === text) {
-      return milliseconds;
-    }
-  }
+  const usual = readUsual(text);
+  if (usual !== undefined) return usual;
   const parts = read(text);
   if (parts === undefined || parts.zone === undefined) return undefined;
   const milliseconds = Date.parse(`${parts.date}T${parts.time}${parts.zone}`);
   return isInRange(milliseconds) ? milliseconds : undefined;
+}
+
+/** The same instant as a text in UTC with milliseconds, `2026-03-01T09:30:00.123Z` (decision 12). Such texts sort by time. */
+export function instantText(text: string): string | undefined {
+  if (readUsual(text) !== undefined) return text;
+  const milliseconds = parseInstant(text);
+  return milliseconds === undefined ? undefined : new Date(milliseconds).toISOString();
+}
+
+/**
+ * The shortcut for the form that nearly everybody writes, 2026-03-01T09:30:00.123Z: a payment has half a dozen times to be read.
+ * Undefined for any other form, and for a time that does not exist.
+ */
+function readUsual(text: string): number | undefined {
+  if (text.length !== 24 || text[23] !== 'Z' || text[10] !== 'T') return undefined;
+  if (text[4] !== '-' || text[7] !== '-' || text[13] !== ':' || text[16] !== ':') return undefined;
+  if (text[19] !== '.') return undefined;
+  const year = 100 * digits(text, 0) + digits(text, 2);
+  const [month, day] = [digits(text, 5), digits(text, 8)];
+  const [hour, minute, second] = [digits(text, 11), digits(text, 14), digits(text, 17)];
+  const milliseconds = 10 * digits(text, 20) + digit(text, 22);
+  // Earlier years mean the twentieth century to Date.UTC. NaN satisfies no comparison.
+  if (!(year >= 100 && month >= 1 && month <= 12 && day >= 1 && day <= 31)) return undefined;
+  if (!(hour <= 23 && minute <= 59 && second <= 59 && milliseconds >= 0)) return undefined;
+  const instant = Date.UTC(year, month - 1, day, hour, minute, second, milliseconds);
+  // A day beyond the end of its month would be one of the next.
+  return day <= 28 || new Date(instant).getUTCDate() === day ? instant : undefined;
+}
+
+/** The number that two characters write; NaN if they are no digits. */
+function digits(text: string, at: number): number {
+  return 10 * digit(text, at) + digit(text, at + 1);
+}
+
+function digit(text: string, at: number): number {
+  const value = text.charCodeAt(at) - 48;
+  return value >= 0 && value <= 9 ? value : Number.NaN;
 }
 
 /** False for NaN too. */

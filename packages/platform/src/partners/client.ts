@@ -170,6 +170,8 @@ interface Line {
   readonly tokenPeer: Peer | undefined;
   readonly tokens: TokenSource | undefined;
   readonly keyHeaders: Readonly<Record<string, string>>;
+  /** What the headers carry as credentials. */
+  readonly secrets: readonly string[];
 }
 
 /** What a call is named in traces and logs. */
@@ -222,6 +224,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
         tokenPeer: undefined,
         tokens: undefined,
         keyHeaders: { [credentials.header.toLowerCase()]: credentials.key },
+        secrets: [credentials.key],
       };
     }
     const tokenUrl = new URL(credentials.token_url);
@@ -244,7 +247,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
         }
       },
     });
-    return { ...shared, tokenPeer, tokens, keyHeaders: {} };
+    return { ...shared, tokenPeer, tokens, keyHeaders: {}, secrets: [] };
   };
 
   const closeLine = async (line: Line): Promise<void> => {
@@ -266,7 +269,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     return fresh;
   };
 
-  const send = async (
+  const send = (
     partner: Partner,
     what: {
       readonly access: Access;
@@ -276,40 +279,35 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       readonly body?: string;
       readonly headers?: Readonly<Record<string, string>>;
       readonly interactive?: boolean;
-      readonly requestId?: string;
-      readonly traceparent?: string | undefined;
     },
     { deadlineMs = partner.budget.call_timeout_ms, signal, running }: CallOptions,
+    requestId = nextRequestId(),
+    span?: Span,
   ): Promise<Exchange | NotSent> => {
     const line = lineOf(partner);
-    const requestId = what.requestId ?? nextRequestId();
+    const { body } = what;
     const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
       (what.interactive === true ? line.interactive : line.drive).exchange({
         method: what.method,
         path: line.basePath + fillPath(what.template, what.values),
         headers: {
-          ...(what.body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
           ...what.headers,
           'x-request-id': requestId,
           traceparent:
-            what.traceparent ?? traceparent(what.values['platform_payment_id'], requestId),
+            span === undefined
+              ? traceparent(what.values['platform_payment_id'], requestId)
+              : traceparentOf(span),
           ...authorization,
         },
-        ...(what.body === undefined ? {} : { body: what.body }),
+        ...(body === undefined ? undefined : { body }),
         deadlineMs,
         signal,
         running,
       });
-    if (line.tokens === undefined) return once(line.keyHeaders);
-    const first = await line.tokens.token(what.access);
-    if (first.kind === 'no_token') return notSent(first);
-    const answer = await once({ authorization: `Bearer ${first.access_token}` });
-    if (answer.kind !== 'reply' || answer.status !== 401) return answer;
-    // Revoked or expired early (F57): one new token, one repeat. RU5 makes the repeat of a PUT harmless.
-    line.tokens.refused(first.access_token);
-    const second = await line.tokens.token(what.access);
-    if (second.kind === 'no_token') return notSent(second);
-    return once({ authorization: `Bearer ${second.access_token}` });
+    return line.tokens === undefined
+      ? once(line.keyHeaders)
+      : withToken(line.tokens, what.access, once);
   };
 
   /** `send` for a call about a payment, with its answer told to `answered`. */
@@ -329,10 +327,8 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       'http.request.method': what.method,
       'http.route': what.template,
     });
-    const traced = span === undefined ? {} : { traceparent: traceparentOf(span) };
     const answer =
-      testReply(partner, payment, sent_at) ??
-      (await send(partner, { ...what, ...traced, requestId }, given));
+      testReply(partner, payment, sent_at) ?? (await send(partner, what, given, requestId, span));
     if (span !== undefined) endSpan(span, answer);
     // A call that our own stop aborted is not evidence about the partner.
     if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
@@ -353,7 +349,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       took_ms,
       request_id: requestId,
       answer,
-      secrets: Object.values(lineOf(partner).keyHeaders),
+      secrets: lineOf(partner).secrets,
     });
     return answer;
   };
@@ -446,6 +442,23 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
   };
 }
 
+/** Makes a call with an access token; a 401 leads to one new token and one repeat. */
+async function withToken(
+  tokens: TokenSource,
+  access: Access,
+  call: (authorization: Readonly<Record<string, string>>) => Promise<Exchange>,
+): Promise<Exchange | NotSent> {
+  const first = await tokens.token(access);
+  if (first.kind === 'no_token') return notSent(first);
+  const answer = await call({ authorization: `Bearer ${first.access_token}` });
+  if (answer.kind !== 'reply' || answer.status !== 401) return answer;
+  // Revoked or expired early (F57): one new token, one repeat. RU5 makes the repeat of a PUT harmless.
+  tokens.refused(first.access_token);
+  const second = await tokens.token(access);
+  if (second.kind === 'no_token') return notSent(second);
+  return call({ authorization: `Bearer ${second.access_token}` });
+}
+
 function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Record<string, string> {
   return { platform_payment_id, biller_id, account_id };
 }
@@ -475,10 +488,13 @@ function notSent(outcome: Extract<TokenOutcome, { kind: 'no_token' }>): NotSent 
   return { kind: 'not_sent', reason: outcome.reason, retryAfter: outcome.retryAfter };
 }
 
+const UUID = /^([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})$/;
+
 /** W3C trace context: a payment's UUID is its trace, so that all its calls stand together on both sides (decision 33). */
 function traceparent(platform_payment_id: string | undefined, requestId: string): string {
-  const hex = platform_payment_id?.replaceAll('-', '') ?? '';
-  const trace = /^[0-9a-f]{32}$/.test(hex) ? hex : requestId;
+  const parts = UUID.exec(platform_payment_id ?? '');
+  const trace =
+    parts === null ? requestId : `${parts[1]}${parts[2]}${parts[3]}${parts[4]}${parts[5]}`;
   // The counter is the span: it is never zero, and unique in the trace unless two processes call for one payment with equal counters.
   return `00-${trace}-${requestId.slice(16)}-01`;
 }

@@ -6,11 +6,11 @@
  */
 import {
   compileCheck,
+  instantText,
   isPaymentStatus,
   isTerminal,
   MAX_FAILURE_REASON_LENGTH,
-  parseInstant,
-  PaymentReply,
+  PaymentReplyApartFromPosting,
   type Json,
 } from '@duebridge/contract';
 import type { Ending } from '../store/payments.ts';
@@ -67,23 +67,21 @@ export type MismatchField =
 /** Kept when the partner breaks PF5: the interface promises the customer a reason. */
 const NO_REASON = 'The biller gave no reason.';
 
-const replyCheck = compileCheck(PaymentReply);
+const replyCheck = compileCheck(PaymentReplyApartFromPosting);
 
 /** Judges the JSON of a 200 answer against the intent. */
 export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudgement {
   if (typeof json !== 'object' || json === null || Array.isArray(json)) return { kind: 'invalid' };
   // posted_at is judged on its own: a time without a zone there must lead to review, not to asking forever.
-  const { posted_at, ...fields } = json as { readonly [key: string]: Json };
+  const { posted_at } = json as { readonly [key: string]: Json };
+  const fields: Json = json;
   if (!replyCheck.holds(fields)) return { kind: 'invalid' };
   const field = mismatch(intent, fields);
   if (field !== undefined) return { kind: 'mismatch', field };
-  const initiated = parseInstant(fields.initiated_at);
-  if (initiated === undefined) return { kind: 'invalid' };
-  const acceptance = {
-    payment_id: fields.payment_id,
-    initiated_at: new Date(initiated).toISOString(),
-  };
-  const posted = typeof posted_at === 'string' ? parseInstant(posted_at) : undefined;
+  const initiated_at = instantText(fields.initiated_at);
+  if (initiated_at === undefined) return { kind: 'invalid' };
+  const acceptance = { payment_id: fields.payment_id, initiated_at };
+  const posted = typeof posted_at === 'string' ? instantText(posted_at) : undefined;
 
   const { status } = fields;
   if (!isPaymentStatus(status))
@@ -103,10 +101,10 @@ export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudge
         ending: {
           ...acceptance,
           status,
-          posted_at: new Date(posted).toISOString(),
+          posted_at: posted,
           failure_reason: null,
         },
-        anomaly: posted < initiated ? 'posted_before_initiated' : undefined,
+        anomaly: posted < initiated_at ? 'posted_before_initiated' : undefined,
       };
     case 'failed': {
       const reason = reasonText(fields.failure_reason);
@@ -125,12 +123,12 @@ export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudge
   }
 }
 
-function notPosted(posted: number | undefined): Anomaly | undefined {
+function notPosted(posted: string | undefined): Anomaly | undefined {
   return posted === undefined ? undefined : 'posted_though_not_succeeded';
 }
 
 /** Id and amount must be present and equal; account, biller and batch must be equal if present (PL6). */
-function mismatch(intent: Intent, fields: PaymentReply): MismatchField | undefined {
+function mismatch(intent: Intent, fields: PaymentReplyApartFromPosting): MismatchField | undefined {
   if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
   if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';
   const { platform_batch_id, biller_id, account_id } = fields;
