@@ -135,6 +135,7 @@ async function overOurRows(
   const { signal } = new AbortController();
   const records = new PaymentRecords({
     database,
+    clock: systemClock,
     writer: () => ({ worker_id: slot.worker_id, at: new Date().toISOString() }),
     mayWrite: () => true,
     outage: new Outage({ database, clock: systemClock, log: silentLog, signal }),

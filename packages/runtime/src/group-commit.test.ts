@@ -56,6 +56,33 @@ test('items that arrive during a flush go into the next one, in order, and each 
   assert.deepEqual(held.flushes, [[1], [2, 3, 4], [5]]);
 });
 
+test('a second flush starts beside one that takes too long, or when it is full, and not before', async () => {
+  const held = heldFlush();
+  const clock = manualClock();
+  const options = { flush: held.flush, maxBatch: 3, maxQueued: 100, concurrency: 2, clock };
+  const group = groupCommit({ ...options, patienceMs: 100 });
+  const all = [group.add(1)];
+  await turn();
+  all.push(group.add(2), group.add(3));
+  await turn();
+  await clock.advance(99);
+  await turn();
+  assert.deepEqual(held.flushes, [[1]]);
+  await clock.advance(1);
+  await turn();
+  assert.deepEqual(held.flushes, [[1], [2, 3]]);
+  held.release();
+  await turn();
+  all.push(group.add(4));
+  await turn();
+  all.push(group.add(5), group.add(6), group.add(7));
+  await turn();
+  assert.deepEqual(held.flushes.slice(2), [[4], [5, 6, 7]]);
+  held.release();
+  await turn();
+  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50, 60, 70]);
+});
+
 test('a full queue refuses the next caller and keeps those it has', async () => {
   const held = heldFlush();
   const group = groupCommit({ flush: held.flush, maxBatch: 1, maxQueued: 2 });

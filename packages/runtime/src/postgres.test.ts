@@ -50,7 +50,10 @@ test('cents, times and dates come back as the wire writes them, whatever the tim
 
 test('every text, number and flag in an array parameter arrives unchanged', async (t) => {
   const database = await testDatabase(t, { migrations });
-  const texts = ['a', '', 'NULL', 'null', '"', '\\', '{', '}', ',', ' x ', 'a"b\\c', 'é\n', null];
+  const json = '{"a":"b\\u0001c\\"d"}';
+  const odd = ['"\t', '\u0001\\', '\u007f"', '\u2028"', '"\u{1f600}\\', json];
+  const plain = ['a', '', 'NULL', 'null', '"', '\\', '{', '}', ',', ' x ', 'a"b\\c', 'é\n', null];
+  const texts = [...plain, ...odd];
   const flags = [true, false, null];
   const numbers = [0, -1, 99_999_999_999, null];
   const [row] = await database.query(

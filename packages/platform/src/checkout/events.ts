@@ -13,7 +13,7 @@ import type { Clock } from '@duebridge/runtime';
 import type { FastifyReply } from 'fastify';
 import type { Engine } from '../engine/engine.ts';
 import { toFlowPayment } from './confirm.ts';
-import type { PaymentRow } from '../store/payments.ts';
+import type { PaymentRow, WatchedPayment } from '../store/payments.ts';
 
 /** Interval between comment lines: under the 15 s after which the page and some proxies drop a silent connection. */
 const HEARTBEAT_MS = 10_000;
@@ -90,7 +90,7 @@ export function openPaymentEvents(options: {
         if (raw.writableLength > MAX_WAITING_BYTES) stop();
       };
       let last = '';
-      const show = (row: PaymentRow): void => {
+      const show = (row: WatchedPayment): void => {
         const data = JSON.stringify(toFlowPayment(row));
         if (data !== last) write(`event: payment\ndata: ${data}\n\n`);
         last = data;
@@ -98,7 +98,7 @@ export function openPaymentEvents(options: {
       };
       // Subscribe before reading, so that no change is missed in between.
       let opened = false;
-      let noticed: PaymentRow | undefined;
+      let noticed: WatchedPayment | undefined;
       const unwatch = engine.watch(platform_payment_id, (row) => {
         if (opened) show(row);
         else noticed = row;

@@ -25,7 +25,7 @@ export interface CallContext {
   /** Monotonic milliseconds. */
   readonly monotonic: () => number;
   /** Counts an answer by its outcome. */
-  readonly counted: (call: 'submit' | 'poll', outcome: string) => void;
+  readonly counted: (call: 'submit' | 'poll', partner_id: string, outcome: string) => void;
 }
 
 /** An answer without news that arrives sooner was not held, whatever it claims. Waits are requested in whole seconds. */
@@ -77,13 +77,13 @@ export async function submit(
   const answer = await options.client.submit(partner, order, call);
   sent();
   const outcome = judgeSubmit(order, answer);
-  options.counted('submit', labelOf(outcome));
+  options.counted('submit', partner.partner_id, labelOf(outcome));
   if (outcome.kind !== 'rejected') {
     return { kind: 'submitted', outcome, facts: factsOf(options, startedAt, answer) };
   }
   const look = await options.client.poll(partner, order, call);
   const found = judgePoll(order, look);
-  options.counted('poll', labelOf(found));
+  options.counted('poll', partner.partner_id, labelOf(found));
   return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, startedAt, look) };
 }
 
@@ -97,7 +97,7 @@ export async function poll(
   const startedAt = options.monotonic();
   const answer = await options.client.poll(partner, order, call);
   const outcome = judgePoll(order, answer);
-  options.counted('poll', labelOf(outcome));
+  options.counted('poll', partner.partner_id, labelOf(outcome));
   const facts = factsOf(options, startedAt, answer);
   // A partner may claim it waited yet reply at once; trusting that would poll it in a tight loop.
   const hasWaited =

@@ -75,6 +75,7 @@ export class Dispatcher {
   readonly #lease: Lease;
   readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
+  readonly #callContext: CallContext;
   #payments = this.#newPayments();
   readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
   /** Aborts the calls under way. */
@@ -117,9 +118,20 @@ export class Dispatcher {
     this.#changed = changed;
     this.#beganAt = options.clock.now();
     this.#outage = outage;
+    const { client, clock } = options;
+    this.#callContext = {
+      client,
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      counted(call, partner_id, outcome) {
+        if (call === 'submit') metrics.submitted(partner_id, outcome);
+        else metrics.polled(partner_id, outcome);
+      },
+    };
     this.#records = new PaymentRecords({
       outage: this.#outage,
       database: options.database,
+      clock,
       writer: () => ({ worker_id: lease.workerId, at: lease.databaseNow() }),
       signal: this.#calls.signal,
       // A stop lets steps in flight be recorded, as long as the lease is held.
@@ -550,7 +562,7 @@ export class Dispatcher {
   ): Promise<PaymentEvent> {
     const { queue } = payment;
     const order = orderOf(payment);
-    const calls = this.#callOptions(queue);
+    const calls = this.#callContext;
     const now = this.#options.clock.monotonic();
     if (nextStep(payment) === 'submit') {
       running.sent = { kind: 'submit', at: now };
@@ -580,21 +592,10 @@ export class Dispatcher {
     }
   }
 
-  #callOptions(queue: PartnerQueue<ActivePayment>): CallContext {
-    const { client, clock } = this.#options;
-    return {
-      client,
-      now: () => clock.now(),
-      monotonic: () => clock.monotonic(),
-      counted: (call, outcome) => {
-        if (call === 'submit') this.#metrics.submitted(queue.partner_id, outcome);
-        else this.#metrics.polled(queue.partner_id, outcome);
-      },
-    };
-  }
-
   #fundsInDatabase(payment: ActivePayment): boolean {
-    return this.#options.funding.isInDatabase?.(orderOf(payment)) ?? false;
+    const { amount_in_cents, group } = payment;
+    const { funding_method } = group;
+    return this.#options.funding.isInDatabase?.({ amount_in_cents, funding_method }) ?? false;
   }
 
   #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {

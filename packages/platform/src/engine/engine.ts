@@ -37,9 +37,10 @@ import type { Partner } from '../partners/registry.ts';
 import {
   ARRIVALS,
   findNews,
-  findPayments,
+  findWatched,
   type NewPlace,
   type PaymentRow,
+  type WatchedPayment,
 } from '../store/payments.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
@@ -72,7 +73,7 @@ export interface Engine {
    * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,
    * whichever worker drives it. Returns the function that unsubscribes. Read the row once after subscribing.
    */
-  watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void;
+  watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void;
   /**
    * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
    * when its partner is paused, down, or has no budget left.
@@ -127,7 +128,7 @@ export function createEngine(options: EngineOptions & Surroundings): Engine {
   return new RunningEngine(options);
 }
 
-type Watchers = Map<string, Set<(payment: PaymentRow) => void>>;
+type Watchers = Map<string, Set<(payment: WatchedPayment) => void>>;
 
 class RunningEngine implements Engine {
   readonly #options: EngineOptions & Surroundings;
@@ -262,7 +263,7 @@ class RunningEngine implements Engine {
     this.#worker?.add(payment);
   }
 
-  watch(platform_payment_id: string, changed: (payment: PaymentRow) => void): () => void {
+  watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void {
     const watchers = this.#watchers.get(platform_payment_id) ?? new Set();
     watchers.add(changed);
     this.#watchers.set(platform_payment_id, watchers);
@@ -391,7 +392,7 @@ class RunningEngine implements Engine {
     const ids = [...this.#news];
     this.#news.clear();
     try {
-      for (const row of await findPayments(this.#options.database, ids)) this.#notify(row);
+      for (const row of await findWatched(this.#options.database, ids)) this.#notify(row);
     } catch {
       // The next look at the watched payments of other workers reads these too.
       for (const id of ids) this.#missed.add(id);
@@ -409,7 +410,7 @@ class RunningEngine implements Engine {
     for (const id of missed) this.#missed.delete(id);
   }
 
-  #notify(row: PaymentRow): void {
+  #notify(row: WatchedPayment): void {
     const watchers = this.#watchers.get(row.platform_payment_id);
     if (watchers === undefined) return;
     const news = `${row.stage} ${row.status}`;

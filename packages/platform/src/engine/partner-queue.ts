@@ -185,8 +185,14 @@ export class PartnerQueue<T extends Due> {
 
   /** When the earliest is due; undefined when nothing is queued. */
   get nextAt(): number | undefined {
-    const ats = LANES.flatMap((lane) => this.#lanes[lane].peek()?.at ?? []);
-    return ats.length === 0 ? undefined : Math.min(...ats);
+    let next = Number.POSITIVE_INFINITY;
+    for (const lane of LANES) next = Math.min(next, this.#firstAt(lane));
+    return next === Number.POSITIVE_INFINITY ? undefined : next;
+  }
+
+  /** When the earliest of a lane is due; infinity if it is empty. */
+  #firstAt(lane: QueueLane): number {
+    return this.#lanes[lane].peek()?.at ?? Number.POSITIVE_INFINITY;
   }
 
   /** Sets the limits that the partner allows all workers together. */
@@ -266,17 +272,8 @@ export class PartnerQueue<T extends Due> {
     const full: Turn<T> = { kind: 'full', until, short };
     if (this.#givenUp !== undefined) return full;
     const isFull = this.inFlight >= this.share;
-    const waiting = LANES.filter(
-      (lane) => lane !== 'retry' && (this.#lanes[lane].peek()?.at ?? Infinity) <= now,
-    );
-    if (waiting.length === 0) return full;
-    const call = this.#oldest(
-      ({ lane, sent, giveUp }) =>
-        giveUp !== undefined &&
-        sent?.kind !== 'waiting_read' &&
-        lane !== 'retry' &&
-        (isFull || waiting.includes(lane)),
-    );
+    if (!LANES.some((lane) => lane !== 'retry' && this.#firstAt(lane) <= now)) return full;
+    const call = this.#oldest(now, isFull);
     if (call?.sent === undefined) return full;
     const { sent } = call;
     const answered = this.#lastAnswered[sent.kind];
@@ -290,8 +287,13 @@ export class PartnerQueue<T extends Due> {
     return { kind: 'give_up', call };
   }
 
-  #oldest(is: (call: RunningCall) => boolean): RunningCall | undefined {
-    for (const call of this.#running) if (is(call)) return call;
+  /** The oldest call under way that can be given up for a payment that waits: of its own lane, or of any when all places are taken. */
+  #oldest(now: number, isFull: boolean): RunningCall | undefined {
+    for (const call of this.#running) {
+      const { lane, sent, giveUp } = call;
+      if (giveUp === undefined || sent?.kind === 'waiting_read' || lane === 'retry') continue;
+      if (isFull || this.#firstAt(lane) <= now) return call;
+    }
     return undefined;
   }
 
@@ -461,9 +463,9 @@ export class PartnerQueue<T extends Due> {
 
   /** The lane that is due and whose turn it is; undefined when every due lane has reached its limit. */
   #choose(now: number): QueueLane | undefined {
-    const due = LANES.filter((lane) => (this.#lanes[lane].peek()?.at ?? Infinity) <= now);
     let chosen: QueueLane | undefined;
-    for (const lane of due) {
+    for (const lane of LANES) {
+      if (this.#firstAt(lane) > now) continue;
       const most = this.#mostOf(lane, now);
       // On trial, a payment that has not failed goes first: its result says more about the partner.
       if (this.onTrial && lane === 'retry' && chosen !== undefined) continue;
@@ -490,10 +492,12 @@ export class PartnerQueue<T extends Due> {
 
   /** The earliest due time among the lanes that have nothing due now. */
   #dueAfter(now: number): number | undefined {
-    const ats = LANES.flatMap((lane) => this.#lanes[lane].peek()?.at ?? []).filter(
-      (at) => at > now,
-    );
-    return ats.length === 0 ? undefined : Math.min(...ats);
+    let next = Number.POSITIVE_INFINITY;
+    for (const lane of LANES) {
+      const at = this.#firstAt(lane);
+      if (at > now) next = Math.min(next, at);
+    }
+    return next === Number.POSITIVE_INFINITY ? undefined : next;
   }
 
   #start(now: number, lane: QueueLane): RunningCall {

@@ -10,6 +10,7 @@ import {
   constraintOf,
   groupCommit,
   isDatabaseTrouble,
+  type Clock,
   type Database,
   type GroupCommit,
 } from '@duebridge/runtime';
@@ -26,6 +27,8 @@ import type { StepWrite } from './payment-steps.ts';
 
 /** Rows in one statement of a group commit. */
 const MAX_BATCH = 500;
+/** A flush of ends that takes longer than this is held up, and the next starts beside it. */
+const END_PATIENCE_MS = 100;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
 
@@ -35,6 +38,7 @@ const FUNDS_ACT = 'sandbox_funds_pkey';
 /** What the writes depend on. */
 export interface RecordOptions {
   readonly database: Database;
+  readonly clock: Clock;
   /** Who writes, at the time of a write. */
   readonly writer: () => Writer;
   /** False once nothing may be written any more: the lease can no longer be relied on. */
@@ -61,14 +65,20 @@ export class PaymentRecords {
 
   constructor(options: RecordOptions) {
     this.#options = options;
-    const { database, writer } = options;
+    const { database, writer, clock } = options;
     // Two flushes: one fills while the other waits for the disk; the rows of one payment are never in both.
     const limits = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
     this.#advances = groupCommit({
       ...limits,
       flush: (steps) => advance(database, writer(), steps),
     });
-    this.#ends = groupCommit({ ...limits, flush: (ends) => endPayments(database, writer(), ends) });
+    this.#ends = groupCommit({
+      ...limits,
+      // No call waits for an end.
+      patienceMs: END_PATIENCE_MS,
+      clock,
+      flush: (ends) => endPayments(database, writer(), ends),
+    });
     this.#settles = groupCommit({
       ...limits,
       flush: (settled) => settlePayments(database, writer(), settled),

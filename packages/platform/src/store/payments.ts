@@ -162,9 +162,39 @@ export function findPayments(on: Queryable, ids: readonly string[]): Promise<Pay
   return on.query<PaymentRow>(findStatement, [ids]);
 }
 
+/** What a customer is shown of a payment. */
+export type WatchedPayment = Pick<
+  PaymentRow,
+  | 'platform_payment_id'
+  | 'amount_in_cents'
+  | 'funding_method'
+  | 'status'
+  | 'stage'
+  | 'payment_id'
+  | 'failure_reason'
+  | 'ended_by'
+  | 'initiated_at'
+  | 'posted_at'
+  | 'created_at'
+>;
+
+/** The columns of a WatchedPayment: each column is a value to be parsed, for every payment that somebody watches. */
+const WATCHED_COLUMNS = `p.platform_payment_id, p.amount_in_cents, p.funding_method, p.status, p.stage, p.payment_id,
+  p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at`;
+
+const watchedStatement = sql(
+  'payment_watched',
+  `SELECT ${WATCHED_COLUMNS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1)`,
+);
+
+/** Those of these payments that exist, in no particular order, as far as a customer is shown them. */
+export function findWatched(on: Queryable, ids: readonly string[]): Promise<WatchedPayment[]> {
+  return on.query<WatchedPayment>(watchedStatement, [arrayText(ids)]);
+}
+
 const newsStatement = sql(
   'payment_news',
-  `SELECT ${PAYMENT_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, known), duebridge_platform.payments p
+  `SELECT ${WATCHED_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, known), duebridge_platform.payments p
     WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.known`,
 );
 
@@ -173,8 +203,8 @@ export function findNews(
   on: Queryable,
   ids: readonly string[],
   known: readonly string[],
-): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(newsStatement, [ids, known]);
+): Promise<WatchedPayment[]> {
+  return on.query<WatchedPayment>(newsStatement, [ids, known]);
 }
 
 const sessionStatement = sql(
@@ -217,9 +247,9 @@ export const TAKEN_AGAIN = `
             former_payment_ids = CASE WHEN p.payment_id <> u.payment_id THEN array_append(p.former_payment_ids, p.payment_id)
                                       ELSE p.former_payment_ids END`;
 
-/** For the audit line of a row that received another payment_id: the previous one. */
-export const REPLACED = `jsonb_strip_nulls(jsonb_build_object('former_payment_id',
-              CASE WHEN p.stage IN ('accepted', 'ended') THEN p.former_payment_ids[cardinality(p.former_payment_ids)] END))`;
+/** For the audit line of a row that received another payment_id: the previous one. Hardly any row has one, and '{}' costs nothing. */
+export const REPLACED = `CASE WHEN p.stage IN ('accepted', 'ended') AND cardinality(p.former_payment_ids) > 0
+              THEN jsonb_build_object('former_payment_id', p.former_payment_ids[cardinality(p.former_payment_ids)]) ELSE '{}' END`;
 
 /** The writer, and the time of the write. */
 export interface Writer {

@@ -70,8 +70,8 @@ const endStatement = sql(
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
             jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id)
-              || CASE WHEN p.settles THEN jsonb_build_object('funds', CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END)
-                      ELSE '{}' END
+              || CASE WHEN NOT p.settles THEN '{}'::jsonb
+                      WHEN p.status = 'succeeded' THEN '{"funds": "captured"}' ELSE '{"funds": "released"}' END
               || CASE WHEN p.ended_by = 'partner' AND p.from_stage = 'dispatching' THEN '{"accepted": "now"}'::jsonb ELSE '{}' END
               || ${REPLACED} FROM p
    )
