@@ -309,6 +309,73 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^this\.#turns\[lane\] = this\.#turn \+ 1 \/ TURNS\[lane\]; \| 1 -> 2$/,
       ],
     },
+    {
+      why: 'Sent in the very millisecond in which the last answered one was.',
+      places: [
+        /^if \(sent\.at >= answered/,
+        /^if \(sent !== undefined && sent\.at >= .* \| >= -> >$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/funding-queue.ts': [
+    {
+      why: 'A lane that is empty is passed over all the same; there are no more of them than partners.',
+      places: [
+        /^this\.#lanes\.delete\(partner_id\); \| this\.#lanes\.delete\(partner_id\); -> ;$/,
+        /^if \(lane\.size > 0\) this\.#lanes\.set/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/held-payments.ts': [
+    {
+      why: 'Which of several that are due at the same time comes first.',
+      places: [
+        /^if \(object\.at >= this\.#waiting\.atOf\(record\)\) return object; \| >= -> >$/,
+        /^if \(object !== undefined && object\.at <= .* \| <= -> <$/,
+        /^if \(latest === undefined \|\| .* \| >= -> >$/,
+        /^if \(place > 0 && .* \| > -> >= \(2\)$/,
+        /^if \(this\.#atOf\(parent\) <= at\) break; \| <= -> <$/,
+        /^if \(child \+ 1 < this\.#size .* \| < -> <= \(2\)$/,
+        /^if \(this\.#atOf\(child\) >= at\) break; \| >= -> >$/,
+      ],
+    },
+    {
+      why: 'How large the array of a heap is made.',
+      places: [/^#records = new Uint32Array\(16\);/, /^const larger = .* \| 2 -> 3$/],
+    },
+    {
+      why: 'The root has nothing above it, and what is written or read behind the last place of a heap is not looked at.',
+      places: [
+        /^for \(let place = .* \| < -> <=$/,
+        /^if \(place === this\.#size\) return removed; \| .* -> false$/,
+        /^if \(place > 0 && .* \| 0 -> 1$/,
+      ],
+    },
+    {
+      why: 'The place behind the end of the heap holds the very payment that is being placed.',
+      places: [
+        /^if \(child >= this\.#size\) break; \| >= -> >$/,
+        /^if \(child \+ 1 < this\.#size .* \| (?:\+ -> -|< -> <=)$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/shares.ts': [
+    {
+      why: 'The very microsecond at which a heartbeat is too old, or too far ahead.',
+      places: [/heartbeat_at .* \| (?:> -> >=|<= -> <)$/],
+    },
+    {
+      why: 'Every claim was made from a demand.',
+      places: [/^if \(demand === undefined\) continue;/],
+    },
+    {
+      why: 'No two workers have the same id, and how far apart a comparison puts them is not looked at.',
+      places: [/^needs\.sort\(/],
+    },
+    {
+      why: 'When as much is left as there are hungry workers, each gets one either way.',
+      places: [/^if \(left < hungry\.length\) \{ \| < -> <=$/],
+    },
   ],
   'packages/platform/src/engine/poll-schedule.ts': [
     {
@@ -316,15 +383,13 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/ \| (?:60 -> 61|30 -> 31)$/],
     },
     {
-      why: 'In the first millisecond of a payment, or at the very end of its first hour: without an entry the same cap holds.',
-      places: [/^\[0, (?:15 \* )?60_000\], \| 0 -> 1$/, /^return LEARNT_CAPS.* \| >= -> >$/],
-    },
-    {
       why: 'How fine the plan is: polls fall a little elsewhere.',
       places: [
-        /^const (?:LEAST_GAIN_MS|QUANTILES|MAX_SMEAR) = /,
-        /^\[0, 15 \* 60_000\], \| 15 -> 16$/,
+        /^const LEAST_GAIN_MS = /,
+        /^return ageMs >= HOUR_MS \? HOUR_MS : 15 \* 60_000; \| (?:>= -> >|15 -> 16)$/,
         /learntCapMs\(ageMs\) \* \(1 \+ random \* JITTER\)\) \+ MARGIN_MS; \| \+ -> - \(2\)$/,
+        /^let waited = 0;/,
+        /^if \(whole < least\) \{ \| < -> <=$/,
       ],
     },
     {
@@ -334,6 +399,38 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /settlements\.fresh > settlements\.count \* NEWS\) \{ \| > -> >=$/,
         /^settlements\.times\.subarray\(0, settlements\.count\), \| 0 -> 1$/,
       ],
+    },
+    {
+      why: 'How closely the search comes to the price of a poll; it also finds the plan that needs no search.',
+      places: [
+        /^let \[cheap, dear\] = /,
+        /^if \(best\.expectedPolls <= budget\) return best\.times; \| (?:<= -> <|.* -> false)$/,
+        /^for \(let round = 0;/,
+        /^if \(plan\.expectedPolls > budget\) \{ \| > -> >=$/,
+      ],
+    },
+    {
+      why: 'Behind the last edge, which lies beyond all known times, there is nothing: arrays read as undefined there and ignore writes.',
+      places: [
+        /^while \(from < edges\.length - 1 .* \| (?:< -> <=|- -> \+|1 -> 2)$/,
+        /^for \(let cell = .* \| < -> <=$/,
+        /^const (?:next|cost) = new /,
+      ],
+    },
+    {
+      why: 'A time without neighbours stands for itself alone; of two that are equally far, either is a neighbour.',
+      places: [
+        /^let \[low, high, from\] = .* \| - -> \+$/,
+        /^while \(high < count - 1 .* \| < -> <= \(2\)$/,
+      ],
+    },
+    {
+      why: 'How far the search looks: further on it finds nothing cheaper.',
+      places: [/^if \(waited > least\) break;/, /^furthest = next\[from\] \?\? count;/],
+    },
+    {
+      why: 'It is a millisecond at least in any case.',
+      places: [/^const before = Math\.max\(1, longest, .* \| 0 -> 1$/],
     },
   ],
   'packages/platform/src/engine/slots.ts': [
@@ -354,8 +451,19 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^const sorted = .* \| - -> \+$/],
     },
     {
-      why: 'Without slots, the statement is sent and changes none.',
-      places: [/^if \(slots\.length (?:===|>) 0\)/],
+      why: 'Without slots, or without arrivals, the statements are sent and change none.',
+      places: [
+        /^if \(slots\.length (?:===|>) 0\)/,
+        /^if \(arrived\.length === 0 \|\| slots\.length === 0\)/,
+      ],
+    },
+    {
+      why: 'How many payments one statement reads.',
+      places: [/^export const PAGE = /],
+    },
+    {
+      why: 'What this statement reads too many, the next one refuses, which has the same conditions.',
+      places: [/^WHERE p\.slot = \$\{ARRIVALS\} .* \| AND -> OR$/],
     },
   ],
   'packages/platform/src/store/payments.ts': [
@@ -390,6 +498,9 @@ export function coreExplanationOf(file: string, mutant: string): string | undefi
 
 /** Files whose survivors have met no world of the simulator. */
 const TESTS_ALONE = [
+  'held-payments.ts',
+  'funding-queue.ts',
+  'shares.ts',
   'partner-queue.ts',
   'poll-schedule.ts',
   'slots.ts',

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
 import { seededRandom } from '@duebridge/runtime/testing';
 import fc from 'fast-check';
@@ -270,36 +272,46 @@ test('tens of thousands of payments wait, and records and texts are used again',
 test('payments that come and go take no more memory than those that wait at one time', () => {
   const held = new HeldPayments(() => true);
   const lane = held.newLane();
+  // What other tests left must not be collected while this one measures.
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  collect();
   const before = process.memoryUsage().arrayBuffers;
   for (let cycle = 0; cycle < 25; cycle += 1) {
     for (let index = 0; index < 2_000; index += 1) {
       const one = new ActivePayment({
         at: index,
         platform_payment_id: `0199aaaa-0000-7000-8000-${String(index).padStart(12, '0')}`,
-        account_id: 'A'.repeat(2_000),
+        account_id: 'A'.repeat(index % 4 < 2 ? 2_000 : 1_000),
         amount_in_cents: 1,
         group: GROUPS[0] as PaymentGroup,
         createdAt: 0,
         stage: 'accepted',
         status: 'processing',
-        payment_id: null,
+        payment_id: index % 4 < 2 ? null : 'P'.repeat(1_000),
         acceptedAt: 0,
         slot: index % 2,
       });
       held.add(one);
       lane.push(one);
     }
-    // Half are removed with their slot, and half are taken.
+    // Half are removed with their slot, and half are taken, all at once or one after the other.
     for (const removed of held.removeSlots(new Set([0]))) assert.equal(removed.slot, 0);
-    for (const taken of lane.takeAll()) held.remove(taken);
+    if (cycle % 2 === 0) for (const taken of lane.takeAll()) held.remove(taken);
+    for (let taken = lane.pop(); taken !== undefined; taken = lane.pop()) held.remove(taken);
     assert.equal(held.size, 0);
   }
+  collect();
   const megabytes = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
   assert.ok(megabytes < 8, `${megabytes} MB, where 4 MB wait at one time`);
 });
 
 /** A payment that can be written as bytes. */
-function plain(number: number, at: number): ActivePayment {
+function plain(
+  number: number,
+  at: number,
+  facts: Partial<ConstructorParameters<typeof ActivePayment>[0]> = {},
+): ActivePayment {
   return new ActivePayment({
     at,
     platform_payment_id: `0199aaaa-0000-7000-8000-${String(number).padStart(12, '0')}`,
@@ -312,6 +324,7 @@ function plain(number: number, at: number): ActivePayment {
     payment_id: null,
     acceptedAt: 0,
     slot: 0,
+    ...facts,
   });
 }
 
@@ -420,4 +433,48 @@ test('the latest due is taken out of the middle of what waits, and the rest keep
     );
   }
   assert.equal(held.size, 0);
+});
+
+test('payments whose ids differ in one part alone are told apart, however they meet in the table', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  // All that differ in the first half, and those that differ in one bit of the last part, have one place in a table of that size.
+  const ids = [
+    '0199aaaa-0000-7000-8000-000000000001',
+    '0199aaab-0000-7000-8000-000000000001',
+    '0199aaaa-0001-7000-8000-000000000001',
+    '0199aaaa-0000-7001-8000-000000000001',
+    '0199aaaa-0000-7000-8000-000080000001',
+    '0199aaaa-0000-7000-8000-000040000001',
+  ];
+  const make = (platform_payment_id: string, at: number): ActivePayment =>
+    plain(1, at, { platform_payment_id });
+  for (const [at, id] of ids.entries()) {
+    assert.equal(held.has(id), false, id);
+    assert.equal(held.removeById(id), undefined);
+    const payment = make(id, at);
+    held.add(payment);
+    lane.push(payment);
+    assert.equal(held.dueAt(id), at);
+  }
+  assert.deepEqual(
+    ids.map((id) => held.dueAt(id)),
+    [0, 1, 2, 3, 4, 5],
+  );
+  for (const id of ids.toReversed()) {
+    assert.equal(held.removeById(id)?.platform_payment_id, id);
+    assert.equal(held.has(id), false);
+  }
+  assert.equal(held.size, 0);
+});
+
+test('texts that are too long together stay in the object', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  const text = 'x'.repeat(1_500);
+  const payment = plain(1, 0, { account_id: text, payment_id: text });
+  held.add(payment);
+  lane.push(payment);
+  assert.ok(payment.isCurrent);
+  assert.equal(lane.pop(), payment);
 });

@@ -5,11 +5,13 @@ import fc from 'fast-check';
 import {
   capMs,
   cheapestPlan,
+  edgesOf,
   defaultPollMs,
   isKnown,
   lastFoundMs,
   learn,
   learnBetween,
+  massIn,
   newSettlementTimes,
   nextPollMs,
   planPolls,
@@ -432,4 +434,87 @@ test('an end that was found at once, or before its poll was due, happened no lat
   learnBetween(settlements, 7_000, 6_000, 0.9);
   learnBetween(settlements, 1_000, 3_000, 0.5);
   assert.deepEqual([...settlements.times.subarray(0, settlements.count)], [5_000, 7_000, 2_000]);
+});
+
+test('polls may fall on a hundred and twenty-eight quantiles of the known times, and on ages between that are five percent apart', () => {
+  const even = Float32Array.from({ length: 1_000 }, (_, index) => 10_000 + 10 * index);
+  const quantiles = Array.from(
+    { length: 129 },
+    (_, quantile) => even[Math.round((quantile / 128) * 999)],
+  );
+  assert.deepEqual(edgesOf(even).slice(0, 129), quantiles);
+  assert.deepEqual(edgesOf(Float32Array.of(1_000, 1_050)).slice(0, 3), [1_000, 1_050, 1_312.5]);
+  const apart = edgesOf(Float32Array.of(0, 0, 0.5, 1_000, 2_000, 2_000));
+  assert.equal(apart[0], 1, 'no poll comes before the first millisecond');
+  for (const [index, edge] of apart.entries()) {
+    const before = apart[index - 1] ?? 0;
+    assert.ok(edge > before);
+    if (edge <= 2_000 && index > 0) assert.ok(edge <= before * 1.051, `${before} then ${edge}`);
+  }
+  assert.ok(apart.includes(1_000) && apart.includes(2_000));
+});
+
+test('beyond the known times polls may be a quarter apart, or closer where some take many times as long as most', () => {
+  const growthOf = (times: Float32Array): number => {
+    const edges = edgesOf(times);
+    const last = edges.at(-1) ?? 0;
+    assert.ok(last < 48 * HOUR && last * 1.25 >= 48 * HOUR, 'for two days');
+    return last / (edges.at(-2) ?? 0);
+  };
+  const near = (actual: number, expected: number): void =>
+    assert.ok(Math.abs(actual - expected) < 1e-4, `${actual}, not ${expected}`);
+  near(growthOf(new Float32Array(50).fill(1_000)), 1.25);
+  near(growthOf(new Float32Array(50)), 1.25);
+  // The longest takes 1.1 ** 9 times as long as nine tenths of all.
+  const spread = Float32Array.from({ length: 100 }, (_, index) => 1_000 * 1.1 ** index);
+  near(growthOf(spread), 1 + 0.25 / (1 + 9 * Math.log(1.1)));
+});
+
+test('each known time counts once, over the range that holds its nearest neighbours, and one unknown beyond them all', () => {
+  const times = fc.array(fc.oneof(fc.nat(60), fc.nat(5_000)), { minLength: 1, maxLength: 60 });
+  const cut = fc.oneof(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 6_000 }));
+  const cuts = fc.array(cut, { maxLength: 30 });
+  fc.assert(
+    fc.property(times, cuts, (known, between) => {
+      const sorted = Float32Array.from(known).toSorted();
+      const longest = Math.max(...known);
+      const edges = [...new Set([...between, 10_000, 20_000])].toSorted((a, b) => a - b);
+      const neighbours = Math.min(known.length - 1, Math.ceil(Math.sqrt(known.length) / 2));
+      const expected = edges.map((edge, cell) => {
+        const before = edges[cell - 1] ?? 0;
+        let mass = 0;
+        for (const time of known) {
+          const away = known.map((other) => Math.abs(other - time)).toSorted((a, b) => a - b);
+          const half = Math.min(away[neighbours] ?? 0, time / 3);
+          const [begin, end] = [time - half, Math.min(time + half, longest)];
+          if (end > begin) {
+            mass += Math.max(0, Math.min(end, edge) - Math.max(begin, before)) / (end - begin);
+          } else if (time <= edge && (time > before || cell === 0)) {
+            mass += 1;
+          }
+        }
+        // Half of what is longer than any known is longer than twice the longest, and so on.
+        const start = Math.max(1, longest);
+        if (edge > longest) mass += start / Math.max(start, before) - start / edge;
+        return mass;
+      });
+      const found = [...massIn(edges, sorted)];
+      for (const [cell, mass] of expected.entries()) {
+        assert.ok(
+          Math.abs((found[cell] ?? 0) - mass) < 1e-6,
+          `${found.join()} instead of ${expected.join()}`,
+        );
+      }
+    }),
+    // Times of a partner that ends payments at once, too.
+    {
+      numRuns: 500,
+      examples: [
+        [
+          [0, 1],
+          [1, 2, 3],
+        ],
+      ],
+    },
+  );
 });

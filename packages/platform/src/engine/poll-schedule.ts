@@ -224,8 +224,7 @@ export function planPolls(known: Float32Array, budget: number): number[] {
 }
 
 /** The ages at which a poll may be planned: fine where known times are, never far apart, and to beyond a day. `times` are sorted. */
-function edgesOf(times: Float32Array): number[] {
-  const last = Math.max(1, times.at(-1) ?? 1);
+export function edgesOf(times: Float32Array): number[] {
   const edges: number[] = [];
   const extendTo = (age: number, growth: number): void => {
     for (let edge = edges.at(-1); edge !== undefined && edge * growth < age;) {
@@ -235,8 +234,7 @@ function edgesOf(times: Float32Array): number[] {
   };
   const count = Math.min(QUANTILES, times.length);
   for (let quantile = 0; quantile <= count; quantile += 1) {
-    const at = times[Math.round((quantile / count) * (times.length - 1))] ?? last;
-    const age = Math.max(1, at);
+    const age = Math.max(1, times[Math.round((quantile / count) * (times.length - 1))] ?? 1);
     if (age <= (edges.at(-1) ?? 0)) continue;
     extendTo(age, EDGE_GROWTH);
     edges.push(age);
@@ -256,7 +254,7 @@ function tailGrowth(times: Float32Array): number {
 }
 
 /** How much of the distribution lies before each edge and after the one before it. `times` are sorted. */
-function massIn(edges: readonly number[], times: Float32Array): Float64Array {
+export function massIn(edges: readonly number[], times: Float32Array): Float64Array {
   const mass = new Float64Array(edges.length);
   const count = times.length;
   const neighbours = Math.ceil(Math.sqrt(count) / 2);
@@ -273,8 +271,8 @@ function massIn(edges: readonly number[], times: Float32Array): Float64Array {
     const half = Math.min(reach, time * MAX_SMEAR);
     // Beyond the longest time there is the tail, and nothing else.
     const [begin, end] = [time - half, Math.min(time + half, longest)];
+    // No range begins before that of an earlier time: the farthest neighbour comes no nearer than the time moves on.
     while (from < edges.length - 1 && (edges[from] ?? 0) < begin) from += 1;
-    while (from > 0 && (edges[from - 1] ?? 0) > begin) from -= 1;
     let left = begin;
     for (let cell = from; cell < edges.length; cell += 1) {
       const right = Math.min(end, edges[cell] ?? end);
