@@ -38,7 +38,7 @@ const RUN_LOCK = 'run.lock';
 /** The files that take more than 20 s alone, those that wait beside those that compute. */
 const LONGEST: readonly string[] = [
   'packages/conformance/test/foreign-callers.test.ts',
-  'test/browser/access.test.ts',
+  'test/browser/screens.test.ts',
   'test/browser/end-to-end.test.ts',
   'test/conformance-platform.test.ts',
   'test/citus.test.ts',
@@ -47,6 +47,7 @@ const LONGEST: readonly string[] = [
   'packages/conformance/test/kill-matrix-caller.test.ts',
   'test/browser/engines.test.ts',
   'packages/conformance/test/kill-matrix-platform.test.ts',
+  'test/browser/embed.test.ts',
   'test/browser/sdk.test.ts',
   'test/crash.test.ts',
   'packages/partner/src/neighbours.test.ts',

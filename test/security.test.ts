@@ -34,9 +34,13 @@ test('every line of the security checklist names a test that exists', () => {
     assert.ok(tests.length > 0, `no test proves: ${line}`);
     for (const { title, file } of tests) {
       const source = readFileSync(join(root, file), 'utf8').replaceAll(/\s+/g, ' ');
-      const isThere = ["'", '`', '"'].some(
-        (quote) =>
-          source.includes(`test(${quote}${title}`) || source.includes(`test( ${quote}${title}`),
+      // `inEngine` defines a test in each browser engine.
+      const isThere = ['test', 'inEngine'].some((define) =>
+        ["'", '`', '"'].some(
+          (quote) =>
+            source.includes(`${define}(${quote}${title}`) ||
+            source.includes(`${define}( ${quote}${title}`),
+        ),
       );
       assert.ok(isThere, `${file} has no test "${title}", which SECURITY.md names for: ${line}`);
     }

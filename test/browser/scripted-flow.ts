@@ -48,6 +48,8 @@ export interface World {
   /** What else the session says: a payment before, another's payment, a usual time. */
   more: Partial<FlowSession>;
   sessionMs: number;
+  /** A script that runs before any other, in the payment page and, where the site is loaded with `?before=PARTNER`, in the site. */
+  before: string | undefined;
   /** What a fresh payment becomes: after each step the page is told. Empty: it stays processing. */
   outcome: Partial<FlowPayment>[];
   stepMs: number;
@@ -119,7 +121,10 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     for await (const chunk of request.setEncoding('utf8')) body += String(chunk);
     const seen: Seen = { host, path, method: request.method ?? '', headers: request.headers, body };
     for (const world of worlds.values()) world.seen.push(seen);
-    if (host === 'pay.localhost') await platform(seen, response);
+    if (path.startsWith('/before.js?')) {
+      response.writeHead(200, { 'content-type': 'text/javascript; charset=utf-8' });
+      response.end(worlds.get(path.split('?')[1] ?? '')?.before);
+    } else if (host === 'pay.localhost') await platform(seen, response);
     else await site(seen, response);
   }
 
@@ -170,7 +175,8 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       .replace('__ORIGINS__', () => origins)
       .replace('__PARTNER__', () => partner)
       .replace('__MODE__', () => world.mode)
-      .replace('__VISIT__', '');
+      .replace('__VISIT__', '')
+      .replace('<head>', () => `<head>${beforeTag(world.before && partner)}`);
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
       'content-encoding': 'gzip',
@@ -347,7 +353,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     });
     response.end(
       `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
-        `<title>A site</title>${tag}<script type="module" src="/site.js"></script>` +
+        `<title>A site</title>${beforeTag(url.searchParams.get('before') ?? undefined)}${tag}<script type="module" src="/site.js"></script>` +
         `<h1>Acme Water</h1><button id="open">Pay bill</button><div id="place"></div><a href="#end" id="after">After</a></html>`,
     );
   }
@@ -381,6 +387,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         fundingMethods: [{ funding_method: 'sandbox', label: 'Test bank account', sandbox: true }],
         more: {},
         sessionMs: 3_600_000,
+        before: undefined,
         // As a customer meets it.
         mode: 'live',
         outcome: succeeds,
@@ -412,6 +419,10 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       await once(server, 'close');
     },
   });
+}
+
+function beforeTag(partner: string | undefined): string {
+  return partner === undefined ? '' : `<script src="/before.js?${partner}"></script>`;
 }
 
 function operationOf({ method, path }: Seen): Operation {

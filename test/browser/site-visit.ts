@@ -3,6 +3,7 @@
  * tests of a file in every engine that is installed.
  */
 import test, { after, suite } from 'node:test';
+import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { ENGINES, type EngineName, type Script, type Tab } from './engines.ts';
 import { until, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
@@ -13,7 +14,9 @@ export interface SiteWindow {
   heard: Heard[];
   siteReady?: boolean;
   onOpen?: () => void;
-  instance: { update(change: object): void; focus(): void; destroy(): void };
+  instance: Duebridge;
+  make: (options: object) => Duebridge;
+  sdk: { createDuebridge: (options: DuebridgeOptions) => Duebridge };
   start: (options: object, target?: string) => Promise<string>;
 }
 
@@ -68,13 +71,17 @@ export function inEachEngine(
             await visitor.visit(t, flow.payOrigin, (open) => {
               Object.assign(flow, { wire: undefined, down: false });
               const visit: InOneEngine['visit'] = async (world, query = '', site = 'acme') =>
-                visitSite(flow, await open(), world, `${flow.site(site)}/${query}`);
+                visitSite(flow, await open(), world, addressOf(flow.site(site), world, query));
               return body({ name, flow, visit });
             });
           });
         }, name);
       });
   });
+}
+
+function addressOf(site: string, { before, partner }: World, query: string): string {
+  return `${site}/${query === '' ? '?' : `${query}&`}${before === undefined ? '' : `before=${partner}`}`;
 }
 
 /** Loads a site in a tab. */

@@ -26,6 +26,9 @@ export type FakeStep =
   | { readonly resize: number }
   | { readonly exit: 'completed' | 'user' | 'error'; readonly at?: ScreenName };
 
+/** A message is told of, and fetched; one that comes during a fetch waits for the next. */
+const WAYS = 4;
+
 export interface FakeFrameOptions {
   /** Steps, played in order from the start at each mount. */
   readonly script: readonly FakeStep[];
@@ -90,8 +93,7 @@ export function createFakeFrame(options: FakeFrameOptions): FakeFrame {
       const { exit: reason, at = 'receipt' } = step;
       say({ type: 'exit', exit: { reason, at, sessionId: 'fake-session', payment: latest } });
     }
-    // Wait one turn for the message to arrive, so that a caller that awaits sees its effect.
-    await new Promise((resolve) => setTimeout(resolve));
+    await delivered();
   }
 
   return {
@@ -119,4 +121,22 @@ export function createFakeFrame(options: FakeFrameOptions): FakeFrame {
       })();
     },
   };
+}
+
+/**
+ * Waits until the messages posted so far have arrived, so that a caller that awaits sees their effect. A turn is not enough: WebKit
+ * sends each message through another process and fetches it from there, so messages of other ports make the same ways in the meantime.
+ */
+async function delivered(): Promise<void> {
+  const { port1, port2 } = new MessageChannel();
+  port2.start();
+  for (let way = 0; way < WAYS; way += 1) {
+    await new Promise((resolve) => {
+      port2.addEventListener('message', resolve, { once: true });
+      port1.postMessage(way);
+    });
+  }
+  port1.close();
+  // One turn for what the last of them has set off.
+  await new Promise((resolve) => setTimeout(resolve));
 }

@@ -1,0 +1,700 @@
+/**
+ * The SDK in a site, in every engine: its options, timeouts, events and errors, the React component and the test kit; files that are
+ * late, blocked or missing; a browser without storage and one whose clock is wrong. Engines differ in what they tell of a frame, in
+ * which order, and in what becomes of a request that fails. sdk.test.ts has what only Chromium's driver can do.
+ */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { build, type Rolldown } from 'vite';
+import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
+import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
+import type { EngineName } from './engines.ts';
+import { until, useRig, values } from './rig.ts';
+import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import { succeeds, type Trouble, type World } from './scripted-flow.ts';
+
+const rig = useRig({ withChromium: false });
+
+inEachEngine(rig, (inEngine) => {
+  options(inEngine);
+  mounting(inEngine);
+  events(inEngine);
+  files(inEngine);
+  browsers(inEngine);
+});
+
+/** Whatever the SDK could have left behind. */
+const leftovers = ({ tab }: EngineVisit): Promise<number> =>
+  tab.run(
+    'page',
+    () =>
+      document.querySelectorAll('iframe, dialog').length +
+      (document.documentElement.style.overflow === '' ? 0 : 1),
+  );
+
+const codes = (heard: Parameters<typeof values>[0]): unknown[] =>
+  (values(heard, 'error') as { code: string; recoverable: boolean }[]).map(
+    ({ code, recoverable }) => [code, recoverable],
+  );
+
+/** What the site hears of a frame whose connection fails. Firefox and WebKit say nothing to the site, so the wait ends there. */
+const failsToLoad = (name: EngineName, code: string): string =>
+  name === 'chromium' ? code : 'load_timeout';
+
+/** A gate that holds whoever awaits it until it is opened. */
+function gate(): { readonly held: Promise<undefined>; readonly open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  return { held: promise, open: () => resolve(undefined) };
+}
+
+// What the site asks for ------------------------------------------------------------------------------------------------------
+
+function options(inEngine: InEngine): void {
+  inEngine(
+    'options that cannot work are refused at once, with a code and a remedy',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      const refused = await at.tab.run(
+        'page',
+        (frameOrigin) => {
+          const { createDuebridge } = (window as unknown as SiteWindow).sdk;
+          const fetchToken = (): Promise<string> => Promise.resolve('');
+          const wrong: object[] = [
+            { fetchToken, frameOrigin },
+            { partner: '', fetchToken, frameOrigin },
+            { partner: 'p', frameOrigin },
+            { partner: 'p', fetchToken },
+            { partner: 'p', fetchToken, frameOrigin, display: 'redirect' },
+            { partner: 'p', fetchToken, frameOrigin: 'pay.example' },
+            { partner: 'p', fetchToken, frameOrigin: 'http://pay.example' },
+            { partner: 'p', fetchToken, frameOrigin: 'javascript:alert(1)' },
+          ];
+          return wrong.map((given) => {
+            try {
+              createDuebridge(given as DuebridgeOptions);
+              return 'accepted';
+            } catch (error) {
+              const { name, code, message } = error as {
+                name: string;
+                code: string;
+                message: string;
+              };
+              return `${name} ${code} ${message.length > 30}`;
+            }
+          });
+        },
+        flow.payOrigin,
+      );
+      assert.deepEqual(new Set(refused), new Set(['DuebridgeError config_invalid true']));
+      assert.equal(refused.length, 8);
+    },
+  );
+
+  inEngine(
+    'a site that loads the script with its hash needs to say no address',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world(), '?tag');
+      assert.equal(await at.start({ frameOrigin: undefined }), 'mounted');
+      await at.pay();
+    },
+  );
+
+  inEngine(
+    'a change of language or look keeps what the customer typed',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      await at.start({ appearance: { theme: 'light' } });
+      await at.press('Pay another amount');
+      await at.title('How much would you like to pay?');
+      await at.tab.click('frame', '#amount');
+      await at.tab.type('17.20');
+      await at.holds('frame', () => document.querySelector('input')?.value === '17.20');
+      await at.tab.run('page', () =>
+        (window as unknown as SiteWindow).instance.update({
+          locale: 'es',
+          appearance: { theme: 'dark' },
+        }),
+      );
+      await at.title('¿Cuánto desea pagar?');
+      await at.holds(
+        'frame',
+        () =>
+          document.querySelector('input')?.value === '17.20' &&
+          document.documentElement.dataset['theme'] === 'dark',
+      );
+      // What a browser fills in by itself: the amount of a transaction, and decimals on a phone's keyboard.
+      const field = await at.tab.run('frame', () => {
+        const input = document.querySelector('input');
+        return [input?.getAttribute('autocomplete'), input?.inputMode];
+      });
+      assert.deepEqual(field, ['transaction-amount', 'decimal']);
+    },
+  );
+
+  inEngine(
+    'the first bytes have the theme of the site, before any file of the page has come',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      flow.wire = (path) => (path.startsWith('/flow/assets/') ? 'hang' : undefined);
+      for (const [theme, background] of [
+        ['dark', 'rgb(20, 24, 31)'],
+        ['light', 'rgb(255, 255, 255)'],
+      ] as const) {
+        await at.tab.run(
+          'page',
+          (settings) => {
+            const site = window as unknown as SiteWindow;
+            site.make(settings).mount('#place').catch(String);
+          },
+          { partner: 'p', frameOrigin: flow.payOrigin, appearance: { theme }, display: 'modal' },
+        );
+        const ground = (): string =>
+          getComputedStyle(document.querySelector('iframe') ?? document.documentElement)
+            .backgroundColor;
+        assert.equal(await at.tab.run('page', ground), background);
+        await at.tab.run('page', () => (window as unknown as SiteWindow).instance.destroy());
+      }
+    },
+  );
+}
+
+// From the call to the first screen -------------------------------------------------------------------------------------------
+
+function mounting(inEngine: InEngine): void {
+  inEngine(
+    'a mount that cannot work rejects with a typed error and leaves nothing behind',
+    async ({ flow, visit }) => {
+      const world = flow.world();
+      const at = await visit(world);
+      for (const target of ['#nowhere', '', '%%'])
+        assert.equal(await at.start({}, target), 'config_invalid', target);
+      const detached = await at.tab.run(
+        'page',
+        (settings) => {
+          const code = (error: { code?: string }): string => error.code ?? 'no code';
+          return (window as unknown as SiteWindow)
+            .make(settings)
+            .mount(document.createElement('div'))
+            .catch(code);
+        },
+        { partner: world.partner, frameOrigin: flow.payOrigin },
+      );
+      assert.equal(detached, 'config_invalid');
+      const own = await at.tab.run('page', () => location.origin);
+      assert.equal(await at.start({ frameOrigin: own }), 'config_invalid');
+      assert.equal(await at.start({ partner: 'unknown' }), 'frame_refused');
+      assert.equal(await leftovers(at), 0);
+    },
+  );
+
+  inEngine(
+    'a platform that does not answer is given up after the time allowed',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world({ plan: { page: () => 'hang' } }));
+      for (const display of ['inline', 'modal'] as const) {
+        assert.equal(await at.start({ display, loadTimeoutMs: 300 }), 'load_timeout');
+        assert.equal(await leftovers(at), 0);
+      }
+    },
+  );
+
+  inEngine(
+    'a platform that is down, or misses a file of its page, is not told as a site that is not registered',
+    async ({ name, flow, visit }) => {
+      const at = await visit(flow.world());
+      flow.down = true;
+      assert.equal(
+        await at.start({ loadTimeoutMs: 6_000 }),
+        failsToLoad(name, 'platform_unreachable'),
+      );
+      flow.down = false;
+      for (const missing of [/\.js$/, /\.css$/]) {
+        flow.wire = (path) => (missing.test(path) ? 'NOT_FOUND' : undefined);
+        assert.equal(await at.start(), 'platform_unreachable', String(missing));
+      }
+      assert.equal(await leftovers(at), 0);
+      flow.wire = undefined;
+      assert.equal(await at.start(), 'mounted');
+    },
+  );
+
+  inEngine(
+    'mounting twice, destroying while it loads, aborting, and using what is destroyed',
+    async ({ flow, visit }) => {
+      const world = flow.world({
+        plan: { page: (count) => (count === 1 ? 'hang' : undefined) },
+      });
+      const at = await visit(world);
+      const told = await at.tab.run(
+        'page',
+        async (settings) => {
+          const { make } = window as unknown as SiteWindow;
+          const code = (error: { code?: string }): string => error.code ?? 'no code';
+          const first = make(settings);
+          const loading = first.mount('#place').catch(code);
+          const twice = await first.mount('#place').catch(code);
+          first.destroy();
+          first.destroy();
+          const after = await first.mount('#place').catch(code);
+          const abort = new AbortController();
+          const second = make({ ...settings, signal: abort.signal });
+          const aborted = second.mount('#place').catch(code);
+          abort.abort();
+          const third = make({ ...settings, signal: abort.signal });
+          const states = [first.state, second.state, third.state];
+          return [
+            twice,
+            await loading,
+            after,
+            await aborted,
+            await third.mount('#place').catch(code),
+            ...states,
+          ];
+        },
+        { partner: world.partner, frameOrigin: flow.payOrigin },
+      );
+      assert.deepEqual(told, ['config_invalid', ...Array.from({ length: 7 }, () => 'destroyed')]);
+      assert.equal(await leftovers(at), 0);
+    },
+  );
+
+  inEngine(
+    'an instance can be taken away and mounted again, and hears nothing twice',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      await at.start();
+      await at.tab.run('page', async () => {
+        const { instance } = window as unknown as SiteWindow;
+        instance.unmount();
+        await instance.mount('#place');
+      });
+      await at.pay();
+      const statuses = values(await at.heard(), 'payment') as { status: string }[];
+      assert.equal(statuses.filter(({ status }) => status === 'succeeded').length, 1);
+      assert.equal(await leftovers(at), 1);
+    },
+  );
+
+  inEngine(
+    'the token is asked for while the frame loads, and the bill comes with the session',
+    async ({ flow, visit }) => {
+      const page = gate();
+      const world = flow.world({ plan: { page: () => page.held } });
+      const at = await visit(world);
+      const mounted = at.start();
+      await until(() => world.counts.token === 1);
+      assert.equal(world.counts.exchange, 0);
+      page.open();
+      assert.equal(await mounted, 'mounted');
+      // No read of its own.
+      assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+    },
+  );
+}
+
+// What the site hears ---------------------------------------------------------------------------------------------------------
+
+function events(inEngine: InEngine): void {
+  inEngine(
+    'an origin that the platform no longer allows is told to the customer and to the site',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world({ plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } }));
+      assert.equal(await at.start(), 'mounted');
+      await at.title('This payment page cannot be shown here');
+      assert.deepEqual(codes(await at.heard()), [['origin_not_allowed', false]]);
+    },
+  );
+
+  inEngine(
+    'a backend that gives no token is told to the customer, with the cause for the engineer',
+    async ({ flow, visit }) => {
+      const world = flow.world({
+        plan: { token: (count) => (count <= 1 ? 'INTERNAL_ERROR' : undefined) },
+      });
+      const at = await visit(world);
+      assert.equal(await at.start(), 'mounted');
+      await at.title('We could not start the payment');
+      const [error] = values(await at.heard(), 'error') as Record<string, unknown>[];
+      assert.deepEqual(
+        [error?.['code'], error?.['cause']],
+        ['token_invalid', 'token backend: 500'],
+      );
+      await at.press('Try again');
+      await at.title('Your bill from Acme Water');
+    },
+  );
+
+  inEngine('a listener that throws does not stop the payment', async ({ flow, visit }) => {
+    const at = await visit(flow.world());
+    await at.start();
+    await at.tab.run('page', () => {
+      const told: string[] = [];
+      Object.assign(window, { told });
+      addEventListener('error', ({ error }) => told.push((error as Error).message));
+      (window as unknown as SiteWindow).instance.on('screen', () => {
+        throw new Error('the mistake of the site');
+      });
+    });
+    await at.pay();
+    const told = await at.tab.run('page', () => (window as unknown as { told: string[] }).told);
+    assert.deepEqual([...new Set(told)], ['the mistake of the site']);
+  });
+
+  inEngine(
+    'a modal page asks before it closes while it sends, and gives the site back as it was',
+    async ({ flow, visit }) => {
+      const pay = gate();
+      const world = flow.world({ plan: { pay: () => pay.held } });
+      const at = await visit(world);
+      await at.start({ display: 'modal' });
+      await at.press('Continue');
+      await at.press('Pay $123.45');
+      await until(() => world.counts.pay === 1);
+      const close = (): Promise<void> =>
+        at.tab.run('frame', () => document.querySelector<HTMLElement>('.close')?.click());
+      await close();
+      await at.sees('Close the page anyway?');
+      await at.press('Keep it open');
+      assert.equal(await at.tab.run('page', () => document.querySelectorAll('dialog').length), 1);
+      pay.open();
+      await at.title('Paid. Thank you!');
+      await close();
+      await until(async () => (await leftovers(at)) === 0);
+      const [exit] = values(await at.heard(), 'exit') as Record<string, unknown>[];
+      assert.deepEqual(
+        [exit?.['reason'], exit?.['at'], exit?.['sessionId']],
+        ['completed', 'receipt', 'session-1'],
+      );
+    },
+  );
+
+  inEngine('the frame is as tall as what it shows', async ({ flow, visit }) => {
+    const at = await visit(flow.world());
+    await at.start();
+    await at.press('Continue');
+    await at.title('Check your payment');
+    await until(async () => {
+      const inside = await at.tab.run('frame', () => document.body.getBoundingClientRect().height);
+      const outside = await at.tab.run(
+        'page',
+        () => document.querySelector('iframe')?.getBoundingClientRect().height,
+      );
+      return Math.ceil(inside) === outside;
+    });
+  });
+
+  inEngine(
+    'a frame that stays says that it is done, and shows the receipt again; its reference can be marked and copied',
+    async ({ flow, visit }) => {
+      const world = flow.world();
+      const at = await visit(world);
+      await at.start();
+      await at.pay();
+      await at.sees('BP-7781');
+      const marked = await at.tab.run('frame', () => {
+        const values = [...document.querySelectorAll('dd')];
+        const value = values.find(({ textContent }) => textContent === 'BP-7781');
+        if (value) getSelection()?.selectAllChildren(value);
+        return getSelection()?.toString();
+      });
+      assert.equal(marked, 'BP-7781');
+      await at.press('Done');
+      await at.title('All done');
+      await at.sees('$123.45 to Acme Water is paid.');
+      await at.press('Show it again');
+      await at.title('Paid. Thank you!');
+    },
+  );
+
+  let react: Promise<string> | undefined;
+  inEngine(
+    'the React component survives StrictMode, new callbacks and new looks with one frame',
+    async ({ flow, visit }) => {
+      flow.files.set('/react.js', await (react ??= reactApp()));
+      const world = flow.world({ outcome: [] });
+      const at = await visit(world);
+      await at.tab.run(
+        'page',
+        async (settings) => {
+          const path = '/react.js';
+          await import(path);
+          const site = window as unknown as Record<string, (value: unknown) => void>;
+          const said: string[] = [];
+          Object.assign(window, { said });
+          site['startReact']?.({
+            ...settings,
+            fetchToken: async () => {
+              said.push('token');
+              const answer = await fetch(`/token?partner=${settings.partner}`);
+              return ((await answer.json()) as { token: string }).token;
+            },
+            onReady: () => said.push('ready'),
+            onError: (error: { code: string }) => said.push(error.code),
+          });
+        },
+        { partner: world.partner, frameOrigin: flow.payOrigin },
+      );
+      await at.title('Your bill from Acme Water');
+      assert.equal(await leftovers(at), 1);
+      await at.tab.run('page', () => {
+        const site = window as unknown as { said: string[]; setProps: (props: object) => void };
+        site.setProps({
+          locale: 'es',
+          onPayment: (payment: { status: string }) => site.said.push(`new ${payment.status}`),
+        });
+      });
+      await at.title('Su factura de Acme Water');
+      await at.press('Continuar');
+      await at.press('Pagar $123.45');
+      await at.title('Su pago está en camino');
+      const said = (): Promise<string[]> =>
+        at.tab.run('page', () => (window as unknown as { said: string[] }).said);
+      await until(async () => (await said()).length === 3);
+      assert.deepEqual(await said(), ['token', 'ready', 'new processing']);
+      // Another bill is another page: a customer who switches accounts does not see the one before.
+      const [first] = world.tokens;
+      await at.tab.run('page', () =>
+        (window as unknown as { setProps: (props: object) => void }).setProps({
+          account: 'another',
+        }),
+      );
+      await until(() => world.counts.exchange === 2);
+      assert.notEqual(world.tokens.at(-1), first);
+      await at.tab.run('page', () =>
+        (window as unknown as { shown: (shown: boolean) => void }).shown(false),
+      );
+      await until(async () => (await leftovers(at)) === 0);
+    },
+  );
+
+  inEngine(
+    'the test kit plays a payment to the site without a platform',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      const result = await at.tab.run('page', async () => {
+        const path = '/npm/testing.js';
+        const kit = (await import(path)) as { createFakeFrame: typeof CreateFakeFrame };
+        const fake = kit.createFakeFrame({
+          script: [
+            { token: 'initial' },
+            'ready',
+            { payment: 'processing' },
+            { payment: 'failed', failureReason: 'No such account' },
+            { error: 'network_lost', recoverable: true },
+            { exit: 'user', at: 'status' },
+          ],
+        });
+        const { make } = window as unknown as SiteWindow;
+        const instance = make({
+          partner: 'acme',
+          frameOrigin: 'https://pay.example',
+          fetchToken: () => Promise.resolve('a token'),
+          frame: fake,
+        });
+        await instance.mount('#place');
+        await fake.played;
+        instance.update({ locale: 'es' });
+        await fake.play({ screen: 'status' });
+        const heardByFrame = fake.heard.map(({ type }) => type);
+        const { state } = instance;
+        instance.destroy();
+        return { tokens: fake.tokens, heardByFrame, state };
+      });
+      assert.deepEqual(result, { tokens: ['a token'], heardByFrame: ['update'], state: 'exited' });
+      const heard = await at.heard();
+      assert.deepEqual(
+        heard.filter(({ event }) => event !== 'fetchToken').map(({ event }) => event),
+        ['ready', 'payment', 'payment', 'error', 'exit', 'screen'],
+      );
+      const [, failed] = values(heard, 'payment') as { failureReason: string }[];
+      assert.equal(failed?.failureReason, 'No such account');
+      const left = await at.tab.run(
+        'page',
+        () => document.querySelector('#place')?.childElementCount,
+      );
+      assert.equal(left, 0);
+    },
+  );
+}
+
+/** The partner's React page as one script. */
+async function reactApp(): Promise<string> {
+  const bundled = (await build({
+    configFile: false,
+    logLevel: 'error',
+    define: { 'process.env.NODE_ENV': '"development"' },
+    oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
+    build: {
+      write: false,
+      minify: false,
+      rolldownOptions: { input: join(import.meta.dirname, 'site/react-app.tsx') },
+    },
+  })) as Rolldown.RolldownOutput;
+  return bundled.output[0].code;
+}
+
+// Files that are late or blocked ----------------------------------------------------------------------------------------------
+
+function files(inEngine: InEngine): void {
+  inEngine(
+    'the session and the text come before the files of the page, and what the site says meanwhile is heard then',
+    async ({ name, flow, visit }) => {
+      const world = flow.world();
+      const at = await visit(world);
+      const page = gate();
+      const asked: string[] = [];
+      // Firefox begins nothing before the page's style has come.
+      const late = name === 'firefox' ? /\/flow-[^/]*\.js$/ : /\/flow-[^/]*$/;
+      flow.wire = (path) => {
+        asked.push(path);
+        return late.test(path) ? page.held : undefined;
+      };
+      const mounted = at.start({ locale: 'fr' });
+      await until(() => world.sessions.size === 1);
+      await until(() => asked.some((path) => path.startsWith('/flow/assets/words-fr-')));
+      await at.tab.run('page', () =>
+        (window as unknown as SiteWindow).instance.update({ appearance: { theme: 'dark' } }),
+      );
+      page.open();
+      assert.equal(await mounted, 'mounted');
+      await at.title('Votre facture de Acme Water');
+      await at.holds('frame', () => document.documentElement.dataset['theme'] === 'dark');
+      assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+      // What the inline script held is in no variable that another script could read.
+      assert.equal(await at.tab.run('frame', () => 'begun' in window), false);
+    },
+  );
+
+  inEngine(
+    'a blocker that stops one of our files or calls leaves no blank card: somebody is told, or nothing is missed',
+    async ({ name, flow, visit }) => {
+      const at = await visit(flow.world());
+      const blocks = (blocked: RegExp): void => {
+        flow.wire = (path): Trouble | undefined => (blocked.test(path) ? 'cut' : undefined);
+      };
+      // The page, its script, its style: the SDK tells the site, which has words of its own for the customer.
+      for (const [blocked, code] of [
+        [/^\/flow\/v1\//, failsToLoad(name, 'frame_refused')],
+        [/\/flow-[^/]*\.js$/, 'platform_unreachable'],
+        [/\/flow-[^/]*\.css$/, 'platform_unreachable'],
+      ] as const) {
+        blocks(blocked);
+        assert.equal(await at.start({ loadTimeoutMs: 6_000 }), code, String(blocked));
+        assert.equal(await leftovers(at), 0);
+      }
+      // The calls: the page cannot tell a blocker from a lost network, and names both.
+      blocks(/^\/v1\/flow\/session/);
+      assert.equal(await at.start(), 'mounted');
+      await at.title('The connection is lost');
+      await at.sees('a content blocker may be stopping this one');
+      flow.wire = undefined;
+      await at.title('Your bill from Acme Water');
+      // The stream of a payment: polls take over. The part with the last screens: the end is told all the same, and the part retried.
+      blocks(/\/events$|\/outcome-/);
+      await at.pay();
+      await at.sees('$123.45');
+      flow.wire = undefined;
+      await at.sees('BP-7781');
+    },
+  );
+}
+
+// Browsers that are not as others ---------------------------------------------------------------------------------------------
+
+function browsers(inEngine: InEngine): void {
+  inEngine(
+    'a browser that blocks cookies and storage, windows and printing pays a bill, and says what it cannot do',
+    async ({ flow, visit }) => {
+      const world = flow.world({
+        outcome: [],
+        fundingMethods: [
+          { funding_method: 'bank', label: 'Your bank', sandbox: true, may_act: true },
+        ],
+        // A browser that blocks another site's storage throws at the first touch.
+        before: `
+          const denied = () => { throw new DOMException('denied', 'SecurityError'); };
+          for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
+            Object.defineProperty(window, name, { get: denied });
+          Object.defineProperty(Document.prototype, 'cookie', { get: denied, set: denied });
+          window.open = () => null;
+          Object.defineProperty(window, 'print', { value: undefined });`,
+      });
+      const at = await visit(world);
+      assert.equal(await at.start({ display: 'modal' }), 'mounted');
+      assert.equal(await at.tab.run('frame', deniesStorage), 'SecurityError');
+      await at.press('Continue');
+      await at.press('Pay $123.45');
+      await at.title('Your payment is on its way');
+      world.change({ action: { kind: 'redirect', url: 'http://bank.localhost:9/' } });
+      await at.title('Please approve the payment');
+      await at.press('Continue at your bank');
+      await at.sees('No window opened.');
+      // Approved elsewhere: the page that stayed here hears of it.
+      approved(world);
+      await at.title('Paid. Thank you!');
+      await at.sees('Save');
+      const buttons = await at.tab.run('frame', () =>
+        [...document.querySelectorAll('button')].map(({ textContent }) => textContent),
+      );
+      assert.ok(buttons.includes('Save') && !buttons.includes('Print'), String(buttons));
+    },
+  );
+
+  inEngine(
+    'a clock that is wrong by days shows the same bill, waits and pays as any other',
+    async ({ flow, visit }) => {
+      const now = Date.now();
+      const day = 86_400_000;
+      for (const wrong of [-2 * day, 2 * day]) {
+        const world = flow.world({
+          outcome: [],
+          before: `
+            const True = Date;
+            const now = () => True.now() + ${wrong};
+            window.Date = class extends True {
+              constructor(...given) { given.length === 0 ? super(now()) : super(...given); }
+              static now() { return now(); }
+            };`,
+        });
+        // The page shows days in the customer's zone.
+        const today = new Intl.DateTimeFormat('sv-SE').format(now);
+        const balance = { amount_due_in_cents: 12_345, due_date: today };
+        world.bill = { ...world.bill, balance };
+        const posted_at = new Date(now).toISOString();
+        world.more = {
+          last_paid: { platform_payment_id: 'x', amount_in_cents: 500, posted_at },
+        };
+        const at = await visit(world);
+        await at.start();
+        await at.sees('Due today');
+        await at.sees('You paid $5.00 today');
+        const off = await at.tab.run('frame', (real) => Date.now() - real, now);
+        assert.equal(Math.round(off / day), wrong / day);
+        const odd = (): number => document.querySelectorAll('.chip.late, .notice').length;
+        assert.equal(await at.tab.run('frame', odd), 0);
+        await at.press('Continue');
+        await at.press('Pay $123.45');
+        await at.holds('frame', () => /Waiting for \d\d? seconds?/.test(document.body.innerText));
+        for (const step of succeeds) world.change(step);
+        await at.title('Paid. Thank you!');
+      }
+    },
+  );
+}
+
+/** Runs in the page: what comes of touching its storage. */
+function deniesStorage(): string {
+  try {
+    return `allowed: ${localStorage.length}`;
+  } catch (error) {
+    return (error as Error).name;
+  }
+}
+
+/** The bank has approved, and the payment goes through. */
+function approved(world: World): void {
+  const { action, ...waiting } = world.payments[0] ?? assert.fail('there is no payment');
+  assert.ok(action);
+  world.payments[0] = waiting;
+  for (const step of succeeds) world.change(step);
+}
