@@ -359,6 +359,37 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       ],
     },
   ],
+  'packages/platform/src/engine/waiting.ts': [
+    {
+      why: 'How much memory is set aside at a time, and when it grows.',
+      places: [
+        /^const SEGMENT_BITS = /,
+        /^id: new Uint32Array\(4 \* SEGMENT\), \| 4 -> 5$/,
+        /^#table = new Uint32Array\(2 \* SEGMENT\); \| 2 -> 3$/,
+        /^this\.#used \+= 1; \| 1 -> 2$/,
+        /^if \(2 \* records <= this\.#table\.length\) return; \| (?:2 -> 3|<= -> <|.* -> false)$/,
+      ],
+    },
+    {
+      why: 'Which number stands for a slot that there is not.',
+      places: [/^const NO_SLOT = /],
+    },
+    {
+      why: 'A payment at the very limit stays an object.',
+      places: [/ > MAX_(?:TEXT|COUNT|GRACE) .* \| > -> >=/],
+    },
+    {
+      why: 'No lane names a record that is free: the error is for a bug.',
+      places: [/^if \(group === undefined\) throw /, /^this\.#groups\[record\] = undefined;/],
+    },
+    {
+      why: 'A word that is listed twice is found at its first place, and one that is absent has no place.',
+      places: [
+        /^if \(payment\.anomaly !== undefined\) \{ \| .* -> true$/,
+        /^if \(!this\.#anomalies\.includes/,
+      ],
+    },
+  ],
   'packages/platform/src/engine/shares.ts': [
     {
       why: 'The very microsecond at which a heartbeat is too old, or too far ahead.',
@@ -498,6 +529,7 @@ export function coreExplanationOf(file: string, mutant: string): string | undefi
 
 /** Files whose survivors have met no world of the simulator. */
 const TESTS_ALONE = [
+  'waiting.ts',
   'held-payments.ts',
   'funding-queue.ts',
   'shares.ts',
@@ -538,7 +570,8 @@ simulator or by the database; what survives is a hole in the tests, or is explai
 tries all mutants of one file again, \`--count 40 --seed 7\` forty of them; \`core.ts\` beside the operators says which tests are run
 over which file. The tree is not touched: the changed text is put in the place of the file while it is loaded. Of a test file only the
 tests that run the changed place are tried, the quick ones first, two mutants at a time, and the first that fails ends them; so does one that twice takes
-eight times as long as over the right code and at least fifteen seconds. Numbers above 100 are limits and times: they are made ten times as
+eight times as long as over the right code and at least fifteen seconds. Tests that need no server share one process, which loads the
+changed file anew for each mutant; there the processor time counts, which a busy machine does not change. Numbers above 100 are limits and times: they are made ten times as
 large. With \`--results FILE\` a long run can be split into several.
 
 Where not all mutants of a file were tried, they are a sample by the seed, or the beginning of one in the order of the file: what is said

@@ -63,6 +63,12 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/funding-queue.ts`]: [pure('funding-queue'), WORLDS],
   [`${ENGINE}/outage.ts`]: [pure('outage'), WORLDS],
   [`${ENGINE}/shares.ts`]: [pure('shares'), engine('ownership'), WORLDS],
+  [`${ENGINE}/dispatcher.ts`]: [engine('neighbours'), engine('trouble'), ENGINE_TEST, WORLDS],
+  [`${ENGINE}/worker.ts`]: [engine('trouble'), SLOTS_TEST, ENGINE_TEST, WORLDS],
+  [`${ENGINE}/engine.ts`]: [SLOTS_TEST, ENGINE_TEST, WORLDS],
+  [`${ENGINE}/review.ts`]: [REVIEW_TEST, ENGINE_TEST],
+  [`${ENGINE}/records.ts`]: [ENGINE_TEST, WORLDS],
+  [`${ENGINE}/calls.ts`]: [ENGINE_TEST, WORLDS],
   [`${ENGINE}/payment-steps.ts`]: [pure('payment-steps'), WORLDS],
   [`${ENGINE}/outcome.ts`]: [
     { test: 'packages/platform/src/partners/payment-record.test.ts', warm: true },

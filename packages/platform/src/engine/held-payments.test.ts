@@ -304,6 +304,8 @@ test('payments that come and go take no more memory than those that wait at one 
   collect();
   const megabytes = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
   assert.ok(megabytes < 8, `${megabytes} MB, where 4 MB wait at one time`);
+  // Until here it is in use, so that nothing of it was collected.
+  assert.deepEqual([held.size, lane.size], [0, 0]);
 });
 
 /** A payment that can be written as bytes. */
@@ -477,4 +479,19 @@ test('texts that are too long together stay in the object', () => {
   lane.push(payment);
   assert.ok(payment.isCurrent);
   assert.equal(lane.pop(), payment);
+});
+
+test('forty thousand payments wait at once, each is found by its id, and one that is not among them is not', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  for (let number = 0; number < 40_000; number += 1) {
+    const payment = plain(number, number);
+    held.add(payment);
+    lane.push(payment);
+  }
+  for (const number of [0, 16_383, 16_384, 32_768, 39_999]) {
+    assert.equal(held.dueAt(plain(number, 0).platform_payment_id), number);
+  }
+  assert.equal(held.has(plain(40_000, 0).platform_payment_id), false);
+  assert.equal([...held.creationTimes()].length, 40_000);
 });
