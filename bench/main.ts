@@ -27,6 +27,8 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
   detection: 'F7     delay until the end of a payment is known, beside fixed intervals and backoff',
   token: 'F8     tokens per second, beside the same server without storage',
   neighbours: 'F9 F12 time to the end of payments whose neighbours hang, fail or are refused',
+  'kit-neighbours':
+    'F12 the same at the partner kit: locked accounts, cores that hang, fail or are slow',
   start: 'F10    npm start to the first succeeded payment; duebridge --help',
   citus: '       F3 on a coordinator and two workers of Citus, where it is installed',
   operate: '       pages and searches of the admin API over a million payments',
@@ -42,7 +44,7 @@ const options = firstOption < 0 ? [] : rest.slice(firstOption);
 
 if (names.length === 0 && options.some((word) => word === '--help' || word === '-h')) {
   console.log('npm run bench [-- NAME …] [--json] [options of the one NAME]\n');
-  for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(11)}${what}`);
+  for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(16)}${what}`);
   process.exit(0);
 }
 const unknown = names.find((name) => !Object.hasOwn(BENCHMARKS, name));

@@ -3,8 +3,9 @@
  *
  * enters: payments that wait for a call, and calls as they begin, get late and return.  leaves: the payments of the next call.
  * holds:  billers take turns, and so do the accounts of each. One account has at most half of the places, and one while a call of it
- *         takes longer than `SLOW_MS`; one biller leaves a place to others, and half of those that others leave it while a call of it is
- *         slow. Who is alone has all places. Calls beyond their deadline have no place, but are limited in the same way.
+ *         takes longer than `SLOW_MS`. One biller leaves a quarter of the places to others while its calls return sooner than that, and
+ *         half of those that others leave it otherwise. Who is alone has all places. Calls beyond their deadline have no place,
+ *         but are limited in the same way.
  *
  * With a concurrency of one nothing can be left: a call that hangs delays all others until its deadline.
  */
@@ -40,6 +41,8 @@ export class CallPlaces {
   readonly #concurrency: number;
   readonly #clock: Clock;
   readonly #calls = new Set<OpenCall>();
+  /** Billers whose latest call returned soon. */
+  readonly #quick = new Set<string>();
   #first: Owned | undefined;
   #hasBillers = false;
   #hasAccounts = false;
@@ -65,7 +68,14 @@ export class CallPlaces {
       isLate,
     };
     this.#calls.add(call);
-    return () => void this.#calls.delete(call);
+    return () => {
+      this.#calls.delete(call);
+      const isSlow = this.#clock.monotonic() - call.since >= SLOW_MS;
+      for (const biller of call.billers) {
+        if (isSlow) this.#quick.delete(biller);
+        else this.#quick.add(biller);
+      }
+    };
   }
 
   /** Places that are free. */
@@ -80,7 +90,10 @@ export class CallPlaces {
     if (!this.#hasBillers || this.#concurrency < 2) return true;
     const of = this.#standing((call) => call.billers.has(biller_id));
     const others = this.#calls.size - this.#count((call) => call.isLate) - of.places;
-    const most = of.isSlow ? Math.ceil((this.#concurrency - others) / 2) : this.#concurrency - 1;
+    const most =
+      of.isSlow || !this.#quick.has(biller_id)
+        ? Math.ceil((this.#concurrency - others) / 2)
+        : this.#concurrency - Math.max(1, Math.floor(this.#concurrency / 4));
     return of.places < most && of.late < (this.#concurrency * LATE_FACTOR) / 2;
   }
 

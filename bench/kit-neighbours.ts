@@ -1,0 +1,241 @@
+/**
+ * F12 at the partner kit: the time from PUT to the end of healthy payments while others are locked, hang, fail or wait, against the same
+ * without them, in alternating rounds. A steady stream of `--rate` payments a second over HTTP, to many accounts of two billers; the end is
+ * seen by a waiting read, as a platform sees it. Each trouble is there before the stream begins, gets five more payments a
+ * second, and lasts until the stream has ended.
+ *
+ *     node bench/kit-neighbours.ts [--rounds 3] [--rate 40] [--seconds 10] [--only locked]
+ */
+import assert from 'node:assert/strict';
+import { openDatabase, systemClock } from '@duebridge/runtime';
+import type {
+  AccountSystem,
+  Posting,
+  PostOutcome,
+} from '../packages/partner/src/account-system.ts';
+import { importAccounts } from '../packages/partner/src/ledger.ts';
+import {
+  kitDatabase,
+  startKit,
+  withKey,
+  type TestPartner,
+} from '../packages/partner/src/testing.ts';
+import { benchOptions, chosenOf } from './options.ts';
+import { quantile, report, spread } from './report.ts';
+
+const flags = benchOptions(import.meta.main, {
+  rounds: '3',
+  rate: '40',
+  seconds: '10',
+  only: undefined,
+});
+const ACCOUNTS = 200;
+/** Payments in trouble before the stream begins. */
+const SICK = 40;
+
+interface Trouble {
+  readonly what: string;
+  /** Whether postings go to a system of the biller's own, which takes 5 ms for each. */
+  readonly own: boolean;
+  /** Biller and account of the payments in trouble. */
+  readonly sick: (index: number) => readonly [biller_id: string, account_id: string];
+  /** What the biller's own system does with them. */
+  readonly post?: () => Promise<PostOutcome>;
+  /** Starts what is not a payment; returns what ends it. */
+  readonly begin?: (place: { url: string; partner: TestPartner }) => Promise<() => Promise<void>>;
+}
+
+const never = (): Promise<PostOutcome> => new Promise(() => undefined);
+
+const TROUBLES: Readonly<Record<string, Trouble>> = {
+  locked: {
+    what: 'an account row is locked',
+    own: false,
+    sick: () => ['acme', 'sick'],
+    begin: ({ url }) => lockAccount(url),
+  },
+  'locked-and-canceled': {
+    what: 'an account row is locked and its payments are canceled',
+    own: false,
+    sick: () => ['acme', 'sick'],
+    async begin({ url, partner }) {
+      const end = await lockAccount(url);
+      const stopped = new AbortController();
+      const canceling = (async () => {
+        for (let n = 0; !stopped.signal.aborted; n += 1) {
+          await partner.app.partnerKit.cancel(`sick-${n % SICK}`, 'bench', 'asked');
+          await systemClock.sleep(50, stopped.signal);
+        }
+      })();
+      return async () => {
+        stopped.abort();
+        await end();
+        await canceling;
+      };
+    },
+  },
+  account: {
+    what: 'calls for one account of a core hang',
+    own: true,
+    sick: () => ['acme', 'sick'],
+    post: never,
+  },
+  biller: {
+    what: 'calls for one biller of a core hang',
+    own: true,
+    sick: (index) => ['sick', `A-${index}`],
+    post: never,
+  },
+  failing: {
+    what: 'calls for one biller of a core fail',
+    own: true,
+    sick: (index) => ['sick', `A-${index}`],
+    post: () => Promise.reject(new Error('the core failed')),
+  },
+  slow: {
+    what: 'calls for one biller of a core take 3 s',
+    own: true,
+    sick: (index) => ['sick', `A-${index}`],
+    post: async () => {
+      await systemClock.sleep(3_000);
+      return { outcome: 'posted' };
+    },
+  },
+  later: {
+    what: 'one biller is answered "later"',
+    own: true,
+    sick: (index) => ['sick', `A-${index}`],
+    post: () => Promise.resolve({ outcome: 'later' }),
+  },
+};
+
+/** Holds the lock of the account `sick`. */
+async function lockAccount(url: string): Promise<() => Promise<void>> {
+  const other = openDatabase({ url, applicationName: 'holds a lock', statementTimeoutMs: 0 });
+  const letGo = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  const done = other.transaction(async (tx) => {
+    await tx.query(`SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE`);
+    held.resolve();
+    await letGo.promise;
+  });
+  await held.promise;
+  return async () => {
+    letGo.resolve();
+    await done;
+    await other.close();
+  };
+}
+
+/** A core that takes 5 ms, except for payments in trouble. */
+function coreOf(post: Trouble['post']): AccountSystem {
+  return {
+    posts: 'in_own_system',
+    findAccount: () => Promise.resolve(undefined),
+    async post(payments: readonly Posting[]) {
+      return Promise.all(
+        payments.map(async ({ platform_payment_id }): Promise<PostOutcome> => {
+          if (post !== undefined && platform_payment_id.startsWith('sick-')) return post();
+          await systemClock.sleep(5);
+          return { outcome: 'posted' };
+        }),
+      );
+    },
+  };
+}
+
+/** One stream; returns the sorted times from PUT to the end, in milliseconds. */
+async function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
+  const hooks: (() => Promise<void>)[] = [];
+  try {
+    const database = await kitDatabase({ after: (hook) => hooks.push(hook) }, 'bench');
+    await importAccounts(
+      database,
+      ['sick', ...Array.from({ length: ACCOUNTS }, (_, index) => `A-${index}`)].map(
+        (account_id) => ({ biller_id: 'acme', account_id, amount_due_in_cents: 1_000_000 }),
+      ),
+    );
+    const partner = await startKit(database, {
+      connections: 2_000,
+      ...(trouble.own ? { accounts: coreOf(trouble.post) } : {}),
+    });
+    const put = async (biller: string, account: string, id: string): Promise<string> => {
+      const path = `/biller/${biller}/account/${account}/payment/${id}`;
+      const body = '{"amount_in_cents":100,"platform_batch_id":"b"}';
+      const { status, text } = await partner.call('PUT', path, { body });
+      assert.equal(status, 200, text);
+      return path;
+    };
+    const pay = async (id: string, account: number): Promise<number> => {
+      const began = performance.now();
+      const path = await put('acme', `A-${account % ACCOUNTS}`, id);
+      for (;;) {
+        const headers = { ...withKey, prefer: 'wait=20' };
+        const { body } = await partner.call('GET', path, { headers });
+        if (body['status'] === 'succeeded') return performance.now() - began;
+        assert.equal(body['status'], 'processing');
+      }
+    };
+    for (let n = 0; n < 20; n += 1) await pay(`warm-${n}`, n);
+    let sick = 0;
+    let end: (() => Promise<void>) | undefined;
+    if (isThere) {
+      end = await trouble.begin?.({ url: database.url, partner });
+      for (; sick < SICK; sick += 1) await put(...trouble.sick(sick), `sick-${sick}`);
+    }
+    const rate = Number(flags.rate);
+    const all: Promise<number>[] = [];
+    const from = performance.now();
+    for (let n = 0; n < rate * Number(flags.seconds); n += 1) {
+      const wait = from + (n * 1_000) / rate - performance.now();
+      if (wait > 0) await systemClock.sleep(wait);
+      all.push(pay(`p-${n}`, n));
+      if (isThere && n % Math.ceil(rate / 5) === 0) {
+        await put(...trouble.sick(sick), `sick-${sick}`);
+        sick += 1;
+      }
+    }
+    const times = await Promise.all(all);
+    await end?.();
+    return times.toSorted((a, b) => a - b);
+  } finally {
+    for (const hook of hooks) await hook();
+  }
+}
+
+for (const name of chosenOf(flags.only, Object.keys(TROUBLES))) {
+  const trouble = TROUBLES[name];
+  assert(trouble);
+  const [p50s, p99s, worst]: [number[], number[], number[]] = [[], [], []];
+  for (let round = 1; round <= Number(flags.rounds); round += 1) {
+    const calm = await stream(trouble, false);
+    const beside = await stream(trouble, true);
+    p50s.push(quantile(beside, 0.5) / quantile(calm, 0.5));
+    p99s.push(quantile(beside, 0.99) / quantile(calm, 0.99));
+    worst.push(quantile(beside, 1));
+    const show = (part: number): string =>
+      `${quantile(calm, part).toFixed(0)} -> ${quantile(beside, part).toFixed(0)} ms`;
+    console.log(`${name}, round ${round}: p50 ${show(0.5)}, p99 ${show(0.99)}, all ${show(1)}`);
+  }
+  const figure = 'F12';
+  report({
+    figure,
+    what: `kit: p50 while ${trouble.what} / without`,
+    ...spread(p50s),
+    target: 'at most 1.5',
+  });
+  report({
+    figure,
+    what: `kit: p99 while ${trouble.what} / without`,
+    ...spread(p99s),
+    target: 'at most 1.5',
+  });
+  report({
+    figure,
+    what: `kit: slowest while ${trouble.what}`,
+    ...spread(worst),
+    unit: 'ms',
+    target: 'at most 2,000 ms',
+  });
+}
+process.exit(0);
