@@ -26,6 +26,7 @@ EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # Node is process 1: the servers handle SIGTERM themselves, finish their requests in flight, and start no other process.
-# With the default size V8 keeps 128 MB of room for new objects, with this one 32; a payment takes about as much processor time.
-ENTRYPOINT ["node", "--max-semi-space-size=16", "node_modules/duebridge/dist/bin/duebridge.js"]
+# A limit of the heap because below 2 GB V8 lets it grow by less than its own size before it collects, and otherwise to four times
+# of it. The other size is the room for new objects: with less, more of them grow old (bench/README.md, memory of a payment in flight).
+ENTRYPOINT ["node", "--max-semi-space-size=32", "--max-old-space-size=1024", "node_modules/duebridge/dist/bin/duebridge.js"]
 CMD ["--help"]
