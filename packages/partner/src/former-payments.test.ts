@@ -49,6 +49,13 @@ test('payments of a previous server are known forever: a repeated id returns the
     known: 3,
     differing: ['old-1'],
   });
+  const [one] = other.payments;
+  const alone = await importFormerPayments(database, one ? [one] : []);
+  assert.deepEqual(alone, { imported: 0, known: 1, differing: ['old-1'] });
+  const [row] = await database.query(
+    `SELECT ended_at FROM duebridge_partner.payment WHERE platform_payment_id = 'old-1'`,
+  );
+  assert.equal(row?.['ended_at'], '2024-05-01T08:00:03.000Z', 'when it was posted');
   assert.equal((await partner.call('GET', '/payment/old-1')).body['amount_in_cents'], 2_500);
 });
 
@@ -74,8 +81,8 @@ test('a file with an unfinished payment or an invalid field is refused, with its
   assert.ok(!parseFormerPayments('a,b\n"', 'static-key').ok);
 });
 
-/** A row of the file; `canceled` unless the fields say otherwise. */
-const row = (fields: Readonly<Record<string, string>> = {}): string => {
+/** A line of the file; `canceled` unless the fields say otherwise. */
+const line = (fields: Readonly<Record<string, string>> = {}): string => {
   const all: Record<string, string> = {
     platform_payment_id: 'p',
     payment_id: 'R',
@@ -108,7 +115,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     posted,
   ];
   for (const fields of right) {
-    const parsed = parseFormerPayments(header + row(fields), 'static-key');
+    const parsed = parseFormerPayments(header + line(fields), 'static-key');
     assert.ok(parsed.ok, JSON.stringify(fields));
   }
   const wrong: [Record<string, string>, string][] = [
@@ -139,7 +146,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
   ];
   for (const [fields, problem] of wrong) {
     const parsed = parseFormerPayments(
-      header + row() + row({ platform_payment_id: 'q', ...fields }),
+      header + line() + line({ platform_payment_id: 'q', ...fields }),
       'c',
     );
     assert.ok(!parsed.ok, problem);
@@ -147,7 +154,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
   }
   // All that is wrong in a row, and every wrong row.
   const many = parseFormerPayments(
-    header + row({ status: 'x', amount_in_cents: '' }) + row({ account_id: '' }),
+    header + line({ status: 'x', amount_in_cents: '' }) + line({ account_id: '' }),
     'c',
   );
   assert.ok(!many.ok);
@@ -186,10 +193,15 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
       failure_reason: 'Closed.',
     },
   ]);
-  const short = parseFormerPayments(`${header}${row()}p,R\n`, 'c');
+  const short = parseFormerPayments(`${header}${line()}p,R\n`, 'c');
   assert.deepEqual(short, {
     ok: false,
     problems: [{ path: 'line 3', problem: 'is not CSV with one cell for each column' }],
+  });
+  const lacking = parseFormerPayments(`${header.replace('biller_id,', '')}`.repeat(2), 'c');
+  assert.deepEqual(lacking, {
+    ok: false,
+    problems: [{ path: 'line 1', problem: 'must name the columns biller_id' }],
   });
   const empty = parseFormerPayments('', 'c');
   assert.ok(!empty.ok && empty.problems.length === 1);
@@ -224,7 +236,7 @@ test('a long import is stored a thousand rows at a time, each with its trace, an
   };
   const parse = (fields: (index: number) => Record<string, string>): readonly PaymentRow[] => {
     const rows = Array.from({ length: 1_001 }, (_, index) => {
-      return row({ platform_payment_id: `p${1_000 - index}`, ...fields(index) });
+      return line({ platform_payment_id: `p${1_000 - index}`, ...fields(index) });
     });
     const parsed = parseFormerPayments(header + rows.join(''), 'client-1');
     assert.ok(parsed.ok);
@@ -274,7 +286,7 @@ test('a long import is stored a thousand rows at a time, each with its trace, an
 test('two imports of the same file in other orders do not deadlock [PF2]', async (t) => {
   const database = await kitDatabase(t);
   const parsed = parseFormerPayments(
-    header + ['c', 'a', 'b'].map((platform_payment_id) => row({ platform_payment_id })).join(''),
+    header + ['c', 'a', 'b'].map((platform_payment_id) => line({ platform_payment_id })).join(''),
     'c',
   );
   assert.ok(parsed.ok);

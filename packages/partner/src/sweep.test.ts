@@ -563,3 +563,37 @@ test('a stop waits for the payments in hand, and an account system that posts no
     /in_transaction or in_own_system/,
   );
 });
+
+test('a stop waits two seconds for a call that it has told to end, and no longer than that takes [KT13 LV5]', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  for (const answers of [true, false]) {
+    const one = rig(t, {}, true);
+    const [answer, first] = [
+      Promise.withResolvers<PostOutcome>(),
+      Promise.withResolvers<PostOutcome>(),
+    ];
+    one.answers.set('p', first.promise);
+    one.answers.set('q', answer.promise);
+    one.applier.take(one.add('p', 'q'));
+    await settle();
+    let isOver = false;
+    void one.applier.stop().then(() => (isOver = true));
+    await settle();
+    // The poster itself waits for its calls, and then for those that it has told.
+    for (const ms of [4_000, 1_000]) {
+      t.mock.timers.tick(ms);
+      await settle();
+    }
+    first.resolve({ outcome: 'posted' });
+    await settle();
+    assert.deepEqual([isOver, one.told.length], [false, 1]);
+    if (answers) answer.resolve({ outcome: 'posted' });
+    else t.mock.timers.tick(1_999);
+    await settle();
+    assert.deepEqual([isOver, one.told.length], answers ? [true, 2] : [false, 1]);
+    t.mock.timers.tick(1);
+    await settle();
+    assert.equal(isOver, true);
+    answer.resolve({ outcome: 'posted' });
+  }
+});

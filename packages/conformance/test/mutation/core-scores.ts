@@ -60,6 +60,14 @@ const UNDER_ITS_LOCK: Explanation = {
   places: [/^assert\(\w+, 'a payment changed under its lock'\);/],
 };
 
+/** Where rows are sorted before they are inserted. */
+const ORDER_OF_IDS: Explanation = {
+  why: 'Which number of one sign a comparison returns, and what it returns for one id twice: they are distinct.',
+  places: [
+    /one\.platform_payment_id < other\.platform_payment_id \? .* (?:< -> <=|1 -> 2|1 -> 2 \(2\))$/,
+  ],
+};
+
 /** In both ways of posting. */
 const SECOND_LOOK: Explanation = {
   why: 'A second look at the queues in one turn of the event loop finds nothing to do.',
@@ -67,7 +75,7 @@ const SECOND_LOOK: Explanation = {
 };
 const TOLD_TWICE: Explanation = {
   why: 'Whoever waited for idleness is told of it a second time, which changes nothing.',
-  places: [/^whenIdle = \[\];/],
+  places: [/^(?:whenIdle|idle) = \[\];/],
 };
 const ONE_FOR_EACH: Explanation = {
   why: 'The answer has been checked to hold one outcome for each payment.',
@@ -75,10 +83,44 @@ const ONE_FOR_EACH: Explanation = {
 };
 
 export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = {
+  'packages/partner/src/apply.ts': [
+    TOLD_TWICE,
+    {
+      why: 'A bound of memory that a hundred thousand payments reach.',
+      places: [
+        /^const MAX_IN_HAND = /,
+        /^retries\.delete\(id\); \|/,
+        /^if \(retries\.size > MAX_IN_HAND\)/,
+      ],
+    },
+    {
+      why: 'A first value that is set before it is read.',
+      places: [/^let triedAt = 0;/],
+    },
+    {
+      why: 'Nobody is told of an empty list.',
+      places: [/^if \(ended\.length === 0\) return;/],
+    },
+    {
+      why: 'A window of one millisecond to cancel in.',
+      places: [/^aheadMs: holdMs > 0 \? null : least, \| 0 -> 1$/],
+    },
+  ],
   'packages/partner/src/accept.ts': [
     {
-      why: 'How many requests one statement takes at most: more are accepted just as well, a little later.',
-      places: [/^const MAX_BATCH = /],
+      why: 'Of an empty list nothing is handed over.',
+      places: [/^if \(made\.size > 0\) handOver.* \| (?:made\.size > 0 -> true|> -> >=)$/],
+    },
+    {
+      why: 'A shorter way to the same answer: what is missing is looked up, and nothing is.',
+      places: [
+        / \| made\.size === requests\.length -> false$/,
+        / \| missing\.length === 0 -> false$/,
+      ],
+    },
+    {
+      why: 'The conflicting rows are committed, and no payment is ever deleted.',
+      places: [/^assert\(row, 'an id was neither inserted nor found'\);/],
     },
     {
       why: 'Without lines, the statement is sent and writes none.',
@@ -110,12 +152,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       why: 'The work list is a shorter way to the same payments.',
       places: [/^if \(filter\.status === 'processing'\) \{/, /^conditions\.push\( \| .* -> ;$/],
     },
-    {
-      why: 'Which number of one sign a comparison returns, and what it returns for one id twice: they are distinct.',
-      places: [
-        /^one\.platform_payment_id < other\.platform_payment_id \? .* (?:< -> <=|1 -> 2|1 -> 2 \(2\))$/,
-      ],
-    },
+    ORDER_OF_IDS,
   ],
   'packages/partner/src/claims.ts': [
     {
@@ -125,6 +162,21 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     {
       why: 'The order in which claims lock payments: without it two may deadlock, and one is tried again.',
       places: [/^ORDER BY platform_payment_id FOR UPDATE \| ORDER BY /],
+    },
+  ],
+  'packages/partner/src/former-payments.ts': [
+    ORDER_OF_IDS,
+    {
+      why: 'Of no rows nothing is written, and nothing is read.',
+      places: [/^if \(made\.length > 0\) \{/, /^if \(rest\.length === 0\) return/],
+    },
+    {
+      why: 'What stands for a time or a status that cannot be read: the file is refused.',
+      places: [/^return new Date\(instant \?\? 0\)/, / 'processing' -> 'processingx'$/],
+    },
+    {
+      why: 'An empty page more, which stores nothing.',
+      places: [/^for \(let from = 0; from < payments\.length; .* \| < -> <=$/],
     },
   ],
   'packages/partner/src/ledger.ts': [
