@@ -226,6 +226,10 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^giveUp\.unref\(\);/],
     },
     {
+      why: 'What is taken during a stop begins no call: it is looked at once more before.',
+      places: [/^for \(let free = isStopping \? 0 : .* \| (?:isStopping -> false|0 -> 1)$/],
+    },
+    {
       why: 'One look more in the very millisecond at which nobody waits any more.',
       places: [/^while \(clock\.monotonic\(\) < until .* < -> <=$/],
     },
