@@ -198,7 +198,7 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
     ok: false,
     problems: [{ path: 'line 3', problem: 'is not CSV with one cell for each column' }],
   });
-  const lacking = parseFormerPayments(`${header.replace('biller_id,', '')}`.repeat(2), 'c');
+  const lacking = parseFormerPayments(header.replace('biller_id,', '').repeat(2), 'c');
   assert.deepEqual(lacking, {
     ok: false,
     problems: [{ path: 'line 1', problem: 'must name the columns biller_id' }],
