@@ -121,6 +121,24 @@ function payments(inEngine: InEngine, name: EngineName): void {
     },
   );
 
+  inEngine(
+    'a page that was loaded ahead, hidden in its dialog, has the bill at the click',
+    async (visit) => {
+      const world = rig.flow.world();
+      const at = await visit(world);
+      await at.tab.run(
+        'page',
+        (settings) => (window as unknown as SiteWindow).make(settings).preload({ session: true }),
+        { partner: world.partner, frameOrigin: rig.flow.payOrigin, display: 'modal' },
+      );
+      await until(() => world.sessions.size === 1);
+      await at.tab.run('page', () => void (window as unknown as SiteWindow).instance.mount());
+      await at.title('Your bill from Acme Water');
+      await at.pay();
+      assert.deepEqual([world.counts.page, world.counts.token, world.counts.exchange], [1, 1, 1]);
+    },
+  );
+
   inEngine('a reload of the site opens on the payment that is processing', async (visit) => {
     const world = rig.flow.world({ outcome: [] });
     const at = await visit(world);
