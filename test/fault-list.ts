@@ -287,6 +287,7 @@ export const FAULTS_BEYOND_THE_PARTNER: readonly ListedFault[] = [
     what: 'Out of memory, out of file descriptors, no room for the log: the process ends, is started again, and converges.',
     proofs: [
       test(`${PLATFORM}/engine/slots.test.ts`, 'whichever workers join, leave or die'),
+      test('test/crash.test.ts', 'nothing acknowledged is lost and nothing is paid twice'),
       rig('SIGKILL of everything'),
       rig('disk full'),
     ],
