@@ -35,35 +35,38 @@ const FILES_AT_ONCE = 3;
 const RUN_FOLDER = 'duebridge-check-';
 const RUN_LOCK = 'run.lock';
 
-/** The files that take more than 20 s alone, those that wait beside those that compute. */
+/**
+ * The files that take more than 20 s alone. First those of the judge, which measure how long peers take and leave most of two cores
+ * idle; then the others in an order in which no more than two that keep a core busy run at once.
+ */
 const LONGEST: readonly string[] = [
   'packages/conformance/test/foreign-callers.test.ts',
-  'test/browser/screens.test.ts',
-  'test/browser/end-to-end.test.ts',
-  'test/conformance-platform.test.ts',
-  'test/citus.test.ts',
   'packages/conformance/test/scenario-verdicts.test.ts',
-  'test/simulation/planted.test.ts',
+  'test/conformance-platform.test.ts',
   'packages/conformance/test/kill-matrix-caller.test.ts',
-  'test/browser/engines.test.ts',
   'packages/conformance/test/kill-matrix-platform.test.ts',
-  'test/browser/embed.test.ts',
-  'test/browser/sdk.test.ts',
-  'test/crash.test.ts',
-  'packages/partner/src/neighbours.test.ts',
   'packages/conformance/test/kill-matrix.test.ts',
-  'test/browser/console.test.ts',
-  'packages/platform/src/engine/neighbours.test.ts',
-  'packages/conformance/test/judge.test.ts',
-  'test/browser/funding.test.ts',
-  'packages/runtime/src/embedded-postgres.test.ts',
-  'test/consumers/quickstart.test.ts',
-  'test/rig/rig.test.ts',
-  'packages/platform/src/engine/liveness.test.ts',
-  'test/browser/pay.test.ts',
-  'packages/platform/src/engine/engine.test.ts',
-  'test/prove-your-server.test.ts',
   'packages/conformance/test/fresh-peers.test.ts',
+  'packages/conformance/test/judge.test.ts',
+  'test/browser/end-to-end.test.ts',
+  'packages/partner/src/neighbours.test.ts',
+  'test/citus.test.ts',
+  'packages/platform/src/engine/neighbours.test.ts',
+  'test/browser/sdk.test.ts',
+  'packages/platform/src/engine/liveness.test.ts',
+  'packages/platform/src/engine/engine.test.ts',
+  'test/browser/engines.test.ts',
+  'packages/runtime/src/embedded-postgres.test.ts',
+  'test/browser/funding.test.ts',
+  'test/simulation/planted.test.ts',
+  'test/browser/pay.test.ts',
+  'test/prove-your-server.test.ts',
+  'test/browser/screens.test.ts',
+  'test/rig/rig.test.ts',
+  'test/crash.test.ts',
+  'test/browser/console.test.ts',
+  'test/browser/embed.test.ts',
+  'test/consumers/quickstart.test.ts',
 ];
 
 interface Step {
