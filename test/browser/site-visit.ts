@@ -97,13 +97,18 @@ export async function visitSite(
     tab,
     ...pageActs(tab, 'frame'),
     holds: (where, script, ...given) => holds(tab, () => tab.run(where, script, ...given)),
-    start: (given = {}, target = '#place') =>
-      tab.run(
+    start(given = {}, target = '#place') {
+      const settings = { partner: world.partner, frameOrigin: flow.payOrigin, ...given };
+      const mounted = tab.run(
         'page',
-        (settings, place) => (window as unknown as SiteWindow).start(settings, place),
-        { partner: world.partner, frameOrigin: flow.payOrigin, ...given },
+        (options, place) => (window as unknown as SiteWindow).start(options, place),
+        settings,
         target,
-      ),
+      );
+      // A test that fails before it awaits this closes the tab: the visit may be made again, and this says nothing more.
+      mounted.catch(() => {});
+      return mounted;
+    },
     heard: () => tab.run('page', () => (window as unknown as SiteWindow).heard),
   };
 }
