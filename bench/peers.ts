@@ -16,6 +16,8 @@
  * or takes longer than a minute and a half, is left out of that round, and the others go on.
  *
  *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,pg-boss]
+ *
+ * One file because the peers do the same work in different ways, and are read side by side.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

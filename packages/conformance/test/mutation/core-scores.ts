@@ -1,4 +1,8 @@
-/** The results for the mutants of the core (core-results.json), why some survive, and the section of docs/mutation.md about them. */
+/**
+ * The results for the mutants of the core (core-results.json), why some survive, and the section of docs/mutation.md about them.
+ *
+ * One file because most of it is the list of reasons, which the section prints and which has to fit the results.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE } from './core.ts';

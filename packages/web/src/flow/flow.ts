@@ -1,6 +1,8 @@
 /**
  * Performs the flow's actions: opens the session, reads the bill, confirms, follows the payment, and dispatches the results to
  * `state.ts`. Each button calls a method here; `state` is what the page shows.
+ *
+ * One file because its methods share one session and one state, and each has to see what another is doing: nothing is sent twice.
  */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, PaymentUpdate } from '../embed/types.ts';
