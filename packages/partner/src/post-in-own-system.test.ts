@@ -6,13 +6,18 @@
  */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { silentLog, type Database, type Transaction } from '@duebridge/runtime';
+import {
+  DatabaseUnavailable,
+  silentLog,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import type { CallOptions, PostOutcome } from './account-system.ts';
+import { WrongAnswer, type CallOptions, type PostOutcome } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { kitMetrics } from './metrics.ts';
 import { openOwnSystemPoster } from './post-in-own-system.ts';
-import type { Tried } from './poster.ts';
+import { describeAccountSystemError, TooLate, type Tried } from './poster.ts';
 import type { PaymentRow, UnfinishedPayment } from './store.ts';
 
 const [ME, OTHER] = ['replica-me', 'replica-other'];
@@ -887,4 +892,17 @@ test('settings of no place, no payment or no time are refused at the start', (t)
     t.mock.timers.reset();
   }
   rig(t, { calls: { batch: 1, concurrency: 1, deadlineMs: 1 } });
+});
+
+test('our own errors reach the log in full, those of an account system without their text [PL15]', () => {
+  for (const error of [
+    new WrongAnswer('an outcome must be posted, failed, canceled or later'),
+    new TooLate('posting took longer than 1500 ms'),
+    new DatabaseUnavailable('cut off', 'unknown'),
+  ]) {
+    assert.equal(describeAccountSystemError(error), error.message);
+  }
+  const theirs = describeAccountSystemError(new TypeError('Ada Lovelace has moved'));
+  assert.match(theirs, /^TypeError/);
+  assert.doesNotMatch(theirs, /Lovelace/);
 });

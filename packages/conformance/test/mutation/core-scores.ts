@@ -201,6 +201,24 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^\(\{ min_amount_in_cents: min, .* \| 0 -> 1$/],
     },
   ],
+  'packages/partner/src/poster.ts': [
+    {
+      why: 'What is none of the three ends is no end.',
+      places: [/^case 'later': /],
+    },
+    {
+      why: 'The name of an error that is told by its message.',
+      places: [/ 'TooLate' -> 'TooLatex'$/],
+    },
+    {
+      why: 'A timer whose error nobody hears any more.',
+      places: [/^clearTimeout\(timer\);/],
+    },
+    {
+      why: 'Promise.race has taken the rejection already.',
+      places: [/^work\.catch\(/],
+    },
+  ],
   'packages/partner/src/post-in-own-system.ts': [
     SECOND_LOOK,
     TOLD_TWICE,
