@@ -401,7 +401,7 @@ test('of requests for one id in one moment the first counts, and the differences
   assert.deepEqual(told, ['one', 'two', 'three']);
 });
 
-test('requests share statements of a few hundred, and beyond ten thousand waiting the next is sent away [F73 LI1]', async () => {
+test('requests share statements of a few hundred, and beyond ten thousand waiting the next is sent away [LI1]', async () => {
   const sizes: number[] = [];
   const disk = Promise.withResolvers<void>();
   const slow = {
