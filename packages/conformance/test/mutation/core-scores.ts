@@ -445,6 +445,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^id: new Uint32Array\(4 \* SEGMENT\), \| 4 -> 5$/,
         /^#table = new Uint32Array\(2 \* SEGMENT\); \| 2 -> 3$/,
         /^this\.#used \+= 1; \| 1 -> 2$/,
+        /^this\.#table = new Uint32Array\(2 \* this\.#table\.length\); \| 2 -> 3$/,
         /^if \(2 \* records <= this\.#table\.length\) return; \| (?:2 -> 3|<= -> <|.* -> false)$/,
       ],
     },
@@ -457,8 +458,12 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/ > MAX_(?:TEXT|COUNT|GRACE) .* \| > -> >=/],
     },
     {
-      why: 'No lane names a record that is free: the error is for a bug.',
-      places: [/^if \(group === undefined\) throw /, /^this\.#groups\[record\] = undefined;/],
+      why: 'No lane names a record that is free, or that there is not: the errors are for a bug.',
+      places: [
+        /^if \(columns === undefined\) throw /,
+        /^if \(group === undefined\) throw /,
+        /^this\.#groups\[record\] = undefined;/,
+      ],
     },
     {
       why: 'A word that is listed twice is found at its first place, and one that is absent has no place.',
