@@ -280,7 +280,8 @@ function settingsOf(statementTimeoutMs: number): Record<string, string> {
 
 /**
  * JIT compilation is off as well: a plan that can only scan would look expensive enough to trigger it. So are plans for the values of
- * one execution: five hundred ids looked like more than all of a small table, which was then read for each of them.
+ * one execution: five hundred ids looked like more than all of a small table, which was then read for each of them. Citus keeps its own
+ * choice: it sends most statements to a node by their values, and refuses a generic plan of them.
  */
 const PLANS_BY_KEY = {
   plan_cache_mode: 'force_generic_plan',
@@ -300,18 +301,20 @@ async function setUp(
   settings: Readonly<Record<string, string>>,
 ): Promise<Session> {
   const processId = Number((client as { processID?: unknown }).processID);
-  const result = await client.query<{ pooled: boolean }>({
-    text: `SELECT pg_backend_pid() <> $1 AS pooled, set_config(name, value, pg_backend_pid() <> $1)
-             FROM unnest($2::text[], $3::text[]) AS setting (name, value)`,
+  const result = await client.query<{ pooled: boolean; name: string }>({
+    text: `SELECT pg_backend_pid() <> $1 AS pooled, name, set_config(name, value, pg_backend_pid() <> $1)
+             FROM unnest($2::text[], $3::text[]) AS setting (name, value)
+            WHERE name <> 'plan_cache_mode' OR NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')`,
     values: [processId, Object.keys(settings), Object.values(settings)],
   });
   const pooled = result.rows[0]?.pooled !== false;
+  const set = new Set(result.rows.map(({ name }) => name));
   return {
     client,
     pooled,
     settings: pooled
       ? Object.entries(settings)
-          .filter(([name]) => name !== 'default_transaction_isolation') // BEGIN says it
+          .filter(([name]) => set.has(name) && name !== 'default_transaction_isolation') // BEGIN says it
           .map(([name, value]) => `; SET LOCAL ${name} = '${value}'`)
           .join('')
       : '',
