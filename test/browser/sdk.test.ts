@@ -203,7 +203,7 @@ test('preload() loads the page where it will be shown, and asks for a token only
 
 test('preload({ session: true }) has the bill before the click, a fresh one after a minute, and tells no failure', async () => {
   const world = rig.flow.world({
-    plan: { token: (count) => (count === 2 ? 'INTERNAL_ERROR' : undefined) },
+    plan: { token: (count) => (count === 2 || count === 4 ? 'INTERNAL_ERROR' : undefined) },
   });
   const visit = await rig.visit(world, { expect: /status of 500|ERR_FAILED/ });
   const focused = (): Promise<string | undefined> =>
@@ -229,15 +229,30 @@ test('preload({ session: true }) has the bill before the click, a fresh one afte
       Reflect.apply(post, this, [message]);
     };
   });
-  await preload(visit, world, { session: true, target: '#place' });
-  await visit.page.waitForFunction(() => 'toldOfNone' in window);
-  assert.equal(await mountPreloaded(visit), 'mounted');
-  await visit.title('Your bill from Acme Water');
-  assert.deepEqual([world.counts.token, values(await visit.heard(), 'error')], [3, []]);
-  await visit.page.evaluate(() => (window as unknown as Site).instance.destroy());
+  for (const scriptIsLate of [false, true]) {
+    let give = (): void => {};
+    const held = new Promise<void>((resolve) => (give = resolve));
+    if (scriptIsLate) {
+      await visit.page.route('**/flow/assets/flow-*', (route) => held.then(() => route.continue()));
+    }
+    await preload(visit, world, { session: true, target: '#place' });
+    await visit.page.waitForFunction(() => 'toldOfNone' in window);
+    const mounted = mountPreloaded(visit);
+    // The page learns of the failure and of the click at once.
+    give();
+    assert.equal(await mounted, 'mounted');
+    await visit.title('Your bill from Acme Water');
+    const tokens = scriptIsLate ? 5 : 3;
+    assert.deepEqual([world.counts.token, values(await visit.heard(), 'error')], [tokens, []]);
+    await visit.page.evaluate(() => {
+      (window as unknown as Site).instance.destroy();
+      Reflect.deleteProperty(window, 'toldOfNone');
+    });
+  }
+  await visit.page.unroute('**/flow/assets/flow-*');
 
   await preload(visit, world, { session: true, target: '#place' });
-  await until(() => world.sessions.size === 3);
+  await until(() => world.sessions.size === 4);
   const body = visit.frame.locator('body');
   await body.evaluate(() => {
     const { now } = Date;

@@ -260,12 +260,16 @@ export class Flow {
 
   /** A session and the bill with it, however long the network takes. */
   async start(): Promise<void> {
+    const ahead = this.#hidden;
+    // What was begun before the customer looked, and fails only now, is no answer to the click.
+    const stop = (code: DuebridgeErrorCode, requestId?: string, again?: Again): void =>
+      ahead && !this.#hidden ? this.again('session') : this.#stop(code, requestId, again);
     let faults = 0;
     for (let tried = false, wait = FIRST_WAIT_MS; ;) {
       try {
         const bill = await this.#open(tried ? 'expired' : 'initial');
         if (bill === false) {
-          return this.#stop(tried ? 'token_expired' : 'token_invalid', undefined, 'session');
+          return stop(tried ? 'token_expired' : 'token_invalid', undefined, 'session');
         }
         return bill ? this.#show(bill) : await this.#showBill();
       } catch (error) {
@@ -280,7 +284,7 @@ export class Flow {
         } else {
           const helps =
             failed.code === 'internal' || (failed.code === 'token_expired' && this.canRenew);
-          return this.#stop(failed.code, failed.requestId, helps ? 'session' : undefined);
+          return stop(failed.code, failed.requestId, helps ? 'session' : undefined);
         }
       }
     }
