@@ -253,7 +253,7 @@ test('succeeded without posted_at is accepted, polled five more times, and then 
   assert.deepEqual(sixth.memory, { polls: 1, grace: 6 });
 });
 
-test('an answer about another payment is requested again once on fresh connections, then reviewed [PF2]', () => {
+test('an answer about another payment is requested again on fresh connections, three times, then reviewed [PF2]', () => {
   const other = { kind: 'mismatch', field: 'platform_payment_id' } as const;
   assert.deepEqual(submitted({ ...SENT, tries: 1, ownFaults: 1 }, other), {
     breaches: ['crossed_answer'],
@@ -261,11 +261,18 @@ test('an answer about another payment is requested again once on fresh connectio
     resetConnections: true,
     next: 300,
   });
-  assert.deepEqual(submitted({ ...SENT, wasCrossed: true }, other).write, {
+  // A gateway that mixes up answers may do so twice in a row.
+  const third = submitted({ ...SENT, tries: 2, wasCrossed: true }, other);
+  assert.deepEqual([third.write, third.memory.tries], [undefined, 3]);
+  assert.equal(third.resetConnections, true);
+  const fourth = submitted({ ...SENT, tries: 3, wasCrossed: true }, other);
+  assert.deepEqual(fourth.write, {
     kind: 'advance',
     to: 'review',
     review_reason: 'mismatch_platform_payment_id',
   });
+  // Failures of another kind before it say nothing about whose answers these are.
+  assert.equal(submitted({ ...SENT, tries: 3 }, other).write, undefined);
   assert.deepEqual(submitted(SENT, { kind: 'mismatch', field: 'amount_in_cents' }), {
     signal: { kind: 'works' },
     breaches: ['mismatch_amount_in_cents'],

@@ -193,6 +193,8 @@ export interface Decision {
 
 /** Polls that show succeeded without posted_at before the payment goes to review (F35). */
 const GRACE_POLLS = 5;
+/** Failures in a row, the last two of them answers about other payments, after which the partner itself is taken to be wrong (F50). */
+const CROSSED_TRIES = 4;
 /** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
 export const WAITING_AGE_MS = 10 * 60_000;
 
@@ -387,7 +389,8 @@ function learnt(
       };
     }
     case 'mismatch':
-      return outcome.field === 'platform_payment_id' && !payment.wasCrossed
+      return outcome.field === 'platform_payment_id' &&
+        !(payment.wasCrossed && payment.tries + 1 >= CROSSED_TRIES)
         ? crossed(payment, around)
         : review(`mismatch_${outcome.field}`);
     case 'held':
@@ -411,8 +414,8 @@ function acceptance(
 }
 
 /**
- * The answer is about another payment, perhaps crossed on a connection. Ask once more on fresh connections before involving an
- * operator (F50).
+ * The answer is about another payment, perhaps crossed on a connection. Ask again on fresh connections, a few times, before involving
+ * an operator (F50): a gateway that mixes up one answer in ten does so twice in a row for one payment in a hundred.
  */
 function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
   const tries = payment.tries + 1;
