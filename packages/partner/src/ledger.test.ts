@@ -12,6 +12,7 @@ import {
   paymentPath,
   startKit,
   testAccount,
+  untilOneWaits,
 } from './testing.ts';
 
 /** Inconsistencies in the ledger; each row is a finding, so an empty result is correct. */
@@ -356,18 +357,6 @@ function posting(id: string, account_id: string, biller_id = 'acme', cents = 100
     amount_in_cents: cents,
     initiated_at: '2026-01-01T00:00:00.000Z',
   };
-}
-
-/** Resolves when a session of this database waits for a lock; fails after 20 s. */
-async function untilOneWaits(database: Database): Promise<void> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    const rows = await database.query(
-      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    if (rows.length > 0) return;
-    assert.ok(performance.now() < end, 'nobody waits for a lock');
-  }
 }
 
 test('accounts of one number at two billers are two accounts, in one transaction too [PF2 ST2]', async (t) => {

@@ -19,24 +19,12 @@ import { kitMetrics } from './metrics.ts';
 import { openOwnSystemPoster } from './post-in-own-system.ts';
 import { describeAccountSystemError, TooLate, type Tried } from './poster.ts';
 import type { PaymentRow, UnfinishedPayment } from './store.ts';
+import { processing, settle } from './testing.ts';
 
 const [ME, OTHER] = ['replica-me', 'replica-other'];
 
 function payment(id: string, claimed_by: string | null = null): UnfinishedPayment {
-  return {
-    platform_payment_id: id,
-    payment_id: `there-${id}`,
-    platform_batch_id: 'b',
-    biller_id: 'acme',
-    account_id: 'A-1',
-    client_id: 'static-key',
-    status: 'processing',
-    amount_in_cents: 100,
-    initiated_at: '2026-01-01T00:00:00.000Z',
-    posted_at: null,
-    failure_reason: null,
-    claimed_by,
-  };
+  return { ...processing(id), claimed_by };
 }
 
 /** A call of the biller's system that has not returned. */
@@ -46,15 +34,6 @@ interface Open {
   /** Answers: each is posted unless told otherwise. */
   answer(outcomes?: Readonly<Record<string, PostOutcome | undefined>>): Promise<void>;
   fail(error: unknown): Promise<void>;
-}
-
-/** Lets everything that can go on go on. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 8; turn += 1) {
-    await new Promise((resolve) => {
-      setImmediate(resolve);
-    });
-  }
 }
 
 /** A payment as it is in the tables. */

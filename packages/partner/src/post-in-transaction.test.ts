@@ -14,26 +14,13 @@ import { kitMetrics } from './metrics.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
 import type { Tried } from './poster.ts';
 import type { PaymentRow, UnfinishedPayment } from './store.ts';
-import { kitDatabase } from './testing.ts';
+import { kitDatabase, processing, settle } from './testing.ts';
 
 /** Payments in one transaction at most, before anything was slow. */
 const MAX_BATCH = 512;
 
 function payment(id: string, account_id = 'A-1'): UnfinishedPayment {
-  return {
-    platform_payment_id: id,
-    payment_id: `there-${id}`,
-    platform_batch_id: 'b',
-    biller_id: 'acme',
-    account_id,
-    client_id: 'static-key',
-    status: 'processing',
-    amount_in_cents: 100,
-    initiated_at: '2026-01-01T00:00:00.000Z',
-    posted_at: null,
-    failure_reason: null,
-    claimed_by: null,
-  };
+  return { ...processing(id, { account_id }), claimed_by: null };
 }
 
 /** One transaction of the poster, waiting in the account system until the test goes on. */
@@ -44,15 +31,6 @@ interface Open {
   answer(outcomes?: Readonly<Record<string, PostOutcome>>): Promise<void>;
   /** Fails the transaction. */
   fail(error: unknown): Promise<void>;
-}
-
-/** Lets everything that can go on go on. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 5; turn += 1) {
-    await new Promise((resolve) => {
-      setImmediate(resolve);
-    });
-  }
 }
 
 function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] } = {}) {

@@ -29,7 +29,7 @@ import {
   type PaymentRow,
   type UnfinishedQuery,
 } from './store.ts';
-import { accepted, kitDatabase } from './testing.ts';
+import { accepted, kitDatabase, untilOneWaits } from './testing.ts';
 
 const database = await kitDatabase({ after });
 const [HERE, THERE, DEAD] = [1, 2, 3].map(
@@ -75,18 +75,6 @@ async function working(ids: readonly string[]): Promise<string[]> {
 async function linesOf(platform_payment_id: string): Promise<unknown[]> {
   const lines = await readAudit(database, { platform_payment_id }, undefined, 1_000);
   return lines.map(({ actor, event, detail }) => [actor, event, detail]).toReversed();
-}
-
-/** Resolves when a session of this database waits for a lock; fails after 20 s. */
-async function untilOneWaits(): Promise<void> {
-  const end = performance.now() + 20_000;
-  for (;;) {
-    const rows = await database.query(
-      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    if (rows.length > 0) return;
-    assert.ok(performance.now() < end, 'nobody waits for a lock');
-  }
 }
 
 /** Runs `during` while another transaction has done `first`, and that transaction's end afterwards. */
@@ -171,7 +159,7 @@ test('two replicas that are sent the same new ids in other orders do not deadloc
       ),
     async () => {
       waiting = insertPayments(database, ['race-c', 'race-a', 'race-b'].map(of));
-      await untilOneWaits();
+      await untilOneWaits(database);
       // It waits for b, so it has a and not yet c.
       const insert = (id: string, lockTimeoutMs: number): Promise<unknown> =>
         database.transaction((tx) => insertPayments(tx as unknown as typeof database, [of(id)]), {
@@ -200,7 +188,7 @@ test('a replica that waits for one payment holds none that comes after it [KT2]'
         await tx.query('SET LOCAL enable_indexscan = off');
         return lockPayments(tx, ['lock-d', 'lock-c', 'lock-b', 'lock-a']);
       });
-      await untilOneWaits();
+      await untilOneWaits(database);
       assert.equal(await isFree('payment', 'lock-c'), true, 'c');
       assert.equal(await isFree('payment', 'lock-a'), false, 'a');
       assert.equal(await isFree('payment', 'lock-b'), false, 'b');
@@ -539,7 +527,7 @@ test('a cancel waits for the posting in progress, and for the claim in progress 
   let outcome: ReturnType<typeof cancelPayment> | undefined;
   const cancel = async (id: string): Promise<void> => {
     outcome = cancelPayment(database, id, 'ann', 'x');
-    await untilOneWaits();
+    await untilOneWaits(database);
   };
   await meanwhile(
     (tx) => lockPayments(tx, ['wait-posting']),

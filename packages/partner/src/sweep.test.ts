@@ -18,32 +18,13 @@ import { openApplier, type ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
 import type { KitTraces } from './traces.ts';
+import { processing, settle } from './testing.ts';
 
 function payment(id: string): PaymentRow {
-  return {
-    platform_payment_id: id,
-    payment_id: `there-${id}`,
-    platform_batch_id: 'b',
-    biller_id: 'acme',
-    account_id: `of ${id}`,
-    client_id: 'static-key',
-    status: 'processing',
-    amount_in_cents: 100,
-    initiated_at: '2026-01-01T00:00:00.000Z',
-    posted_at: null,
-    failure_reason: null,
-  };
+  return processing(id, { account_id: `of ${id}` });
 }
 
 const AWAY = new DatabaseUnavailable('cut off', 'not_executed');
-
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 10; turn += 1) {
-    await new Promise((resolve) => {
-      setImmediate(resolve);
-    });
-  }
-}
 
 function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = false) {
   const clock = manualClock();

@@ -172,3 +172,42 @@ export async function ended(
   }
   assert.fail(`payment ${id} did not end`);
 }
+
+/** A payment in processing as the database would hold it, of 100 cents to A-1 of acme unless `differences` say otherwise. */
+export function processing(id: string, differences: Partial<PaymentRow> = {}): PaymentRow {
+  return {
+    platform_payment_id: id,
+    payment_id: `there-${id}`,
+    platform_batch_id: 'b',
+    biller_id: 'acme',
+    account_id: 'A-1',
+    client_id: 'static-key',
+    status: 'processing',
+    amount_in_cents: 100,
+    initiated_at: '2026-01-01T00:00:00.000Z',
+    posted_at: null,
+    failure_reason: null,
+    ...differences,
+  };
+}
+
+/** Resolves when everything that follows by promises alone has happened: nothing here takes more turns of the event loop. */
+export async function settle(): Promise<void> {
+  for (let turn = 0; turn < 10; turn += 1) {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
+
+/** Resolves when a session of this database waits for a lock; fails after 20 s. */
+export async function untilOneWaits(database: Database): Promise<void> {
+  const end = performance.now() + 20_000;
+  for (;;) {
+    const rows = await database.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    if (rows.length > 0) return;
+    assert.ok(performance.now() < end, 'nobody waits for a lock');
+  }
+}
