@@ -7,7 +7,8 @@
  *     node bench/kit-neighbours.ts [--rounds 3] [--rate 40] [--seconds 10] [--only locked]
  */
 import assert from 'node:assert/strict';
-import { openDatabase, systemClock } from '@duebridge/runtime';
+import { systemClock } from '@duebridge/runtime';
+import { holdLock } from '@duebridge/runtime/testing';
 import type {
   AccountSystem,
   Posting,
@@ -110,21 +111,11 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 };
 
 /** Holds the lock of the account `sick`. */
-async function lockAccount(url: string): Promise<() => Promise<void>> {
-  const other = openDatabase({ url, applicationName: 'holds a lock', statementTimeoutMs: 0 });
-  const letGo = Promise.withResolvers<void>();
-  const held = Promise.withResolvers<void>();
-  const done = other.transaction(async (tx) => {
-    await tx.query(`SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE`);
-    held.resolve();
-    await letGo.promise;
-  });
-  await held.promise;
-  return async () => {
-    letGo.resolve();
-    await done;
-    await other.close();
-  };
+function lockAccount(url: string): Promise<() => Promise<void>> {
+  return holdLock(
+    url,
+    "SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE",
+  );
 }
 
 /** A core that takes 5 ms, except for payments in trouble. */

@@ -5,7 +5,8 @@
  *
  *     node bench/neighbours.ts [--rounds 3] [--rate 40] [--seconds 6] [--only hanging]
  */
-import { openDatabase, systemClock } from '@duebridge/runtime';
+import { systemClock } from '@duebridge/runtime';
+import { holdLock } from '@duebridge/runtime/testing';
 import {
   scriptedPartner,
   engineRig,
@@ -99,27 +100,11 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     target: 'at most 1.5',
     async begin({ rig, engine }) {
       const { platform_payment_id } = await rig.pay(engine, 'partner-0', { account_id: 'slow' });
-      const other = openDatabase({
-        url: rig.database.url,
-        applicationName: 'holds a lock',
-        statementTimeoutMs: 0,
-      });
-      const letGo = Promise.withResolvers<void>();
-      const held = Promise.withResolvers<void>();
-      const done = other.transaction(async (tx) => {
-        await tx.query(
-          'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 FOR UPDATE',
-          [platform_payment_id],
-        );
-        held.resolve();
-        await letGo.promise;
-      });
-      await held.promise;
-      return async () => {
-        letGo.resolve();
-        await done;
-        await other.close();
-      };
+      return holdLock(
+        rig.database.url,
+        'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 FOR UPDATE',
+        [platform_payment_id],
+      );
     },
   },
 };

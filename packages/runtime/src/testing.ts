@@ -267,3 +267,30 @@ async function settle(): Promise<void> {
     });
   }
 }
+
+/** Runs a statement that locks something in a transaction of its own connection, which stays open until the returned function is called. */
+export async function holdLock(
+  url: string,
+  statement: string,
+  values: readonly unknown[] = [],
+): Promise<() => Promise<void>> {
+  const other = openDatabase({
+    url,
+    applicationName: 'holds a lock',
+    maxConnections: 1,
+    statementTimeoutMs: 0,
+  });
+  const held = Promise.withResolvers<void>();
+  const letGo = Promise.withResolvers<void>();
+  const done = other.transaction(async (tx) => {
+    await tx.query(statement, values);
+    held.resolve();
+    await letGo.promise;
+  });
+  await Promise.race([held.promise, done]);
+  return async () => {
+    letGo.resolve();
+    await done;
+    await other.close();
+  };
+}

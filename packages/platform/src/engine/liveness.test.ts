@@ -4,7 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openDatabase, type Database } from '@duebridge/runtime';
+import type { Database } from '@duebridge/runtime';
+import { holdLock } from '@duebridge/runtime/testing';
 import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
 import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
@@ -57,29 +58,8 @@ test('a due call that could start and does not is counted as stalled; one that h
 });
 
 /** Holds a lock on a table of the platform until it is told to let go. */
-async function locked(
-  database: { readonly url: string },
-  table: string,
-): Promise<() => Promise<void>> {
-  const other = openDatabase({
-    url: database.url,
-    applicationName: 'holds a lock',
-    maxConnections: 1,
-    statementTimeoutMs: 0,
-  });
-  const held = Promise.withResolvers<void>();
-  const letGo = Promise.withResolvers<void>();
-  const done = other.transaction(async (tx) => {
-    await tx.query(`LOCK TABLE duebridge_platform.${table} IN ACCESS EXCLUSIVE MODE`);
-    held.resolve();
-    await letGo.promise;
-  });
-  await held.promise;
-  return async () => {
-    letGo.resolve();
-    await done;
-    await other.close();
-  };
+function locked(database: { readonly url: string }, table: string): Promise<() => Promise<void>> {
+  return holdLock(database.url, `LOCK TABLE duebridge_platform.${table} IN ACCESS EXCLUSIVE MODE`);
 }
 
 /** When the only worker last proved that it lives, in milliseconds; undefined when there is not exactly one worker. */
