@@ -29,7 +29,16 @@ export function benchOptions<const T extends Readonly<Record<string, string | un
     strict: isMain,
     allowPositionals: true,
   });
+  for (const [option, value] of Object.entries(values)) {
+    // An option whose default is a number is one.
+    if (!isNumber(defaults[option]) || isNumber(value)) continue;
+    refuse(`bench ${name}`, `--${option} must be a number, not "${String(value)}"`);
+  }
   return values as never;
+}
+
+function isNumber(value: unknown): boolean {
+  return typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value);
 }
 
 /** The comment with which the started benchmark begins, without its stars. */
