@@ -252,10 +252,12 @@ function published(manifest: Manifest, strip: string) {
     type: 'module',
     engines:
       manifest.name === 'duebridge' ? readManifest('packages/contract').engines : manifest.engines,
+    ...mainEntry(manifest, strip),
     ...(exports.length === 0 ? {} : { exports: Object.fromEntries(exports) as object }),
     ...(bin.length === 0 ? {} : { bin: Object.fromEntries(bin) as object }),
     files: ['dist', 'src', 'CHANGELOG.md'],
-    sideEffects: false,
+    // A bundler keeps the refusal of an older Node, which is imported for what it does.
+    sideEffects: manifest.name === '@duebridge/contract' ? ['./dist/supported-node.js'] : false,
     // The container image has what whoever installs the command by npm chooses to add, such as what sends traces.
     dependencies: ranged(
       Object.fromEntries(
@@ -268,6 +270,14 @@ function published(manifest: Manifest, strip: string) {
     peerDependenciesMeta: manifest.peerDependenciesMeta,
     publishConfig: { access: 'public', provenance: true },
   };
+}
+
+/** `main` and `types`: TypeScript with `"module": "commonjs"` and no `moduleResolution` reads these and not `exports`. */
+function mainEntry({ exports = {} }: Manifest, strip: string): { main?: string; types?: string } {
+  const entry = exports['.'];
+  if (entry === undefined || !isSource(entry)) return {};
+  const main = `./dist/${javascript(entry, strip)}`;
+  return { main, types: main.replace(/\.js$/, '.d.ts') };
 }
 
 function built(target: Target, strip: string): Target {

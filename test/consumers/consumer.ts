@@ -74,6 +74,7 @@ const TRIED: Readonly<Record<string, string>> = {
   ...own.dependencies,
   ...own.devDependencies,
   express: '5.3.0',
+  koa: '3.3.0',
 };
 
 /** Settings of a project. */
@@ -139,17 +140,26 @@ export class Consumer {
     args: readonly string[],
     { exitCode = 0, env = {} }: { exitCode?: number; env?: Readonly<Record<string, string>> } = {},
   ): Promise<string> {
+    const { stdout, stderr, code } = await this.outcome(program, args, env);
+    assert.equal(code, exitCode, `${program} ${args.join(' ')}\n${stdout}\n${stderr}`);
+    return stdout;
+  }
+
+  /** Runs a program in the project to its end, whatever it is; gives its exit code and what it printed. */
+  async outcome(
+    program: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<{ stdout: string; stderr: string; code: number }> {
     const options = {
       cwd: this.folder,
       env: { ...this.#environment, ...env },
       maxBuffer: 16 * 1024 * 1024,
     };
-    const { stdout, stderr, code } = await execute(program, [...args], options).then(
+    return execute(program, [...args], options).then(
       (output) => ({ ...output, code: 0 }),
       (error: { stdout: string; stderr: string; code: number }) => error,
     );
-    assert.equal(code, exitCode, `${program} ${args.join(' ')}\n${stdout}\n${stderr}`);
-    return stdout;
   }
 
   /**

@@ -1,40 +1,10 @@
 #!/usr/bin/env node
-/**
- * `npx @duebridge/conformance partner|platform|sandbox …`: the judge without the rest of duebridge, for a build server that only
- * checks a biller's endpoints. `duebridge conform` and `duebridge sandbox` are the same commands.
- */
-import { CommanderError, type Command } from 'commander';
-import { conformCommand, sandboxCommand } from './main.ts';
-
-/** Exit codes of a command line (decision 30); a report sets 1 and 2 by itself. */
-const EXIT_FAILED = 1;
-const EXIT_USAGE = 3;
-
-const program = conformCommand()
-  .name('duebridge-conform')
-  .addCommand(sandboxCommand().name('sandbox'));
-for (const command of everyCommand(program)) command.exitOverride();
-
-// `duebridge … | head` closes our standard output early; that is not an error.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit();
-  throw error;
-});
-
+/** The command `duebridge-conform`: one sentence for whatever goes wrong, and for a Node that is too old to load commands.ts. */
 try {
-  await program.parseAsync();
+  await import('@duebridge/contract/supported-node');
+  await import('./commands.ts');
 } catch (error) {
-  if (error instanceof CommanderError) {
-    // Commander has already printed its message. Asking for help is not an error.
-    process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
-  } else {
-    const message = error instanceof Error ? error.message : String(error);
-    process.stderr.write(`duebridge-conform: ${message}\n`);
-    process.exitCode =
-      error instanceof Error && 'exitCode' in error ? Number(error.exitCode) : EXIT_FAILED;
-  }
-}
-
-function everyCommand(command: Command): Command[] {
-  return [command, ...command.commands.flatMap(everyCommand)];
+  const message = error instanceof Error ? error.message : String(error);
+  process.stderr.write(`duebridge-conform: ${message}\n`);
+  process.exitCode = error instanceof Error && 'exitCode' in error ? Number(error.exitCode) : 1;
 }

@@ -1,4 +1,5 @@
 /** The judge: checks of partners and platforms, and what they report. */
+import '@duebridge/contract/supported-node';
 import type { ClauseId } from '@duebridge/contract';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 
