@@ -29,7 +29,7 @@ import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
@@ -80,9 +80,9 @@ const ATTACH_TIMEOUT_MS = 15_000;
 const STOP_TIMEOUT_MS = 20_000;
 /** Free ports tried: another program may take one between the check and its use. */
 const PORT_ATTEMPTS = 5;
-/** Restarts of a server that died during use, and the growing pause between them: a full disk needs a person, not more attempts. */
-const REVIVE_ATTEMPTS = 10;
+/** The pause before another attempt to restart a server that died during use: it grows, since a full disk stays full until a person comes. */
 const REVIVE_PAUSE_MS = 500;
+const REVIVE_PAUSE_MOST_MS = 10_000;
 /** A start truncates the log once it is larger; it contains only starts, stops and errors. */
 const MAX_LOG_BYTES = 10 * 1024 * 1024;
 /** How long a cluster elsewhere outlives its data directory: long enough to start again one that was moved to another disk. */
@@ -168,7 +168,7 @@ function userOf(
   let stopping: Promise<void> | undefined;
 
   const revive = async (): Promise<void> => {
-    for (let tried = 1; tried <= REVIVE_ATTEMPTS && !leaving.signal.aborted; tried += 1) {
+    for (let tried = 1; !leaving.signal.aborted; tried += 1) {
       try {
         await withLock(place.dataDirectory, async () => {
           if (leaving.signal.aborted) return;
@@ -182,7 +182,8 @@ function userOf(
           { error: messageOf(error) },
           'embedded PostgreSQL died and could not be restarted',
         );
-        await delay(REVIVE_PAUSE_MS * tried);
+        const pause = Math.min(REVIVE_PAUSE_MS * tried, REVIVE_PAUSE_MOST_MS);
+        await delay(pause, undefined, { signal: leaving.signal }).catch(() => undefined);
       }
     }
   };
@@ -290,7 +291,7 @@ export async function holdDataDirectory(
   try {
     await fs.appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
-    lock = new DatabaseSync(file);
+    lock = await openLock(file);
     lock.exec('BEGIN EXCLUSIVE');
     const held = lock;
     return { release: () => held.close() };
@@ -308,7 +309,7 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
   try {
     await fs.appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
-    lock = new DatabaseSync(file);
+    lock = await openLock(file);
   } catch (error) {
     throw belongsToAnother(file, error);
   }
@@ -332,6 +333,12 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
   } finally {
     lock.close();
   }
+}
+
+/** Loads SQLite here and not at the top: Node 22 prints a warning for it, and a server on a PostgreSQL of its own needs no lock. */
+async function openLock(file: string): Promise<DatabaseSync> {
+  const { DatabaseSync: Database } = await import('node:sqlite');
+  return new Database(file);
 }
 
 function isBusy(error: unknown): boolean {

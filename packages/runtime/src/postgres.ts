@@ -271,6 +271,8 @@ function settingsOf(statementTimeoutMs: number): Record<string, string> {
     // Text forms of time depend on these two; the parsers below rely on them.
     TimeZone: 'UTC',
     DateStyle: 'ISO, MDY',
+    // Migrations write regular expressions as '\S', which a database with the old rule for strings would store as 'S'.
+    standard_conforming_strings: 'on',
     default_transaction_isolation: 'read committed',
     statement_timeout: String(statementTimeoutMs),
     // A session that stops in the middle of a transaction (a stalled process) must not hold its row locks forever.
