@@ -14,6 +14,7 @@ import { follow, portsOf, readPage } from './page.ts';
 const page = readPage(
   readFileSync(join(import.meta.dirname, '../../docs', 'quickstart-partner.md'), 'utf8'),
 );
+const kitPage = readFileSync(join(import.meta.dirname, '../../docs', 'partner-kit.md'), 'utf8');
 const packed = await packAll(await emptyFolder({ after }, 'packed'));
 const migrations = {
   schema: 'nothing',
@@ -65,6 +66,58 @@ describe('a stranger who follows the page ends with a green report', { concurren
       t.diagnostic(`${((performance.now() - begun) / 1000).toFixed(1)} s from an empty folder`);
     });
   }
+
+  test('the programs of partner-kit.md for Koa and Next.js', async (t) => {
+    const database = await testDatabase(t, { migrations });
+    const [koaPort, nextPort] = [await freePort(), await freePort()];
+    const consumer = await Consumer.create(t, {
+      packed,
+      name: 'other-servers',
+      environment: { DATABASE_URL: database.url, PARTNER_KEY: 'a-key-that-only-we-two-know' },
+    });
+    await consumer.write('package.json', '{ "private": true, "type": "module" }');
+    await consumer.install('@duebridge/partner', 'fastify', 'koa');
+    const setup = page.flatMap(({ blocks }) => blocks).find(({ file }) => file === 'setup.js');
+    await consumer.write('setup.js', setup?.text ?? '');
+    await consumer.run('node', ['setup.js']);
+    const programOf = (heading: string): string =>
+      new RegExp(`^### ${heading}\n[^]*?^\`\`\`js\n([^]*?)^\`\`\`$`, 'm').exec(kitPage)?.[1] ?? '';
+    await consumer.write(
+      'koa.js',
+      `import { openPartnerDatabase, partnerHandler } from '@duebridge/partner';
+       import Koa from 'koa';
+       const { database } = await openPartnerDatabase({ databaseUrl: process.env.DATABASE_URL });
+       const auth = { method: 'key', header: 'x-api-key', keys: [process.env.PARTNER_KEY] };
+       const accounts = undefined;
+       const app = new Koa();
+       ${programOf('Koa')}
+       app.use((ctx) => { ctx.body = 'own'; });
+       app.listen(${koaPort}, '127.0.0.1');`,
+    );
+    await consumer.write('route.js', programOf('Next.js'));
+    await consumer.write(
+      'next.js',
+      `import { createServer } from 'node:http';
+       import { GET, PUT } from './route.js';
+       createServer(async ({ method, url, headers }, response) => {
+         const answer = await (method === 'PUT' ? PUT : GET)(
+           new Request('http://biller.example' + url, { method, headers: { 'x-api-key': headers['x-api-key'] } }));
+         response.writeHead(answer.status).end(await answer.text());
+       }).listen(${nextPort}, '127.0.0.1');`,
+    );
+    const cleanup: Cleanup = { after: (hook) => database.closing(hook) };
+    await consumer.serve(cleanup, 'exec node koa.js', koaPort);
+    await consumer.serve(cleanup, 'exec node next.js', nextPort);
+    const headers = { 'x-api-key': 'a-key-that-only-we-two-know' };
+    for (const base of [`http://127.0.0.1:${koaPort}`, `http://127.0.0.1:${nextPort}/pay`]) {
+      const found = await fetch(`${base}/biller/my-biller/account/A-1`, { headers });
+      assert.equal(found.status, 200, base);
+      assert.equal(((await found.json()) as { account_id: string }).account_id, 'A-1');
+      const refused = await fetch(`${base}/biller/my-biller/account/A-1`);
+      assert.equal(refused.status, 401, base);
+    }
+    assert.equal(await (await fetch(`http://127.0.0.1:${koaPort}/`)).text(), 'own');
+  });
 
   test('`duebridge init partner`, then npm test', async (t) => {
     const folder = await emptyFolder(t, 'scaffold');

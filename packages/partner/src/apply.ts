@@ -30,8 +30,10 @@ const MAX_IN_HAND = 100_000;
 const SWEEP_AGE_MS = 2_000;
 /** Pause between two sweeps: with the age above, payments left by a crash end within seconds (KT13). */
 const SWEEP_PAUSE_MS = 1_000;
-/** The pause is at least this many times as long as the sweep took: a hundred thousand nightly payments cost a tenth of a connection. */
+/** The pause is this many times as long as the sweep took: a hundred thousand nightly payments cost a tenth of a connection. */
 const SWEEP_PAUSE_FACTOR = 10;
+/** But no longer than this: a sweep that an outage held up for ten seconds says nothing about the next one. */
+const SWEEP_PAUSE_MOST_MS = 10_000;
 /** Rows per page; the next page continues from there, so that thousands of nightly payments hide no new one. */
 const SWEEP_ROWS = 1_000;
 /** After an error or a "later": first and longest pause. */
@@ -42,8 +44,8 @@ const HOLD_OFF_MS = 500;
 const SWEEP_LATE_MS = 15_000;
 /** How long payments in hand may wait while not one is tried and no call is open, before the replica is not ready. */
 const POSTING_STALL_MS = 60_000;
-/** How often the metrics of unfinished payments are counted, and the minimum rest as a multiple of the time the count took. */
-const standingPause = { ms: 10_000, factor: 100 };
+/** How often the metrics of unfinished payments are counted; the rest as a multiple of the time the count took, and its maximum. */
+const standingPause = { ms: 10_000, factor: 100, mostMs: 120_000 };
 
 /** Whether the applying end works, for readiness (LV2). Every field is true while it does. */
 export interface KitHealth {
@@ -207,6 +209,7 @@ export function openApplier(options: ApplierOptions): Applier {
         await Promise.race([tried, clock.sleep(SWEEP_PAUSE_MS, end)]);
         over.abort();
         if (own) announce(await own.answerCancels());
+        await own?.forgetEnded();
         noteWorking();
         sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
         // More pages follow immediately.
@@ -215,7 +218,7 @@ export function openApplier(options: ApplierOptions): Applier {
       } catch (error) {
         noteOutage(error);
       }
-      const pauseMs = Math.max(SWEEP_PAUSE_MS, lookMs * SWEEP_PAUSE_FACTOR);
+      const pauseMs = between(SWEEP_PAUSE_MS, lookMs * SWEEP_PAUSE_FACTOR, SWEEP_PAUSE_MOST_MS);
       lookMs = 0;
       // An outage does not move the time: the sweep is late from the first round that failed.
       if (!isOut) sweepDueAt = clock.monotonic() + pauseMs + SWEEP_LATE_MS;
@@ -234,7 +237,8 @@ export function openApplier(options: ApplierOptions): Applier {
         // Keep the last counts; the sweep logs the outage.
       }
       const tookMs = clock.monotonic() - began;
-      await clock.sleep(Math.max(standingPause.ms, tookMs * standingPause.factor), stopped.signal);
+      const { ms, factor, mostMs } = standingPause;
+      await clock.sleep(between(ms, tookMs * factor, mostMs), stopped.signal);
     }
   };
 
@@ -291,6 +295,10 @@ export function openApplier(options: ApplierOptions): Applier {
 
 /** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
 const STOP_MS = 2_000;
+
+function between(least: number, wanted: number, most: number): number {
+  return Math.min(most, Math.max(least, wanted));
+}
 
 function unreachable(): never {
   throw new Error('an AccountSystem posts in_transaction or in_own_system');

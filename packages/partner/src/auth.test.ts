@@ -161,7 +161,8 @@ test('simple-oauth2 gets a token and calls with it, unmodified [OA2 OA3 OA4]', a
 });
 
 test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and no token [OA1 OA2]', async (t) => {
-  const partner = await oauthPartner(t);
+  const alike = { client_id: 'a-platform-of-test', secrets: ['a-platform-of-tests'] };
+  const partner = await oauthPartner(t, client, alike);
   const basic = (pair: string): Record<string, string> => ({
     authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
   });
@@ -177,6 +178,8 @@ test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and
       ['no secret', { ...grant, client_id: client.client_id }, {}, 401, 'invalid_client'],
       ['basic of another', grant, basic('nobody:wrong-secret-here'), 401, 'invalid_client'],
       ['basic without colon', grant, basic('nobody'), 401, 'invalid_client'],
+      // The whole of it is the secret, and all but its last character the client id.
+      ['basic of a secret alone', grant, basic('a-platform-of-tests'), 401, 'invalid_client'],
       ['basic with a stray percent', grant, basic('a%:b%zz'), 401, 'invalid_client'],
       ['another scheme', grant, { authorization: 'Digest x' }, 401, 'invalid_client'],
       ['both methods', formOf('read'), right, 400, 'invalid_request'],
@@ -298,6 +301,9 @@ test('a request without a credential, or with a garbled or unknown one, reaches 
   }
   const query = await partner.call('GET', `${accountPath}?access_token=${good}`, { headers: {} });
   assert.equal(query.status, 401);
+  // RFC 6750 section 3.1: a caller that sent no credential is told the method, and of no error.
+  const { headers: told } = await partner.call('GET', accountPath, { headers: {} });
+  assert.equal(told['www-authenticate'], 'Bearer');
 });
 
 test('a revoked token is refused at every replica within five seconds [OA4]', async (t) => {
@@ -317,6 +323,38 @@ test('a revoked token is refused at every replica within five seconds [OA4]', as
   await assert.rejects(async () => here.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
   await clock.advance(5_000);
   await assert.rejects(async () => there.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+});
+
+test('a revocation ends the tokens of one client that are alive, and counts each once [OA4]', async (t) => {
+  const database = await kitDatabase(t);
+  const other: OAuthClient = { client_id: 'other', secrets: ['secret-of-the-other'] };
+  const clock = manualClock();
+  const authenticator = openAuthenticator({
+    auth: { method: 'oauth', clients: [client, other] },
+    database,
+    clock,
+  });
+  const tokens = async (from: OAuthClient, count: number): Promise<string[]> => {
+    const issued: string[] = [];
+    for (let one = 0; one < count; one += 1) {
+      const { access_token } = await authenticator.issue!(formOf('read', from), undefined);
+      issued.push(access_token);
+    }
+    return issued;
+  };
+  await tokens(client, 1);
+  await database.query(`UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp()`);
+  const [[theirs], mine] = [await tokens(other, 1), await tokens(client, 2)];
+  assert.equal(await authenticator.revoke(client.client_id), 2, 'the third has expired');
+  assert.equal(await authenticator.revoke(client.client_id), 0);
+  for (const token of mine) {
+    const headers = { authorization: `Bearer ${token}` };
+    await assert.rejects(async () => authenticator.authenticate(headers, 'read'), {
+      code: 'UNAUTHORIZED',
+    });
+  }
+  const headers = { authorization: `Bearer ${theirs}` };
+  assert.equal((await authenticator.authenticate(headers, 'read')).client_id, 'other');
 });
 
 test('credentials are checked from memory between two reads of the table [OA4]', async (t) => {
@@ -508,6 +546,7 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     oauth({ client_id: '', secrets: client.secrets }),
     oauth({ client_id: 'a', secrets: [] }),
     oauth({ client_id: 'a', secrets: ['short'] }),
+    oauth({ client_id: 'a', secrets: ['x'.repeat(15)] }),
     oauth({ client_id: 'a', secrets: client.secrets, scopes: [] }),
   ];
   for (const auth of wrong) {
@@ -516,6 +555,9 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
       ConfigurationError,
     );
   }
+  const shortest = keyed('x-api-key', 'x'.repeat(16));
+  const withKey = openAuthenticator({ auth: shortest, database, clock: manualClock() });
+  assert.equal(await withKey.revoke('static-key'), 0, 'a key has no tokens');
 });
 
 test('a client that requests a token for each call gets 429 with Retry-After, and its tokens keep working [OA2 LI1]', async (t) => {

@@ -175,10 +175,9 @@ function checkSecrets(secrets: readonly string[], what: string): void {
     throw new ConfigurationError(`give one ${what}, or two during a rotation`);
   }
   for (const secret of secrets) {
-    if (/\s/.test(secret)) throw new ConfigurationError(`a ${what} must not hold spaces`);
     if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < MIN_SECRET_LENGTH) {
       throw new ConfigurationError(
-        `a ${what} must be at least ${MIN_SECRET_LENGTH} visible ASCII characters`,
+        `a ${what} must be at least ${MIN_SECRET_LENGTH} visible ASCII characters, without spaces`,
       );
     }
   }
@@ -257,7 +256,6 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
       [sha256(token)],
     );
     const client = row && clients.get(row.client_id);
-    known.delete(token);
     if (!row || !client) {
       remember(refused, token, checkedAt, MAX_REFUSED);
       return undefined;
@@ -434,8 +432,7 @@ function formDecode(text: string): string {
 
 /** The scopes asked for, or all of the client's when none were; never more than the client has (RFC 6749 section 3.3). */
 function grantedScopes(asked: string | undefined, client: KnownClient): readonly Scope[] {
-  if (asked === undefined) return client.scopes;
-  const words = asked.split(' ').filter((word) => word !== '');
+  const words = (asked ?? '').split(' ').filter((word) => word !== '');
   if (words.length === 0) return client.scopes;
   const granted = SCOPES.filter((scope) => words.includes(scope));
   if (words.some((word) => !client.scopes.some((scope) => scope === word))) {

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { sqlState, type Database } from '@duebridge/runtime';
+import { sqlState } from '@duebridge/runtime';
 import { importFormerPayments, parseFormerPayments } from './former-payments.ts';
 import type { PaymentRow } from './store.ts';
-import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+import {
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  watchingTransactions,
+} from './testing.ts';
 
 const header =
   'platform_payment_id,payment_id,platform_batch_id,biller_id,account_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\n';
@@ -216,24 +223,11 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
 test('a long import is stored a thousand rows at a time, each with its trace, and names what differs [PF2]', async (t) => {
   const database = await kitDatabase(t);
   const sizes: number[] = [];
-  const counting: Database = {
-    ...database,
-    transaction: (work, options) =>
-      database.transaction(
-        (tx) =>
-          work({
-            ...tx,
-            query: (statement, values) => {
-              const isImport =
-                typeof statement !== 'string' && statement.name === 'kit_import_payments';
-              const [ids] = (values ?? []) as [readonly string[]];
-              if (isImport) sizes.push(ids.length);
-              return tx.query(statement, values);
-            },
-          }),
-        options,
-      ),
-  };
+  const counting = watchingTransactions(database, (statement, values) => {
+    const isImport = typeof statement !== 'string' && statement.name === 'kit_import_payments';
+    const [ids] = (values ?? []) as [readonly string[]];
+    if (isImport) sizes.push(ids.length);
+  });
   const parse = (fields: (index: number) => Record<string, string>): readonly PaymentRow[] => {
     const rows = Array.from({ length: 1_001 }, (_, index) => {
       return line({ platform_payment_id: `p${1_000 - index}`, ...fields(index) });

@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { createMetrics } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
-import { partnerHandler, type PartnerHandler } from './handler.ts';
+import { partnerFetch, partnerHandler, type PartnerHandler } from './handler.ts';
 import type { PartnerKitOptions } from './kit.ts';
 import { partnerKit } from './plugin.ts';
 import {
@@ -82,9 +85,38 @@ async function inOwnFastify(
   return hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
 }
 
+/** A server of web requests and responses, as Bun, Deno, Hono and Next.js have one: each request is made from what Node received. */
+async function onFetch(t: TestContext, database: TestDatabase): Promise<Host> {
+  const answer = await partnerFetch({ database, auth });
+  const server = nodeServer((request, response) => {
+    const hasBody = request.method !== 'GET';
+    const asked = new Request(`http://biller.example${request.url ?? ''}`, {
+      method: request.method ?? 'GET',
+      headers: Object.entries(request.headersDistinct)
+        .filter(([name]) => name !== 'connection')
+        .flatMap(([name, values = []]) => values.map((value): [string, string] => [name, value])),
+      ...(hasBody ? { body: Readable.toWeb(request), duplex: 'half' } : {}),
+    });
+    const written = async (): Promise<void> => {
+      const given = await answer(asked);
+      response.writeHead(given.status, [...given.headers].flat());
+      response.end(Buffer.from(await given.arrayBuffer()));
+    };
+    written().catch((error: unknown) => response.destroy(error as Error));
+  });
+  const url = await listening(server);
+  database.closing(async () => {
+    await answer.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return hostAt(t, url);
+}
+
 const hosts = {
   'node:http': (t: TestContext, database: TestDatabase) => onNode(t, database, (kit) => kit),
   'a Fastify app of the partner': inOwnFastify,
+  'web requests and responses': onFetch,
 } as const;
 
 for (const [name, start] of Object.entries(hosts)) {
@@ -144,7 +176,8 @@ for (const [name, start] of Object.entries(hosts)) {
       `X-Api-Key: ${TEST_KEY}`,
       'Connection: close',
     ]);
-    assert.match(twice, /^HTTP\/1\.1 400 [\s\S]*appears more than once/);
+    // A web request has joined them to one text, which is no key.
+    assert.match(twice, /^HTTP\/1\.1 (400 [\s\S]*appears more than once|401 )/);
     // A client that sends its whole body before it reads: the rest is discarded, so that no reset takes the refusal away.
     const half = 'x'.repeat(500_000);
     const large = await rawExchange(
@@ -193,6 +226,89 @@ test('a partner’s app keeps its own routes, body parser and errors beside the 
   assert.deepEqual([kit.status, kit.body['code']], [404, 'ACCOUNT_NOT_FOUND']);
   const elsewhere = await host.call('GET', '/biller/acme/account/none');
   assert.notEqual(elsewhere.body['code'], 'ACCOUNT_NOT_FOUND');
+});
+
+test('in a scope of a Fastify app, its prefix comes before the kit’s [S2]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const app = fastify();
+  await app.register(
+    async (scope) => {
+      await scope.register(partnerKit, { database, auth, prefix: '/pay' });
+      scope.get('/payment/:id', () => 'own');
+    },
+    { prefix: '/api' },
+  );
+  database.closing(() => app.close());
+  const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
+  assert.equal((await host.call('GET', '/api/pay/biller/acme/account/A-1')).status, 200);
+  assert.equal((await host.call('GET', '/api/payment/x')).text, 'own');
+});
+
+test('a host that begins its responses as 404, as Koa does, sends the kit’s status [B1]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const host = await onNode(t, database, (kit) => (request, response) => {
+    response.statusCode = 404;
+    kit(request, response);
+  });
+  assert.equal((await host.call('GET', '/biller/acme/account/A-1')).status, 200);
+});
+
+test('a web request whose body was read is refused, and its signal ends a waiting read [PF6 B5]', async (t) => {
+  const database = await kitDatabase(t);
+  const answer = await partnerFetch({ database, auth, holdMs: 600_000 });
+  database.closing(() => answer.close());
+  const put = (): Request =>
+    new Request(`https://biller.example${paymentPath('p')}`, {
+      method: 'PUT',
+      headers: { ...withKey, 'content-type': 'application/json' },
+      body: instruction(),
+    });
+  const read = put();
+  await read.json();
+  await assert.rejects(answer(read), /parsed before the partner kit got it/);
+  assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
+  assert.equal((await answer(put())).status, 200);
+
+  const leaving = new AbortController();
+  const waiting = answer(
+    new Request(`https://biller.example${paymentPath('p')}`, {
+      headers: { ...withKey, prefer: 'wait=25' },
+      signal: leaving.signal,
+    }),
+  );
+  leaving.abort();
+  await assert.rejects(waiting, { name: 'AbortError' });
+});
+
+test('without a log, what goes wrong is said on standard error, without the key [S3]', async (t) => {
+  const database = await kitDatabase(t);
+  const program = `
+    import { openDatabase } from '@duebridge/runtime';
+    import { partnerFetch } from ${JSON.stringify(import.meta.resolve('./handler.ts'))};
+    const database = openDatabase({ url: process.env.DATABASE_URL, applicationName: 'test' });
+    const failing = async () => { throw new Error('the core is away'); };
+    const accounts = { posts: 'in_own_system', findAccount: failing, post: failing };
+    const auth = { method: 'key', header: 'x-api-key', keys: [process.env.PARTNER_KEY] };
+    const answer = await partnerFetch({ database, auth, accounts });
+    const headers = { 'x-api-key': process.env.PARTNER_KEY };
+    const got = await answer(new Request('http://x/biller/acme/account/A-1', { headers }));
+    process.stdout.write(String(got.status));
+    await answer.close();
+    await database.close();`;
+  const { stdout, stderr } = await promisify(execFile)(
+    process.execPath,
+    ['--input-type=module', '--eval', program],
+    {
+      cwd: import.meta.dirname,
+      env: { ...process.env, DATABASE_URL: database.url, PARTNER_KEY: TEST_KEY },
+      timeout: 60_000,
+    },
+  );
+  assert.equal(stdout, '503', stderr);
+  assert.match(stderr, /"level":"error"[^\n]*"the account system gave no valid answer"/);
+  assert.ok(!stderr.includes(TEST_KEY));
 });
 
 test('an app whose own route would take the kit’s requests fails to start, and the error says what to do [S2]', async (t) => {

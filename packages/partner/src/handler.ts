@@ -1,6 +1,6 @@
 /**
- * The kit as one function `(request, response)`, for whatever serves HTTP in the partner's program: Express, NestJS, Connect, plain
- * node:http, and plugin.ts for a Fastify app.
+ * The kit as one function, for whatever serves HTTP in the partner's program: `(request, response)` for Express, NestJS, Koa, plain
+ * node:http, and plugin.ts for a Fastify app; from a `Request` to a `Response` for Next.js, Hono, Bun and Deno.
  *
  * Behind it stands a server of `createServer` that listens nowhere: requests are handed to it as Node gave them, so that duplicate
  * headers, bodies and paths are read by the same code wherever the kit runs. That is why the body must arrive unread: once
@@ -8,7 +8,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
-import { createServer } from '@duebridge/runtime';
+import { createLogger, createServer } from '@duebridge/runtime';
+import type { FastifyInstance } from 'fastify';
 import { mountKit, servedPaths, type PartnerKit, type PartnerKitOptions } from './kit.ts';
 
 /** A request from Express or NestJS: with the bytes of a body that they have already read, when configured to keep them. */
@@ -31,8 +32,9 @@ export interface PartnerHandler {
 
 /** Printed once to standard error and logged for each such request; the caller gets 500 and may retry. */
 const bodyWasRead =
-  'duebridge: the body of a payment was parsed before partnerHandler got it, so the request is refused. Mount partnerHandler ' +
-  'before express.json(), or keep the bytes as request.rawBody (NestJS: rawBody: true; Express: the verify option of express.json)';
+  'duebridge: the body of a payment was parsed before the partner kit got it, so the request is refused. Mount partnerHandler ' +
+  'before express.json(), or keep the bytes as request.rawBody (NestJS: rawBody: true; Express: the verify option of express.json); ' +
+  'give partnerFetch a request whose body nobody has read';
 
 /**
  * Makes the kit; resolves when it takes requests and applies payments.
@@ -44,44 +46,128 @@ const bodyWasRead =
  * Throws ConfigurationError when the options or the database would put money at risk.
  */
 export async function partnerHandler(options: PartnerKitOptions): Promise<PartnerHandler> {
-  const { auth, log, clock, metrics } = options;
+  const { app, isOurs, close } = await openBehind(options);
+  const handle = (
+    request: KitRequest,
+    response: ServerResponse,
+    next?: (error?: unknown) => void,
+  ): void => {
+    if (next && !isOurs(request.url ?? '/')) {
+      next();
+      return;
+    }
+    // Koa begins every response as a 404, and Fastify keeps the status that it finds.
+    response.statusCode = 200;
+    app.routing(request, response);
+  };
+  return Object.assign(handle, { kit: app.partnerKit, close });
+}
+
+/**
+ * The kit as a function from a web `Request` to its `Response`: Next.js, Hono, Bun.serve, Deno.serve. Like `PartnerHandler`, it must
+ * get the body unread.
+ */
+export interface PartnerFetch {
+  /** Answers a request for one of the operations, and any other with 404. Rejects when the request's signal was aborted. */
+  (request: Request): Promise<Response>;
+  readonly kit: PartnerKit;
+  /** As that of `PartnerHandler`. */
+  close(): Promise<void>;
+}
+
+/** Headers about one connection: the host that sends the answer writes its own. */
+const CONNECTION_HEADERS = new Set([
+  'connection',
+  'keep-alive',
+  'transfer-encoding',
+  'content-length',
+]);
+
+/**
+ * Makes the kit; resolves when it takes requests and applies payments. It applies them in the background, so the program must keep
+ * running between requests (`next start`, not a function that is frozen).
+ *
+ *     const payments = await partnerFetch({ database, auth, accounts, prefix: '/pay' });
+ *     export { payments as GET, payments as PUT, payments as POST };      // Next.js: app/pay/[...path]/route.js
+ *     app.all('/pay/*', (c) => payments(c.req.raw));                      // Hono
+ *
+ * Throws ConfigurationError when the options or the database would put money at risk.
+ */
+export async function partnerFetch(options: PartnerKitOptions): Promise<PartnerFetch> {
+  const { app, close } = await openBehind(options);
+  const answer = async (request: Request): Promise<Response> => {
+    if (request.bodyUsed) throw bodyWasReadBefore();
+    const { pathname, search, host } = new URL(request.url);
+    const headers: Record<string, string> = { host, ...Object.fromEntries(request.headers) };
+    // A Request made in the program has a body without the header that announces one.
+    if (request.body && !('content-length' in headers)) headers['transfer-encoding'] = 'chunked';
+    // A signal of our own, because Deno aborts the request's after each answer, too.
+    const leaving = new AbortController();
+    const leave = (): void => leaving.abort(request.signal.reason);
+    request.signal.addEventListener('abort', leave);
+    if (request.signal.aborted) leave();
+    const reply = await app
+      .inject({
+        method: request.method as 'GET',
+        url: `${pathname}${search}`,
+        headers,
+        signal: leaving.signal,
+        ...(request.body ? { payload: Readable.from(request.body) } : {}),
+      })
+      .finally(() => request.signal.removeEventListener('abort', leave));
+    const sent = Object.entries(reply.headers)
+      .filter(([name]) => !CONNECTION_HEADERS.has(name))
+      .flatMap(([name, value]) => [value ?? []].flat().map((one) => [name, String(one)] as const));
+    return new Response(new Uint8Array(reply.rawPayload), {
+      status: reply.statusCode,
+      headers: sent.map(([name, value]) => [name, value]),
+    });
+  };
+  return Object.assign(answer, { kit: app.partnerKit, close });
+}
+
+/** The server behind both: it listens nowhere. */
+async function openBehind(options: PartnerKitOptions): Promise<{
+  app: FastifyInstance;
+  isOurs: (url: string) => boolean;
+  close: () => Promise<void>;
+}> {
+  const { auth, clock, metrics } = options;
+  const singleHeaders = auth.method === 'key' ? [auth.header] : [];
+  const log =
+    options.log ??
+    createLogger({ name: 'duebridge partner kit', level: 'warn', privateKeys: singleHeaders });
   const app = createServer({
-    ...(log === undefined ? undefined : { log }),
+    log,
     ...(clock === undefined ? undefined : { clock }),
     ...(metrics === undefined ? undefined : { metrics }),
-    singleHeaders: auth.method === 'key' ? [auth.header] : [],
+    singleHeaders,
   });
   app.addHook('preParsing', (request, _reply, payload, done) => {
     const raw: KitRequest = request.raw;
     if (!raw.readableDidRead) done(null, payload);
     else if (raw.rawBody instanceof Uint8Array) done(null, Readable.from([raw.rawBody]));
     else if (typeof raw.rawBody === 'string') done(null, Readable.from([Buffer.from(raw.rawBody)]));
-    else {
-      process.emitWarning(bodyWasRead, { code: 'DUEBRIDGE_BODY_WAS_READ' });
-      done(new Error(bodyWasRead));
-    }
+    else done(bodyWasReadBefore());
   });
-  await mountKit(app, options);
+  await mountKit(app, { ...options, log });
   await app.ready();
 
   const ours = servedPaths(options).map(({ path }) => patternOf(path));
-  const isOurs = (url: string): boolean => {
-    const path = url.split('?', 1)[0] ?? '';
-    return ours.some((pattern) => pattern.test(path));
-  };
   let closing: Promise<void> | undefined;
-  const handle = (
-    request: KitRequest,
-    response: ServerResponse,
-    next?: (error?: unknown) => void,
-  ): void => {
-    if (next && !isOurs(request.url ?? '/')) next();
-    else app.routing(request, response);
-  };
-  return Object.assign(handle, {
-    kit: app.partnerKit,
+  return {
+    app,
+    isOurs: (url) => {
+      const path = url.split('?', 1)[0] ?? '';
+      return ours.some((pattern) => pattern.test(path));
+    },
     close: () => (closing ??= app.close()),
-  });
+  };
+}
+
+function bodyWasReadBefore(): Error {
+  process.emitWarning(bodyWasRead, { code: 'DUEBRIDGE_BODY_WAS_READ' });
+  return new Error(bodyWasRead);
 }
 
 function patternOf(path: string): RegExp {

@@ -3,9 +3,11 @@
  * Fastify plugin, as a handler for any other Node server, or as a whole server.
  *
  *     await app.register(partnerKit, { database, auth, accounts });          // Fastify
- *     app.use(await partnerHandler({ database, auth, accounts }));           // Express, NestJS, node:http
+ *     app.use(await partnerHandler({ database, auth, accounts }));           // Express, NestJS, Koa, node:http
+ *     await partnerFetch({ database, auth, accounts });                      // Next.js, Hono, Bun, Deno
  *     await startPartner({ auth, accounts, databaseUrl });                   // a server with an admin API
  */
+import '@duebridge/contract/supported-node';
 export {
   reasonAgainst,
   WrongAnswer,
@@ -29,7 +31,13 @@ export {
   parseFormerPayments,
   type FormerPaymentsResult,
 } from './former-payments.ts';
-export { partnerHandler, type KitRequest, type PartnerHandler } from './handler.ts';
+export {
+  partnerFetch,
+  partnerHandler,
+  type KitRequest,
+  type PartnerFetch,
+  type PartnerHandler,
+} from './handler.ts';
 export type { KitPaths, PartnerKit, PartnerKitOptions } from './kit.ts';
 export { importAccounts, ledger, type ImportedAccount, type ImportResult } from './ledger.ts';
 export {

@@ -82,6 +82,7 @@ export interface PartnerKitOptions {
    */
   readonly maxWaitingReads?: number;
   readonly clock?: Clock;
+  /** Default: in a server of your own, warnings and errors as JSON lines on standard error; on a server of `createServer`, nothing. */
   readonly log?: Log;
   readonly metrics?: Metrics;
   /** Creates spans for acceptances, reads and postings in the traces of their callers (OpenTelemetry); default: none. */

@@ -19,9 +19,11 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
   // A server of createServer reads bodies strictly already: it is known by the absence of Fastify's parser for plain text.
   if (!app.hasContentTypeParser('text/plain')) return mountKit(app, options);
 
-  const kit = await partnerHandler(options);
+  // In a scope with a prefix, Fastify puts the scope's before every path.
+  const within = { ...options, prefix: `${app.prefix}${options.prefix ?? ''}` };
+  const kit = await partnerHandler(within);
   app.decorate('partnerKit', kit.kit);
-  const served = servedPaths(options);
+  const served = servedPaths(within);
   app.addHook('onReady', (done) => {
     // Fastify prefers a route with a parameter to our wildcard and would silently take requests from the kit.
     const taken = served.find(({ method, path }) => app.hasRoute({ method, url: colons(path) }));
@@ -43,7 +45,7 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, parsed) => parsed(null));
     // Wildcards, because an app takes 100 characters for a parameter and an account id may have 128 (decision 13).
-    const roots = new Set(served.map(({ path }) => path.replace(/\{.*$/, '*')));
+    const roots = new Set(servedPaths(options).map(({ path }) => path.replace(/\{.*$/, '*')));
     for (const url of roots) {
       scope.route({
         method: ['GET', 'PUT', 'POST', 'PATCH', 'DELETE'],

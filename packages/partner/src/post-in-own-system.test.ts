@@ -74,6 +74,8 @@ function rig(
     finds: 0,
     /** Statements of this name wait for the promise. */
     slow: undefined as { name: string; until: Promise<void> } | undefined,
+    /** Statements of this name fail. */
+    away: undefined as string | undefined,
   };
   const released: boolean[] = [];
   const observed: string[] = [];
@@ -146,6 +148,7 @@ function rig(
   const on = {
     async query(given: string | { name: string }, values: readonly unknown[]) {
       if (typeof given !== 'string' && given.name === state.slow?.name) await state.slow.until;
+      if (typeof given !== 'string' && given.name === state.away) throw new Error('no database');
       return query(given, values);
     },
   };
@@ -628,6 +631,24 @@ test('a call that is given up is told so, and what it throws then leaves its pay
   );
 });
 
+test('a late answer that cannot be stored is asked for again, not posted again [KT2 KT6]', async (t) => {
+  const { post, open, timers, looks, again, state } = rig(t, { looks: true });
+  post(payment('slow'));
+  await settle();
+  await timers(10_000);
+  const away = Promise.reject(new Error('the database is away'));
+  away.catch(() => undefined);
+  state.slow = { name: 'kit_end_payments', until: away };
+  await only(open).answer();
+  state.slow = undefined;
+  post(again('slow'));
+  await settle();
+  assert.deepEqual(
+    looks.map(({ ids }) => ids),
+    ['slow'],
+  );
+});
+
 test('a system that hangs gets eight times its places, and no call more [LV3]', async (t) => {
   const { post, open, timers, figures } = rig(t, { calls: { concurrency: 2, deadlineMs: 100 } });
   for (let index = 0; index < 40; index += 1) post(payment(`p${index}`));
@@ -725,6 +746,29 @@ test('a cancel and a call that begin in one moment do not both succeed [ST4 KT5]
   assert.equal((await cancel('q')).outcome, 'too_late');
   await check();
   assert.equal(only(open).ids, 'q');
+});
+
+test('a payment whose check fails before its call can still be canceled, if it could before [ST4 KT5]', async (t) => {
+  const { post, open, cancel, again, kept, state } = rig(t);
+  for (const [id, cancelable] of [
+    ['p', true],
+    ['fixed', false],
+  ] as const) {
+    post(payment(id));
+    await settle();
+    await only(open).answer({ [id]: { outcome: 'later', cancelable } });
+  }
+  state.away = 'kit_find_held';
+  const tried = ['p', 'fixed'].map((id) => post(again(id)));
+  await settle();
+  assert.deepEqual(
+    tried.map(({ result }) => result?.result),
+    ['failed', 'failed'],
+  );
+  state.away = undefined;
+  assert.equal((await cancel('fixed')).outcome, 'too_late');
+  assert.equal((await cancel('p')).outcome, 'canceled');
+  assert.equal(kept.get('p')?.row.status, 'canceled');
 });
 
 test('a payment claimed before this replica lost its lease is not called for after it [KT2 LV1]', async (t) => {
@@ -863,6 +907,82 @@ test('a stop with nothing open frees the lease at once; one with an unknown outc
   await only(unknown.open).fail(new Error('lost'));
   await unknown.poster.stop();
   assert.deepEqual(unknown.released, [false]);
+});
+
+test('what settle ended is forgotten: it takes no memory, and a stop frees the lease [KT13]', async (t) => {
+  const { post, open, kept, poster, figures, cancel, released } = rig(t);
+  const ids = Array.from({ length: 3 }, (_, index) => `p${index}`);
+  for (const id of [...ids, 'rests', 'lost']) post(payment(id));
+  await settle();
+  for (const id of ids) await only(open).answer({ [id]: { outcome: 'later' } });
+  await only(open).answer({ rests: { outcome: 'later', cancelable: false } });
+  await only(open).fail(new Error('lost'));
+  const undecided = figures.get('calls_undecided');
+  assert(undecided);
+  assert.equal(undecided(), 5);
+  await poster.forgetEnded();
+  assert.equal(undecided(), 5, 'none has ended');
+  const end = (id: string): void => {
+    const one = kept.get(id);
+    assert(one);
+    one.row = { ...one.row, status: 'succeeded' };
+  };
+  end('p0');
+  // Claimed by another replica since.
+  const moved = kept.get('p1');
+  assert(moved);
+  moved.claimed_by = OTHER;
+  await poster.forgetEnded();
+  assert.equal(undecided(), 3);
+  // What the rest may do has not changed.
+  assert.equal((await cancel('p2')).outcome, 'canceled');
+  assert.equal(undecided(), 2);
+  assert.equal((await cancel('rests')).outcome, 'too_late');
+  assert.equal((await cancel('lost')).outcome, 'too_late');
+  end('lost');
+  await poster.stop();
+  assert.deepEqual([undecided(), released], [1, [true]]);
+  end('rests');
+  await poster.forgetEnded();
+  assert.equal(undecided(), 0);
+});
+
+test('a stop waits a second at most to learn what has ended, and keeps the lease when it does not [KT13 LV5]', async (t) => {
+  const { post, open, poster, state, timers, released } = rig(t);
+  post(payment('lost'));
+  await settle();
+  await only(open).fail(new Error('lost'));
+  state.slow = { name: 'kit_find_held', until: new Promise(() => undefined) };
+  void poster.stop();
+  await settle();
+  await timers(999);
+  assert.deepEqual(released, []);
+  await timers(1);
+  assert.deepEqual(released, [false]);
+});
+
+test('thousands of payments that rest are looked at in turn [LV3]', async (t) => {
+  const { post, open, kept, poster, figures } = rig(t, { calls: { batch: 1_500, concurrency: 1 } });
+  const ids = Array.from({ length: 1_500 }, (_, index) => `p${index}`);
+  const later = Object.fromEntries(ids.map((id) => [id, { outcome: 'later' } as const]));
+  for (const id of ids) post(payment(id));
+  await settle();
+  await only(open).answer(later);
+  const last = kept.get('p1499');
+  assert(last);
+  last.row = { ...last.row, status: 'succeeded' };
+  await poster.forgetEnded();
+  assert.equal(figures.get('calls_undecided')?.(), 1_500);
+  await poster.forgetEnded();
+  assert.equal(figures.get('calls_undecided')?.(), 1_499);
+});
+
+test('once a second account is known, one has half of the places [LV3]', async (t) => {
+  const { post, idsOf } = rig(t, { calls: { concurrency: 4 } });
+  for (const id of ['a1', 'a2', 'a3']) post(payment(id));
+  post({ ...payment('b'), account_id: 'another' });
+  await settle();
+  assert.deepEqual(idsOf(), ['a1', 'b', 'a2']);
 });
 
 test('settings of no place, no payment or no time are refused at the start', (t) => {

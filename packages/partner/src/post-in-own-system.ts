@@ -12,6 +12,8 @@
  *
  * A call beyond its deadline gives its place to others and goes on; its payments stay with it until it returns, or throws after its
  * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
+ *
+ * One file because claims, calls and ends share what is in hand: an id is in exactly one of them.
  */
 import assert from 'node:assert/strict';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
@@ -63,6 +65,8 @@ const MAX_CLAIMS = 512;
 const STOP_MS = 4_000;
 /** How long a cancel waits for the replica that has claimed the payment, and how often it looks, in milliseconds. */
 const askCancelMs = { atMost: 5_000, pause: 100 };
+/** Maximum payments that one look for those that ended elsewhere asks about; the next look goes on with others. */
+const FORGET_ROWS = 1_000;
 
 /** The poster, and its additional operations on claimed payments. */
 export interface OwnSystemPoster extends Poster {
@@ -72,6 +76,8 @@ export interface OwnSystemPoster extends Poster {
   isCalling(): boolean;
   /** Answers the cancels that other replicas asked for; returns the rows of those canceled. */
   answerCancels(): Promise<PaymentRow[]>;
+  /** Forgets payments that ended elsewhere (`settle`, at any replica), or that another replica has claimed since. */
+  forgetEnded(): Promise<void>;
 }
 
 interface Item {
@@ -109,13 +115,15 @@ export function openOwnSystemPoster(options: {
   /** Ids in a call that has not returned. */
   const open = new Map<string, { aborting: AbortController; returned: Promise<void> }>();
   let late = 0;
-  /** Ids whose last answer was `later`, and whether they may be canceled. Bounded by the payments in hand. */
+  /** Ids whose last answer was `later`, and whether they may be canceled. `forgetEnded` removes what nobody asks about again. */
   const resting = new Map<string, boolean>();
+  /** Ids of which no call returned the outcome; the same. */
   const unknown = new Set<string>();
   const canceling = new Set<string>();
   let whenIdle: (() => void)[] = [];
   metrics.watch('calls_open', () => open.size);
   metrics.watch('calls_late', () => late);
+  metrics.watch('calls_undecided', () => unknown.size + resting.size);
 
   /** Claims payments together. Each is ours to post, has been ended by a rule, or belongs to another replica. */
   const claims = groupCommit<PaymentRow, 'known' | 'unknown' | 'done' | 'busy'>({
@@ -288,10 +296,16 @@ export function openOwnSystemPoster(options: {
             return;
           }
           // No cancel succeeds from here on, so that none can come between the check below and the call.
+          const cancelable = resting.get(id);
           resting.delete(id);
           if (payment.claimed_by === lease.replica_id) {
             // Claimed at an earlier attempt: write nothing, but it may have ended since it was found.
-            if (!(await held.add(id))) {
+            const isHeld = await held.add(id).catch((error: unknown) => {
+              // No call follows, so the account system's last word still decides whether it can be canceled.
+              if (cancelable !== undefined) resting.set(id, cancelable);
+              throw error;
+            });
+            if (!isHeld) {
               item.resolve({ result: 'done' });
               return;
             }
@@ -414,6 +428,21 @@ export function openOwnSystemPoster(options: {
     }
   };
 
+  const forgetEnded = async (): Promise<void> => {
+    const ids = [...new Set([...unknown, ...resting.keys()])].slice(0, FORGET_ROWS);
+    if (ids.length === 0) return;
+    const own = await findHeld(database, ids, lease.replica_id);
+    for (const id of ids) {
+      const isUnknown = unknown.delete(id);
+      const isCancelable = resting.get(id);
+      resting.delete(id);
+      if (!own.has(id)) continue;
+      // At the end: the next look begins with others.
+      if (isUnknown) unknown.add(id);
+      if (isCancelable !== undefined) resting.set(id, isCancelable);
+    }
+  };
+
   return {
     post(payment, isRepeat) {
       const id = payment.platform_payment_id;
@@ -444,6 +473,7 @@ export function openOwnSystemPoster(options: {
       const now = (await findPayments(database, [id])).get(id) ?? payment;
       return { outcome: now.status === 'canceled' ? 'canceled' : 'too_late', payment: now };
     },
+    forgetEnded,
     async answerCancels() {
       const canceled: PaymentRow[] = [];
       for (const request of await findCancelRequests(database, lease.replica_id)) {
@@ -468,6 +498,7 @@ export function openOwnSystemPoster(options: {
       schedule();
       for (const { aborting } of open.values()) aborting.abort();
       await returned(STOP_MS / 4);
+      await within(STOP_MS / 4, 'the stop', forgetEnded()).catch(() => undefined);
       // Other replicas must not touch what a call may still be doing before the lease has expired.
       await lease.stop(open.size === 0 && unknown.size === 0);
     },

@@ -34,6 +34,7 @@ async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: st
   await admin.query(`ALTER DATABASE ${name} SET timezone = 'Europe/Berlin'`);
   await admin.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
   await admin.query(`ALTER DATABASE ${name} SET datestyle = 'German, DMY'`);
+  await admin.query(`ALTER DATABASE ${name} SET standard_conforming_strings = off`);
   const owner = new URL(server.url);
   owner.pathname = `/${name}`;
   t.after(async () => {
@@ -101,6 +102,10 @@ async function carriesOutAll(url: string): Promise<void> {
       headers: { authorization: 'Bearer admin-key-of-the-tests' },
     });
     assert.equal(((await listed.json()) as { payments: unknown[] }).payments.length, 5);
+    await call('PUT', paymentPath('p-nobody', 'nobody'), instruction(100));
+    const refused = await call('GET', paymentPath('p-nobody', 'nobody'));
+    assert.equal(refused['status'], 'failed');
+    assert.match(String(refused['failure_reason']), /\S/);
   } finally {
     await partner.stop();
   }

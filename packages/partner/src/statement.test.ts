@@ -3,9 +3,15 @@ import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { BatchStatement, compileCheck } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
-import { batchStatement } from './statement.ts';
+import { batchLines, batchStatement, listBatches } from './statement.ts';
 import { endPayments, insertPayments } from './store.ts';
-import { instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+import {
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+  watchingTransactions,
+} from './testing.ts';
 
 const payment = {
   platform_batch_id: 'b',
@@ -75,9 +81,94 @@ test('a batch of several pages is summed to the cent [PF3]', async (t) => {
       amount_in_cents: 99_999_999_999 - index,
     })),
   );
-  const statement = await batchStatement(database, ['static-key'], 'b');
+  let fetches = 0;
+  const counting = watchingTransactions(database, (statement) => {
+    if (statement === 'FETCH 1 FROM batch_pages') fetches += 1;
+  });
+  const statement = await batchStatement(counting, ['static-key'], 'b');
+  assert.equal(fetches, 6, 'five pages of 5,000 rows, so that memory stays small');
   const sum = count * 99_999_999_999 - (count * (count - 1)) / 2;
   assert.deepEqual(statement?.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
+});
+
+test('a statement holds the payments of the clients that are named, and of no other; an operator’s holds all [PF3 PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  for (const [client_id, platform_batch_id, amount_in_cents] of [
+    ['one', 'b', 1],
+    ['two', 'b', 10],
+    ['three', 'b', 100],
+    ['one', 'c', 1_000],
+  ] as const) {
+    const platform_payment_id = `${client_id}-${platform_batch_id}`;
+    await insertPayments(database, [
+      { ...payment, platform_payment_id, client_id, platform_batch_id, amount_in_cents },
+    ]);
+  }
+  const linesOf = (...ids: string[]): string =>
+    ids.map((id) => `${id}-b,processing,${{ one: 1, two: 10, three: 100 }[id]}\n`).join('');
+  for (const [clients, ids, amount_in_cents] of [
+    [['one'], ['one'], 1],
+    [['two', 'one'], ['one', 'two'], 11],
+    [null, ['one', 'three', 'two'], 111],
+  ] as const) {
+    const statement = await batchStatement(database, clients, 'b');
+    assert.deepEqual(statement, {
+      platform_batch_id: 'b',
+      count: ids.length,
+      totals: [{ status: 'processing', count: ids.length, amount_in_cents }],
+      sha256: createHash('sha256')
+        .update(linesOf(...ids))
+        .digest('hex'),
+    });
+  }
+  assert.equal(await batchStatement(database, ['four'], 'b'), undefined);
+  assert.equal(await batchStatement(database, ['two'], 'c'), undefined);
+  assert.equal(await batchStatement(database, [], 'b'), undefined);
+  assert.deepEqual(await batchLines(database, 'b'), [
+    'platform_payment_id,status,amount_in_cents\n',
+    linesOf('one', 'three', 'two'),
+  ]);
+  assert.equal(await batchLines(database, 'd'), undefined);
+});
+
+test('an operator pages through the batches, the latest first, each with its own sums [PF3]', async (t) => {
+  const database = await kitDatabase(t);
+  for (const batch of ['b-1', 'b-2', 'b-3', 'b-4']) {
+    for (const part of ['x', 'y', 'z']) {
+      const platform_payment_id = `${batch}-${part}`;
+      const amount_in_cents = Number(batch.slice(2)) * 100;
+      await insertPayments(database, [
+        { ...payment, platform_payment_id, platform_batch_id: batch, amount_in_cents },
+      ]);
+      // Times are whole milliseconds, and each is to be another one.
+      await database.query('SELECT pg_sleep(0.002)');
+    }
+    await endPayments(database, [
+      { platform_payment_id: `${batch}-y`, status: 'failed', failure_reason: 'no' },
+    ]);
+  }
+  const all = await listBatches(database, undefined, 10);
+  assert.deepEqual(
+    all.map(({ platform_batch_id, count, amount_in_cents, processing }) => [
+      platform_batch_id,
+      count,
+      amount_in_cents,
+      processing,
+    ]),
+    [4, 3, 2, 1].map((batch) => [`b-${batch}`, 3, batch * 300, 2]),
+  );
+  for (const { platform_batch_id, first_initiated_at, last_initiated_at } of all) {
+    const [times] = await database.query<{ first: string; last: string }>(
+      `SELECT initiated_at AS first, (SELECT initiated_at FROM duebridge_partner.payment WHERE platform_payment_id = $2) AS last
+         FROM duebridge_partner.payment WHERE platform_payment_id = $1`,
+      [`${platform_batch_id}-x`, `${platform_batch_id}-z`],
+    );
+    assert.deepEqual([first_initiated_at, last_initiated_at], [times?.first, times?.last]);
+    assert.ok(first_initiated_at < last_initiated_at);
+  }
+  assert.deepEqual(await listBatches(database, undefined, 2), all.slice(0, 2));
+  assert.deepEqual(await listBatches(database, 'b-3', 10), all.slice(2));
+  assert.deepEqual(await listBatches(database, 'b-1', 10), []);
 });
 
 test('many statements of large batches take turns without delaying a PUT [B4 LI1]', async (t) => {

@@ -24,6 +24,8 @@ const MAX_WAITING = 4_000;
 const LONGEST_WAIT_MS = 25_000;
 /** Shortest pause between two polls for payments that other replicas ended: half of it is the mean delay of such a reader. */
 const LOOK_PAUSE_MS = 40;
+/** Longest pause, after a poll that took long: an outage that held it up for ten seconds says nothing about the next one. */
+const LOOK_PAUSE_MOST_MS = 2_000;
 
 /** The reading end of the kit. */
 export interface StatusReads {
@@ -80,7 +82,6 @@ export function openStatusReads(options: {
   };
 
   const announce = (ended: readonly PaymentRow[]): void => {
-    if (waiters.size === 0) return;
     for (const payment of ended) {
       for (const wake of waiters.get(payment.platform_payment_id) ?? []) wake(payment);
     }
@@ -96,7 +97,8 @@ export function openStatusReads(options: {
         log.warn({ error: messageOf(error) }, 'could not look for ended payments');
       }
       const tookMs = clock.monotonic() - began;
-      await clock.sleep(Math.max(LOOK_PAUSE_MS, tookMs * 10), stopped.signal);
+      const pauseMs = Math.min(LOOK_PAUSE_MOST_MS, Math.max(LOOK_PAUSE_MS, tookMs * 10));
+      await clock.sleep(pauseMs, stopped.signal);
     }
     looking = undefined;
   };

@@ -24,6 +24,9 @@ function payment(id: string): PaymentRow {
   return processing(id, { account_id: `of ${id}` });
 }
 
+/** Time moves only with a test, so what waits after a failure would wait forever: in milliseconds. */
+const AT_MOST = { timeout: 20_000 };
+
 const AWAY = new DatabaseUnavailable('cut off', 'not_executed');
 
 function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = false) {
@@ -77,6 +80,9 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     }
     if (name === 'kit_cancel_requests') {
       return [...asked].map((id) => ({ platform_payment_id: id, actor: 'bob', reason: 'by mail' }));
+    }
+    if (name === 'kit_find_held') {
+      return (first as string[]).flatMap((id) => table.get(id) ?? []);
     }
     if (name === 'kit_end_payments') {
       const [ids, statuses] = values as [string[], PaymentRow['status'][]];
@@ -167,7 +173,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     const stopped = applier.stop();
     await clock.advance(100_000);
     await stopped;
-  });
+  }, AT_MOST);
   const add = (...ids: string[]): PaymentRow[] =>
     ids.map((id) => {
       const row = payment(id);
@@ -400,6 +406,21 @@ test('a sweep that takes long is followed by ten times as long a pause, and one 
   answer.resolve({ outcome: 'posted' });
 });
 
+test('after a sweep that an outage held up, what was left behind waits for ten seconds, not for ten times the outage [LV3]', async (t) => {
+  const { applier, add, looks, pass, state, table } = rig(t);
+  state.lookMs = 14_000;
+  applier.start();
+  await pass(14_000);
+  state.lookMs = 0;
+  add('left behind');
+  await pass(9_999);
+  assert.equal(looks.length, 1, 'the pause has its limit, and is one');
+  await pass(1);
+  assert.equal(looks.length, 2);
+  await settle();
+  assert.equal(table.size, 0);
+});
+
 test('a replica whose sweep is late, or that tries nothing it has in hand, is not healthy [LV2 RU3]', async (t) => {
   const { applier, add, answers, pass, state, lines } = rig(t);
   assert.deepEqual(applier.health, { sweep: true, lease: true, posting: true });
@@ -482,6 +503,21 @@ test('a sweep answers the cancels that other replicas left for this one [ST4]', 
   assert.deepEqual(told, ['p canceled']);
 });
 
+test('a sweep forgets what settle ended [LV3]', async (t) => {
+  const { applier, add, answers, table, pass, watched } = rig(t, {}, true);
+  answers.set('p', { outcome: 'later' });
+  applier.take(add('p'));
+  await pass(0);
+  const undecided = watched.get('calls_undecided');
+  assert.equal(undecided?.(), 1);
+  applier.start();
+  await pass(1_000);
+  assert.equal(undecided(), 1);
+  table.delete('p');
+  await pass(1_000);
+  assert.equal(undecided(), 0);
+});
+
 test('a sweep that never comes back is late [LV2]', async (t) => {
   const { applier, pass, state } = rig(t);
   state.lookMs = 60_000;
@@ -510,8 +546,14 @@ test('what has not ended is counted every ten seconds, or a hundredth of the tim
   assert.deepEqual([state.counts, figures.length], [4, 6]);
   await pass(49_999);
   assert.equal(state.counts, 4);
+  state.countMs = 14_000;
   await pass(1);
   assert.equal(state.counts, 5);
+  // An outage held that count up.
+  await pass(14_000 + 119_999);
+  assert.equal(state.counts, 5);
+  await pass(1);
+  assert.equal(state.counts, 6);
 });
 
 test('a cancel is told to waiting reads; what another account system once took is too late [ST4]', async (t) => {

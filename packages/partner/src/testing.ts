@@ -1,7 +1,7 @@
 /** Shared by the tests of this package: a partner server on a fresh database, and an HTTP client for it. */
 import assert from 'node:assert/strict';
 import { Agent, request as httpRequest } from 'node:http';
-import { createServer, type Database } from '@duebridge/runtime';
+import { createServer, type Database, type Statement } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
 import type { PartnerKitOptions } from './kit.ts';
@@ -17,6 +17,28 @@ export const withKey = { 'x-api-key': TEST_KEY };
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
   return testDatabase(t, { migrations, name });
+}
+
+/** The same database, whose transactions tell `onQuery` each statement, and its values, before they send it. */
+export function watchingTransactions(
+  database: Database,
+  onQuery: (statement: Statement, values: readonly unknown[] | undefined) => void,
+): Database {
+  return {
+    ...database,
+    transaction: (work, options) =>
+      database.transaction(
+        (tx) =>
+          work({
+            ...tx,
+            query: (statement, values) => {
+              onQuery(statement, values);
+              return tx.query(statement, values);
+            },
+          }),
+        options,
+      ),
+  };
 }
 
 /** Accepts payments of 100 cents to A-1 of acme, unless `differences` say otherwise, without applying them. */

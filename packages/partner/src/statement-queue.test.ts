@@ -1,0 +1,115 @@
+/** How many statements are read at once, who shares one, and how much of a batch is held in memory. The database is the test's. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Database } from '@duebridge/runtime';
+import { batchLines, openStatements } from './statement.ts';
+import { settle } from './testing.ts';
+
+/** Transactions that wait for the test, over batches whose lines it gives. */
+function reading(pages: readonly string[] = []) {
+  const begun: { options: unknown; end: () => void; fail: () => void }[] = [];
+  let left = [...pages];
+  const tx = {
+    query(text: string) {
+      if (text.startsWith('SELECT')) return Promise.resolve([]);
+      if (!text.startsWith('FETCH')) return Promise.resolve([]);
+      const [lines, ...rest] = left;
+      left = rest;
+      return Promise.resolve(lines === undefined ? [] : [{ lines }]);
+    },
+  };
+  const state = { isHeld: true };
+  const database = {
+    async transaction(work: (on: typeof tx) => Promise<unknown>, options: unknown) {
+      const held = Promise.withResolvers<void>();
+      begun.push({ options, end: held.resolve, fail: () => held.reject(new Error('cut off')) });
+      if (state.isHeld) await held.promise;
+      return work(tx);
+    },
+  } as unknown as Database;
+  return { database, begun, state };
+}
+
+test('two statements are read at once, fifty wait, and the next caller is told to retry [LI1]', async () => {
+  const { database, begun } = reading();
+  const statements = openStatements(database);
+  const outcomes: string[] = [];
+  const ask = (batch: string): void =>
+    void statements.read(null, batch).then(
+      () => outcomes.push(batch),
+      () => outcomes.push(`${batch} failed`),
+    );
+  for (let batch = 0; batch < 52; batch += 1) ask(`b-${batch}`);
+  await settle();
+  assert.equal(begun.length, 2);
+  assert.throws(() => statements.read(null, 'one too many'), {
+    code: 'SERVICE_UNAVAILABLE',
+    headers: { 'Retry-After': '5' },
+  });
+  // One that fails frees its place like any other.
+  begun[0]?.fail();
+  await settle();
+  assert.deepEqual([begun.length, outcomes], [3, ['b-0 failed']]);
+  ask('b-52');
+  for (let one = 1; one < 53; one += 1) {
+    begun[one]?.end();
+    await settle();
+    assert.equal(begun.length, Math.min(53, one + 3));
+  }
+  assert.equal(outcomes.length, 53);
+  ask('after');
+  await settle();
+  assert.equal(begun.length, 54);
+  assert.deepEqual(begun.at(-1)?.options, {
+    isolation: 'repeatable read',
+    statementTimeoutMs: 60_000,
+  });
+});
+
+test('a statement that has not begun serves all who ask for the same, and nobody else [PF3]', async () => {
+  const { database, begun } = reading();
+  const statements = openStatements(database);
+  const first = statements.read(['a', 'b'], 'x');
+  const second = statements.read(['a', 'b'], 'x');
+  assert.notEqual(
+    statements.read(['a'], 'y'),
+    second,
+    'what has begun may be older than the request',
+  );
+  const waiting = statements.read(['b', 'a'], 'x');
+  assert.equal(statements.read(['a', 'b'], 'x'), waiting, 'in any order of the clients');
+  for (const [clients, batch] of [
+    [['a'], 'x'],
+    [['a', 'b', 'c'], 'x'],
+    [null, 'x'],
+    [['a', 'b'], 'y'],
+  ] as const) {
+    assert.notEqual(statements.read(clients, batch), waiting);
+  }
+  assert.notEqual(first, waiting);
+  await settle();
+  assert.equal(begun.length, 2);
+});
+
+test('the lines of a batch are a file of 64 MiB at most [PF3 LI1]', async () => {
+  const half = 'x'.repeat(32 * 1024 * 1024);
+  const whole = reading([half, half]);
+  whole.state.isHeld = false;
+  assert.deepEqual(
+    (await batchLines(whole.database, 'b'))?.map(({ length }) => length),
+    ['platform_payment_id,status,amount_in_cents\n'.length, half.length, half.length],
+  );
+  assert.deepEqual(whole.begun[0]?.options, {
+    isolation: 'repeatable read',
+    statementTimeoutMs: 60_000,
+  });
+  const larger = reading([half, half, '\n']);
+  larger.state.isHeld = false;
+  await assert.rejects(batchLines(larger.database, 'b'), { code: 'PAYLOAD_TOO_LARGE' });
+  const none = reading();
+  none.state.isHeld = false;
+  assert.equal(await batchLines(none.database, 'b'), undefined);
+  const least = reading(['\n']);
+  least.state.isHeld = false;
+  assert.equal((await batchLines(least.database, 'b'))?.length, 2);
+});
