@@ -35,7 +35,7 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'funds are taken without an authorization',
     file: 'platform/src/engine/payment-steps.ts',
-    find: "  if (payment.stage === 'created' && !payment.funded) return 'authorize';",
+    find: "  if (payment.stage === 'created') return 'authorize';",
     replace: "  if (payment.stage === 'created' && payment.tries > 9) return 'authorize';",
   },
   {

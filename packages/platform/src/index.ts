@@ -1,4 +1,5 @@
 /** The platform as a library: start one in this process. */
+import '@duebridge/contract/supported-node';
 export { readPlatformConfig, type PlatformConfig, type Rate } from './config.ts';
 export type {
   AdapterMethod,

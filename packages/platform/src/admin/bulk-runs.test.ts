@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { Refusal, type BulkAct, type BulkRunDetail } from '@duebridge/contract';
 import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
-import { eventually } from '../engine/testing.ts';
+import { eventually, keptLog } from '../engine/testing.ts';
 import { note } from '../store/audit.ts';
 import { ground, type Ground } from '../store/standing.ts';
 import { closePayment, resumePayment, withdrawPayment } from '../store/terminal.ts';
@@ -204,3 +204,29 @@ async function refused({ database, standing }: Ground): Promise<string> {
   );
   return id;
 }
+
+test('a database that is away is told once, and again only after it was back [LV8]', async (t) => {
+  const { database } = await ground(t);
+  const log = keptLog();
+  let looks = 0;
+  const states = ['away', 'away', 'away', 'back', 'away', 'away'];
+  const runs = openBulkRuns({
+    database: {
+      ...database,
+      query: (...asked) => {
+        const state = states[looks];
+        looks += 1;
+        return state === 'away' ? Promise.reject(new Error('away')) : database.query(...asked);
+      },
+    },
+    acts: { preview: assert.fail, act: assert.fail, mayAct: assert.fail },
+    clock: quick,
+    log,
+  });
+  const stopping = new AbortController();
+  const driving = runs.drive(stopping.signal);
+  await eventually('it has looked often enough', () => looks > states.length);
+  stopping.abort();
+  await driving;
+  assert.equal(log.lines.length, 2, JSON.stringify(log.lines));
+});

@@ -367,6 +367,8 @@ export function openBulkRuns(options: {
         notYours(run, actor, 'The run was not stopped'),
       ),
     async drive(signal) {
+      // An outage of the database is told once, not at each look.
+      let isAway = false;
       while (!signal.aborted) {
         wake = new AbortController();
         try {
@@ -376,8 +378,12 @@ export function openBulkRuns(options: {
             const driving = driveOne(run_id, signal).finally(() => driven.delete(run_id));
             driven.set(run_id, driving);
           }
+          isAway = false;
         } catch (error) {
-          log.warn({ error: messageOf(error) }, 'could not look for bulk runs; retrying');
+          if (!isAway) {
+            log.warn({ error: messageOf(error) }, 'could not look for bulk runs; retrying');
+          }
+          isAway = true;
         }
         await clock.sleep(LOOK_EVERY_MS, AbortSignal.any([signal, wake.signal]));
       }

@@ -5,6 +5,8 @@
  *         framed payment page safe (S1, decision 31).
  * holds:  only the origins registered for a partner may frame its page, and nobody may frame that of an unknown partner; nothing
  *         here reads a token or a session, and no cookie but that of a visit (visit.ts).
+ *
+ * One file because each page's policy names what that page loads: read apart, the two would drift.
  */
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -349,7 +351,8 @@ function openFundingFrames(adapters: readonly FundingAdapter[]): FundingFrames {
   }
   const outside = [...pages.values()].some((page) => page.policy['frame-src'] !== undefined);
   return {
-    policy: pages.size === 0 ? '' : "; frame-src 'self'",
+    // `blob:` for the receipt that the page saves: its own, under its own policy.
+    policy: pages.size === 0 ? '; frame-src blob:' : "; frame-src 'self' blob:",
     // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
     headers: outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {},
     page: (funding_method) => pages.get(funding_method),

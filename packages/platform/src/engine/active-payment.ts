@@ -53,10 +53,9 @@ export class ActivePayment implements PaymentMemory {
   tries = 0;
   failedAt: number | undefined = undefined;
   ownFaults = 0;
-  wasCrossed = false;
+  crossed = 0;
   grace = 0;
   resubmit = false;
-  funded = false;
   anomaly: Anomaly | undefined = undefined;
   /** Just committed by this process, and not taken from its queue yet: its first step usually starts at once. */
   isNew = false;

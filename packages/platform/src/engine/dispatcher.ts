@@ -89,6 +89,8 @@ export class Dispatcher {
   /** Acceptances that are not written yet, and those that are being written. */
   readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
   readonly #saving = new Map<ActivePayment, Promise<void>>();
+  /** Partners whose hold is being noted, and what is to be noted in the end. */
+  readonly #holdNotes = new Map<string, string | null>();
   /** Payments, and steps under way, by slot. */
   readonly #inSlot = new Int32Array(SLOTS);
   readonly #underWayIn = new Int32Array(SLOTS);
@@ -489,6 +491,7 @@ export class Dispatcher {
 
   async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
     const { funding, clock, log } = this.#options;
+    const { funding_method } = payment.group;
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
     if (!settles && this.#fundsInDatabase(payment)) return this.#authorized(payment);
@@ -504,21 +507,38 @@ export class Dispatcher {
     } catch (error) {
       // A funding port in the platform's own database fails when the database does.
       if (isDatabaseTrouble(error)) throw error;
-      const { platform_payment_id } = payment;
-      log.error(
-        { platform_payment_id, error: kindOfError(error) },
-        'the funding port failed; retrying',
-      );
+      this.#fundingFailed(payment, error);
       event = { kind: 'funding_failed' };
     } finally {
       deadline.abort();
     }
     if (event.kind !== 'funding_failed') {
+      if (this.#fundingQueueOf(funding_method).answered()) {
+        log.info({ funding_method }, 'the funding method answers again');
+      }
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');
     }
     return event.kind === 'authorized'
       ? this.#authorized(payment)
       : this.#apply(payment, undefined, event, false);
+  }
+
+  /** Tells a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
+  #fundingFailed({ platform_payment_id, tries, group }: ActivePayment, error: unknown): void {
+    // A stop aborts the calls under way.
+    if (this.#ended) return;
+    const { log } = this.#options;
+    const { funding_method } = group;
+    const queue = this.#fundingQueueOf(funding_method);
+    const wasDown = queue.isDown;
+    queue.failed();
+    if (wasDown) return;
+    const why = kindOfError(error);
+    if (queue.isDown) {
+      log.error({ funding_method, error: why }, 'the funding method fails every call; retrying');
+    } else if (tries === 0) {
+      log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
+    }
   }
 
   async #authorized(payment: ActivePayment): Promise<number | 'forget'> {
@@ -543,7 +563,7 @@ export class Dispatcher {
       return 0;
     }
     queue.applyBudget(partner.budget);
-    if (payment.stage === 'authorized' || payment.stage === 'created') {
+    if (payment.stage === 'authorized') {
       const recorded = await this.#write(payment, { kind: 'advance', to: 'dispatching' });
       if (recorded === undefined) return 'forget';
       this.#reached('after_dispatching');
@@ -717,9 +737,8 @@ export class Dispatcher {
     signal: PartnerSignal,
     sent: RunningCall['sent'],
   ): void {
-    const { clock, log, registry } = this.#options;
+    const { clock, log } = this.#options;
     const { partner_id } = queue;
-    const { workerId } = this.#lease;
     const now = clock.monotonic();
     switch (signal.kind) {
       case 'works':
@@ -736,10 +755,9 @@ export class Dispatcher {
           this.#metrics.broken(partner_id, false);
           log.info({ partner_id }, 'partner recovered');
         }
-        if (partner.pause_reason === null) return;
-        registry.hold(partner_id, null, workerId).catch((error: unknown) => {
-          log.warn({ error: messageOf(error) }, 'could not record the end of a hold');
-        });
+        if (partner.pause_reason !== null || this.#holdNotes.has(partner_id)) {
+          void this.#noteHold(partner_id, null);
+        }
         return;
       case 'fails':
         if (signal.restMs !== undefined) queue.closeFor(now, signal.restMs);
@@ -767,13 +785,34 @@ export class Dispatcher {
           );
           this.#metrics.broken(partner_id, true);
         }
-        if (partner.pause_reason === HOLD_TEXTS[reason]) return;
-        // The payment does not wait for the note. If it fails, the next refusal finds none and makes it.
-        registry.hold(partner_id, HOLD_TEXTS[reason], workerId).catch((error: unknown) => {
-          log.warn({ error: messageOf(error) }, 'could not record a hold; the next refusal will');
-        });
+        // The payment does not wait for the note.
+        if (partner.pause_reason !== HOLD_TEXTS[reason]) {
+          void this.#noteHold(partner_id, HOLD_TEXTS[reason]);
+        }
       }
     }
+  }
+
+  /**
+   * Notes for operators why a partner is held, or null when it no longer is. One write at a time: every answer of the partner asks for
+   * it, and while something locks the partner's row the writes would take all connections of the engine. If the last one fails, the
+   * next refusal, or the next normal answer, repeats it.
+   */
+  async #noteHold(partner_id: string, reason: string | null): Promise<void> {
+    const { log, registry } = this.#options;
+    const isUnderWay = this.#holdNotes.has(partner_id);
+    this.#holdNotes.set(partner_id, reason);
+    if (isUnderWay) return;
+    let noted: string | null | undefined;
+    while (noted !== this.#holdNotes.get(partner_id)) {
+      noted = this.#holdNotes.get(partner_id) ?? null;
+      try {
+        await registry.hold(partner_id, noted, this.#lease.workerId);
+      } catch (error) {
+        log.warn({ partner_id, error: messageOf(error) }, 'could not note why a partner is held');
+      }
+    }
+    this.#holdNotes.delete(partner_id);
   }
 
   #breach({ platform_payment_id, queue: { partner_id } }: ActivePayment, kind: string): void {
@@ -827,7 +866,6 @@ export class Dispatcher {
     switch (written.kind) {
       case 'advance':
         payment.stage = written.to;
-        payment.payment_id = written.acceptance?.payment_id ?? payment.payment_id;
         // Until the partner has it, a watcher sees nothing new.
         if (written.to === 'accepted' || written.to === 'review') {
           this.#changed(payment.platform_payment_id);
@@ -836,7 +874,6 @@ export class Dispatcher {
       case 'end':
         payment.stage = 'ended';
         payment.status = written.ending.status;
-        payment.payment_id = written.ending.payment_id ?? payment.payment_id;
         this.#changed(payment.platform_payment_id);
         return;
       case 'settle':

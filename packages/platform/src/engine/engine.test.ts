@@ -715,9 +715,9 @@ test('calls per second stay within the budget [PL16]', async (t) => {
   const times = partner.seen.map((seen) => seen.at);
   const seconds = (Math.max(...times) - Math.min(...times)) / 1_000;
   assert.ok(partner.seen.length >= 60);
-  // A burst of a tenth of a second's calls, and 10 ms of the partner's own clock reading, are allowed for.
+  // A burst of a tenth of a second's calls is allowed for, and 50 ms by which the first call may arrive late, on a new connection.
   assert.ok(
-    seconds >= (partner.seen.length - 1 - 5) / 50 - 0.01,
+    seconds >= (partner.seen.length - 1 - 5) / 50 - 0.05,
     `${partner.seen.length} calls in ${seconds} s`,
   );
 });

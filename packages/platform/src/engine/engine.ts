@@ -20,7 +20,7 @@ import { setImmediate as immediate } from 'node:timers/promises';
 import { messageOf, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
-import type { EngineOptions, EngineTimes } from './options.ts';
+import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { keepLease, type Lease } from './lease.ts';
 import {
@@ -42,7 +42,6 @@ import {
   type PaymentRow,
   type WatchedPayment,
 } from '../store/payments.ts';
-import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 import { Worker } from './worker.ts';
 
 export type { EngineOptions, EngineStep } from './options.ts';
@@ -103,22 +102,6 @@ interface Surroundings {
   /** A connection pool for the heartbeat alone, so that slow statements cannot cost the lease; default `database`. */
   readonly leaseDatabase?: Database;
 }
-
-const DEFAULT_TIMES: EngineTimes = {
-  leaseMs: 10_000,
-  beatMs: 2_000,
-  watchMs: 1_000,
-  closeMs: 30_000,
-  stopMs: 8_000,
-  holdMs: 60_000,
-  pausedMs: 5_000,
-  breakMs: 1_000,
-  maxBreakMs: 2_000,
-  retryMs: FIRST_RETRY_MS,
-  maxRetryMs: MAX_RETRY_MS,
-  bugPauseMs: 30_000,
-  pollMs: FIRST_POLL_MS,
-};
 
 /** How long a start waits for the first read of the slots: a server opens its listeners within three seconds. */
 const FIRST_ROUND_MS = 1_500;

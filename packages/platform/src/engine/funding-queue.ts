@@ -13,6 +13,9 @@ const HANGS_AFTER_MS = 1_000;
 /** Concurrent calls of one method, including hung ones, which must not grow without bound. */
 const MAX_WITH_HANGING = 1_024;
 
+/** Failures in a row after which the method is taken to be down. */
+const DOWN_AFTER = 5;
+
 /** A call under way. */
 export interface FundingCall {
   readonly startedAt: number;
@@ -33,6 +36,24 @@ export class FundingQueue<T extends Due> {
   /** In the order in which they started. */
   readonly #recent = new Set<FundingCall>();
   readonly #hanging = new Set<FundingCall>();
+  #failures = 0;
+
+  /** The last calls all failed. It changes what is logged, not what is called: each payment has a delay of its own. */
+  get isDown(): boolean {
+    return this.#failures >= DOWN_AFTER;
+  }
+
+  /** Records that a call failed. */
+  failed(): void {
+    this.#failures += 1;
+  }
+
+  /** Records that a call was answered; true if the method had been down. */
+  answered(): boolean {
+    const was = this.isDown;
+    this.#failures = 0;
+    return was;
+  }
 
   push(item: T, partner_id: string): void {
     let lane = this.#lanes.get(partner_id);

@@ -62,10 +62,9 @@ const payment = fc
       tries: count,
       failedAt: fc.option(whole, { nil: undefined }),
       ownFaults: count,
-      wasCrossed: fc.boolean(),
+      crossed: fc.nat(3),
       grace: count,
       resubmit: fc.boolean(),
-      funded: fc.boolean(),
       anomaly: fc.constantFrom(undefined, 'unknown_status', 'posted_before_initiated'),
     }),
   })

@@ -29,3 +29,78 @@ test('/metrics stays small with 5,000 partners and counts every one of them', as
   assert.match(text, /partner_id="a-partner-with-quite-a-long-name-0"/);
   assert.match(text, /^duebridge_detection_seconds_count 5000$/m);
 });
+
+test('dashboards and alerts find each figure under its name and labels, in seconds', async () => {
+  const metrics = createMetrics({ processFigures: false });
+  const engine = engineMetrics(metrics, {
+    inFlight: () => 7,
+    ages: () => ({ oldestSeconds: 61, overdue: 3 }),
+  });
+  engine.submitted('acme', 'processing');
+  engine.submitted('acme', 'processing');
+  engine.polled('acme', 'ended');
+  engine.breached('acme', 'redirect');
+  engine.broken('acme', true);
+  engine.broken('water', true);
+  engine.broken('water', false);
+  engine.detected(1_500);
+  for (const ms of [100, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000]) {
+    engine.ended('acme', 'succeeded', ms);
+  }
+  for (const s of [300, 1_800, 7_200, 43_200, 86_400]) engine.ended('acme', 'succeeded', s * 1_000);
+  // The clocks of two hosts differ: it counts as no time, not as less.
+  engine.ended('acme', 'failed', -5_000);
+  const lines = (await metrics.text()).split('\n').filter((line) => !line.startsWith('#'));
+  for (const line of [
+    'duebridge_submits_total{partner_id="acme",outcome="processing"} 2',
+    'duebridge_polls_total{partner_id="acme",outcome="ended"} 1',
+    'duebridge_partner_breaches_total{partner_id="acme",kind="redirect"} 1',
+    'duebridge_payments_ended_total{partner_id="acme",status="succeeded"} 13',
+    'duebridge_payments_ended_total{partner_id="acme",status="failed"} 1',
+    'duebridge_breaker_open{partner_id="acme"} 1',
+    'duebridge_breaker_open{partner_id="water"} 0',
+    'duebridge_detection_seconds_sum 1.5',
+    'duebridge_payments_in_flight 7',
+    'duebridge_oldest_in_flight_seconds 61',
+    'duebridge_payments_overdue 3',
+    'duebridge_payment_seconds_sum{status="succeeded"} 139009.1',
+    'duebridge_payment_seconds_sum{status="failed"} 0',
+  ]) {
+    assert.ok(lines.includes(line), `${line} is not among\n${lines.join('\n')}`);
+  }
+  // A bucket each, from a partner that posts at once to one that posts in a nightly run.
+  const buckets = lines.flatMap((line) => {
+    const found = /^duebridge_payment_seconds_bucket{le="(.*)",status="succeeded"} (\d+)$/.exec(
+      line,
+    );
+    return found ? [`${found[1]}: ${found[2]}`] : [];
+  });
+  assert.equal(
+    buckets.join(', '),
+    '0.1: 1, 0.5: 2, 1: 3, 2.5: 4, 5: 5, 10: 6, 30: 7, 60: 8, 300: 9, 1800: 10, 7200: 11, 43200: 12, 86400: 13, +Inf: 13',
+  );
+});
+
+test('five hundred partners have a figure of their own, and keep it', async () => {
+  const metrics = createMetrics({ processFigures: false });
+  const engine = engineMetrics(metrics, {
+    inFlight: () => 0,
+    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
+  });
+  for (let round = 0; round < 2; round += 1) {
+    for (let index = 0; index < 502; index += 1) engine.submitted(`p${index}`, 'processing');
+  }
+  const text = await metrics.text();
+  assert.match(text, /{partner_id="p499",outcome="processing"} 2$/m);
+  assert.doesNotMatch(text, /partner_id="p50[01]"/);
+  assert.match(text, /{partner_id="other",outcome="processing"} 4$/m);
+});
+
+test('an engine without figures counts nothing, and drives its payments all the same', () => {
+  const engine = engineMetrics(undefined, {
+    inFlight: () => 0,
+    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
+  });
+  assert.equal(engine.submitted('acme', 'processing'), undefined);
+  assert.equal(engine.ended('acme', 'succeeded', 1), undefined);
+});

@@ -3,6 +3,7 @@ import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
 import type { Funding } from '../funding.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
+import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 
 /** Times of the engine in milliseconds. The defaults are for production; tests shorten them. */
 export interface EngineTimes {
@@ -33,6 +34,23 @@ export interface EngineTimes {
   /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   readonly pollMs: number;
 }
+
+/** The times of production. */
+export const DEFAULT_TIMES: EngineTimes = {
+  leaseMs: 10_000,
+  beatMs: 2_000,
+  watchMs: 1_000,
+  closeMs: 30_000,
+  stopMs: 8_000,
+  holdMs: 60_000,
+  pausedMs: 5_000,
+  breakMs: 1_000,
+  maxBreakMs: 2_000,
+  retryMs: FIRST_RETRY_MS,
+  maxRetryMs: MAX_RETRY_MS,
+  bugPauseMs: 30_000,
+  pollMs: FIRST_POLL_MS,
+};
 
 /** What the engine stands on. `reached` is called at each numbered step, for tests that kill the process there (F81). */
 export interface EngineOptions {

@@ -28,7 +28,11 @@ test('ten thousand payments that wait for the database cost one listener, and a 
   const others = Array.from({ length: 100 }, () => outage.over(engine.signal, new Error('away')));
   isDown = false;
   await Promise.all(others);
-  assert.equal(getEventListeners(engine.signal, 'abort').length, 0);
+  assert.equal(
+    getEventListeners(engine.signal, 'abort').length,
+    1,
+    'who tells the end, once it is calm',
+  );
 });
 
 /** An outage whose time, chance and database are the test's. */
@@ -79,7 +83,10 @@ test('one probe every quarter of a second asks for all that wait, and each outag
   await clock.advance(275);
   assert.deepEqual(world.asked, [275, 550]);
   assert.equal(over, 3);
-  await clock.advance(10_000);
+  assert.equal(lines.length, 1);
+  await clock.advance(1_999);
+  assert.equal(lines.length, 1, 'it may be met again at once');
+  await clock.advance(8_001);
   assert.equal(world.asked.length, 2, 'nobody waits, so nobody asks');
   const told = [
     'error the database does not answer; payments wait {"error":"it is away"}',
@@ -90,7 +97,31 @@ test('one probe every quarter of a second asks for all that wait, and each outag
   const later = outage.over(signal, gone());
   await clock.advance(275);
   await later;
+  await clock.advance(2_000);
   assert.deepEqual(lines, [...told, told[0], 'info the database answers again {"ms":275}']);
+});
+
+test('a database that reads and refuses to write is told once a minute, and once when it is over [LV8]', async () => {
+  const { clock, lines, world, outage } = outages();
+  world.isDown = false;
+  const { signal } = new AbortController();
+  for (let tried = 0; tried < 300; tried += 1) {
+    const over = outage.over(signal, gone());
+    await clock.advance(275);
+    await over;
+  }
+  assert.equal(world.asked.length, 300, 'each attempt to write waited for one probe');
+  const begun = 'error the database does not answer; payments wait {"error":"it is away"}';
+  assert.deepEqual(lines, [begun, begun]);
+  // Met again within two seconds: the same outage.
+  await clock.advance(1_900);
+  const last = outage.over(signal, gone());
+  await clock.advance(275);
+  await last;
+  assert.equal(lines.length, 2);
+  await clock.advance(2_000);
+  assert.deepEqual(lines.slice(2), ['info the database answers again {"ms":84675}']);
+  assert.equal(clock.sleeping, 0);
 });
 
 test('a stop ends the probing, and whoever comes after it does not wait', async () => {

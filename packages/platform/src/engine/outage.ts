@@ -1,6 +1,9 @@
 /**
  * An outage of the database, for one engine: whatever meets it waits here, a single probe checks whether it is over, and then all
  * resume at once (LV8). The log has one line when it begins and one when it ends, not one for each payment and each loop.
+ *
+ * A database whose disk is full, or that has become a standby, answers the probe and refuses the next write. Its outage ends and
+ * begins anew four times a second; for the log it is one.
  */
 import {
   isDatabaseTrouble,
@@ -12,6 +15,10 @@ import {
 
 /** Interval between probes; bounds how late the end of an outage is noticed. */
 const PROBE_MS = 250;
+/** How long nothing must meet trouble before the log says that the outage is over. */
+const CALM_MS = 2_000;
+/** How often the log repeats that the outage goes on. */
+const REPEAT_MS = 60_000;
 
 /** What an outage needs; `signal` ends the probing, when the engine stops. */
 interface OutageOptions {
@@ -32,6 +39,8 @@ interface Current {
 export class Outage {
   readonly #options: OutageOptions;
   #current: Current | undefined;
+  /** The outage that the log has told: when it began, when a line about it was written, and when the database last answered again. */
+  #told: { readonly from: number; at: number; answeredAt: number } | undefined;
 
   constructor(options: OutageOptions) {
     this.#options = options;
@@ -68,8 +77,12 @@ export class Outage {
 
   async #probe(cause: unknown): Promise<void> {
     const { clock, database, log, signal } = this.#options;
-    const from = clock.monotonic();
-    log.error({ error: messageOf(cause) }, 'the database does not answer; payments wait');
+    const now = clock.monotonic();
+    const told = (this.#told ??= { from: now, at: -Infinity, answeredAt: now });
+    if (now - told.at >= REPEAT_MS) {
+      told.at = now;
+      log.error({ error: messageOf(cause) }, 'the database does not answer; payments wait');
+    }
     for (;;) {
       await clock.sleep(PROBE_MS * (0.8 + clock.random() * 0.4), signal);
       if (signal.aborted) return;
@@ -80,7 +93,18 @@ export class Outage {
         // Still away.
       }
     }
-    log.info({ ms: Math.round(clock.monotonic() - from) }, 'the database answers again');
+    told.answeredAt = clock.monotonic();
+    void this.#tellEnd(told.answeredAt);
+  }
+
+  /** Writes that the outage is over, unless somebody has met it again meanwhile. */
+  async #tellEnd(answeredAt: number): Promise<void> {
+    const { clock, log, signal } = this.#options;
+    await clock.sleep(CALM_MS, signal);
+    const told = this.#told;
+    if (signal.aborted || this.#current !== undefined || told?.answeredAt !== answeredAt) return;
+    this.#told = undefined;
+    log.info({ ms: Math.round(answeredAt - told.from) }, 'the database answers again');
   }
 }
 

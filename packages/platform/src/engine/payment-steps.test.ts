@@ -26,13 +26,12 @@ const CREATED: PaymentMemory = {
   tries: 0,
   failedAt: undefined,
   ownFaults: 0,
-  wasCrossed: false,
+  crossed: 0,
   grace: 0,
   resubmit: false,
-  funded: false,
   anomaly: undefined,
 };
-const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching', funded: true };
+const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching' };
 const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', acceptedAt: NOW };
 /** In the middle of its spread, so that a poll comes at its time, a retry at three quarters, and Retry-After 5 % later. */
 const AROUND: Surroundings = {
@@ -91,20 +90,18 @@ const TIMEOUT = { kind: 'unknown', reason: 'timeout' } as const;
 
 test('each stage has its one next call', () => {
   assert.equal(nextStep(CREATED), 'authorize');
-  assert.equal(nextStep({ ...CREATED, funded: true }), 'submit');
   assert.equal(nextStep({ ...CREATED, stage: 'authorized' }), 'submit');
-  assert.equal(nextStep({ ...SENT, funded: false }), 'submit');
+  assert.equal(nextStep(SENT), 'submit');
   assert.equal(nextStep(TAKEN), 'poll');
   assert.equal(nextStep({ ...TAKEN, resubmit: true }), 'submit');
   assert.equal(nextStep({ ...SENT, resubmit: true }), 'submit');
-  assert.equal(nextStep({ ...TAKEN, stage: 'ended', funded: false }), 'settle');
+  assert.equal(nextStep({ ...TAKEN, stage: 'ended' }), 'settle');
 });
 
 test('funds come first: authorized, declined, waited for, failed, settled', () => {
-  const funded = { funded: true, tries: 0 };
   assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'authorized' }, AROUND), {
     breaches: [],
-    memory: funded,
+    memory: { tries: 0 },
     write: { kind: 'advance', to: 'dispatching' },
     next: 0,
   });
@@ -122,22 +119,25 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
   });
   const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
   assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
-  assert.deepEqual(decide(CREATED, { kind: 'declined', reason: 'x'.repeat(600) }, AROUND), {
-    breaches: [],
-    memory: funded,
-    write: {
-      kind: 'end',
-      by: 'funding',
-      ending: {
-        status: 'failed',
-        payment_id: null,
-        initiated_at: null,
-        posted_at: null,
-        failure_reason: 'x'.repeat(500),
+  assert.deepEqual(
+    decide(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }, AROUND),
+    {
+      breaches: [],
+      memory: { tries: 0 },
+      write: {
+        kind: 'end',
+        by: 'funding',
+        ending: {
+          status: 'failed',
+          payment_id: null,
+          initiated_at: null,
+          posted_at: null,
+          failure_reason: 'x'.repeat(500),
+        },
       },
+      next: 0,
     },
-    next: 0,
-  });
+  );
   assert.deepEqual(decide(CREATED, { kind: 'funding_waits', afterMs: 77 }, AROUND), {
     breaches: [],
     memory: { tries: 0 },
@@ -162,7 +162,7 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
 });
 
 test('an acceptance is written once and resets the failures before it [PF1 RU5]', () => {
-  const before = { ...SENT, tries: 3, failedAt: 5, ownFaults: 2, wasCrossed: true, polls: 9 };
+  const before = { ...SENT, tries: 3, failedAt: 5, ownFaults: 2, crossed: 3, polls: 9 };
   assert.deepEqual(submitted(before, PROCESSING), {
     signal: { kind: 'works' },
     breaches: [],
@@ -170,7 +170,7 @@ test('an acceptance is written once and resets the failures before it [PF1 RU5]'
       tries: 0,
       failedAt: undefined,
       ownFaults: 0,
-      wasCrossed: false,
+      crossed: 0,
       resubmit: false,
       anomaly: undefined,
       acceptedAt: NOW,
@@ -222,7 +222,7 @@ test('the end is written with the partner’s own record, and the funds with it 
       tries: 0,
       failedAt: undefined,
       ownFaults: 0,
-      wasCrossed: false,
+      crossed: 0,
       anomaly: undefined,
     },
     write: { kind: 'end', by: 'partner', ending: ENDED, settles: false },
@@ -257,15 +257,15 @@ test('an answer about another payment is requested again on fresh connections, t
   const other = { kind: 'mismatch', field: 'platform_payment_id' } as const;
   assert.deepEqual(submitted({ ...SENT, tries: 1, ownFaults: 1 }, other), {
     breaches: ['crossed_answer'],
-    memory: { tries: 2, failedAt: NOW, ownFaults: 2, wasCrossed: true },
+    memory: { tries: 2, failedAt: NOW, ownFaults: 2, crossed: 1 },
     resetConnections: true,
     next: 300,
   });
-  // A gateway that mixes up answers may do so twice in a row.
-  const third = submitted({ ...SENT, tries: 2, wasCrossed: true }, other);
-  assert.deepEqual([third.write, third.memory.tries], [undefined, 3]);
+  // A gateway that mixes up answers may do so twice in a row, and fail in other ways in between.
+  const third = submitted({ ...SENT, tries: 9, crossed: 2 }, other);
+  assert.deepEqual([third.write, third.memory.tries, third.memory.crossed], [undefined, 10, 3]);
   assert.equal(third.resetConnections, true);
-  const fourth = submitted({ ...SENT, tries: 3, wasCrossed: true }, other);
+  const fourth = submitted({ ...SENT, tries: 3, crossed: 3 }, other);
   assert.deepEqual(fourth.write, {
     kind: 'advance',
     to: 'review',

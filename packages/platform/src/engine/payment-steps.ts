@@ -23,7 +23,7 @@
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { SettledFunds } from '../funding.ts';
-import type { Acceptance, Anomaly } from '../partners/payment-record.ts';
+import { reasonText, type Acceptance, type Anomaly } from '../partners/payment-record.ts';
 import type { AuditDetail, Ending } from '../store/payments.ts';
 import type {
   AnswerOutcome,
@@ -50,14 +50,12 @@ export interface PaymentMemory {
   failedAt: number | undefined;
   /** Consecutive failures of this payment alone: the partner answered others normally meanwhile. */
   ownFaults: number;
-  /** The last answer was about another payment: answers crossed on a connection, or a wrong answer (F50). */
-  wasCrossed: boolean;
+  /** Answers about another payment since the last right one, at most three: crossed on a connection, or wrong (F50). */
+  crossed: number;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
   /** Accepted earlier, now a 404 that may not be the partner's own: the next call is the same PUT (F15). */
   resubmit: boolean;
-  /** This worker has had the funds authorized. */
-  funded: boolean;
   /** The last anomaly logged: each kind is logged once in a row. */
   anomaly: Anomaly | undefined;
 }
@@ -68,7 +66,8 @@ export type Step = 'authorize' | 'settle' | 'submit' | 'poll';
 /** Which call comes next. Pure. */
 export function nextStep(payment: Readonly<PaymentMemory>): Step {
   if (payment.stage === 'ended') return 'settle';
-  if (payment.stage === 'created' && !payment.funded) return 'authorize';
+  // Until what came of it is written, the authorization is repeated: every operation of the port is idempotent.
+  if (payment.stage === 'created') return 'authorize';
   return payment.stage === 'accepted' && !payment.resubmit ? 'poll' : 'submit';
 }
 
@@ -193,7 +192,7 @@ export interface Decision {
 
 /** Polls that show succeeded without posted_at before the payment goes to review (F35). */
 const GRACE_POLLS = 5;
-/** Failures in a row, the last two of them answers about other payments, after which the partner itself is taken to be wrong (F50). */
+/** Answers about other payments, with no right one in between, after which the partner itself is taken to be wrong (F50). */
 const CROSSED_TRIES = 4;
 /** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
 export const WAITING_AGE_MS = 10 * 60_000;
@@ -210,7 +209,7 @@ export function decide(
     case 'declined':
       return {
         breaches: [],
-        memory: FUNDED,
+        memory: { tries: 0 },
         write: { kind: 'end', by: 'funding', ending: failedEnding(event.reason) },
         next: 0,
       };
@@ -238,12 +237,11 @@ export function decide(
 
 const WORKS: PartnerSignal = { kind: 'works' };
 const ALONE: PartnerSignal = { kind: 'fails_alone' };
-const FUNDED: Partial<PaymentMemory> = { funded: true, tries: 0 };
 const ANSWERED: Partial<PaymentMemory> = {
   tries: 0,
   failedAt: undefined,
   ownFaults: 0,
-  wasCrossed: false,
+  crossed: 0,
 };
 
 /** A payment that has to wait for its partner stays `authorized`: until a PUT can leave, an operator can withdraw it (decision 18). */
@@ -251,7 +249,7 @@ function authorized(payment: Readonly<PaymentMemory>, around: Surroundings): Dec
   const to = around.partnerIsOpen ? 'dispatching' : 'authorized';
   return {
     breaches: [],
-    memory: FUNDED,
+    memory: { tries: 0 },
     ...(payment.stage === to
       ? {}
       : { write: { kind: 'advance', to, ...(around.fundsInDatabase ? { reserves: true } : {}) } }),
@@ -273,7 +271,8 @@ function failedEnding(reason: string): Ending {
     payment_id: null,
     initiated_at: null,
     posted_at: null,
-    failure_reason: reason.slice(0, 500),
+    // A processor's words: a NUL among them would be refused by the database, each time anew.
+    failure_reason: reasonText(reason) ?? '',
   };
 }
 
@@ -389,8 +388,7 @@ function learnt(
       };
     }
     case 'mismatch':
-      return outcome.field === 'platform_payment_id' &&
-        !(payment.wasCrossed && payment.tries + 1 >= CROSSED_TRIES)
+      return outcome.field === 'platform_payment_id' && payment.crossed + 1 < CROSSED_TRIES
         ? crossed(payment, around)
         : review(`mismatch_${outcome.field}`);
     case 'held':
@@ -421,7 +419,12 @@ function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decisi
   const tries = payment.tries + 1;
   return {
     breaches: ['crossed_answer'],
-    memory: { tries, failedAt: around.now, ownFaults: payment.ownFaults + 1, wasCrossed: true },
+    memory: {
+      tries,
+      failedAt: around.now,
+      ownFaults: payment.ownFaults + 1,
+      crossed: payment.crossed + 1,
+    },
     resetConnections: true,
     next: retryIn(tries, around),
   };

@@ -255,6 +255,25 @@ test('a partner that dates its postings back is still asked when payments end', 
   assert.ok(mean(({ polls }) => polls) < 10);
 });
 
+test('a payment that takes longer than nearly all known ones is polled, though none of them took as long', () => {
+  const random = seededRandom(11);
+  const settlements = newSettlementTimes();
+  // Most end within two minutes; of a thousand, two took nine.
+  for (let count = 0; count < 998; count += 1) learn(settlements, 500 + 100_000 * random() ** 4);
+  learn(settlements, 520_000);
+  learn(settlements, 580_000);
+  let [age, polls] = [0, 0];
+  const gaps: { readonly at: number; readonly part: number }[] = [];
+  while (age < 580_000) {
+    const delay = nextPollMs(settlements, age, polls, random());
+    if (age > 90_000) gaps.push({ at: Math.round(age), part: delay / age });
+    age += delay;
+    polls += 1;
+  }
+  const widest = gaps.toSorted((a, b) => b.part - a.part)[0];
+  assert.ok(widest !== undefined && widest.part < 1, JSON.stringify(widest));
+});
+
 test('a plan keeps to its budget and its times ascend', () => {
   fc.assert(
     fc.property(
@@ -485,7 +504,7 @@ test('each known time counts once, over the range that holds its nearest neighbo
         let mass = 0;
         for (const time of known) {
           const away = known.map((other) => Math.abs(other - time)).toSorted((a, b) => a - b);
-          const half = Math.min(away[neighbours] ?? 0, time / 3);
+          const half = Math.min(away[neighbours] ?? 0, (time * 2) / 3);
           const [begin, end] = [time - half, Math.min(time + half, longest)];
           if (end > begin) {
             mass += Math.max(0, Math.min(end, edge) - Math.max(begin, before)) / (end - begin);

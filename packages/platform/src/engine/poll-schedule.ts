@@ -72,7 +72,7 @@ const EDGE_GROWTH = 1.05;
 /** Beyond all known times polls are this factor apart, or less if long times are usual: a partner that stalls must not be flooded. */
 const TAIL_GROWTH = 1.25;
 /** A time stands for a range of at most this fraction of itself to both sides. */
-const MAX_SMEAR = 1 / 3;
+const MAX_SMEAR = 2 / 3;
 /** A planned poll is delayed by up to this fraction of the time to the next planned one, */
 const JITTER = 0.04;
 /** and by up to this fraction of the payment's age. */

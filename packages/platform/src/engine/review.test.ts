@@ -3,13 +3,15 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
 import { auditOfPayment } from '../store/audit.ts';
-import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
+import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../store/standing.ts';
 import { resumePayment } from '../store/terminal.ts';
-import { closeRejected, closeReview } from './review.ts';
+import { closeRejected, closeReview, type ReviewDependencies } from './review.ts';
 import {
   actsOf,
   scriptedPartner,
   engineRig,
+  writer,
   type Answer,
   type Seen,
   type ScriptedPartner,
@@ -162,4 +164,205 @@ test('any review can be closed on the partner’s word, unless its record says o
   await rig.until(id, settled);
   assert.deepEqual(await actsOf(rig, id), ['authorize', 'void']);
   await refuses(resumePayment(rig.database, id, 'too late', 'operator'), 'CONFLICT');
+});
+
+/** What a GET may get, built for the payment that it asks about; what it tells an operator; and whether it contradicts one. */
+const ANSWERS: readonly (readonly [
+  evidence: string,
+  answer: (payment: PaymentRow) => Awaited<ReturnType<ReviewDependencies['client']['poll']>>,
+  review: 'closed' | ErrorCode,
+  rejected: 'closed' | ErrorCode,
+])[] = [
+  ['processing', record({ status: 'processing' }), 'CONFLICT', 'CONFLICT'],
+  ['incomplete', record({ status: 'succeeded' }), 'CONFLICT', 'CONFLICT'],
+  [
+    'succeeded',
+    record({ status: 'succeeded', posted_at: '2026-03-01T10:00:05.000Z' }),
+    'CONFLICT',
+    'CONFLICT',
+  ],
+  ['failed', record({ status: 'failed', failure_reason: 'no' }), 'closed', 'CONFLICT'],
+  ['canceled', record({ status: 'canceled' }), 'closed', 'CONFLICT'],
+  ['mismatch_amount_in_cents', record({ amount_in_cents: 1 }), 'closed', 'CONFLICT'],
+  ['not_found', reply(404, { code: 'PAYMENT_NOT_FOUND' }), 'closed', 'closed'],
+  ['not_found_by_whom', reply(404, { message: 'no Route' }), 'closed', 'SERVICE_UNAVAILABLE'],
+  ['unknown_server_error', reply(500, {}), 'SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE'],
+  ['held_credentials', reply(401, {}), 'SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE'],
+];
+
+function reply(status: number, json: Record<string, string>) {
+  return () =>
+    ({
+      kind: 'reply',
+      status,
+      json,
+      problem: undefined,
+      retryAfter: undefined,
+      waited: false,
+    }) as const;
+}
+
+function record(differences: Record<string, string | number>) {
+  return ({ platform_payment_id, platform_batch_id, amount_in_cents }: PaymentRow) => ({
+    ...reply(200, {})(),
+    json: {
+      payment_id: 'P',
+      platform_payment_id,
+      platform_batch_id,
+      biller_id: 'acme',
+      account_id: 'A-1',
+      amount_in_cents,
+      status: 'processing',
+      initiated_at: ACCEPTED_AT,
+      posted_at: null,
+      ...differences,
+    },
+  });
+}
+
+/** A payment whose PUT was refused with this review reason; a partner that answers each GET so. */
+async function refused(
+  rig: Ground,
+  review_reason: string,
+  answer: (
+    payment: PaymentRow,
+  ) => Awaited<ReturnType<ReviewDependencies['client']['poll']>> = reply(404, {
+    code: 'PAYMENT_NOT_FOUND',
+  }),
+  rejection_message?: string,
+) {
+  const id = await rig.standing('dispatching');
+  await advance(rig.database, writer(ME), [
+    {
+      platform_payment_id: id,
+      from: 'dispatching',
+      to: 'review',
+      review_reason,
+      ...(rejection_message === undefined ? {} : { rejection_message }),
+    },
+  ]);
+  const asked: string[] = [];
+  const client = {
+    ...rig.client,
+    poll: async (_partner: unknown, { platform_payment_id }: { platform_payment_id: string }) => {
+      asked.push(platform_payment_id);
+      const row = await findPayment(rig.database, platform_payment_id);
+      assert(row);
+      return answer(row);
+    },
+  };
+  return { id, asked, dependencies: { ...rig, client } };
+}
+
+test('an operator closes only what the partner’s answer leaves open, and is told the answer [PL5 PL6]', async (t) => {
+  const rig = await ground(t);
+  for (const [evidence, answer, review, rejected] of ANSWERS) {
+    for (const [close, outcome] of [
+      [
+        (on: ReviewDependencies, id: string) =>
+          closeReview(on, { ...because(id), status: 'canceled' }),
+        review,
+      ],
+      [(on: ReviewDependencies, id: string) => closeRejected(on, because(id)), rejected],
+    ] as const) {
+      const { id, asked, dependencies } = await refused(rig, 'rejected_422', answer);
+      if (outcome === 'closed') {
+        await close(dependencies, id);
+        const [, event, detail] = await lastLine(rig, id);
+        assert.equal(event, 'payment_ended');
+        assert.equal((detail as { evidence: string }).evidence, evidence);
+      } else {
+        await assert.rejects(close(dependencies, id), (error) => {
+          assert(error instanceof Refusal);
+          assert.equal(error.code, outcome, evidence);
+          assert.ok(error.message.includes(`(${evidence})`), error.message);
+          return true;
+        });
+        assert.equal((await findPayment(rig.database, id))?.status, 'processing', evidence);
+      }
+      assert.deepEqual(asked, [id], evidence);
+    }
+  }
+});
+
+test('what the partner did not refuse, or had accepted before, is not closed as refused [ST3 PL5]', async (t) => {
+  const rig = await ground(t);
+  const late = await refused(rig, 'late');
+  await refuses(closeRejected(late.dependencies, because(late.id)), 'CONFLICT');
+  assert.deepEqual(late.asked, []);
+  // Accepted, then unknown to the partner, then refused when it was sent again.
+  const { id, asked, dependencies } = await refused(rig, 'late');
+  await resumePayment(rig.database, id, 'again', 'operator');
+  const before = { platform_payment_id: id, from: 'dispatching' } as const;
+  await rig.database.query(
+    'UPDATE duebridge_platform.payments SET slot = $2 WHERE platform_payment_id = $1',
+    [id, 7],
+  );
+  await advance(rig.database, writer(ME), [
+    { ...before, to: 'accepted', payment_id: 'P', initiated_at: ACCEPTED_AT },
+  ]);
+  await advance(rig.database, writer(ME), [{ ...before, from: 'accepted', to: 'dispatching' }]);
+  await advance(rig.database, writer(ME), [
+    { ...before, to: 'review', review_reason: 'rejected_422' },
+  ]);
+  assert.equal((await findPayment(rig.database, id))?.payment_id, 'P');
+  await refuses(closeRejected(dependencies, because(id)), 'CONFLICT');
+  assert.deepEqual(asked, []);
+  assert.equal((await findPayment(rig.database, id))?.stage, 'review');
+});
+
+test('the customer reads the partner’s words, its code, or the operator’s words, as they are stored [PF5 ST3]', async (t) => {
+  const rig = await ground(t);
+  const cases: [review_reason: string, message: string | undefined, reason: string][] = [
+    ['rejected_422_AMOUNT_TOO_HIGH', 'Above $50.', 'Above $50.'],
+    [
+      'rejected_422_AMOUNT_TOO_HIGH',
+      undefined,
+      'The biller refused the payment (AMOUNT_TOO_HIGH).',
+    ],
+    ['rejected_400_CLOSED', undefined, 'The biller refused the payment (CLOSED).'],
+    ['rejected_400', undefined, 'The biller refused the payment.'],
+  ];
+  for (const [review_reason, message, reason] of cases) {
+    const { id, dependencies } = await refused(rig, review_reason, undefined, message);
+    assert.equal((await closeRejected(dependencies, because(id))).failure_reason, reason);
+  }
+  for (const [given, stored] of [
+    [undefined, 'The biller refused the payment.'],
+    ['The account is closed.', 'The account is closed.'],
+    ['x'.repeat(600), 'x'.repeat(500)],
+  ] as const) {
+    const { id, dependencies } = await refused(rig, 'late');
+    const row = await closeReview(dependencies, {
+      ...because(id),
+      status: 'failed',
+      ...(given === undefined ? {} : { failure_reason: given }),
+    });
+    assert.deepEqual([row.status, row.failure_reason], ['failed', stored]);
+  }
+});
+
+test('a payment that left review while the partner was asked, or whose partner is gone, is not closed', async (t) => {
+  const rig = await ground(t);
+  const { id, dependencies } = await refused(rig, 'rejected_422');
+  const meanwhile = {
+    ...dependencies,
+    client: {
+      ...dependencies.client,
+      poll: async (...given: Parameters<typeof dependencies.client.poll>) => {
+        await resumePayment(rig.database, id, 'again', 'another operator');
+        return dependencies.client.poll(...given);
+      },
+    },
+  };
+  await refuses(closeRejected(meanwhile, because(id)), 'CONFLICT');
+  assert.deepEqual(
+    [await findPayment(rig.database, id)].map((row) => [row?.status, row?.stage]),
+    [['processing', 'dispatching']],
+  );
+  await refuses(closeReview(dependencies, { ...because(id), status: 'canceled' }), 'CONFLICT');
+  const other = await refused(rig, 'rejected_422');
+  const registry = { ...rig.registry, get: () => Promise.resolve(undefined) };
+  await refuses(closeRejected({ ...other.dependencies, registry }, because(other.id)), 'NOT_FOUND');
+  assert.equal((await findPayment(rig.database, other.id))?.stage, 'review');
 });

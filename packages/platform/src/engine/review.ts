@@ -110,7 +110,8 @@ async function inReview(
 ): Promise<{ payment: PaymentRow; review_reason: string }> {
   const payment = await findPayment(database, platform_payment_id);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  if (payment.stage !== 'review' || payment.review_reason === null) throw notInReview();
+  // A payment has a reason exactly while it is in review (payments_review).
+  if (payment.review_reason === null) throw notInReview();
   return { payment, review_reason: payment.review_reason };
 }
 

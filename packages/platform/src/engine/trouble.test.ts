@@ -41,6 +41,9 @@ import {
 } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
+/** How often a line was logged. */
+const timesLogged = ({ lines }: ReturnType<typeof keptLog>, message: string): number =>
+  lines.filter((line) => line.message === message).length;
 
 const frozenDatabase = process.env['FROZEN_DATABASE'];
 if (frozenDatabase === undefined) tests();
@@ -165,6 +168,45 @@ function tests(): void {
     assert.equal(most, 1, 'two calls for one payment at once');
   });
 
+  test('while the row of a refused partner is locked, one write waits for it, and the last reason is the one that stays [LV3]', async (t) => {
+    const rig = await engineRig(t);
+    const partner = await scriptedPartner(t);
+    await rig.register('acme', partner.url);
+    const row = Promise.withResolvers<void>();
+    let [refused, waiting, most] = [0, 0, 0];
+    const noted: (string | null)[] = [];
+    const registry: typeof rig.registry = {
+      ...rig.registry,
+      async hold(...hold) {
+        most = Math.max(most, ++waiting);
+        await row.promise;
+        waiting -= 1;
+        noted.push(hold[1]);
+        await rig.registry.hold(...hold);
+      },
+    };
+    partner.script = (seen, itself) => {
+      if (waiting > 0 && refused >= 3) return itself.right(seen);
+      refused += 1;
+      return { status: 401, json: {} };
+    };
+    const engine = rig.engine({ registry, options: { holdMs: 50 } });
+    await engine.start();
+    const rows = await Promise.all(Array.from({ length: 4 }, () => rig.pay(engine, 'acme')));
+    for (const { platform_payment_id } of rows) await rig.until(platform_payment_id, settled);
+    assert.deepEqual([most, noted], [1, []]);
+    row.resolve();
+    // The refusal is noted first; the partner has answered normally since.
+    await eventually('it is not held in the end', async () => {
+      const [held] = await rig.database.query<{ pause_reason: string | null }>(
+        'SELECT pause_reason FROM duebridge_platform.partners',
+      );
+      return noted.length > 1 && held?.pause_reason === null;
+    });
+    assert.match(noted[0] ?? '', /credentials/);
+    assert.equal(most, 1);
+  });
+
   describe('the database is down for six seconds', { concurrency: 2 }, () => {
     for (const lease of ['kept', 'lost'] as const) {
       test(`the lease is ${lease}: due work moves at once when it is back, and the log says so once [LV1 LV8]`, (t) =>
@@ -194,6 +236,11 @@ function tests(): void {
     await engine.start();
     const { platform_payment_id } = await rig.pay(engine, 'acme');
     await eventually('the capture is tried again', () => captures >= 3);
+    assert.equal(
+      timesLogged(log, 'the funding port failed; retrying'),
+      1,
+      'told once, not at each try',
+    );
     const unsettled = await listPayments(rig.database, { unsettled: true, limit: 10 });
     assert.deepEqual(
       unsettled.map((row) => [row.platform_payment_id, row.status]),
@@ -275,6 +322,34 @@ function tests(): void {
     assert.ok(performance.now() - from < 10_000, 'the stop ends within its limit');
   });
 
+  test('a funding method that fails for many payments is told once when it begins and once when it ends [LV8]', async (t) => {
+    const log = keptLog();
+    const rig = await engineRig(t, { log });
+    const partner = await scriptedPartner(t);
+    await rig.register('acme', partner.url);
+    let failures = 0;
+    let isDown = true;
+    const engine = rig.engine({
+      funding: {
+        ...rig.funding,
+        isInDatabase: undefined,
+        authorize(order, call) {
+          if (!isDown) return rig.funding.authorize(order, call);
+          failures += 1;
+          return Promise.reject(new Error('the processor is away'));
+        },
+      },
+    });
+    await engine.start();
+    const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
+    await eventually('each has been tried again', () => failures >= 120);
+    isDown = false;
+    for (const { platform_payment_id } of rows) await rig.until(platform_payment_id, settled);
+    assert.ok(timesLogged(log, 'the funding port failed; retrying') < 5, 'the first few only');
+    assert.equal(timesLogged(log, 'the funding method fails every call; retrying'), 1);
+    assert.equal(timesLogged(log, 'the funding method answers again'), 1);
+  });
+
   test('an authorization that arrives after the release is declined', async (t) => {
     const rig = await engineRig(t);
     const partner = await scriptedPartner(t);
@@ -329,7 +404,9 @@ function tests(): void {
     assert.ok(performance.now() - from < 5_000, `${performance.now() - from} ms`);
     const errors = log.lines.filter((line) => line.message.includes('payments wait'));
     assert.equal(errors.length, 1, 'once, not once for each payment');
-    assert.ok(log.lines.some((line) => line.message.includes('answers again')));
+    await eventually('the log says that it is over', () =>
+      log.lines.some((line) => line.message.includes('answers again')),
+    );
   });
 }
 

@@ -133,9 +133,8 @@ export class WaitingPayments {
     payment.polls = columns.polls[at] ?? 0;
     payment.tries = columns.tries[at] ?? 0;
     payment.ownFaults = columns.ownFaults[at] ?? 0;
-    payment.funded = (flags & FUNDED) !== 0;
     payment.resubmit = (flags & RESUBMIT) !== 0;
-    payment.wasCrossed = (flags & WAS_CROSSED) !== 0;
+    payment.crossed = (flags >> CROSSED) & 3;
     payment.grace = (flags >> 8) & MAX_GRACE;
     // Code 0 is none.
     payment.anomaly = this.#anomalies[(flags >> 16) - 1];
@@ -224,9 +223,8 @@ export class WaitingPayments {
     return (
       PAYMENT_STAGES.indexOf(payment.stage) |
       (PAYMENT_STATUSES.indexOf(payment.status) << 3) |
-      (payment.funded ? FUNDED : 0) |
       (payment.resubmit ? RESUBMIT : 0) |
-      (payment.wasCrossed ? WAS_CROSSED : 0) |
+      (payment.crossed << CROSSED) |
       (payment.grace << 8) |
       (anomaly << 16)
     );
@@ -292,9 +290,9 @@ function indexOf(record: number): number {
   return record & (SEGMENT - 1);
 }
 
-const FUNDED = 1 << 5;
-const RESUBMIT = 1 << 6;
-const WAS_CROSSED = 1 << 7;
+const RESUBMIT = 1 << 5;
+/** Where the two bits of this number begin. */
+const CROSSED = 6;
 
 // Ids -----------------------------------------------------------------------------------------------------------------------
 

@@ -150,10 +150,10 @@ export class Worker {
     order: Omit<FundingOrder, 'platform_payment_id'>,
   ): NewPlace {
     const waits = { slot: ARRIVALS, stage: 'created' } as const;
-    if (this.#ended || this.#leaseRanOut || this.#newSlots.length === 0) return waits;
-    this.#nextNew = (this.#nextNew + 1) % this.#newSlots.length;
-    const slot = this.#newSlots[this.#nextNew];
-    if (slot === undefined) return waits;
+    this.#nextNew += 1;
+    const slot = this.#newSlots[this.#nextNew % this.#newSlots.length];
+    // There is none while this worker owns no slot.
+    if (slot === undefined || this.#ended || this.#leaseRanOut) return waits;
     return { slot, stage: this.#dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
@@ -176,12 +176,10 @@ export class Worker {
     if (this.#ended) return true;
     this.#follow(view.owners);
     const plan = planSlots(view, this.workerId);
-    if (plan.take.length > 0) {
-      // If the answer is lost, the next check shows what was taken.
-      const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
-      if (this.#ended) return true;
-      this.#own(taken);
-    }
+    // If the answer is lost, the next check shows what was taken.
+    const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
+    if (this.#ended) return true;
+    this.#own(taken);
     await this.#give(plan.give);
     if (this.#slots.has(ARRIVALS_KEEPER)) await this.#placeArrivals();
     await this.#dropPaused();
@@ -262,11 +260,9 @@ export class Worker {
   #sweep(): void {
     const slots = this.#newSlots;
     const some = Math.ceil(slots.length / SWEEP_ROUNDS);
-    for (let turn = 0; turn < some; turn += 1) {
-      const slot = slots[(this.#sweptTo + turn) % slots.length];
-      if (slot !== undefined) this.#unread.add(slot);
-    }
-    this.#sweptTo = slots.length === 0 ? 0 : (this.#sweptTo + some) % slots.length;
+    const to = this.#sweptTo + some;
+    for (const slot of slots.slice(this.#sweptTo, to)) this.#unread.add(slot);
+    this.#sweptTo = to >= slots.length ? 0 : to;
   }
 
   // Loading -------------------------------------------------------------------------------------------------------------
@@ -289,14 +285,14 @@ export class Worker {
     while (this.#unread.size > 0 && !this.#ended) {
       const some = [...this.#unread].slice(0, COUNT_AT_ONCE);
       const counts = await countSlots(database, some);
-      const more = some.filter((slot) => (counts.get(slot) ?? 0) > this.#dispatcher.countOf(slot));
-      for (const slot of some) if (!more.includes(slot)) this.#unread.delete(slot);
-      const next = more[Symbol.iterator]();
+      const more = new Map(
+        [...counts].filter(([slot, count]) => count > this.#dispatcher.countOf(slot)),
+      );
+      for (const slot of some) if (!more.has(slot)) this.#unread.delete(slot);
+      const next = more.entries();
       const loader = async (): Promise<void> => {
-        for (const slot of next) {
-          const fresh = this.#slots.has(slot)
-            ? await this.#loadSlot(slot, counts.get(slot) ?? 0)
-            : 0;
+        for (const [slot, count] of next) {
+          const fresh = await this.#loadSlot(slot, count);
           loaded += fresh;
           this.#unread.delete(slot);
         }
@@ -369,15 +365,13 @@ export class Worker {
     const demands = new Map<string, Demand>();
     for (const queue of this.#dispatcher.queues) {
       const demand = this.#demandOf(queue, startedAt);
-      const wants = demand.calls.need > 0 || demand.calls.inUse > 0;
-      if (!wants && !this.#shares.has(queue.partner_id)) continue;
+      if (demand.calls.need === 0 && !this.#shares.has(queue.partner_id)) continue;
       const partner = await registry.get(queue.partner_id);
       if (partner === undefined) continue;
       queue.applyBudget(partner.budget);
       demands.set(queue.partner_id, this.#demandOf(queue, startedAt));
     }
     this.#exchangedAt = startedAt;
-    if (demands.size === 0) return;
     for (const partner_id of demands.keys()) this.#dispatcher.queueOf(partner_id).started = 0;
     const granted = await this.#shares.exchange(demands, clock.now(), (partner_id, share) => {
       const queue = this.#dispatcher.queueOf(partner_id);
@@ -385,11 +379,10 @@ export class Worker {
       queue.rate = Math.min(queue.rate, share.rate);
       return queue.inFlight;
     });
-    if (this.#ended) return;
     for (const [partner_id, share] of granted) {
       const queue = this.#dispatcher.queueOf(partner_id);
       queue.share = share.calls;
-      queue.rate = Math.max(0, share.rate);
+      queue.rate = share.rate;
       const demand = demands.get(partner_id);
       queue.isShort =
         demand !== undefined && (share.calls < demand.calls.need || share.rate < demand.rate.need);
@@ -436,14 +429,12 @@ export class Worker {
       if (pause > 0) await clock.sleep(pause, signal);
       this.#hurriedAt = clock.monotonic();
       this.#hurrying = false;
-      if (this.#ended) return;
       // An exchange that began before the need arose did not include it.
       await this.#exchanging;
       await this.exchange();
-    })().catch((error: unknown) => {
-      this.#hurrying = false;
-      return this.#outage.met(signal, error, 'could not agree on shares; retrying');
-    });
+    })().catch((error: unknown) =>
+      this.#outage.met(signal, error, 'could not agree on shares; retrying'),
+    );
   }
 
   // The end -------------------------------------------------------------------------------------------------------------

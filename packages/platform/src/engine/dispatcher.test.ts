@@ -1,0 +1,1742 @@
+/**
+ * The dispatcher in virtual time: what a payment, its customer and its partner would notice if a step were lost, doubled, early or
+ * late. Each test tells the whole story of a few payments.
+ *
+ * One file because mutants of the dispatcher are tried against it in one process (docs/mutation.md), which is loaded once for a file.
+ */
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import test from 'node:test';
+import { DatabaseUnavailable } from '@duebridge/runtime';
+import { authorizeFunds } from './calls.ts';
+import {
+  BEGAN,
+  CALL_MS,
+  dispatcherRig,
+  idOf,
+  ME,
+  partnerCalled,
+  STATEMENT_MS,
+  UPTIME,
+  type Answered,
+} from './dispatcher-testing.ts';
+
+type Rig = ReturnType<typeof dispatcherRig>;
+
+/** What reaches the partner, the processor and the rows. */
+const DEEDS = /^(?:put|get|row|authorize|capture|void)/;
+const SENT = /^(?:put|get)/;
+const ROWS = /^row/;
+
+/** The times that the partner's payments took to end, as the schedule of its polls knows them. */
+function learnt(rig: Rig): number[] {
+  const { times, count } = rig.dispatcher.queueOf('acme').settlements;
+  return [...times.subarray(0, count)].map((ms) => Math.round(ms * 10) / 10);
+}
+
+// A life ---------------------------------------------------------------------------------------------------------------
+
+test('a payment through a processor is authorized, put, polled, ended and captured, each once and in this order [S4 PL1 PL7]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 500;
+  rig.dispatcher.add(rig.pay(1));
+  assert.equal(rig.dispatcher.size, 1);
+  await rig.run(60_000);
+  assert.deepEqual(rig.readTimes(), [
+    [0, 'authorize 1'],
+    [6, 'row 1: created > dispatching'],
+    [6, 'put 1'],
+    [11, 'counted: put of acme processing'],
+    [62, 'row 1: dispatching > accepted'],
+    [62, 'told of 1'],
+    [1_011, 'get 1'],
+    [1_016, 'counted: get of acme ended'],
+    [1_017, 'row 1: accepted > ended, succeeded by partner'],
+    [1_017, 'told of 1'],
+    [1_017, 'counted: ended at acme succeeded after 1017 ms'],
+    [1_017, 'counted: end detected after 506 ms'],
+    [1_017, 'capture 1'],
+    [1_023, 'row 1: settled'],
+  ]);
+  assert.deepEqual(rig.steps, [
+    'before_authorize',
+    'after_authorize',
+    'after_dispatching',
+    'after_put',
+    'after_accepted',
+    'after_poll',
+    'after_ended',
+    'after_settle_call',
+    'after_settled',
+  ]);
+  assert.equal(rig.row(1).payment_id, 'P-1');
+  assert.equal(rig.dispatcher.size, 0);
+  assert.equal(rig.time.sleeping, 0, 'something still waits for a payment that is over');
+});
+
+test('funds in the platform’s own database are reserved and captured in the statements of the payment [PL7]', async () => {
+  const rig = dispatcherRig();
+  await rig.run(1_000);
+  rig.dispatcher.add(rig.pay(1, { funding_method: 'here' }));
+  await rig.run(60_000);
+  assert.deepEqual(
+    rig.story.filter(({ what }) => what.startsWith('counted: ended')),
+    [{ at: 2_012, what: 'counted: ended at acme succeeded after 1012 ms' }],
+  );
+  assert.deepEqual(rig.read(DEEDS), [
+    'row 1: created > dispatching, reserves',
+    'put 1',
+    'row 1: dispatching > accepted',
+    'get 1',
+    'row 1: accepted > ended, succeeded by partner, settles',
+  ]);
+  assert.deepEqual(rig.steps, [
+    'before_authorize',
+    'after_authorize',
+    'after_dispatching',
+    'after_put',
+    'after_accepted',
+    'after_poll',
+    'after_ended',
+    'after_settle_call',
+    'after_settled',
+  ]);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('the funds of a payment that failed or was canceled are released, never captured [PL7 ST4]', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ kind, payment }) =>
+    kind === 'get'
+      ? { fields: { status: payment === 1 ? 'failed' : 'canceled', posted_at: null } }
+      : undefined;
+  rig.onSettle = () => ({ kind: 'refunded' });
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(60_000);
+  assert.deepEqual(
+    rig.story.filter(({ what }) => what.includes('detected')),
+    [],
+  );
+  assert.deepEqual(rig.read(/^(?:void|capture|row .: (?:accepted|settled))/), [
+    'row 1: accepted > ended, failed by partner',
+    'void 1',
+    'row 2: accepted > ended, canceled by partner',
+    'void 2',
+    'row 1: settled funds_refunded',
+    'row 2: settled funds_refunded',
+  ]);
+});
+
+test('each payment is sent with its own biller, account, batch and amount [PF2 PF3 PF6]', async () => {
+  const rig = dispatcherRig();
+  const orders: unknown[] = [];
+  rig.script = ({ kind, payment, order }) => {
+    if (kind === 'put') orders[payment - 1] = order;
+    return undefined;
+  };
+  rig.register(partnerCalled('other'));
+  const kinds = [
+    {},
+    { biller_id: 'biller-2' },
+    { platform_batch_id: 'batch-2' },
+    { funding_method: 'here' },
+    { partner_id: 'other' },
+    { amount_in_cents: 1 },
+  ];
+  for (const [index, more] of kinds.entries())
+    rig.dispatcher.add(rig.pay(index + 1, { stage: 'dispatching', ...more }));
+  await rig.run(CALL_MS);
+  assert.deepEqual(
+    orders,
+    kinds.map((more, index) => ({
+      platform_payment_id: idOf(index + 1),
+      biller_id: 'biller-1',
+      account_id: `account-${index + 1}`,
+      platform_batch_id: 'batch-1',
+      amount_in_cents: 12_345,
+      funding_method: 'processor',
+      payment_id: null,
+      ...('partner_id' in more ? {} : more),
+    })),
+  );
+  await rig.run(5_000);
+  assert.deepEqual(
+    [1, 2, 3, 4, 5, 6].map((payment) => rig.row(payment).status),
+    Array.from({ length: 6 }, () => 'succeeded'),
+  );
+});
+
+test('a partner that names another payment_id at a later poll freezes the payment, however early that is, and after a takeover [PF1]', async () => {
+  const early = dispatcherRig({ pollMs: 20 });
+  early.script = ({ kind }) => (kind === 'get' ? { fields: { payment_id: 'P-other' } } : undefined);
+  early.dispatcher.add(early.pay(1, { stage: 'dispatching' }));
+  await early.run(1_000);
+  assert.equal(early.row(1).review_reason, 'mismatch_payment_id');
+  const rig = dispatcherRig();
+  rig.script = ({ kind }) => (kind === 'get' ? { fields: { payment_id: 'P-other' } } : undefined);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.pay(2, {
+    stage: 'accepted',
+    payment_id: 'P-2',
+    accepted_at: new Date(BEGAN - 1_000).toISOString(),
+  });
+  rig.dispatcher.add(rig.loaded(2));
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(/> review|wait/), [
+    'row 2: accepted > review',
+    'error: a payment waits for an operator | 2 | mismatch_payment_id',
+    'row 1: accepted > review',
+    'error: a payment waits for an operator | 1 | mismatch_payment_id',
+  ]);
+});
+
+test('a customer is told when the partner has the payment, when it stops in review and when it ends, and of nothing else', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ kind, payment }) =>
+    kind === 'get' && payment === 2 ? { fields: { amount_in_cents: 1 } } : undefined;
+  rig.partners.set('acme', partnerCalled('acme', { paused: true }));
+  rig.dispatcher.add(rig.pay(1));
+  rig.dispatcher.add(rig.pay(2));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:row|told)/), [
+    'row 1: created > authorized',
+    'row 2: created > authorized',
+  ]);
+  rig.partners.set('acme', partnerCalled('acme'));
+  await rig.run(60_000);
+  assert.deepEqual(rig.read(/ 1\b.*(?:>|told)|^told of 1/), [
+    'row 1: authorized > dispatching',
+    'row 1: dispatching > accepted',
+    'told of 1',
+    'row 1: accepted > ended, succeeded by partner',
+    'told of 1',
+  ]);
+});
+
+// Adding ---------------------------------------------------------------------------------------------------------------
+
+test('a payment that is handed over twice is put once, and one in no slot not at all', async () => {
+  const rig = dispatcherRig();
+  const row = rig.pay(1, { stage: 'dispatching' });
+  rig.dispatcher.add(row);
+  rig.dispatcher.add(row);
+  rig.dispatcher.add(rig.loaded(1));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching', slot: null }));
+  assert.equal(rig.dispatcher.size, 1);
+  assert.deepEqual(
+    [idOf(1), idOf(2)].map((id) => rig.dispatcher.has(id)),
+    [true, false],
+  );
+  assert.deepEqual(
+    [0, 1, 2].map((slot) => rig.dispatcher.countOf(slot)),
+    [0, 1, 0],
+  );
+  await rig.run(500);
+  assert.deepEqual(rig.read(SENT), ['put 1']);
+  await rig.run(5_000);
+  assert.equal(rig.dispatcher.countOf(1), 0);
+  assert.equal(rig.dispatcher.has(idOf(1)), false);
+});
+
+test('a payment that is taken over starts when it is told to, not before, and nobody is hurried by one that is due later', async () => {
+  const rig = dispatcherRig();
+  const delays = [9_000, 1_000, 20_000, 3_000];
+  for (const [index, delayMs] of delays.entries()) {
+    rig.pay(index + 1, { stage: 'dispatching' });
+    rig.dispatcher.add(rig.loaded(index + 1), delayMs);
+  }
+  assert.equal(rig.dueAt(3), 20_000);
+  assert.equal(rig.dueAt(6), undefined);
+  await rig.run(0);
+  rig.pay(5, { stage: 'dispatching' });
+  rig.dispatcher.add(rig.loaded(5), 25_000);
+  assert.equal(rig.time.sleeping, 1, 'one timer for the queue: the earliest');
+  await rig.run(30_000);
+  assert.deepEqual(rig.readTimes(/^put/), [
+    [1_000, 'put 2'],
+    [3_000, 'put 4'],
+    [9_000, 'put 1'],
+    [20_000, 'put 3'],
+    [25_000, 'put 5'],
+  ]);
+});
+
+test('the oldest payment and those that are older than a day are told, in whatever form they wait', async () => {
+  const rig = dispatcherRig();
+  assert.deepEqual(rig.dispatcher.ages(), { oldestSeconds: 0, overdue: 0 });
+  const day = 24 * 3_600_000;
+  for (const [index, age] of [day + 1, day, 5_000, 2 * day].entries()) {
+    rig.pay(index + 1, {
+      stage: 'accepted',
+      payment_id: `P-${index + 1}`,
+      created_at: new Date(BEGAN - age).toISOString(),
+      accepted_at: new Date(BEGAN - age).toISOString(),
+    });
+    rig.dispatcher.add(rig.loaded(index + 1), 10_000);
+  }
+  assert.deepEqual(rig.dispatcher.ages(), { oldestSeconds: 172_800, overdue: 2 });
+  await rig.run(1);
+  assert.deepEqual(rig.dispatcher.ages(), { oldestSeconds: 172_800.001, overdue: 3 });
+});
+
+test('a new payment may begin as dispatching only where its funds are here and its partner can be called at once', () => {
+  const rig = dispatcherRig();
+  const here = { funding_method: 'here', amount_in_cents: 1 };
+  const acme = partnerCalled('acme');
+  assert.equal(rig.dispatcher.canSendNow(acme, here), true);
+  assert.equal(rig.dispatcher.canSendNow({ ...acme, paused: true }, here), false);
+  assert.equal(rig.dispatcher.canSendNow(acme, { ...here, funding_method: 'processor' }), false);
+  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 1_000);
+  assert.equal(rig.dispatcher.canSendNow(acme, here), false);
+  assert.equal(rig.dispatcher.canSendNow(partnerCalled('new'), here), true);
+});
+
+test('a partner whose due calls do not start is seen, by the one that has waited longest [LV2]', async () => {
+  const rig = dispatcherRig();
+  assert.equal(rig.dispatcher.stalledMs(), 0);
+  for (const [index, [partner_id, slot]] of (
+    [
+      ['one', 1],
+      ['two', 2],
+      ['three', 3],
+    ] as const
+  ).entries()) {
+    rig.register(partnerCalled(partner_id), 0);
+    await rig.run(index * 1_000);
+    rig.dispatcher.add(rig.pay(slot, { stage: 'dispatching', partner_id }));
+  }
+  await rig.run(500);
+  assert.equal(rig.dispatcher.stalledMs(), 3_500);
+  assert.deepEqual(
+    [...rig.dispatcher.queues].map((queue) => queue.partner_id),
+    ['acme', 'one', 'two', 'three'],
+  );
+});
+
+// The acceptance ---------------------------------------------------------------------------------------------------------
+
+test('a payment that ends at a first poll within 50 ms costs one write, which is also its acceptance', async () => {
+  const rig = dispatcherRig({ pollMs: 20 });
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(ROWS), [
+    'row 1: dispatching > ended, succeeded by partner',
+    'row 1: settled',
+  ]);
+  assert.equal(rig.row(1).payment_id, 'P-1');
+});
+
+test('acceptances are written once they are 50 ms old, at most every 10 ms, those that came together in one statement', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 60_000;
+  const statements: unknown[] = [];
+  rig.onStatement = (name, payments) => {
+    statements.push([rig.time.monotonic() - STATEMENT_MS, name, payments]);
+  };
+  const after: Record<number, number> = { 1: 5, 2: 5, 3: 8, 4: 40 };
+  rig.script = ({ kind, payment }) =>
+    kind === 'put' ? { afterMs: after[payment] ?? 0 } : undefined;
+  for (const payment of [1, 2, 3, 4])
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(45);
+  assert.equal(rig.time.sleeping, 2, 'one wait for the next poll, and one for the next write');
+  await rig.run(455);
+  assert.deepEqual(statements, [
+    [55, 'payment_advance', [1, 2]],
+    [65, 'payment_advance', [3]],
+    [90, 'payment_advance', [4]],
+  ]);
+  // The next begins anew.
+  rig.dispatcher.add(rig.pay(5, { stage: 'dispatching' }));
+  await rig.run(500);
+  assert.deepEqual(statements.slice(3), [[550, 'payment_advance', [5]]]);
+});
+
+test('an end that is found while the acceptance is being written waits for it, and is then written once', async () => {
+  const rig = dispatcherRig({ pollMs: 70 });
+  rig.onStatement = (name) => (name === 'payment_advance' ? rig.time.sleep(500) : undefined);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(5_000);
+  assert.deepEqual(rig.readTimes(/^(?:get|row)/), [
+    [75, 'get 1'],
+    [556, 'row 1: dispatching > accepted'],
+    [557, 'row 1: accepted > ended, succeeded by partner'],
+    [563, 'row 1: settled'],
+  ]);
+});
+
+test('a payment that stops in review at its first poll is recorded as accepted before', async () => {
+  const rig = dispatcherRig({ pollMs: 20 });
+  rig.script = ({ kind }) => (kind === 'get' ? { fields: { amount_in_cents: 1 } } : undefined);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:row|told|error|counted: breach)/), [
+    'counted: breach of acme mismatch_amount_in_cents',
+    'row 1: dispatching > accepted',
+    'told of 1',
+    'row 1: accepted > review',
+    'told of 1',
+    'error: a payment waits for an operator | 1 | mismatch_amount_in_cents',
+  ]);
+  assert.equal(rig.row(1).payment_id, 'P-1');
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('an acceptance that cannot be written leads to the same put again, and delays no other payment [RU5 PL2]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 500;
+  const orders: unknown[] = [];
+  rig.script = ({ kind, payment, order }) => {
+    if (kind === 'put' && payment === 1) orders.push(order);
+    return undefined;
+  };
+  let failures = 1;
+  rig.onStatement = (name, payments) => {
+    if (name !== 'payment_advance' || !payments.includes(1) || failures === 0) return;
+    // The statement of both fails, and then that of this payment alone.
+    if (payments.length === 1) failures -= 1;
+    throw new TypeError('a bug');
+  };
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(10_000);
+  assert.deepEqual(rig.read(/(?:put|row|get|error|told of) ?:?.*1/), [
+    'put 1',
+    'error: could not write an acceptance | 1 | a bug',
+    'put 1',
+    'row 1: dispatching > accepted',
+    'told of 1',
+    'get 1',
+    'row 1: accepted > ended, succeeded by partner',
+    'told of 1',
+    'row 1: settled',
+  ]);
+  assert.equal(orders.length, 2);
+  assert.deepEqual(orders[0], orders[1]);
+});
+
+test('a payment that waits for its next poll while its acceptance fails to be written is put again, not polled [RU5]', async () => {
+  const rig = dispatcherRig({ pollMs: 52 });
+  rig.settleMs = 2_000;
+  let failures = 1;
+  rig.onStatement = async (name) => {
+    if (name !== 'payment_advance' || failures === 0) return;
+    failures -= 1;
+    await rig.time.sleep(25);
+    throw new TypeError('a bug');
+  };
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(300);
+  assert.deepEqual(rig.read(/^(?:put|get|row|error)/).slice(0, 4), [
+    'put 1',
+    'get 1',
+    'error: could not write an acceptance | 1 | a bug',
+    'put 1',
+  ]);
+});
+
+test('an acceptance is written when the database is back, and polls go on meanwhile [LV8]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 60_000;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(20);
+  rig.isDown = true;
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(/^(?:get|row|error|info)/), [
+    'error: the database does not answer; payments wait | it is away',
+    'get 1',
+    'get 1',
+  ]);
+  rig.isDown = false;
+  await rig.run(500);
+  assert.deepEqual(rig.read(ROWS), ['row 1: dispatching > accepted']);
+});
+
+// Rows that others change ------------------------------------------------------------------------------------------------
+
+test('a payment whose row another has changed is driven on from its row if it is still this worker’s, else dropped [PL10]', async () => {
+  const changes: Record<string, { readonly change: (rig: Rig) => void; readonly told: string[] }> =
+    {
+      'withdrawn by an operator': {
+        change: (rig) =>
+          Object.assign(rig.row(1), { status: 'canceled', stage: 'ended', ended_by: 'operator' }),
+        told: ['told of 1', 'void 1', 'row 1: settled'],
+      },
+      'withdrawn and settled': {
+        change: (rig) =>
+          Object.assign(rig.row(1), { status: 'canceled', stage: 'ended', settled_at: 'now' }),
+        told: [],
+      },
+      'put into review': {
+        change: (rig) => Object.assign(rig.row(1), { stage: 'review', slot: null }),
+        told: [],
+      },
+      'taken by another worker': {
+        change: (rig) => rig.owners.set(1, 'worker-2'),
+        told: [],
+      },
+      'taken by another worker, which has ended it': {
+        change: (rig) => {
+          rig.owners.set(1, 'worker-2');
+          Object.assign(rig.row(1), { status: 'succeeded', stage: 'ended' });
+        },
+        told: [],
+      },
+      deleted: { change: (rig) => rig.rows.delete(idOf(1)), told: [] },
+      'written by an attempt whose answer was lost': {
+        change: (rig) => Object.assign(rig.row(1), { stage: 'dispatching' }),
+        told: ['told of 1', 'put 1', 'row 1: dispatching > accepted', 'told of 1'],
+      },
+    };
+  for (const [what, { change, told }] of Object.entries(changes)) {
+    const rig = dispatcherRig();
+    rig.settleMs = 60_000;
+    rig.onAuthorize = () => {
+      change(rig);
+      return { kind: 'authorized' };
+    };
+    const forgotten = rig.dispatcher.watchForgotten();
+    rig.dispatcher.add(rig.pay(1));
+    await rig.run(900);
+    assert.deepEqual(rig.read(/^(?:put|row|void|told|error)/), told, what);
+    assert.equal(rig.dispatcher.size, what.startsWith('written') ? 1 : 0, what);
+    assert.equal(rig.dispatcher.countOf(1), rig.dispatcher.size, what);
+    assert.deepEqual([...forgotten].includes(idOf(1)), true, what);
+  }
+});
+
+test('a payment that is withdrawn while it waits for its partner is not put', async () => {
+  const rig = dispatcherRig();
+  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 1_000);
+  rig.dispatcher.add(rig.pay(1, { stage: 'authorized' }));
+  Object.assign(rig.row(1), { status: 'canceled', stage: 'ended', ended_by: 'operator' });
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(DEEDS), ['void 1', 'row 1: settled']);
+});
+
+test('a payment that an operator resumed starts anew from its row; the answer to an earlier call is dropped', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ kind, at }) =>
+    kind === 'put' && at === 0 ? { afterMs: 2_000, status: 400 } : undefined;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  rig.dispatcher.replace(rig.loaded(1), 500);
+  assert.equal(rig.dispatcher.size, 1);
+  assert.equal(rig.dispatcher.countOf(1), 1);
+  assert.equal(rig.dueAt(1), 1_500);
+  await rig.run(10_000);
+  assert.deepEqual(rig.readTimes(/^(?:put|get|row|capture)/), [
+    [0, 'put 1'],
+    [1_500, 'put 1'],
+    [1_556, 'row 1: dispatching > accepted'],
+    [2_000, 'get 1'],
+    [2_505, 'get 1'],
+    [2_511, 'row 1: accepted > ended, succeeded by partner'],
+    [2_511, 'capture 1'],
+    [2_517, 'row 1: settled'],
+  ]);
+  rig.dispatcher.replace({ ...rig.loaded(1), platform_payment_id: idOf(9), slot: 3 }, 0);
+  assert.equal(rig.dispatcher.countOf(3), 1, 'one that was not driven here');
+});
+
+test('a payment that was dropped is not called for again, and whoever reads pages meanwhile knows of it', async () => {
+  const rig = dispatcherRig();
+  const [first, second] = [rig.dispatcher.watchForgotten(), rig.dispatcher.watchForgotten()];
+  for (const payment of [1, 2]) {
+    rig.pay(payment, { stage: 'dispatching' });
+    rig.dispatcher.add(rig.loaded(payment), 1_000);
+  }
+  rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
+  await rig.run(CALL_MS);
+  for (const payment of [3, 1, 7]) rig.dispatcher.dropById(idOf(payment));
+  assert.deepEqual([...first], [idOf(3), idOf(1)]);
+  rig.dispatcher.unwatchForgotten(first);
+  assert.deepEqual(
+    [1, 2, 3].map((slot) => rig.dispatcher.countOf(slot)),
+    [0, 1, 0],
+  );
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(/^(?:put|capture|row 3)/), ['put 3', 'put 2', 'capture 2']);
+  assert.deepEqual([...first], [idOf(3), idOf(1)]);
+  assert.deepEqual([...second], [idOf(3), idOf(1), idOf(2)]);
+});
+
+// Errors -----------------------------------------------------------------------------------------------------------------
+
+test('a bug met by one payment is logged, retried half a minute later, and keeps no place of its partner [LV3]', async () => {
+  const rig = dispatcherRig();
+  rig.dispatcher.queueOf('acme').share = 1;
+  rig.partners.set('acme', partnerCalled('acme'));
+  let bugs = 1;
+  rig.onGet = () => {
+    if (bugs === 0) return;
+    bugs -= 1;
+    throw new TypeError('a bug');
+  };
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(60_000);
+  assert.deepEqual(rig.readTimes(/^(?:put|error)/), [
+    [0, 'error: a payment met an error; retrying | 1 | a bug'],
+    [0, 'put 2'],
+    [30_000, 'put 1'],
+  ]);
+  assert.deepEqual([rig.row(1).status, rig.row(2).status], ['succeeded', 'succeeded']);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('a step that meets the database’s outage is repeated when it is over, without an error of its own [LV8]', async () => {
+  const rig = dispatcherRig();
+  rig.onGet = () => {
+    if (rig.isDown) throw new DatabaseUnavailable('it is away', 'unknown');
+  };
+  rig.isDown = true;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(3_000);
+  assert.deepEqual(rig.read(/^(?:put|error)/), [
+    'error: the database does not answer; payments wait | it is away',
+  ]);
+  rig.isDown = false;
+  await rig.run(250);
+  // The twelfth probe, a quarter of a second and a statement after the one before, finds it back.
+  assert.deepEqual(rig.readTimes(/^(?:put|error)/), [[12 * (250 + STATEMENT_MS), 'put 1']]);
+});
+
+test('a write that finds the database away is made when it is back, and the step goes on from there [PL1 LV8]', async () => {
+  const rig = dispatcherRig();
+  rig.isDown = true;
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(2_000);
+  assert.deepEqual(rig.read(SENT), []);
+  rig.isDown = false;
+  await rig.run(500);
+  assert.deepEqual(rig.read(/^(?:put|row)/).slice(0, 2), ['row 1: created > dispatching', 'put 1']);
+});
+
+// Funding ----------------------------------------------------------------------------------------------------------------
+
+test('a processor that never answers is given fifteen seconds and asked again; it delays no other payment [LV3 PL7]', async () => {
+  const rig = dispatcherRig();
+  let isHung = true;
+  rig.onAuthorize = ({ platform_payment_id }) =>
+    isHung && platform_payment_id === idOf(1)
+      ? new Promise(() => undefined)
+      : { kind: 'authorized' };
+  rig.dispatcher.add(rig.pay(1));
+  rig.dispatcher.add(rig.pay(2));
+  await rig.run(14_999);
+  assert.deepEqual(rig.read(/^(?:authorize|error|put)/), ['authorize 1', 'authorize 2', 'put 2']);
+  isHung = false;
+  await rig.run(5_000);
+  const told = rig.readTimes(/^(?:authorize|error|put)/);
+  assert.match(String(told[0]), /^15000,error: the funding port failed; retrying \| 1 \| Error/);
+  // The first retry of anything comes after 250 ms at most.
+  assert.deepEqual(told.slice(1), [
+    [15_188, 'authorize 1'],
+    [15_194, 'put 1'],
+  ]);
+  assert.equal(rig.steps.filter((step) => step === 'after_authorize').length, 2);
+});
+
+test('one method has at most 256 calls under way, which make room as they end', async () => {
+  const rig = dispatcherRig();
+  for (let payment = 1; payment <= 300; payment += 1) rig.dispatcher.add(rig.pay(payment));
+  await rig.run(0);
+  assert.equal(rig.read(/^authorize/).length, 256);
+  await rig.run(CALL_MS + 2 * STATEMENT_MS);
+  assert.equal(rig.read(/^authorize/).length, 44);
+});
+
+test('a funding port that keeps nothing in this database is asked for every payment', async () => {
+  const rig = dispatcherRig();
+  delete rig.funding.isInDatabase;
+  assert.equal(
+    rig.dispatcher.canSendNow(partnerCalled('acme'), {
+      funding_method: 'here',
+      amount_in_cents: 1,
+    }),
+    false,
+  );
+  rig.dispatcher.add(rig.pay(1, { funding_method: 'here' }));
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(/^(?:authorize|capture|row)/), [
+    'authorize 1',
+    'row 1: created > dispatching',
+    'row 1: dispatching > accepted',
+    'row 1: accepted > ended, succeeded by partner',
+    'capture 1',
+    'row 1: settled',
+  ]);
+});
+
+test('a processor that fails is asked again and again, later and later; the log tells it once, and never its message [PL15]', async () => {
+  const rig = dispatcherRig();
+  let isDown = true;
+  rig.onAuthorize = () => {
+    if (isDown) throw new Error('card 4111 refused');
+    return { kind: 'authorized' };
+  };
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(9_000);
+  const story = rig.readTimes();
+  assert.deepEqual(
+    story.filter(([, what]) => what === 'authorize 1').map(([at]) => at),
+    [0, 193, 573, 1_328, 2_833, 5_838],
+  );
+  assert.deepEqual(
+    story
+      .filter(([, what]) => what.startsWith('error'))
+      .map(([at, what]) => [at, what.split(' | ').slice(0, 2)]),
+    [
+      [5, ['error: the funding port failed; retrying', '1']],
+      [2_838, ['error: the funding method fails every call; retrying', 'processor']],
+    ],
+  );
+  assert.ok(!story.some(([, what]) => what.includes('4111')));
+  assert.ok(!rig.steps.includes('after_authorize'));
+  isDown = false;
+  await rig.run(60_000);
+  assert.deepEqual(rig.read(/^(?:error|info)/), [
+    'info: the funding method answers again | processor',
+  ]);
+});
+
+test('a processor of this database that fails with it waits for the end of the outage [LV8]', async () => {
+  const rig = dispatcherRig();
+  rig.onAuthorize = () => {
+    if (rig.isDown) throw new DatabaseUnavailable('it is away', 'unknown');
+    return { kind: 'authorized' };
+  };
+  rig.isDown = true;
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:error|put|authorize)/), [
+    'authorize 1',
+    'error: the database does not answer; payments wait | it is away',
+  ]);
+  rig.isDown = false;
+  await rig.run(400);
+  assert.deepEqual(rig.read(/^(?:error|put|authorize)/), ['authorize 1', 'put 1']);
+});
+
+test('a funding call leaves no listener behind, and is not waited for once the worker has stopped', async () => {
+  const order = { platform_payment_id: idOf(1), funding_method: 'processor', amount_in_cents: 1 };
+  const { funding } = dispatcherRig();
+  funding.authorize = () => Promise.resolve({ kind: 'authorized' });
+  const { signal } = new AbortController();
+  await authorizeFunds(funding, order, signal);
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+  funding.authorize = () => new Promise(() => undefined);
+  let told: unknown;
+  void authorizeFunds(funding, order, AbortSignal.abort()).catch(
+    (error: unknown) => (told = error),
+  );
+  await dispatcherRig().run(0);
+  assert.match(String(told), /did not answer in time/);
+});
+
+test('declined funds end a payment before anything is sent, and a customer who has to approve is waited for', async () => {
+  const rig = dispatcherRig();
+  let asked = 0;
+  rig.onAuthorize = ({ platform_payment_id }) => {
+    if (platform_payment_id === idOf(1)) return { kind: 'declined', reason: 'no money' };
+    asked += 1;
+    return asked < 3 ? { kind: 'waits', afterMs: 4_000 } : { kind: 'authorized' };
+  };
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(), [
+    'authorize 1',
+    'row 1: created > ended, failed by funding',
+    'told of 1',
+    'counted: ended at acme failed after 6 ms',
+  ]);
+  assert.equal(rig.row(1).failure_reason, 'no money');
+  assert.equal(rig.time.sleeping, 0, 'the deadline of a call that was answered');
+  assert.equal(rig.dispatcher.size, 0);
+  assert.deepEqual(learnt(rig), []);
+  rig.dispatcher.add(rig.pay(2));
+  await rig.run(9_000);
+  assert.deepEqual(rig.readTimes(/^(?:authorize|put)/), [
+    [1_000, 'authorize 2'],
+    [5_005, 'authorize 2'],
+    [9_010, 'authorize 2'],
+    [9_016, 'put 2'],
+  ]);
+});
+
+test('a payment whose funds were declined, or are to be reserved here, is never sent without them, though the write failed [PL7]', async () => {
+  for (const funding_method of ['processor', 'here']) {
+    const rig = dispatcherRig();
+    let bugs = 2;
+    rig.onStatement = () => {
+      if (bugs === 0) return;
+      bugs -= 1;
+      throw new TypeError('a bug');
+    };
+    rig.onAuthorize = () => ({ kind: 'declined', reason: 'no money' });
+    rig.dispatcher.add(rig.pay(1, { funding_method }));
+    await rig.run(100_000);
+    assert.deepEqual(
+      rig.read(/^(?:put|row|authorize)/).slice(0, 4),
+      funding_method === 'processor'
+        ? ['authorize 1', 'authorize 1', 'authorize 1', 'row 1: created > ended, failed by funding']
+        : [
+            'row 1: created > dispatching, reserves',
+            'put 1',
+            'row 1: dispatching > accepted',
+            'row 1: accepted > ended, succeeded by partner, settles',
+          ],
+    );
+  }
+});
+
+// The partner as a whole -------------------------------------------------------------------------------------------------
+
+test('nothing is sent to a partner that is paused or not there; its payments stay withdrawable until it is', async () => {
+  for (const partner of [partnerCalled('acme', { paused: true }), undefined]) {
+    const rig = dispatcherRig();
+    if (partner === undefined) rig.partners.delete('acme');
+    else rig.partners.set('acme', partner);
+    let looks = 0;
+    rig.onGet = () => void (looks += 1);
+    rig.dispatcher.add(rig.pay(1));
+    await rig.run(14_000);
+    assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'row 1: created > authorized']);
+    assert.equal(looks, 4, 'once to authorize, and then every five seconds');
+    rig.partners.set('acme', partnerCalled('acme'));
+    await rig.run(5_000);
+    assert.deepEqual(rig.readTimes(DEEDS).slice(0, 3), [
+      [15_007, 'row 1: authorized > dispatching'],
+      [15_007, 'put 1'],
+      [15_063, 'row 1: dispatching > accepted'],
+    ]);
+    assert.equal(rig.steps.filter((step) => step === 'after_dispatching').length, 1);
+  }
+});
+
+test('a payment whose partner is held back is kept withdrawable too', async () => {
+  const rig = dispatcherRig();
+  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 2_000);
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(2_050);
+  assert.deepEqual(rig.readTimes(DEEDS), [
+    [0, 'authorize 1'],
+    [6, 'row 1: created > authorized'],
+    [2_001, 'row 1: authorized > dispatching'],
+    [2_001, 'put 1'],
+  ]);
+});
+
+test('a partner that fails every call is told of once, and on its first answer all that waited for it go at once [LV3 LV8]', async () => {
+  const rig = dispatcherRig();
+  let isDown = true;
+  // The write of the end that the first answer tells takes long, and nobody waits for it.
+  const fields = { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() };
+  rig.script = () => (isDown ? { status: 500 } : { fields });
+  rig.onStatement = () => rig.time.sleep(500);
+  for (const payment of [1, 2, 3, 4, 5, 6])
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(20_000);
+  const opened = rig.read(/^(?:error|counted: acme)/);
+  assert.deepEqual(opened, [
+    'error: the partner is failing; only trial calls are sent | acme | server_error',
+    'counted: acme is broken',
+  ]);
+  isDown = false;
+  await rig.run(3_000);
+  const told = rig.readTimes(/^(?:put|info|counted: acme)/);
+  const at = told.find(([, what]) => what === 'info: partner recovered | acme')?.[0] ?? 0;
+  assert.deepEqual(
+    told.map(([when, what]) => [when - at, what.replace(/\d/, 'N')]),
+    [
+      [-CALL_MS, 'put N'],
+      [0, 'counted: acme is whole'],
+      [0, 'info: partner recovered | acme'],
+      ...Array.from({ length: 5 }, () => [0, 'put N']),
+    ],
+  );
+  await rig.run(60_000);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('what failed while others were answered keeps its own delay when the partner recovers [LV3]', async () => {
+  const rig = dispatcherRig();
+  let isDown = false;
+  rig.script = ({ payment }) => {
+    if (payment === 1) return { status: 500, retryAfter: '60', afterMs: 50 };
+    return isDown ? { lost: 'connection' } : undefined;
+  };
+  rig.settleMs = 600_000;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(500);
+  const alone = rig.dueAt(1);
+  assert.ok(alone !== undefined && alone > 60_000);
+  isDown = true;
+  for (let payment = 3; payment <= 8; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(4_000);
+  isDown = false;
+  rig.read();
+  await rig.run(4_000);
+  const told = rig.read(/^(?:put|info)/);
+  assert.ok(told.includes('info: partner recovered | acme'));
+  assert.ok(!told.includes('put 1'));
+  assert.equal(rig.dueAt(1), alone);
+});
+
+test('on its recovery a partner is given those that came last before those that failed while it was down [LV3]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  let isDown = true;
+  rig.script = () => (isDown ? { lost: 'connection' } : undefined);
+  for (let payment = 1; payment <= 6; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(9_000);
+  isDown = false;
+  rig.dispatcher.queueOf('acme').share = 1;
+  for (let payment = 11; payment <= 14; payment += 1) {
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+    await rig.run(1);
+  }
+  rig.read();
+  await rig.run(3_000);
+  const puts = rig.read(/^put/);
+  assert.deepEqual(puts.slice(0, 3), ['put 14', 'put 13', 'put 12']);
+});
+
+test('Retry-After on an error, or with a 429, is kept by all payments; a 429 without one slows only where many are sent', async () => {
+  for (const status of [503, 429]) {
+    const rig = dispatcherRig();
+    let isBusy = true;
+    rig.script = () => (isBusy ? { status, retryAfter: '7' } : undefined);
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    await rig.run(1_000);
+    isBusy = false;
+    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+    await rig.run(6_000);
+    assert.deepEqual(rig.readTimes(SENT), [[0, 'put 1']]);
+    await rig.run(5_000);
+    // 7 s, and at most a tenth more.
+    assert.deepEqual(
+      rig.readTimes(/^put/).toSorted(([, one], [, other]) => (one < other ? -1 : 1)),
+      [
+        [7_355, 'put 1'],
+        [7_355, 'put 2'],
+      ],
+    );
+  }
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.give('acme', 64);
+  let isBusy = true;
+  rig.script = () => (isBusy ? { status: 429 } : undefined);
+  for (let payment = 1; payment <= 40; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(CALL_MS);
+  isBusy = false;
+  rig.read();
+  for (let payment = 101; payment <= 140; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(500);
+  const puts = rig.readTimes(/^put/).map(([at]) => at);
+  assert.ok(puts.length < 30, `half of the forty in a second, and no burst: ${puts.length}`);
+});
+
+test('refused credentials are noted for an operator once, and cleared by the first answer; a refusal of one payment is not [LV3]', async () => {
+  const reasons = [
+    [{ status: 401 }, 'credentials', 'The partner refuses the credentials; retried once a minute.'],
+    [
+      { status: 403 },
+      'scope',
+      'The credentials do not cover what is asked (scope); retried once a minute.',
+    ],
+    [
+      { lost: 'certificate' },
+      'certificate',
+      'The certificate of the partner is not valid; retried once a minute.',
+    ],
+    [
+      { lost: 'address' },
+      'address',
+      'The host resolves to an address that may not be called; retried once a minute.',
+    ],
+  ] as const;
+  for (const [said, reason, text] of reasons) {
+    const rig = dispatcherRig();
+    let isRefused = true;
+    rig.script = () => (isRefused ? said : undefined);
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    await rig.run(10);
+    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+    await rig.run(59_000);
+    assert.deepEqual(
+      rig.read(/^(?:error|hold|counted: acme)/),
+      [
+        `error: calls to the partner are held back until an operator acts | acme | ${reason}`,
+        'counted: acme is broken',
+        `hold of acme noted by ${ME}: ${text}`,
+      ],
+      reason,
+    );
+    isRefused = false;
+    await rig.run(63_000);
+    // Calls that began before the note was gone note it again.
+    assert.deepEqual(
+      [...new Set(rig.read(/^(?:error|info|hold|counted: acme)/))],
+      [
+        'counted: acme is whole',
+        'info: partner recovered | acme',
+        `hold of acme noted by ${ME}: null`,
+      ],
+      reason,
+    );
+    assert.deepEqual([rig.row(1).status, rig.row(2).status], ['succeeded', 'succeeded']);
+  }
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.script = ({ payment }) => (payment === 1 ? { status: 401, afterMs: 50 } : undefined);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:error|hold|warn|counted: (?:acme|breach))/), [
+    'counted: breach of acme refused_alone_credentials',
+    'warn: the partner violates the interface | 1 | acme | refused_alone_credentials',
+  ]);
+});
+
+test('a hold that cannot be noted is noted at the next refusal, and its end at the next answer; no payment waits for it [LV6]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 3_600_000;
+  let isRefused = true;
+  rig.script = () => (isRefused ? { status: 401 } : undefined);
+  let isBroken = true;
+  rig.onHold = () => (isBroken ? Promise.reject(new Error('no row')) : Promise.resolve());
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(30_000);
+  assert.deepEqual(rig.read(/^warn/), [
+    'warn: could not note why a partner is held | acme | no row',
+  ]);
+  isBroken = false;
+  await rig.run(60_000);
+  assert.equal(rig.read(/^hold/).length, 1);
+  isBroken = true;
+  isRefused = false;
+  await rig.run(60_000);
+  const told = rig.read(/^(?:warn|get|hold)/);
+  assert.equal(told[0], `hold of acme noted by ${ME}: null`);
+  assert.equal(told[1], 'warn: could not note why a partner is held | acme | no row');
+  assert.ok(told.includes('get 1'));
+  isBroken = false;
+  await rig.run(120_000);
+  assert.equal(rig.read(/^hold/).length, 1, 'until it is noted');
+});
+
+test('however many answers ask for it, one note of a hold is under way, and in the end the last of them stands [LV3 LV6]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 3_600_000;
+  let isRefused = true;
+  rig.script = () => (isRefused ? { status: 401 } : undefined);
+  let release = (): void => undefined;
+  rig.onHold = () => new Promise((resolve) => (release = resolve));
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  isRefused = false;
+  await rig.run(180_000);
+  assert.equal(rig.read(/^hold/).length, 1, 'the partner answers again while its row is locked');
+  release();
+  await rig.run(0);
+  assert.deepEqual(rig.read(/^hold/), [`hold of acme noted by ${ME}: null`]);
+  release();
+  await rig.run(0);
+  assert.equal(rig.partners.get('acme')?.pause_reason, null);
+  isRefused = true;
+  rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
+  await rig.run(10);
+  assert.equal(rig.read(/^hold/).length, 1, 'the next refusal is noted as the first was');
+});
+
+test('answers that are about another payment are asked for again on new connections, and reported [PF2]', async () => {
+  const rig = dispatcherRig();
+  let isCrossed = true;
+  rig.script = ({ kind }) =>
+    kind === 'get' && isCrossed ? { fields: { platform_payment_id: idOf(2) } } : undefined;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_100);
+  isCrossed = false;
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:get|connections|warn|counted: breach|row)/), [
+    'row 1: dispatching > accepted',
+    'get 1',
+    'counted: breach of acme crossed_answer',
+    'warn: the partner violates the interface | 1 | acme | crossed_answer',
+    'connections to acme closed',
+    'get 1',
+    'row 1: accepted > ended, succeeded by partner',
+    'row 1: settled',
+  ]);
+});
+
+test('a payment that is handed over has no failures yet: the first answers are taken as those of any other', async () => {
+  const crossed = { fields: { platform_payment_id: idOf(2) } };
+  const lost = { lost: 'connection' } as const;
+  const incomplete = { fields: { status: 'succeeded', posted_at: null } };
+  for (const [answers, stage] of [
+    // One answer about another payment, after others were lost, is asked for again.
+    [[lost, lost, lost, crossed], 'ended'],
+    // An end without its time is asked for five times more.
+    [Array.from({ length: 5 }, () => incomplete), 'ended'],
+    [Array.from({ length: 6 }, () => incomplete), 'review'],
+  ] as const) {
+    const rig = dispatcherRig();
+    const left: Answered[] = [...answers];
+    rig.script = ({ kind }) => (kind === 'get' ? left.shift() : undefined);
+    rig.pay(1, { stage: 'accepted', payment_id: 'P-1' });
+    rig.dispatcher.add(rig.loaded(1));
+    await rig.run(60_000);
+    assert.equal(rig.row(1).stage, stage);
+  }
+  // The first failure after the partner has answered counts against the partner: five in a row open the breaker.
+  const rig = dispatcherRig();
+  let isDown = false;
+  rig.script = () => (isDown ? lost : undefined);
+  rig.settleMs = 600_000;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(500);
+  isDown = true;
+  for (let payment = 2; payment <= 6; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(CALL_MS);
+  assert.ok(rig.read().includes('counted: acme is broken'));
+});
+
+test('a token endpoint that asks for a rest gets it', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ at }) => (at < 5_000 ? { notSent: 'unreachable', retryAfter: '7' } : undefined);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(20_000);
+  assert.deepEqual(
+    rig.readTimes(/^put/).map(([at]) => at),
+    [0, 7_355],
+  );
+});
+
+test('calls that hang in every place of a partner give one up to a payment that waits, long before their time [LV3]', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ payment }) => (payment <= 8 ? { afterMs: 15_000 } : undefined);
+  for (let payment = 1; payment <= 8; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(10);
+  rig.dispatcher.add(rig.pay(9, { stage: 'dispatching' }));
+  await rig.run(1_500);
+  assert.deepEqual(rig.readTimes(/^put 9|^counted.*timeout/).slice(0, 2), [
+    [1_000, 'counted: put of acme unknown_timeout'],
+    [1_000, 'put 9'],
+  ]);
+});
+
+test('an answer makes room for the next call at once, before it is recorded', async () => {
+  const rig = dispatcherRig({ pollMs: 20 });
+  rig.dispatcher.queueOf('acme').share = 1;
+  rig.onStatement = () => rig.time.sleep(500);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(28);
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(10);
+  assert.deepEqual(rig.readTimes(SENT), [
+    [0, 'put 1'],
+    [25, 'get 1'],
+    [30, 'put 2'],
+  ]);
+});
+
+test('calls that hang leave room for those of another kind: first polls, later polls, retries [LV3 LV4]', async () => {
+  /** Whether calls of a payment with a number up to 8 hang now. */
+  let hangs = false;
+  const hanging = (): Rig => {
+    hangs = false;
+    const rig = dispatcherRig();
+    rig.settleMs = 600_000;
+    rig.script = ({ payment }) => (hangs && payment <= 8 ? { afterMs: 15_000 } : undefined);
+    return rig;
+  };
+  const accepted = (rig: Rig): void => {
+    for (let payment = 1; payment <= 8; payment += 1) {
+      rig.pay(payment, { stage: 'accepted', payment_id: `P-${payment}` });
+      rig.dispatcher.add(rig.loaded(payment));
+    }
+  };
+  // First polls have three quarters of the places.
+  const first = hanging();
+  hangs = true;
+  accepted(first);
+  await first.run(100);
+  assert.equal(first.read(/^get/).length, 6);
+  first.dispatcher.add(first.pay(9, { stage: 'dispatching' }));
+  await first.run(100);
+  assert.deepEqual(first.read(SENT), ['put 9']);
+  // Later ones have half.
+  const later = hanging();
+  later.script = ({ kind, payment }) =>
+    kind === 'get' && hangs ? { afterMs: 15_000 } : { fields: { payment_id: `P-${payment}` } };
+  for (let payment = 1; payment <= 8; payment += 1)
+    later.dispatcher.add(later.pay(payment, { stage: 'dispatching' }));
+  await later.run(1_500);
+  assert.equal(later.read(/^get/).length, 8);
+  hangs = true;
+  await later.run(1_600);
+  assert.equal(later.read(/^get/).length, 4);
+  // Retries have a quarter.
+  const again = hanging();
+  again.script = ({ at, payment }) => {
+    if (payment > 4) return undefined;
+    return at < 100 ? { lost: 'connection' } : { afterMs: 15_000 };
+  };
+  for (let payment = 1; payment <= 4; payment += 1)
+    again.dispatcher.add(again.pay(payment, { stage: 'dispatching' }));
+  await again.run(900);
+  assert.equal(again.read(/^put/).length, 4 + 2);
+});
+
+test('after a payment has failed alone, those that came last go first for a while [LV3]', async () => {
+  for (const failsAlone of [true, false]) {
+    const rig = dispatcherRig();
+    rig.settleMs = 600_000;
+    rig.dispatcher.queueOf('acme').share = 2;
+    rig.script = ({ payment }) =>
+      payment === 1 && failsAlone ? { status: 500, afterMs: 20 } : undefined;
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+    await rig.run(100);
+    rig.read();
+    for (let payment = 3; payment <= 6; payment += 1) {
+      rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+      await rig.run(1);
+    }
+    await rig.run(50);
+    assert.deepEqual(
+      rig.read(/^put [3-6]/),
+      (failsAlone ? [3, 4, 6, 5] : [3, 4, 5, 6]).map((payment) => `put ${payment}`),
+    );
+  }
+});
+
+test('a worker whose share of a partner is too small for what is due asks for more', async () => {
+  const rig = dispatcherRig();
+  rig.give('acme', 1);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  // The call has read what the partner allows all workers together.
+  await rig.run(0);
+  assert.deepEqual(rig.read(/^asks/), []);
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  assert.deepEqual(rig.read(/^asks/), ['asks for more of acme']);
+});
+
+// Waiting reads ----------------------------------------------------------------------------------------------------------
+
+test('a read that the partner holds replaces polls, and the next follows at once; half of the places stay free', async () => {
+  const rig = dispatcherRig();
+  rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+  rig.holdsReads = true;
+  rig.settleMs = 25_000;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(60_000);
+  assert.deepEqual(rig.readTimes(/^(?:put|get|row)/), [
+    [0, 'put 1'],
+    [CALL_MS, 'get 1, waits 10 s'],
+    [56, 'row 1: dispatching > accepted'],
+    [10_005, 'get 1, waits 10 s'],
+    [20_005, 'get 1, waits 10 s'],
+    [25_006, 'row 1: accepted > ended, succeeded by partner'],
+    [25_012, 'row 1: settled'],
+  ]);
+  const queue = rig.dispatcher.queueOf('acme');
+  assert.deepEqual([queue.waits, queue.waiting], [true, 0]);
+  for (let payment = 2; payment <= 9; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  await rig.run(500);
+  assert.equal(rig.read(/^get ., waits/).length, 4);
+  assert.equal(queue.waiting, 4);
+});
+
+test('a partner that does not hold reads is asked again only after ten minutes, whatever it claims', async () => {
+  for (const waited of [false, true]) {
+    const rig = dispatcherRig();
+    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+    rig.settleMs = 3_600_000;
+    rig.script = ({ waitSeconds }) => ({ waited: waited && waitSeconds > 0 });
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    await rig.run(300_000);
+    const asked = rig.read(/^get/);
+    assert.equal(asked.filter((what) => what.includes('waits')).length, 1);
+    assert.ok(asked.length < 20, `${asked.length} polls in five minutes`);
+    const queue = rig.dispatcher.queueOf('acme');
+    assert.deepEqual(
+      [queue.waits, queue.waiting, queue.askedToWaitAt - UPTIME],
+      [false, 0, CALL_MS],
+    );
+    await rig.run(310_000);
+    rig.read();
+    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+    await rig.run(2_000);
+    assert.deepEqual(rig.read(/^get 2/).slice(0, 1), ['get 2, waits 10 s']);
+  }
+});
+
+test('an end that comes at once says nothing about waiting, but an error does', async () => {
+  for (const [said, waits] of [
+    [
+      { fields: { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() }, waited: false },
+      undefined,
+    ],
+    [
+      { fields: { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() }, waited: true },
+      true,
+    ],
+    [{ status: 500, waited: false }, undefined],
+    [{ waited: false }, false],
+    [{ waited: true, afterMs: 899 }, false],
+    [{ waited: true, afterMs: 900 }, true],
+  ] as const) {
+    const rig = dispatcherRig();
+    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+    rig.settleMs = 3_600_000;
+    rig.script = ({ waitSeconds }) => (waitSeconds > 0 ? said : undefined);
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    await rig.run(CALL_MS + ('afterMs' in said ? said.afterMs : CALL_MS));
+    assert.equal(rig.dispatcher.queueOf('acme').waits, waits, JSON.stringify(said));
+  }
+});
+
+test('a partner that waits for a second is asked to', async () => {
+  const rig = dispatcherRig();
+  rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 1 }));
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(10);
+  assert.deepEqual(rig.read(/^get/), ['get 1, waits 1 s']);
+});
+
+test('a payment older than ten minutes holds no connection open', async () => {
+  for (const [seconds, waits] of [
+    [600, false],
+    [599, true],
+  ] as const) {
+    const rig = dispatcherRig();
+    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+    rig.settleMs = 3_600_000;
+    rig.pay(1, {
+      stage: 'accepted',
+      payment_id: 'P-1',
+      accepted_at: new Date(BEGAN - seconds * 1_000).toISOString(),
+    });
+    rig.dispatcher.add(rig.loaded(1));
+    await rig.run(1);
+    assert.deepEqual(rig.read(/^get/), [waits ? 'get 1, waits 10 s' : 'get 1']);
+    assert.equal(rig.dispatcher.queueOf('acme').waiting, waits ? 1 : 0);
+  }
+});
+
+// What is learnt of a partner's times ------------------------------------------------------------------------------------
+
+test('the times of a partner are learnt from its own clock where that says when a payment ended, else from the polls', async () => {
+  const ended = (status: string, ms: number | null): Record<string, string | null> => ({
+    status,
+    initiated_at: new Date(BEGAN + CALL_MS).toISOString(),
+    posted_at: ms === null ? null : new Date(BEGAN + CALL_MS + ms).toISOString(),
+  });
+  const cases: Record<
+    string,
+    {
+      readonly gets: readonly (Record<string, unknown> | undefined)[];
+      readonly times: readonly number[];
+      readonly waits?: boolean;
+      readonly chance?: number;
+    }
+  > = {
+    // The first poll is due 1,000 ms after the acceptance; the second 2,605 ms after it, so that the first, by the schedule alone,
+    // came after 845 ms or later.
+    'by its clock': { gets: [{ fields: ended('succeeded', 321) }], times: [321] },
+    'posted after the poll was due, as if by the poll': {
+      gets: [{ fields: ended('succeeded', 1_000) }],
+      times: [500],
+    },
+    'dated back before the poll that found it processing': {
+      gets: [undefined, { fields: ended('succeeded', 10) }],
+      times: [845],
+    },
+    'failed, so between two polls': {
+      gets: [undefined, { fields: ended('failed', null) }],
+      times: [1_725],
+    },
+    'failed after a read that was held until then': {
+      waits: true,
+      gets: [{ fields: ended('failed', null), afterMs: 4_000, waited: true }],
+      times: [4_000],
+    },
+    'found by a call that was a retry: by its clock alone': {
+      gets: [{ lost: 'connection' }, { fields: ended('succeeded', 1_150) }],
+      times: [1_150],
+    },
+    'failed, found by a retry: nothing': {
+      gets: [{ lost: 'connection' }, { fields: ended('failed', null) }],
+      times: [],
+    },
+  };
+  for (const [what, { gets, times, waits = false, chance = 0.5 }] of Object.entries(cases)) {
+    const rig = dispatcherRig();
+    rig.chance = chance;
+    if (waits) rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+    rig.settleMs = 3_600_000;
+    const left = [...gets];
+    rig.script = ({ kind }) => (kind === 'get' ? left.shift() : undefined);
+    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+    await rig.run(10_000);
+    assert.equal(left.length, 0, what);
+    assert.equal(rig.dispatcher.size, 0, what);
+    assert.deepEqual(learnt(rig), times, what);
+  }
+});
+
+test('a partner whose clock is ahead is detected at once, not before', async () => {
+  const rig = dispatcherRig();
+  const posted_at = new Date(BEGAN + 60_000).toISOString();
+  rig.script = () => ({ fields: { status: 'succeeded', posted_at } });
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(100);
+  assert.deepEqual(rig.read(/detected/), ['counted: end detected after 0 ms']);
+});
+
+test('a put that is answered with the end teaches the time that the partner tells, and a refusal or a review none', async () => {
+  const rig = dispatcherRig();
+  rig.partners.set('acme', partnerCalled('acme', { refusals: ['CLOSED'] }));
+  rig.script = ({ kind, payment, order }) => {
+    if (payment === 2)
+      return kind === 'put'
+        ? { status: 422, json: { code: 'CLOSED', message: 'The account is closed.' } }
+        : undefined;
+    if (payment === 3)
+      return kind === 'put' ? { status: 422, json: { code: 'WRONG', message: 'no' } } : undefined;
+    assert.equal(order.account_id, 'account-1');
+    return {
+      fields: {
+        status: 'succeeded',
+        initiated_at: new Date(BEGAN).toISOString(),
+        posted_at: new Date(BEGAN).toISOString(),
+      },
+    };
+  };
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2));
+  rig.dispatcher.add(rig.pay(3));
+  await rig.run(5_000);
+  assert.deepEqual(learnt(rig), [0]);
+  assert.deepEqual(
+    rig.read(/ 1\b|detected/).filter((what) => !what.startsWith('info')),
+    [
+      'put 1',
+      'row 1: dispatching > ended, succeeded by partner',
+      'told of 1',
+      'counted: end detected after 6 ms',
+      'capture 1',
+      'row 1: settled',
+    ],
+  );
+  assert.deepEqual(
+    [rig.row(2), rig.row(3)].map(({ stage, status, failure_reason, review_reason }) => [
+      stage,
+      status,
+      failure_reason,
+      review_reason,
+    ]),
+    [
+      ['ended', 'failed', 'The account is closed.', null],
+      ['review', 'processing', null, 'rejected_422_WRONG'],
+    ],
+  );
+});
+
+test('each answer is counted by what it means, the question after a rejected put too', async () => {
+  const rig = dispatcherRig();
+  const puts: Record<number, object> = {
+    1: { status: 400, json: { code: 'BAD', message: 'no' } },
+    2: { lost: 'timeout' },
+    3: { fields: { amount_in_cents: 1 } },
+    4: { fields: { status: 'succeeded', posted_at: null } },
+    5: { status: 401 },
+  };
+  rig.script = ({ kind, payment, at }) => (kind === 'put' && at < 100 ? puts[payment] : undefined);
+  for (const payment of [1, 2, 3, 4, 5]) {
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+    await rig.run(10);
+  }
+  assert.deepEqual(rig.read(/^counted: (?:put|get)/), [
+    'counted: put of acme rejected',
+    'counted: get of acme not_found',
+    'counted: put of acme unknown_timeout',
+    'counted: put of acme mismatch',
+    'counted: put of acme incomplete',
+    'counted: put of acme held_credentials',
+  ]);
+});
+
+// Leaving slots, losing the lease, stopping ------------------------------------------------------------------------------
+
+test('slots are left when the steps under way in them are recorded, and not later than they are waited for [PL10]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.script = ({ payment, kind }) =>
+    kind === 'put' ? { afterMs: payment === 2 ? 1_000 : 95 } : undefined;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  rig.pay(5, { stage: 'dispatching' });
+  rig.dispatcher.add(rig.loaded(5), 500);
+  const left: unknown[] = [];
+  const leave = (slot: number, ms: number): void => {
+    const from = rig.time.monotonic();
+    void rig.dispatcher
+      .leave(new Set([slot]), ms)
+      .then(() => left.push([slot, rig.time.monotonic() - from]));
+  };
+  leave(3, 400);
+  await rig.run(0);
+  leave(1, 400);
+  await rig.run(200);
+  leave(2, 40);
+  assert.deepEqual(
+    [0, 1, 2, 3].map((slot) => rig.dispatcher.countOf(slot)),
+    [0, 0, 0, 0],
+  );
+  await rig.run(5_000);
+  assert.deepEqual(left, [
+    [3, 0],
+    [1, 100],
+    [2, 40],
+  ]);
+  // The answers that came are recorded; nothing else was sent.
+  assert.deepEqual(rig.read(/^(?:put|get|row)/), [
+    'put 1',
+    'put 2',
+    'row 1: dispatching > accepted',
+    'row 2: dispatching > accepted',
+  ]);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('a slot is not left before each of its steps has ended', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.script = ({ payment }) => ({ afterMs: payment === 1 ? 100 : 300 });
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(5, { stage: 'dispatching' }));
+  await rig.run(0);
+  let leftAt: number | undefined;
+  void rig.dispatcher.leave(new Set([1]), 5_000).then(() => (leftAt = rig.time.monotonic()));
+  await rig.run(5_000);
+  assert.equal(leftAt, 300);
+});
+
+test('acceptances are written before their slot is left, and a slot is not left before they are', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.onStatement = () => rig.time.sleep(100);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  await rig.run(10);
+  let isLeft = false;
+  void rig.dispatcher.leave(new Set([1]), 1_000).then(() => (isLeft = true));
+  await rig.run(80);
+  assert.equal(isLeft, false);
+  await rig.run(50);
+  assert.equal(isLeft, true);
+  assert.deepEqual(rig.readTimes(ROWS), [
+    [111, 'row 1: dispatching > accepted'],
+    [111, 'row 2: dispatching > accepted'],
+  ]);
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(/^get/)[0], 'get 2');
+  assert.equal(rig.read(/^get 1/).length, 0);
+});
+
+test('without its lease a worker neither sends nor writes, even where it had begun to [LV1 PL10]', async () => {
+  const rig = dispatcherRig();
+  rig.onStatement = () => {
+    rig.leaseHolds = false;
+  };
+  // The write succeeds, and the lease ends with it.
+  rig.dispatcher.add(rig.pay(1, { stage: 'authorized' }));
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(DEEDS), ['row 1: authorized > dispatching']);
+  assert.equal(rig.dispatcher.size, 0);
+  rig.leaseHolds = true;
+  rig.onGet = () => {
+    rig.leaseHolds = false;
+  };
+  rig.dispatcher.add(rig.pay(2, { stage: 'authorized' }));
+  rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
+  await rig.run(5_000);
+  assert.deepEqual(rig.read(DEEDS), []);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('a write that the lost lease forbids ends the driving of its payment', async () => {
+  const rig = dispatcherRig();
+  rig.onAuthorize = () => {
+    rig.leaseHolds = false;
+    return { kind: 'authorized' };
+  };
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(60_000);
+  assert.deepEqual(rig.read(DEEDS), ['authorize 1']);
+  assert.equal(rig.dispatcher.size, 0);
+});
+
+test('a stop records what is under way, sends nothing more, and leaves no timer behind [LV5]', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.script = ({ kind, payment }) =>
+    kind === 'put' && payment === 1 ? { afterMs: 300 } : undefined;
+  for (const payment of [1, 2, 3]) rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  rig.pay(4, { stage: 'dispatching' });
+  rig.dispatcher.add(rig.loaded(4), 250);
+  await rig.run(20);
+  let stoppedAt: number | undefined;
+  void rig.dispatcher.finish(8_000).then(() => (stoppedAt = rig.time.monotonic()));
+  rig.dispatcher.add(rig.pay(5, { stage: 'dispatching' }));
+  await rig.run(290);
+  assert.equal(stoppedAt, 301);
+  assert.deepEqual(rig.readTimes(/^(?:put|get|row|error|warn)/), [
+    [0, 'put 1'],
+    [0, 'put 2'],
+    [0, 'put 3'],
+    [21, 'row 2: dispatching > accepted'],
+    [21, 'row 3: dispatching > accepted'],
+    [301, 'row 1: dispatching > accepted'],
+  ]);
+  assert.equal(rig.time.sleeping, 0);
+  assert.equal(rig.dispatcher.size, 0);
+  assert.ok(rig.dispatcher.signal.aborted);
+  await rig.run(60_000);
+  assert.deepEqual(rig.read(), []);
+});
+
+test('a stop waits for the one call that is under way, and for a step that cannot be broken off [LV5]', async () => {
+  for (const kind of ['put', 'get'] as const) {
+    const rig = dispatcherRig();
+    rig.script = (asked) => (asked.kind === kind ? { afterMs: 300 } : undefined);
+    rig.pay(1, {
+      stage: kind === 'put' ? 'dispatching' : 'accepted',
+      payment_id: kind === 'put' ? null : 'P-1',
+    });
+    rig.dispatcher.add(rig.loaded(1));
+    await rig.run(100);
+    let stoppedAt: number | undefined;
+    void rig.dispatcher.finish(8_000).then(() => (stoppedAt = rig.time.monotonic()));
+    await rig.run(1_000);
+    assert.equal(stoppedAt, 300 + STATEMENT_MS, kind);
+    assert.deepEqual(rig.read(/^(?:put|get|row)/), [
+      `${kind} 1`,
+      kind === 'put'
+        ? 'row 1: dispatching > accepted'
+        : 'row 1: accepted > ended, succeeded by partner',
+    ]);
+  }
+  const rig = dispatcherRig();
+  rig.onGet = () => rig.time.sleep(3_000);
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(0);
+  let stoppedAt: number | undefined;
+  void rig.dispatcher.finish(1_000).then(() => (stoppedAt = rig.time.monotonic()));
+  await rig.run(60_000);
+  assert.equal(stoppedAt, 3_000, 'nothing may use the database when it is closed');
+  assert.deepEqual(rig.read(), []);
+});
+
+test('a stop does not wait for reads that are held open, and gives up what takes longer than its time [LV5]', async () => {
+  const rig = dispatcherRig();
+  rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+  rig.holdsReads = true;
+  rig.settleMs = 600_000;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^get/), ['get 1, waits 10 s']);
+  let stoppedAt: number | undefined;
+  void rig.dispatcher.finish(8_000).then(() => (stoppedAt = rig.time.monotonic()));
+  await rig.run(1);
+  assert.equal(stoppedAt, 1_000);
+  assert.deepEqual(rig.read(/^(?:get|error|row)/), []);
+
+  const slow = dispatcherRig();
+  slow.script = () => ({ afterMs: 15_000 });
+  slow.dispatcher.add(slow.pay(1, { stage: 'dispatching' }));
+  slow.onAuthorize = () => new Promise(() => undefined);
+  slow.dispatcher.add(slow.pay(2));
+  await slow.run(100);
+  void slow.dispatcher.finish(2_000).then(() => (stoppedAt = slow.time.monotonic()));
+  await slow.run(1_999);
+  assert.equal(stoppedAt, 1_000);
+  await slow.run(1);
+  assert.equal(stoppedAt, 2_100);
+  assert.equal(slow.time.sleeping, 0);
+  assert.deepEqual(slow.read(/^error/), [], 'the stop is no fault of the processor');
+});
+
+test('a stop with nothing under way is over at once', async () => {
+  const rig = dispatcherRig();
+  let isOver = false;
+  void rig.dispatcher.finish(8_000).then(() => (isOver = true));
+  await rig.run(0);
+  assert.ok(isOver);
+});
+
+test('an error during a stop is not logged, and a step that met it is not tried again', async () => {
+  const rig = dispatcherRig();
+  let fail: (error: Error) => void = () => undefined;
+  rig.onGet = () =>
+    new Promise((_, reject) => {
+      fail = reject;
+    });
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(10);
+  let isOver = false;
+  void rig.dispatcher.finish(8_000).then(() => (isOver = true));
+  fail(new TypeError('a bug'));
+  await rig.run(10);
+  assert.ok(isOver);
+  assert.deepEqual(rig.read(), []);
+});
+
+test('a worker that loses its lease drops everything at once: no call, no write, no timer, no count is left', async () => {
+  const rig = dispatcherRig();
+  rig.settleMs = 600_000;
+  rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
+  rig.holdsReads = true;
+  rig.script = ({ payment }) => (payment === 2 ? { afterMs: 5_000 } : undefined);
+  rig.pay(5, { stage: 'accepted', payment_id: 'P-5', accepted_at: new Date(BEGAN).toISOString() });
+  rig.dispatcher.add(rig.loaded(5));
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
+  rig.dispatcher.add(rig.pay(3));
+  rig.pay(4, { stage: 'dispatching' });
+  rig.dispatcher.add(rig.loaded(4), 1_000);
+  await rig.run(3);
+  rig.dispatcher.add(rig.pay(8, { stage: 'dispatching' }));
+  await rig.run(3);
+  assert.ok(rig.read().includes('get 5, waits 10 s'));
+  rig.dispatcher.drop();
+  assert.deepEqual(
+    [0, 1, 2, 3].map((slot) => rig.dispatcher.countOf(slot)),
+    [0, 0, 0, 0],
+  );
+  assert.equal(rig.dispatcher.size, 0);
+  assert.equal([...rig.dispatcher.queues].length, 0);
+  rig.dispatcher.add(rig.pay(6, { stage: 'dispatching' }));
+  rig.read();
+  await rig.run(2 * STATEMENT_MS);
+  assert.equal(rig.time.sleeping, 0);
+  await rig.run(60_000);
+  assert.deepEqual(rig.read(/^(?:put|get|row|authorize|told|error)/), []);
+  assert.equal(rig.dispatcher.size, 0);
+});

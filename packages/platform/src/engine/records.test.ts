@@ -1,0 +1,270 @@
+/**
+ * The writes of a worker: combined, retried until the database answers, and given up with the lease. The database is the test's, and
+ * time moves only with it; the statements themselves are tested in store/.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import pg from 'pg';
+import { Outage } from './outage.ts';
+import type { StepWrite } from './payment-steps.ts';
+import { PaymentRecords, type Recorded } from './records.ts';
+
+const SUCCEEDED = {
+  status: 'succeeded',
+  payment_id: 'P',
+  initiated_at: '2026-03-01T10:00:00.000Z',
+  posted_at: '2026-03-01T10:00:05.000Z',
+  failure_reason: null,
+} as const;
+const ADVANCE: StepWrite = { kind: 'advance', to: 'dispatching' };
+const END: StepWrite = { kind: 'end', by: 'partner', ending: SUCCEEDED };
+const SETTLE: StepWrite = { kind: 'settle' };
+const away = (): Error => new DatabaseUnavailable('away', 'unknown');
+const violated = (constraint: string): Error =>
+  Object.assign(new pg.DatabaseError('violates it', 11, 'error'), { code: '23505', constraint });
+
+/** A statement as it reached the database: its name, the ids, and all its values. */
+interface Statement {
+  readonly name: string;
+  readonly ids: readonly string[];
+  readonly values: readonly unknown[];
+}
+
+function worker() {
+  const clock = manualClock();
+  const [calls, engine] = [new AbortController(), new AbortController()];
+  const world = {
+    isOurs: true,
+    at: 'then',
+    statements: [] as Statement[],
+    /** What comes of a statement that writes; default: it changes all rows. */
+    answer: undefined as
+      ((statement: Statement) => Promise<readonly string[]> | undefined) | undefined,
+  };
+  const database = {
+    async query(statement: string | { name: string }, values: readonly unknown[] = []) {
+      const name = typeof statement === 'string' ? statement : statement.name;
+      if (name === 'payment_find')
+        return [{ platform_payment_id: String(values[0]), stage: 'review' }];
+      if (name === 'SELECT 1') return [];
+      const ids = String(values[1]).slice(1, -1).split(',');
+      const reached: Statement = { name, ids, values };
+      world.statements.push(reached);
+      const changed = (await world.answer?.(reached)) ?? ids;
+      return changed.map((platform_payment_id) => ({ platform_payment_id }));
+    },
+  } as unknown as Database;
+  const records = new PaymentRecords({
+    database,
+    clock,
+    writer: () => ({ worker_id: 'me', at: world.at }),
+    mayWrite: () => world.isOurs,
+    outage: new Outage({ database, clock, log: silentLog, signal: engine.signal }),
+    signal: calls.signal,
+  });
+  return {
+    clock,
+    calls,
+    engine,
+    world,
+    records,
+    names: () => world.statements.map(({ name }) => name),
+  };
+}
+
+/** Lets everything happen that needs no time. */
+async function settled(): Promise<void> {
+  for (let one = 0; one < 20; one += 1) await turn();
+}
+
+const kindOf = (recorded: Recorded): string => recorded.kind;
+
+test('each step reaches its own statement with all that it says, and as whoever writes at that time [PL10]', async () => {
+  const { world, records } = worker();
+  const steps: [StepWrite, string, readonly string[]][] = [
+    [
+      {
+        kind: 'advance',
+        to: 'accepted',
+        acceptance: { payment_id: 'P', initiated_at: SUCCEEDED.initiated_at },
+      },
+      'payment_advance',
+      ['{dispatching}', '{accepted}', '{P}', `{${SUCCEEDED.initiated_at}}`],
+    ],
+    [
+      { ...END, settles: true },
+      'payment_end',
+      ['{dispatching}', '{partner}', '{succeeded}', '{P}'],
+    ],
+    [SETTLE, 'payment_settle', ['now', '{NULL}']],
+    [
+      { kind: 'settle', settled: { kind: 'uncollected', reason: 'declined' } },
+      'payment_settle',
+      ['now', '{funds_uncollected}'],
+    ],
+  ];
+  world.at = 'now';
+  for (const [step, name, values] of steps) {
+    assert.deepEqual(await records.write('p', 'dispatching', step), { kind: 'changed', step });
+    const statement = world.statements.at(-1);
+    assert.equal(statement?.name, name);
+    assert.deepEqual(statement.values.slice(0, 2), ['me', '{p}']);
+    const given = statement.values.map(String);
+    for (const value of values) assert.ok(given.includes(value), `${given.join(' ')}: ${value}`);
+  }
+});
+
+test('a step that changes no row is refused with the row as it is, and holds up no other [PL10 RU2]', async () => {
+  const { world, records } = worker();
+  world.answer = ({ ids }) => Promise.resolve(ids.filter((id) => id !== 'theirs'));
+  for (const step of [ADVANCE, END, SETTLE]) {
+    const [mine, theirs] = await Promise.all(
+      ['mine', 'theirs'].map((id) => records.write(id, 'created', step)),
+    );
+    assert.deepEqual(mine, { kind: 'changed', step });
+    assert.deepEqual(theirs, {
+      kind: 'refused',
+      row: { platform_payment_id: 'theirs', stage: 'review' },
+    });
+  }
+  assert.equal(world.statements.length, 3, 'what came together was written together');
+});
+
+test('a statement has 500 rows at most, and two are under way at once, of each kind [LV8]', async () => {
+  for (const [step, patience_ms] of [
+    [ADVANCE, 0],
+    [END, 100],
+    [SETTLE, 0],
+  ] as const) {
+    const { clock, world, records } = worker();
+    const held = Promise.withResolvers<undefined>();
+    world.answer = ({ ids }) => held.promise.then(() => ids);
+    const all = Array.from({ length: 1_001 }, (_, index) =>
+      records.write(`p${index}`, 'created', step),
+    );
+    await settled();
+    assert.deepEqual(
+      world.statements.map(({ ids }) => ids.length),
+      [500, 500],
+      step.kind,
+    );
+    await clock.advance(60_000);
+    assert.equal(world.statements.length, 2, 'a third one waits for its turn');
+    held.resolve(undefined);
+    await clock.advance(60_000);
+    assert.ok((await Promise.all(all)).every(({ kind }) => kind === 'changed'));
+    assert.deepEqual(world.statements.at(-1)?.ids, ['p1000']);
+    assert.equal(world.statements.length, 3);
+
+    // Few rows: an end waits a tenth of a second for the statement that is under way; nothing else waits.
+    const again = Promise.withResolvers<undefined>();
+    world.answer = ({ ids }) => again.promise.then(() => ids);
+    const before = world.statements.length;
+    const first = records.write('first', 'created', step);
+    await settled();
+    const second = records.write('second', 'created', step);
+    await settled();
+    assert.equal(world.statements.length, before + (patience_ms === 0 ? 2 : 1), step.kind);
+    await clock.advance(99);
+    assert.equal(world.statements.length, before + (patience_ms === 0 ? 2 : 1), step.kind);
+    await clock.advance(1);
+    assert.equal(world.statements.length, before + 2, step.kind);
+    again.resolve(undefined);
+    assert.deepEqual((await Promise.all([first, second])).map(kindOf), ['changed', 'changed']);
+  }
+});
+
+test('while the database is away a step waits, and is written when it answers [PL1 LV8]', async () => {
+  const { clock, world, records } = worker();
+  let failures = 2;
+  world.answer = () => ((failures -= 1) >= 0 ? Promise.reject(away()) : undefined);
+  let recorded: Recorded | undefined;
+  void records.write('p', 'created', ADVANCE).then((it) => (recorded = it));
+  await settled();
+  assert.equal(world.statements.length, 1, 'it is not asked again at once');
+  await clock.advance(10_000);
+  assert.deepEqual(recorded, { kind: 'changed', step: ADVANCE });
+  assert.equal(world.statements.length, 3);
+});
+
+test('nothing is written without the lease, and what waits for the database is given up with it [PL10]', async () => {
+  const { clock, world, records } = worker();
+  world.isOurs = false;
+  assert.deepEqual(await records.write('p', 'created', END), { kind: 'given_up' });
+  assert.deepEqual(world.statements, []);
+  world.isOurs = true;
+  world.answer = () => Promise.reject(away());
+  const waiting = records.write('p', 'created', END);
+  await settled();
+  world.isOurs = false;
+  world.answer = undefined;
+  await clock.advance(10_000);
+  assert.deepEqual(await waiting, { kind: 'given_up' });
+  assert.equal(world.statements.length, 1);
+});
+
+test('a stop ends the waiting for a database that is away, and waits for no new outage [LV5]', async () => {
+  const { calls, world, records } = worker();
+  world.answer = () => Promise.reject(away());
+  const waiting = records.write('p', 'created', ADVANCE);
+  await settled();
+  calls.abort();
+  world.isOurs = false;
+  assert.deepEqual(await waiting, { kind: 'given_up' });
+  // One that was under way at the stop, while the lease was still held.
+  world.isOurs = true;
+  assert.deepEqual(await records.write('p', 'created', ADVANCE), { kind: 'given_up' });
+  assert.equal(world.statements.length, 2);
+});
+
+test('a bug in one step fails that step alone, and is not retried [LV7]', async () => {
+  const { world, records } = worker();
+  world.answer = ({ ids }) =>
+    ids.includes('bad') ? Promise.reject(violated('payments_slot')) : undefined;
+  const [good, bad] = await Promise.allSettled(
+    ['good', 'bad'].map((id) => records.write(id, 'created', { ...END, settles: true })),
+  );
+  assert.deepEqual([good?.status, bad?.status], ['fulfilled', 'rejected']);
+  assert.deepEqual(
+    world.statements.map(({ ids }) => ids),
+    [['good', 'bad'], ['good'], ['bad']],
+  );
+});
+
+test('an end whose funds were moved earlier is written without moving them [PL7]', async () => {
+  const { world, records } = worker();
+  // The eleventh value says whose funds move.
+  const isMoving = ({ values }: Statement): boolean => String(values[10]) === '{true}';
+  world.answer = (statement) =>
+    isMoving(statement) ? Promise.reject(violated('sandbox_funds_pkey')) : undefined;
+  const recorded = await records.write('p', 'created', { ...END, settles: true });
+  assert.deepEqual(recorded, { kind: 'changed', step: { ...END, settles: false } });
+  assert.deepEqual(world.statements.map(isMoving), [true, false]);
+  // Where no funds were to be moved, the same violation is a bug: written again, it would come again for ever.
+  world.answer = () => Promise.reject(violated('sandbox_funds_pkey'));
+  const before = world.statements.length;
+  for (const step of [END, { ...END, settles: false }, ADVANCE, SETTLE]) {
+    await assert.rejects(records.write('p', 'created', step), { constraint: 'sandbox_funds_pkey' });
+  }
+  assert.equal(world.statements.length, before + 4);
+});
+
+test('a drain waits for the steps of each kind that are under way, and for no other [LV5]', async () => {
+  const { world, records, names } = worker();
+  for (const step of [ADVANCE, END, SETTLE]) {
+    const held = Promise.withResolvers<undefined>();
+    world.answer = ({ ids }) => held.promise.then(() => ids);
+    const writing = records.write('p', 'created', step);
+    let isDrained = false;
+    const drained = records.drain().then(() => (isDrained = true));
+    await settled();
+    assert.equal(isDrained, false, step.kind);
+    held.resolve(undefined);
+    await drained;
+    await writing;
+  }
+  assert.deepEqual(names(), ['payment_advance', 'payment_end', 'payment_settle']);
+});
