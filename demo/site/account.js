@@ -6,32 +6,46 @@ const pay = document.querySelector('#pay');
 const message = document.querySelector('#message');
 
 pay?.addEventListener('click', () => void open());
+// Who looks at this page has come to pay: the payment page and the bill are there before the press, for the price of a token each time.
+let payment = prepare();
+payment?.preload({ session: true });
+
+function prepare() {
+  // A content blocker may have stopped the script; without a button there is nothing to pay.
+  if (!window.duebridge || !pay) return undefined;
+  const made = window.duebridge.createDuebridge({
+    partner: document.documentElement.dataset.partner,
+    fetchToken: () => tokenFor(card.dataset.account),
+    display: 'modal',
+    title: 'Pay your bill',
+  });
+  made.on('exit', ({ payment: last }) => {
+    if (last?.status === 'succeeded') message.textContent = 'Thank you. Your payment is posted.';
+    if (last?.status === 'processing') message.textContent = 'Your payment is on its way.';
+    made.destroy();
+    payment = undefined;
+    void showBalance();
+  });
+  return made;
+}
 
 async function open() {
   message.textContent = '';
-  let payment;
+  payment ??= prepare();
+  if (!payment) {
+    message.textContent = 'Please reload this page. If you use a content blocker, allow it here.';
+    return;
+  }
+  const opened = payment;
+  log(opened);
   try {
-    payment = window.duebridge.createDuebridge({
-      partner: document.documentElement.dataset.partner,
-      fetchToken: () => tokenFor(card.dataset.account),
-      display: 'modal',
-      title: 'Pay your bill',
-    });
-    log(payment);
-    payment.on('exit', ({ payment: last }) => {
-      if (last?.status === 'succeeded') message.textContent = 'Thank you. Your payment is posted.';
-      if (last?.status === 'processing') message.textContent = 'Your payment is on its way.';
-      payment.destroy();
-      void showBalance();
-    });
-    await payment.mount();
+    await opened.mount();
   } catch (error) {
     // The customer closed it before it was ready: not an error to report.
     if (error.code === 'destroyed') return;
-    message.textContent = window.duebridge
-      ? 'The payment page did not open. Please try again.'
-      : 'Please reload this page. If you use a content blocker, allow it here.';
-    payment?.destroy();
+    message.textContent = 'The payment page did not open. Please try again.';
+    opened.destroy();
+    payment = undefined;
   }
 }
 

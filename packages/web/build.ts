@@ -42,8 +42,8 @@ export const SIZE_LIMITS = {
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */
   fund: 2000,
-  /** The page itself, with the style and the script of its first bytes. */
-  flow_html: 2600,
+  /** The page itself, with its style and the script of its first bytes: all comes with the first answer. */
+  flow_html: 5000,
   /** All of the operator console's first load: page, script and style. */
   console: 60_000,
 } as const;
@@ -64,7 +64,7 @@ export interface Manifest {
   readonly flow: {
     html: string;
     assets: readonly string[];
-    /** What the page's policy has to name, so that the style and the script of the first bytes may run. */
+    /** What the page's policy has to name, so that its style and the script of its first bytes may run. */
     first_style: string;
     first_script: string;
   };
@@ -153,18 +153,17 @@ export async function buildWeb(
       throw new Error(`the page got ${page.map((o) => o.fileName).join(', ')}`);
     for (const { name, code } of parts) checkSizes({ flow_part: code }, `flow/${name}`);
     const first = {
-      style: minifyCss(readFileSync(join(here, 'src/flow/first.css'), 'utf8')),
+      style: style.text.trim(),
       script: only(firstJs).trim(),
     };
     const html = readFileSync(join(here, 'src/flow/flow.html'), 'utf8')
       .replaceAll(/\n\s*/g, '\n')
-      .replace(/\n__FIRST_CSS__;?\n/, () => first.style)
+      .replace(/\n__CSS__;?\n/, () => first.style)
       .replace(/\n__FIRST_JS__;?\n/, () => first.script)
-      .replace('__CSS__', () => style.name)
       .replace('__JS__', () => entry.name);
     for (const { name, text } of words) checkSizes({ words: text }, name);
     checkSizes({ fund: only(stripe) }, 'fund/stripe.js');
-    const assets = [...flow, ...words];
+    const assets = [...flow.filter((file) => file !== style), ...words];
     const [consoleJs, consoleCss] = ['.js', '.css'].map((suffix) =>
       operators.find(({ fileName }) => fileName.endsWith(suffix)),
     );
@@ -360,12 +359,6 @@ function only(output: Output): string {
     throw new Error(`a bundle of one file got ${others.map((o) => o.fileName).join(', ')} too`);
   return textOf(first);
 }
-
-const minifyCss = (css: string): string =>
-  css
-    .replaceAll(/\/\*[\s\S]*?\*\//g, '')
-    .replaceAll(/\s*([{};:,])\s*/g, '$1')
-    .trim();
 
 const integrity = (text: string): string =>
   `sha384-${createHash('sha384').update(text).digest('base64')}`;

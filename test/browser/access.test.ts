@@ -1,6 +1,6 @@
 /**
- * The page for everybody: a keyboard alone, large text, a reader of the screen, the system's own colours; each screen through axe is in
- * screens.test.ts.
+ * The page for everybody: a keyboard alone, large text, a reader of the screen; each screen through axe is in screens.test.ts, the
+ * system's own colours in settings.test.ts.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -292,49 +292,5 @@ test('a live page has no banner and never asks for the developer tools', async (
     [],
   );
   assert.equal(await visit.frame.getByText('Test mode').count(), 0);
-  await visit.close();
-});
-
-test('with the system’s own colours (forced colours) buttons keep an edge, and each step its mark', async () => {
-  const world = rig.flow.world({ outcome: [] });
-  const visit = await rig.visit(world, { forcedColors: 'active' });
-  await visit.start();
-  /** Elements that cannot be told from what is behind them by an edge. */
-  const edgeless = (selector: string): Promise<string[]> =>
-    payFrame(visit).evaluate(
-      (wanted) =>
-        [...document.querySelectorAll(wanted)]
-          .filter((element) => {
-            const { borderTopColor, borderTopWidth } = getComputedStyle(element);
-            const { backgroundColor } = getComputedStyle(document.documentElement);
-            return Number.parseFloat(borderTopWidth) === 0 || borderTopColor === backgroundColor;
-          })
-          .map(({ outerHTML }) => outerHTML),
-      selector,
-    );
-  await visit.title('Your bill from Acme Water');
-  assert.equal(await visit.frame.locator('.actions button').count(), 2);
-  assert.deepEqual(await edgeless('.actions button'), []);
-  await visit.press('Continue');
-  await visit.title('Check your payment');
-  assert.deepEqual(await edgeless('.actions button'), []);
-  await visit.press('Pay $123.45');
-  await visit.title('Your payment is on its way');
-  world.change(succeeds[0] ?? {});
-  await visit.frame.locator('li.done').first().waitFor();
-  // The tick is made of borders, which such colours keep; a step that is not done has none.
-  const ticks = await payFrame(visit).evaluate(() =>
-    ['done', 'now'].map((step) => {
-      const item = document.querySelector(`.steps .${step}`);
-      const tick = item && getComputedStyle(item, '::after');
-      const ground = getComputedStyle(document.documentElement).backgroundColor;
-      return (
-        tick?.content === '""' &&
-        tick.borderRightWidth === '2px' &&
-        tick.borderRightColor !== ground
-      );
-    }),
-  );
-  assert.deepEqual(ticks, [true, false]);
   await visit.close();
 });

@@ -5,11 +5,10 @@
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { build, type Rolldown } from 'vite';
 import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
-import type { EngineName } from './engines.ts';
-import { until, useRig, values } from './rig.ts';
+import { bundled } from './bundled.ts';
+import { gate, until, useRig, values } from './rig.ts';
 import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
 import { succeeds, type Trouble, type World } from './scripted-flow.ts';
 
@@ -32,20 +31,13 @@ const leftovers = ({ tab }: EngineVisit): Promise<number> =>
       (document.documentElement.style.overflow === '' ? 0 : 1),
   );
 
+const framesOf = ({ tab }: EngineVisit): Promise<number> =>
+  tab.run('page', () => document.querySelectorAll('iframe').length);
+
 const codes = (heard: Parameters<typeof values>[0]): unknown[] =>
   (values(heard, 'error') as { code: string; recoverable: boolean }[]).map(
     ({ code, recoverable }) => [code, recoverable],
   );
-
-/** What the site hears of a frame whose connection fails. Firefox and WebKit say nothing to the site, so the wait ends there. */
-const failsToLoad = (name: EngineName, code: string): string =>
-  name === 'chromium' ? code : 'load_timeout';
-
-/** A gate that holds whoever awaits it until it is opened. */
-function gate(): { readonly held: Promise<undefined>; readonly open: () => void } {
-  const { promise, resolve } = Promise.withResolvers<undefined>();
-  return { held: promise, open: () => resolve(undefined) };
-}
 
 // What the site asks for ------------------------------------------------------------------------------------------------------
 
@@ -200,21 +192,36 @@ function mounting(inEngine: InEngine): void {
 
   inEngine(
     'a platform that is down, or misses a file of its page, is not told as a site that is not registered',
-    async ({ name, flow, visit }) => {
+    async ({ flow, visit }) => {
       const at = await visit(flow.world());
       flow.down = true;
-      assert.equal(
-        await at.start({ loadTimeoutMs: 6_000 }),
-        failsToLoad(name, 'platform_unreachable'),
-      );
+      assert.equal(await at.start(), 'platform_unreachable');
       flow.down = false;
-      for (const missing of [/\.js$/, /\.css$/]) {
-        flow.wire = (path) => (missing.test(path) ? 'NOT_FOUND' : undefined);
-        assert.equal(await at.start(), 'platform_unreachable', String(missing));
-      }
+      flow.wire = (path) => (path.endsWith('.js') ? 'NOT_FOUND' : undefined);
+      assert.equal(await at.start(), 'platform_unreachable');
       assert.equal(await leftovers(at), 0);
       flow.wire = undefined;
       assert.equal(await at.start(), 'mounted');
+    },
+  );
+
+  inEngine(
+    'a page whose first request gets no answer, or a broken one, is asked for again and pays',
+    async ({ flow, visit }) => {
+      for (const [trouble, display] of [
+        ['hang', 'inline'],
+        ['cut', 'modal'],
+      ] as const) {
+        const world = flow.world({
+          plan: { page: (count) => (count === 1 ? trouble : undefined) },
+        });
+        const at = await visit(world);
+        assert.equal(await at.start({ display }), 'mounted', trouble);
+        assert.ok(world.counts.page > 1, trouble);
+        assert.deepEqual([world.counts.token, world.counts.exchange], [1, 1]);
+        await at.pay();
+        assert.equal(await framesOf(at), 1, 'what looked into it is gone');
+      }
     },
   );
 
@@ -341,7 +348,7 @@ function events(inEngine: InEngine): void {
   });
 
   inEngine(
-    'a modal page asks before it closes while it sends, and gives the site back as it was',
+    'a modal page takes Escape, asks while it sends, and gives the page back as it was',
     async ({ flow, visit }) => {
       const pay = gate();
       const world = flow.world({ plan: { pay: () => pay.held } });
@@ -350,15 +357,13 @@ function events(inEngine: InEngine): void {
       await at.press('Continue');
       await at.press('Pay $123.45');
       await until(() => world.counts.pay === 1);
-      const close = (): Promise<void> =>
-        at.tab.run('frame', () => document.querySelector<HTMLElement>('.close')?.click());
-      await close();
+      await at.tab.press('Escape');
       await at.sees('Close the page anyway?');
       await at.press('Keep it open');
       assert.equal(await at.tab.run('page', () => document.querySelectorAll('dialog').length), 1);
       pay.open();
       await at.title('Paid. Thank you!');
-      await close();
+      await at.tab.press('Escape');
       await until(async () => (await leftovers(at)) === 0);
       const [exit] = values(await at.heard(), 'exit') as Record<string, unknown>[];
       assert.deepEqual(
@@ -410,7 +415,10 @@ function events(inEngine: InEngine): void {
   inEngine(
     'the React component survives StrictMode, new callbacks and new looks with one frame',
     async ({ flow, visit }) => {
-      flow.files.set('/react.js', await (react ??= reactApp()));
+      flow.files.set(
+        '/react.js',
+        await (react ??= bundled(join(import.meta.dirname, 'site/react-app.tsx'))),
+      );
       const world = flow.world({ outcome: [] });
       const at = await visit(world);
       await at.tab.run(
@@ -517,34 +525,18 @@ function events(inEngine: InEngine): void {
   );
 }
 
-/** The partner's React page as one script. */
-async function reactApp(): Promise<string> {
-  const bundled = (await build({
-    configFile: false,
-    logLevel: 'error',
-    define: { 'process.env.NODE_ENV': '"development"' },
-    oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
-    build: {
-      write: false,
-      minify: false,
-      rolldownOptions: { input: join(import.meta.dirname, 'site/react-app.tsx') },
-    },
-  })) as Rolldown.RolldownOutput;
-  return bundled.output[0].code;
-}
-
 // Files that are late or blocked ----------------------------------------------------------------------------------------------
 
 function files(inEngine: InEngine): void {
   inEngine(
     'the session and the text come before the files of the page, and what the site says meanwhile is heard then',
-    async ({ name, flow, visit }) => {
+    async ({ flow, visit }) => {
       const world = flow.world();
       const at = await visit(world);
       const page = gate();
       const asked: string[] = [];
-      // Firefox begins nothing before the page's style has come.
-      const late = name === 'firefox' ? /\/flow-[^/]*\.js$/ : /\/flow-[^/]*$/;
+      // No style is among them: Firefox would send nothing else before it has come.
+      const late = /\/flow-[^/]*$/;
       flow.wire = (path) => {
         asked.push(path);
         return late.test(path) ? page.held : undefined;
@@ -567,19 +559,18 @@ function files(inEngine: InEngine): void {
 
   inEngine(
     'a blocker that stops one of our files or calls leaves no blank card: somebody is told, or nothing is missed',
-    async ({ name, flow, visit }) => {
+    async ({ flow, visit }) => {
       const at = await visit(flow.world());
       const blocks = (blocked: RegExp): void => {
         flow.wire = (path): Trouble | undefined => (blocked.test(path) ? 'cut' : undefined);
       };
-      // The page, its script, its style: the SDK tells the site, which has words of its own for the customer.
+      // The page, its script: the SDK tells the site, which has words of its own for the customer.
       for (const [blocked, code] of [
-        [/^\/flow\/v1\//, failsToLoad(name, 'frame_refused')],
+        [/^\/flow\/v1\//, 'frame_refused'],
         [/\/flow-[^/]*\.js$/, 'platform_unreachable'],
-        [/\/flow-[^/]*\.css$/, 'platform_unreachable'],
       ] as const) {
         blocks(blocked);
-        assert.equal(await at.start({ loadTimeoutMs: 6_000 }), code, String(blocked));
+        assert.equal(await at.start(), code, String(blocked));
         assert.equal(await leftovers(at), 0);
       }
       // The calls: the page cannot tell a blocker from a lost network, and names both.
@@ -595,6 +586,8 @@ function files(inEngine: InEngine): void {
       await at.sees('$123.45');
       flow.wire = undefined;
       await at.sees('BP-7781');
+      // Whoever used the page by keyboard is still at its title.
+      assert.equal(await at.tab.run('frame', () => document.activeElement?.id), 'title');
     },
   );
 }
@@ -603,15 +596,16 @@ function files(inEngine: InEngine): void {
 
 function browsers(inEngine: InEngine): void {
   inEngine(
-    'a browser that blocks cookies and storage, windows and printing pays a bill, and says what it cannot do',
+    'an app’s web view without cookies, storage, windows and printing pays a bill, and says what it cannot do',
     async ({ flow, visit }) => {
       const world = flow.world({
         outcome: [],
         fundingMethods: [
           { funding_method: 'bank', label: 'Your bank', sandbox: true, may_act: true },
         ],
-        // A browser that blocks another site's storage throws at the first touch.
+        // A browser that blocks another site's storage throws at the first touch. Android's says what it is, as here.
         before: `
+          Object.defineProperty(navigator, 'userAgent', { value: '${WEB_VIEW}' });
           const denied = () => { throw new DOMException('denied', 'SecurityError'); };
           for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
             Object.defineProperty(window, name, { get: denied });
@@ -620,6 +614,8 @@ function browsers(inEngine: InEngine): void {
           Object.defineProperty(window, 'print', { value: undefined });`,
       });
       const at = await visit(world);
+      await at.tab.resize('phone');
+      await at.holds('page', () => innerWidth < 600);
       assert.equal(await at.start({ display: 'modal' }), 'mounted');
       assert.equal(await at.tab.run('frame', deniesStorage), 'SecurityError');
       await at.press('Continue');
@@ -637,6 +633,8 @@ function browsers(inEngine: InEngine): void {
         [...document.querySelectorAll('button')].map(({ textContent }) => textContent),
       );
       assert.ok(buttons.includes('Save') && !buttons.includes('Print'), String(buttons));
+      await at.tab.resize('opened');
+      await at.holds('page', () => innerWidth > 600);
     },
   );
 
@@ -681,6 +679,10 @@ function browsers(inEngine: InEngine): void {
     },
   );
 }
+
+/** What Android's WebView says it is. */
+const WEB_VIEW =
+  'Mozilla/5.0 (Linux; Android 15; Pixel 8 Build/AP4A; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/140.0.0.0 Mobile Safari/537.36';
 
 /** Runs in the page: what comes of touching its storage. */
 function deniesStorage(): string {

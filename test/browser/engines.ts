@@ -4,15 +4,27 @@
  *
  * Firefox and WebKit come from Debian (`firefox-esr`, `webkit2gtk-driver` and `xvfb`). An engine that is not installed is
  * undefined, and the test that asked for it says so.
+ *
+ * One file because the three are compared line by line: what one of them needs differently stands beside what the others do.
  */
 import assert from 'node:assert/strict';
-import { spawn, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { accessSync, constants, globSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser as Chromium, Page as ChromiumPage } from 'playwright-core';
 import { launchChromium } from './chromium.ts';
 import { DriverLost, WebDriverSession } from './webdriver.ts';
+import { spawnWithUs, WITH_US } from './with-us.ts';
 
 export const ENGINES = ['chromium', 'firefox', 'webkit'] as const;
 export type EngineName = (typeof ENGINES)[number];
@@ -33,6 +45,10 @@ export interface Tab {
   run<A extends readonly unknown[], T>(where: Where, script: Script<A, T>, ...given: A): Promise<T>;
   /** Presses the mouse on the first element of a selector, as a person does: the browser counts it as theirs. */
   click(where: Where, selector: string): Promise<void>;
+  /** Presses the mouse at a point of the window, in CSS pixels from its top left, whatever is there. */
+  clickAt(x: number, y: number): Promise<void>;
+  /** Gives the window a phone's size (WebKit's is 447 pixels wide at least), or the one that it was opened with. */
+  resize(to: 'phone' | 'opened'): Promise<void>;
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
   press(key: string): Promise<void>;
   type(text: string): Promise<void>;
@@ -46,6 +62,18 @@ export interface Tab {
 /** The steps of a tab, before they have a limit. */
 type Steps = Omit<Tab, 'lost' | 'popup'> & { popup(): Promise<Steps> };
 
+/** What a person has set in their system or browser. */
+export interface Settings {
+  /** IANA name. */
+  readonly timeZone?: string;
+  readonly colorScheme?: 'dark';
+  readonly reducedMotion?: true;
+  /** The system's own colours. WebKit has none (`forced-colors` matches in no theme of GTK): it gets GTK's theme of high contrast. */
+  readonly forcedColors?: true;
+  /** The folder where files are saved. */
+  readonly downloads?: string;
+}
+
 export interface Engine {
   readonly name: EngineName;
   /** For the log: what was tested. */
@@ -55,20 +83,25 @@ export interface Engine {
   stop(): Promise<void>;
 }
 
+const PHONE = { width: 390, height: 844 } as const;
+
 const NOT_THERE = 'the frame is not there';
 
 /** The longest that any one step may take; the machine may be busy. */
 const PATIENCE_MS = 20_000;
 
-/** Starts an engine; undefined when this machine has none of that name. */
-export async function startEngine(name: EngineName): Promise<Engine | undefined> {
+/** Starts an engine; undefined when this machine has none of that name. Firefox and WebKit take settings only when they start. */
+export async function startEngine(
+  name: EngineName,
+  settings: Settings = {},
+): Promise<Engine | undefined> {
   switch (name) {
     case 'chromium':
-      return startChromium();
+      return startChromium(settings);
     case 'firefox':
-      return startFirefox();
+      return startFirefox(settings);
     case 'webkit':
-      return startWebKit();
+      return startWebKit(settings);
   }
 }
 
@@ -82,16 +115,30 @@ export const MISSING: Readonly<Record<EngineName, string>> = {
 
 // Chromium --------------------------------------------------------------------------------------------------------------------
 
-async function startChromium(): Promise<Engine> {
+async function startChromium(settings: Settings): Promise<Engine> {
+  const { timeZone, colorScheme, reducedMotion, forcedColors, downloads } = settings;
   const browser: Chromium = await launchChromium();
   return {
     name: 'chromium',
     version: `Chromium ${browser.version()}`,
     open: (frameUrl) =>
       guarded(async () => {
-        const context = await browser.newContext();
+        const context = await browser.newContext({
+          acceptDownloads: downloads !== undefined,
+          ...(timeZone && { timezoneId: timeZone }),
+          ...(colorScheme && { colorScheme }),
+          ...(reducedMotion && { reducedMotion: 'reduce' }),
+          ...(forcedColors && { forcedColors: 'active' }),
+        });
         context.setDefaultTimeout(PATIENCE_MS);
-        return chromiumTab(await context.newPage(), frameUrl);
+        const page = await context.newPage();
+        // Its driver keeps files under names of its own.
+        if (downloads !== undefined)
+          page.on(
+            'download',
+            (file) => void file.saveAs(join(downloads, file.suggestedFilename())).catch(() => {}),
+          );
+        return chromiumTab(page, frameUrl);
       }),
     stop: () => within('stop', browser.close()),
   };
@@ -113,6 +160,8 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => at(where).locator(selector).first().click(),
+    clickAt: (x, y) => page.mouse.click(x, y),
+    resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
     popup: async () => chromiumTab(await eventually(() => opened.shift()), frameUrl),
@@ -122,13 +171,14 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
 
 // Firefox ---------------------------------------------------------------------------------------------------------------------
 
-async function startFirefox(): Promise<Engine | undefined> {
+async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   const executablePath = onPath(['firefox-esr', 'firefox']);
   if (executablePath === undefined) return undefined;
   const { default: puppeteer } = await import('puppeteer-core');
   const browser = await puppeteer.launch({
     browser: 'firefox',
-    executablePath,
+    executablePath: WITH_US,
+    env: { ...process.env, ...zoneOf(settings), PROGRAM: executablePath },
     headless: true,
     protocolTimeout: PATIENCE_MS + 5_000,
     // Nothing that calls home.
@@ -139,6 +189,9 @@ async function startFirefox(): Promise<Engine | undefined> {
       'browser.safebrowsing.downloads.remote.enabled': false,
       'services.settings.server': '',
       'intl.accept_languages': 'en-US',
+      // It would take the keyboard from the page when a file was saved.
+      'browser.download.alwaysOpenPanel': false,
+      ...firefoxPrefs(settings),
     },
   });
   return {
@@ -152,6 +205,19 @@ async function startFirefox(): Promise<Engine | undefined> {
     stop: () => within('stop', browser.close()),
   };
 }
+
+function firefoxPrefs(settings: Settings): Record<string, string | number | boolean> {
+  const { colorScheme, reducedMotion, forcedColors, downloads } = settings;
+  return {
+    ...(colorScheme && { 'layout.css.prefers-color-scheme.content-override': 0 }),
+    ...(reducedMotion && { 'ui.prefersReducedMotion': 1 }),
+    ...(forcedColors && { 'browser.display.document_color_use': 2 }),
+    ...(downloads && { 'browser.download.folderList': 2, 'browser.download.dir': downloads }),
+  };
+}
+
+/** The environment that gives a browser a time zone. */
+const zoneOf = ({ timeZone }: Settings): NodeJS.ProcessEnv => (timeZone ? { TZ: timeZone } : {});
 
 function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Steps {
   page.setDefaultTimeout(PATIENCE_MS);
@@ -172,6 +238,8 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
       await element?.click();
       await element?.dispose();
     },
+    clickAt: (x, y) => page.mouse.click(x, y),
+    resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
     type: (text) => page.keyboard.type(text),
     // Not by its event, which does not come for a window that a frame opened.
@@ -188,17 +256,18 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
 
 // WebKit ----------------------------------------------------------------------------------------------------------------------
 
-async function startWebKit(): Promise<Engine | undefined> {
+async function startWebKit(settings: Settings): Promise<Engine | undefined> {
   const program = onPath(['WebKitWebDriver']);
   const xvfb = onPath(['Xvfb']);
   const [binary] = globSync('/usr/lib/*/webkit2gtk-4.*/MiniBrowser').sort().toReversed();
   if (program === undefined || xvfb === undefined || binary === undefined) return undefined;
-  const display = spawn(
+  const display = spawnWithUs(
     xvfb,
     ['-displayfd', '3', '-screen', '0', '1280x1600x24', '-nolisten', 'tcp'],
-    { stdio: ['ignore', 'ignore', 'ignore', 'pipe'] },
+    process.env,
   );
   const number = await within('Xvfb', displayNumber(display));
+  const configuration = gtkConfiguration(settings);
   let version = 'WebKitGTK';
   return {
     name: 'webkit',
@@ -221,13 +290,15 @@ async function startWebKit(): Promise<Engine | undefined> {
           // In a container there is neither a session bus nor an accessibility bus to be found.
           NO_AT_BRIDGE: '1',
           GTK_A11Y: 'none',
+          XDG_CONFIG_HOME: configuration,
+          ...(settings.colorScheme && { GTK_THEME: 'Adwaita:dark' }),
+          ...(settings.forcedColors && { GTK_THEME: 'HighContrast' }),
+          ...zoneOf(settings),
         },
       });
       version = `WebKitGTK ${session.browserVersion}`;
       try {
-        // The driver does not scroll the site to show what it clicks in a frame: everything has to be in view.
-        const view = { x: 0, y: 0, width: 1200, height: 1500 };
-        await session.command('POST', '/window/rect', view);
+        await session.command('POST', '/window/rect', VIEW);
         const tab = webkitTab(session, await session.command('GET', '/window'), frameUrl);
         return { ...tab, close: () => session.end() };
       } catch (error) {
@@ -237,8 +308,22 @@ async function startWebKit(): Promise<Engine | undefined> {
     },
     async stop() {
       await ended(display);
+      rmSync(configuration, { recursive: true, force: true });
     },
   };
+}
+
+/** A folder with what GTK's programs read of a person's settings. */
+function gtkConfiguration({ reducedMotion, downloads }: Settings): string {
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-gtk-'));
+  mkdirSync(join(folder, 'gtk-3.0'));
+  const animations = reducedMotion ? 0 : 1;
+  writeFileSync(
+    join(folder, 'gtk-3.0/settings.ini'),
+    `[Settings]\ngtk-enable-animations=${animations}\n`,
+  );
+  if (downloads) writeFileSync(join(folder, 'user-dirs.dirs'), `XDG_DOWNLOAD_DIR="${downloads}"\n`);
+  return folder;
 }
 
 /** Xvfb chooses a display that is free and tells its number. */
@@ -246,6 +331,9 @@ async function displayNumber(display: ChildProcess): Promise<string> {
   const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
   return number.toString().trim();
 }
+
+/** The driver does not scroll the site to show what it clicks in a frame: everything has to be in view. */
+const VIEW = { x: 0, y: 0, width: 1200, height: 1500 } as const;
 
 /** WebDriver's names of the keys that are not characters. */
 const KEYS: Readonly<Record<string, string>> = {
@@ -290,6 +378,15 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
     async click(where, selector) {
       await to(where);
       await session.click(await eventually(async () => (await session.elements(selector))[0]));
+    },
+    async clickAt(x, y) {
+      await to('page');
+      await session.clickAt(x, y);
+    },
+    async resize(size) {
+      await session.command('POST', '/window', { handle });
+      const rect = size === 'phone' ? { x: 0, y: 0, ...PHONE } : VIEW;
+      await session.command('POST', '/window/rect', rect);
     },
     press: (key) => session.keys([KEYS[key] ?? key]),
     type: (text) => session.keys(text.split('')),
@@ -350,6 +447,8 @@ function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
     goto: (url) => step('goto', tab.goto(url)),
     run: (where, script, ...given) => step('run', tab.run(where, script, ...given)),
     click: (where, selector) => step('click', tab.click(where, selector)),
+    clickAt: (x, y) => step('click', tab.clickAt(x, y)),
+    resize: (to) => step('resize', tab.resize(to)),
     press: (key) => step('press', tab.press(key)),
     type: (text) => step('type', tab.type(text)),
     popup: async () => guardedTab(await step('popup', tab.popup()), state),

@@ -90,36 +90,6 @@ test('a double click on the pay button, and a second one while sending, make one
   await visit.close();
 });
 
-test('a token that expired before it was used is replaced unseen', async () => {
-  const world = rig.flow.world({
-    plan: { exchange: (count) => (count === 1 ? 'TOKEN_EXPIRED' : undefined) },
-  });
-  const visit = await rig.visit(world, { expect: /401/ });
-  assert.equal(await visit.start(), 'mounted');
-  await visit.title('Your bill from Acme Water');
-  const heard = await visit.heard();
-  assert.deepEqual(values(heard, 'fetchToken'), ['initial', 'expired']);
-  assert.deepEqual(values(heard, 'error'), []);
-  await visit.close();
-});
-
-test('a session that ends in the middle is renewed unseen, and the payment made once', async () => {
-  const world = rig.flow.world();
-  const visit = await rig.visit(world, { expect: /401/ });
-  await visit.start();
-  await visit.press('Continue');
-  world.endSessions();
-  await visit.press('Pay $123.45');
-  await visit.title('Paid. Thank you!');
-  assert.equal(world.payments.length, 1);
-  assert.deepEqual(
-    [...world.sessions.values()].map(({ continues }) => continues),
-    [undefined, 'session-1'],
-  );
-  assert.deepEqual(values(await visit.heard(), 'error'), []);
-  await visit.close();
-});
-
 test('a session that ends while the answer to a confirm is lost finds that payment', async () => {
   const world = rig.flow.world({
     outcome: [],
@@ -236,28 +206,6 @@ test('a network that goes while the payment is processing leaves it processing, 
   await visit.close();
 });
 
-test('a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]', async () => {
-  const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
-  const world = rig.flow.world({
-    outcome: [],
-    plan: {
-      events: () => 'SERVICE_UNAVAILABLE',
-      payment: (count) => troubles[count - 1],
-    },
-  });
-  const visit = await rig.visit(world, { expect: /50\d|404|ERR_/ });
-  await visit.start();
-  await pay(visit);
-  await until(() => world.counts.payment >= 3);
-  await visit.title('Your payment is on its way');
-  world.change(succeeds[0]!);
-  world.change(succeeds[1]!);
-  await visit.title('Paid. Thank you!');
-  const statuses = values(await visit.heard(), 'payment') as { status: string }[];
-  assert.ok(statuses.every(({ status }) => status === 'processing' || status === 'succeeded'));
-  await visit.close();
-});
-
 test('a customer who is offline when it opens is told so, and need do nothing when back', async () => {
   const world = rig.flow.world();
   const visit = await rig.visit(world, { expect: /ERR_INTERNET_DISCONNECTED/ });
@@ -287,19 +235,6 @@ test('a session that ends where no other can be had says that nothing is lost', 
   await visit.press('Pay $123.45');
   await visit.title('This page has been open for a long time');
   assert.equal(world.payments.length, 0);
-  await visit.close();
-});
-
-test('a biller that is slow is called slow, and nothing worse', async () => {
-  const world = rig.flow.world({ outcome: [] });
-  const visit = await rig.visit(world);
-  await visit.page.clock.install();
-  await visit.start();
-  await pay(visit);
-  await visit.title('Your payment is on its way');
-  await visit.page.clock.runFor(31_000);
-  await visit.frame.locator('.note', { hasText: 'taking longer than usual' }).waitFor();
-  await visit.title('Your payment is on its way');
   await visit.close();
 });
 
@@ -538,17 +473,6 @@ test('the first screen is there within a second of opening', async () => {
   await visit.close();
 });
 
-test('a due date is the same day in every zone, and times name theirs', async () => {
-  for (const timezoneId of ['Pacific/Honolulu', 'Asia/Tokyo']) {
-    const visit = await rig.visit(rig.flow.world(), { timezoneId });
-    await visit.start({ locale: 'es' });
-    await visit.frame.getByText('Vence el 3 de diciembre de 2099').waitFor();
-    const zone = timezoneId === 'Asia/Tokyo' ? /GMT\+9/ : /GMT-10|HST/;
-    await visit.frame.getByText(zone).waitFor();
-    await visit.close();
-  }
-});
-
 test('the second tap of a double tap on "Continue" neither pays nor goes back; a later one does', async () => {
   const one = { funding_method: 'sandbox', label: 'Test bank account', sandbox: true };
   // What stands where "Continue" was: "Back" below one method, "Pay" below two.
@@ -586,83 +510,6 @@ test('the second tap of a double tap on "Continue" neither pays nor goes back; a
     assert.equal(world.counts.pay, under === 'Back' ? 0 : 1);
     await visit.close();
   }
-});
-
-test('a phone whose clock is wrong by days shows the same bill, waits and pays as any other', async () => {
-  const now = Date.now();
-  const day = 86_400_000;
-  for (const wrong of [-2 * day, 2 * day]) {
-    const world = rig.flow.world({ outcome: [] });
-    world.bill = {
-      ...world.bill,
-      balance: {
-        amount_due_in_cents: 12_345,
-        due_date: new Date(now).toISOString().slice(0, 10),
-      },
-    };
-    world.more = {
-      last_paid: {
-        platform_payment_id: 'x',
-        amount_in_cents: 500,
-        posted_at: new Date(now).toISOString(),
-      },
-    };
-    const visit = await rig.visit(world, { timezoneId: 'UTC' });
-    await visit.page.clock.setSystemTime(now + wrong);
-    await visit.start();
-    await visit.frame.getByText('Due today', { exact: true }).waitFor();
-    await visit.frame.getByText('You paid $5.00 today').waitFor();
-    assert.equal(await visit.frame.locator('.chip.late').count(), 0);
-    assert.equal(await visit.frame.locator('.notice').count(), 0);
-    await pay(visit);
-    await visit.frame.getByText(/^Waiting for \d\d? seconds?$/).waitFor();
-    for (const step of succeeds) world.change(step);
-    await visit.title('Paid. Thank you!');
-    await visit.close();
-  }
-});
-
-test('a phone that slept for an hour in the middle of a payment shows on waking how it ended', async () => {
-  for (const renews of [true, false]) {
-    const world = rig.flow.world({ outcome: [] });
-    const visit = await rig.visit(world, { expect: /401/ });
-    await visit.page.clock.install();
-    world.tokens.push(`dbt_${world.partner}_0`);
-    const token = renews ? {} : { fetchToken: undefined, token: world.tokens[0] };
-    await visit.start(token);
-    await pay(visit);
-    await visit.title('Your payment is on its way');
-    world.endSessions();
-    Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
-    await visit.page.clock.fastForward(3_600_000);
-    await visit.title(renews ? 'Paid. Thank you!' : 'This page has been open for a long time');
-    if (!renews) await visit.frame.getByText('a payment that you made continues').waitFor();
-    assert.equal(await visit.frame.getByText('This page closes at').count(), 0);
-    assert.equal(world.payments.length, 1);
-    await visit.close();
-  }
-});
-
-test('a phone that wakes two minutes before the end of its session is warned', async () => {
-  const world = rig.flow.world({ sessionMs: 3_600_000 });
-  const visit = await rig.visit(world);
-  await visit.start();
-  await visit.title('Your bill from Acme Water');
-  const body = visit.frame.locator('body');
-  const wake = (later: number): Promise<void> =>
-    body.evaluate((_, ms) => {
-      const { now } = Date;
-      Date.now = () => now() + ms;
-      // No timer of the page has run meanwhile.
-      document.dispatchEvent(new Event('visibilitychange'));
-    }, later);
-  await wake(1_800_000);
-  assert.equal(await visit.frame.locator('.notice').count(), 0);
-  await wake(1_700_000);
-  await visit.frame.locator('.notice', { hasText: 'This page closes at' }).waitFor();
-  await visit.press('Stay');
-  await visit.frame.locator('.notice').waitFor({ state: 'detached' });
-  await visit.close();
 });
 
 test('a press of Pay that hangs is sent again as soon as the customer is back', async () => {

@@ -175,6 +175,12 @@ export function values(heard: readonly Heard[], event: string): unknown[] {
   return heard.filter((one) => one.event === event).map((one) => one.value);
 }
 
+/** A gate that holds whoever awaits it until it is opened. */
+export function gate(): { readonly held: Promise<undefined>; readonly open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  return { held: promise, open: () => resolve(undefined) };
+}
+
 /** Waits until a condition of the test's own process holds; for what no page shows. */
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + PATIENCE_MS;

@@ -99,6 +99,24 @@ async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise
       const { height } = (element.closest('label') ?? element).getBoundingClientRect();
       if (height < 44) found.push(`${wanted} small: ${element.outerHTML}`);
     }
+    // Our languages run left to right in a page that begins on the right, too: else "Sending…" reads "…Sending".
+    for (const element of look.direction === 'rtl' ? document.querySelectorAll('#app *') : []) {
+      let line = element;
+      while (getComputedStyle(line).display === 'inline') line = line.parentElement ?? root;
+      const { direction, unicodeBidi } = getComputedStyle(line);
+      const isText = [...element.childNodes].some(
+        (node) => node instanceof Text && /\p{L}.*[^\p{L}\p{N}\s]\s*$/su.test(node.data),
+      );
+      if (isText && direction === 'rtl' && unicodeBidi !== 'plaintext')
+        found.push(`${wanted} turned round: ${element.outerHTML}`);
+    }
+    // A dollar sign stands before its amount.
+    for (const field of document.querySelectorAll('.field'))
+      if (getComputedStyle(field).direction !== 'ltr') found.push(`${wanted} dollar sign behind`);
+    // A line between facts has facts on both sides.
+    const [fact] = document.querySelectorAll('.bill > dl:first-child > div');
+    if (fact && Number.parseFloat(getComputedStyle(fact).borderTopWidth) > 0)
+      found.push(`${wanted} a line above the first fact`);
     // What can be pressed or typed into is seen as such.
     for (const element of document.querySelectorAll('.actions button, .field'))
       if (Number.parseFloat(getComputedStyle(element).borderTopWidth) === 0)

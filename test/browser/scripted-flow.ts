@@ -129,7 +129,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   }
 
   async function platform(seen: Seen, response: ServerResponse): Promise<void> {
-    const [, top = '', , last = ''] = seen.path.split('/');
+    const [, top = '', , last = ''] = (seen.path.split('?')[0] ?? '').split('/');
     const what = await flow.wire?.(seen.path);
     if (what === 'hang') return;
     if (what === 'cut' || what === 'lost_answer') return void response.destroy();
@@ -182,7 +182,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       'content-encoding': 'gzip',
       'content-security-policy':
         `default-src 'none'; script-src 'self' '${manifest.flow.first_script}'; ` +
-        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; ` +
+        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; frame-src blob:; ` +
         `base-uri 'none'; form-action 'none'; frame-ancestors ${world.origins.join(' ') || "'none'"}; ` +
         "require-trusted-types-for 'script'; trusted-types 'none'",
       'cache-control': 'no-store',
@@ -339,10 +339,11 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     if (url.pathname === '/hostile.js') {
       return send(response, 200, join(siteFiles, 'hostile.js'), {});
     }
+    const frames = [payOrigin, ...url.searchParams.getAll('frame')].join(' ');
     const tag = url.searchParams.get('tag') === null ? '' : scriptTag();
     const policy =
       `default-src 'none'; script-src 'self'${tag && ` ${payOrigin}`}; connect-src 'self'; ` +
-      `frame-src ${url.searchParams.has('noframe') ? "'self'" : payOrigin}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
+      `frame-src ${url.searchParams.has('noframe') ? "'self'" : frames}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
       "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',

@@ -4,7 +4,7 @@
  */
 import test, { after, suite } from 'node:test';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
-import { ENGINES, type EngineName, type Script, type Tab } from './engines.ts';
+import { ENGINES, type EngineName, type Script, type Settings, type Tab } from './engines.ts';
 import { until, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
 import { Visitor } from './visitor.ts';
@@ -54,16 +54,17 @@ export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<vo
 
 /**
  * Defines tests in every engine, the engines side by side: most of each test is waiting. The tests of an engine share one browser and
- * one tab of it; each begins with a site that is loaded anew.
+ * one tab of it; each begins with a site that is loaded anew. `settingsOf`: those of the person before it.
  */
 export function inEachEngine(
   rig: Pick<Rig, 'flowIn'>,
   define: (inEngine: InEngine, name: EngineName) => void,
+  settingsOf: (name: EngineName) => Settings = () => ({}),
 ): void {
   void suite('in every engine', { concurrency: ENGINES.length }, () => {
     for (const name of ENGINES)
       void suite(name, { concurrency: 1 }, () => {
-        const visitor = new Visitor(name, { keepsTab: true });
+        const visitor = new Visitor(name, { keepsTab: true, settings: settingsOf(name) });
         after(() => visitor.stop());
         define((title, body) => {
           void test(title, async (t) => {
@@ -85,7 +86,7 @@ function addressOf(site: string, { before, partner }: World, query: string): str
 }
 
 /** Loads a site in a tab. */
-export async function visitSite(
+async function visitSite(
   flow: ScriptedFlow,
   tab: Tab,
   world: World,
@@ -137,21 +138,22 @@ export function pageActs(
       tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
     );
   const press = async (name: string): Promise<void> => {
-    await holds(tab, () =>
-      tab.run(
+    await holds(tab, async () => {
+      const look = await tab.run(
         where,
-        (wanted, framed) => {
+        (wanted) => {
           const buttons = [...document.querySelectorAll('button')];
           const found = buttons.find(({ textContent }) => textContent === wanted);
           for (const button of buttons) button.toggleAttribute('data-wanted', button === found);
-          // The site makes the frame as tall as the screen a moment later; until then a click may miss.
-          const settled = !framed || innerHeight === Math.ceil(document.body.offsetHeight);
-          return found !== undefined && settled;
+          const isAsTall = innerHeight === Math.ceil(document.body.offsetHeight);
+          return { isThere: found !== undefined, isAsTall };
         },
         name,
-        where === 'frame',
-      ),
-    );
+      );
+      // The site makes the frame as tall as the screen a moment later; until then a click may miss. Not a phone's sheet.
+      const isSettled = where === 'page' || look.isAsTall || (await tab.run('page', isSheet));
+      return look.isThere && isSettled;
+    });
     await tab.click(where, '[data-wanted]');
   };
   return {
@@ -165,4 +167,11 @@ export function pageActs(
       await title('Paid. Thank you!');
     },
   };
+}
+
+/** Runs in the site: whether the payment page stands in a sheet, whose height does not change. */
+function isSheet(): boolean {
+  return (
+    document.querySelector('dialog iframe') !== null && matchMedia('(max-width: 600px)').matches
+  );
 }

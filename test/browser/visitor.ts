@@ -3,7 +3,14 @@
  * defect of the page fails every visit.
  */
 import assert from 'node:assert/strict';
-import { MISSING, startEngine, type Engine, type EngineName, type Tab } from './engines.ts';
+import {
+  MISSING,
+  startEngine,
+  type Engine,
+  type EngineName,
+  type Settings,
+  type Tab,
+} from './engines.ts';
 import { DriverLost } from './webdriver.ts';
 
 /** The last of these visits fails the test. */
@@ -16,12 +23,17 @@ export const VISITS = 3;
 export class Visitor {
   readonly #name: EngineName;
   readonly #keepsTab: boolean;
+  readonly #settings: Settings;
   #engine: Engine | undefined;
   #kept: Tab | undefined;
 
-  constructor(name: EngineName, { keepsTab = false } = {}) {
+  constructor(
+    name: EngineName,
+    { keepsTab = false, settings = {} }: { keepsTab?: boolean; settings?: Settings } = {},
+  ) {
     this.#name = name;
     this.#keepsTab = keepsTab;
+    this.#settings = settings;
   }
 
   /**
@@ -34,7 +46,7 @@ export class Visitor {
     body: (open: () => Promise<Tab>, attempt: number) => Promise<void>,
   ): Promise<void> {
     for (let attempt = 0; ; attempt += 1) {
-      this.#engine ??= await startEngine(this.#name);
+      this.#engine ??= await startEngine(this.#name, this.#settings);
       const engine = this.#engine;
       if (engine === undefined) {
         assert.equal(attempt, 0, `${this.#name} does not start again`);

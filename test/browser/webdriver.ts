@@ -3,9 +3,10 @@
  * command needs a limit of its own, and a driver that falls silent has to be killed with all of its browser's processes. One
  * driver process serves one session, so nothing that one visit broke is left for the next.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { freePort } from '@duebridge/runtime/testing';
+import { spawnWithUs } from './with-us.ts';
 
 /** The driver, or the browser behind it, no longer answers: nothing that the page under test did. */
 export class DriverLost extends Error {}
@@ -16,7 +17,7 @@ const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
 /** What a driver answers when its browser has crashed. */
 const LOST: readonly string[] = ['invalid session id', 'session not created', 'unknown error'];
 
-/** Scripts and loads end within `patienceMs` by themselves, so a command that takes this much longer will not come back. */
+/** Loads end within `patienceMs` by themselves, so a command that takes this much longer will not come back. */
 const GRACE_MS = 10_000;
 const START_MS = 20_000;
 
@@ -47,12 +48,12 @@ export class WebDriverSession {
   /** Starts a driver and its browser. Rejects with DriverLost when the session does not begin. */
   static async start(options: DriverOptions): Promise<WebDriverSession> {
     const port = await freePort();
-    // A process group of its own: the driver's browser and the browser's helpers end with it.
-    const driver = spawn(options.program, [`--port=${port}`, '--host=127.0.0.1'], {
-      stdio: 'ignore',
-      detached: true,
-      env: options.environment,
-    });
+    // The driver's browser and the browser's helpers are of its process group, and end with it.
+    const driver = spawnWithUs(
+      options.program,
+      [`--port=${port}`, '--host=127.0.0.1'],
+      options.environment,
+    );
     driver.on('error', () => {});
     const url = `http://127.0.0.1:${port}`;
     const session = new WebDriverSession(driver, url, options.patienceMs);
@@ -64,8 +65,9 @@ export class WebDriverSession {
       }>('POST', '/session', { capabilities: { alwaysMatch: options.capabilities } });
       session.#id = made.sessionId;
       session.browserVersion = made.capabilities.browserVersion ?? '';
-      const limit = options.patienceMs;
-      await session.command('POST', '/timeouts', { script: limit, pageLoad: limit });
+      // No limit of the driver's own for scripts: WebKit's is a timer of the page, and ends a script when a test moves the page's time.
+      const pageLoad = options.patienceMs;
+      await session.command('POST', '/timeouts', { script: null, pageLoad });
       return session;
     } catch (error) {
       await session.end();
@@ -86,6 +88,17 @@ export class WebDriverSession {
   async click(element: object): Promise<void> {
     const id = (element as Record<string, string>)[ELEMENT] ?? '';
     await this.command('POST', `/element/${id}/click`, {});
+  }
+
+  /** Presses the mouse at a point of the window. */
+  async clickAt(x: number, y: number): Promise<void> {
+    const actions = [
+      { type: 'pointerMove', x, y },
+      { type: 'pointerDown', button: 0 },
+      { type: 'pointerUp', button: 0 },
+    ];
+    const mouse = { type: 'pointer', id: 'mouse', parameters: { pointerType: 'mouse' }, actions };
+    await this.command('POST', '/actions', { actions: [mouse] });
   }
 
   /** Presses and releases each key in turn. */

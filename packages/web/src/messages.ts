@@ -35,6 +35,7 @@ export interface Hello {
 
 export interface Init extends Hello {
   readonly display: DisplayMode;
+  /** Empty: the browser's. */
   readonly locale: string;
   readonly appearance: Appearance;
   /** Whether the site can supply a new token when the first has expired. */

@@ -11,28 +11,26 @@ import {
   type TokenReason,
 } from './types.ts';
 
-/** After `load` the page's script has run; only an error page stays silent for longer. */
-const HELLO_TIMEOUT_MS = 2_000;
-/** A reachable platform answers a ping within this time, even on a slow connection. */
-const PING_TIMEOUT_MS = 3_000;
-
-/** Below this width a dialog is a sheet at the bottom. */
-const SHEET = '(max-width:600px)';
+/** Most pages say hello within this time, even on a slow connection; what keeps a later one is looked into. */
+const HELLO_TIMEOUT_MS = 3_000;
+/** Frames that have come are heard of within this time after the event that says so. */
+const HEARD_MS = 500;
 
 /** Loads the page in its place, or in a dialog over the site, until the mount ends. It is hidden until `by.show()`. */
 export function loadFrame(shared: Shared, by: Mounting): void {
   const { display, frame: double, emit } = shared;
   let before: HTMLElement | null | undefined;
   const theme = shared.appearance?.theme ?? 'auto';
-  const isSheet = display === 'modal' && matchMedia(SHEET).matches;
+  /** On a narrow screen a dialog is a sheet at the bottom. */
+  const isSheet = display === 'modal' && matchMedia('(max-width:600px)').matches;
   // The theme is passed in the fragment: the page can read it from the first byte, and no server sees it.
   const element = double?.element ?? makeFrame(`${shared.url}#${theme}`);
   let showDialog: (() => void) | undefined;
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
   let tokenError: unknown;
-  /** The token is requested while the frame loads; null once it is used, or when the page asked first. */
-  let early: Promise<string | null> | null | undefined;
+  /** The token is requested while the frame loads; false once it is used, or when the page asked first. */
+  let early: Promise<string | null> | false | undefined;
 
   /** Null when the site has none; `tokenError` is what its backend threw. */
   const getToken = async (why: TokenReason): Promise<string | null> => {
@@ -61,50 +59,50 @@ export function loadFrame(shared: Shared, by: Mounting): void {
   };
 
   const heard = async (message: ToSite): Promise<void> => {
-    switch (message.type) {
+    const { type } = message;
+    switch (type) {
       case 'token': {
         const given = (message.why === 'initial' && early) || getToken(message.why);
-        early = null;
-        shared.post?.({ type: 'token', token: await given });
+        early = false;
+        shared.post?.({ type, token: await given });
         break;
       }
       case 'ready':
-        if (shared.state !== 'exited') shared.state = 'ready';
+        if (shared.state !== 'exited') shared.state = type;
         if (showDialog && document.activeElement === element.parentElement) element.focus();
-        emit('ready', { version: message.version });
+        emit(type, { version: message.version });
         by.ready();
         break;
       case 'resize':
         if (!isSheet) style.height = `${message.height}px`;
-        emit('resize', { height: message.height });
+        emit(type, { height: message.height });
         break;
       case 'exit':
         exit(message.exit);
         break;
       case 'error':
-        emit('error', new DuebridgeError(message.error, tokenError));
+        emit(type, new DuebridgeError(message.error, tokenError));
         break;
       case 'screen':
         at = message.name;
-        emit('screen', { name: at });
+        emit(type, { name: at });
         break;
       case 'payment':
         payment = message.payment;
-        emit('payment', payment);
+        emit(type, payment);
     }
   };
 
   const askForToken = (): void => {
-    if (early === undefined) early = getToken('initial');
+    early ??= getToken('initial');
   };
   if (shared.waits) askForToken();
   const connect = meetPage(shared, by, element as HTMLIFrameElement, heard);
   const { style } = element;
   element.title = shared.title ?? 'Bill payment';
-  style.cssText = 'border:0;width:100%;height:420px;display:none';
   const dark =
-    theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme:dark)').matches);
-  style.background = dark ? '#14181f' : '#fff';
+    theme === 'auto' ? matchMedia('(prefers-color-scheme:dark)').matches : theme === 'dark';
+  style.cssText = `border:0;width:100%;height:420px;display:none;background:${dark ? '#14181f' : '#fff'}`;
   shared.focus = () => {
     element.focus();
     shared.post?.({ type: 'focus' });
@@ -135,62 +133,77 @@ export function loadFrame(shared: Shared, by: Mounting): void {
  */
 function meetPage(
   shared: Shared,
-  { listen, after, fail, refused }: Mounting,
+  { listen, after, silent, refused }: Mounting,
   element: HTMLIFrameElement,
   heard: (message: ToSite) => Promise<void>,
 ): () => MessagePort {
-  const { origin } = shared;
+  const { origin, url } = shared;
   let port: MessagePort | undefined;
-  let ping: HTMLIFrameElement | undefined;
   const connect = (): MessagePort => {
-    port?.close();
-    const channel = new MessageChannel();
-    port = channel.port1;
-    port.addEventListener('message', (event: MessageEvent<ToSite>) => void heard(event.data));
-    port.start();
-    shared.post = (message) => channel.port1.postMessage(message);
+    leave();
+    const { port1, port2 } = new MessageChannel();
+    port = port1;
+    port1.addEventListener('message', (event: MessageEvent<ToSite>) => void heard(event.data));
+    port1.start();
+    shared.post = (message) => port1.postMessage(message);
     if (shared.state === 'loading') shared.state = 'connected';
-    return channel.port2;
+    return port2;
   };
-  const unreachable = (): void => fail('platform_unreachable', `${origin} does not answer`, true);
   addEventListener(
     'message',
     ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
-      if (from !== origin || !source) return;
-      // The platform is reachable but its page is not shown: the cause is the site's address or policy.
-      if (source === ping?.contentWindow) return refused();
-      if (source !== element.contentWindow) return;
-      if (data?.duebridge === FAILED) return unreachable();
-      if (data?.duebridge !== PROTOCOL) return;
-      const init: Init = {
-        ...data,
-        display: shared.display,
-        locale: shared.locale || document.documentElement.lang || navigator.language,
-        appearance: shared.appearance ?? {},
-        renews: !!shared.fetchToken,
-        waits: shared.waits,
-      };
-      element.contentWindow?.postMessage(init, origin, [connect()]);
+      if (from !== origin || source !== element.contentWindow) return;
+      if (data?.duebridge === FAILED) silent('platform_unreachable');
+      if (data?.duebridge === PROTOCOL) {
+        const init: Init = {
+          ...data,
+          display: shared.display,
+          locale: shared.locale || document.documentElement.lang,
+          appearance: shared.appearance ?? {},
+          renews: !!shared.fetchToken,
+          waits: shared.waits,
+        };
+        (source as Window).postMessage(init, origin, [connect()]);
+      }
     },
     listen,
   );
-  element.addEventListener(
-    'load',
-    () =>
-      after(HELLO_TIMEOUT_MS, () => {
-        if (port) return;
-        // Refused or unreachable? Another page of the platform, which any site may frame, tells the two apart.
-        ping = makeFrame(`${origin}/flow/ping`);
-        ping.hidden = true;
-        document.body.append(ping);
-        after(PING_TIMEOUT_MS, unreachable);
-      }),
-    listen,
-  );
-  listen.signal.addEventListener('abort', () => {
+  const leave = (): void => {
     port?.close();
-    ping?.remove();
-  });
+    element.replaceChildren();
+  };
+  listen.signal.addEventListener('abort', leave);
+  // No engine tells a site all of how a frame failed, and Firefox and WebKit nothing of a connection that failed. But a frame of the
+  // site's own has its `load` event, in each of them, when every frame in it has come or failed. So the page is loaded there once more,
+  // beside another page of the platform, which any site may frame. Frames within the element of a frame are shown nowhere.
+  if (!shared.frame)
+    after(HELLO_TIMEOUT_MS, () => {
+      if (port || !element.isConnected) return;
+      const room = makeFrame('');
+      element.append(room);
+      // By another address: a browser may let a second request for the same one wait for the first.
+      const again = makeFrame(`${url}?`);
+      again.append(makeFrame(`${origin}/flow/ping`));
+      const inside = room.contentDocument as Document;
+      inside.open();
+      inside.append(again);
+      inside.close();
+      let heard = 0;
+      (room.contentWindow as Window).addEventListener('message', () => (heard += 1));
+      room.addEventListener(
+        'load',
+        () =>
+          after(HEARD_MS, () => {
+            if (port) return;
+            // It comes now: moving a frame loads it again.
+            if (heard > 1) (element.parentElement as HTMLElement).append(element);
+            // The platform is reachable but its page is not shown: the cause is the site's address or policy.
+            else if (heard) refused();
+            else silent('platform_unreachable');
+          }),
+        listen,
+      );
+    });
   return connect;
 }
 

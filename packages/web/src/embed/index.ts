@@ -14,9 +14,6 @@ import { DuebridgeError, type Duebridge, type DuebridgeOptions } from './types.t
 export { DuebridgeError };
 export type * from './types.ts';
 
-/** The frame usually answers well within a second, and on a slow phone within this time; mount() rejects after it. */
-const LOAD_TIMEOUT_MS = 15_000;
-
 /**
  * Creates an instance; shows nothing yet. Throws DuebridgeError `config_invalid` for options that cannot work, on the server as
  * in the browser.
@@ -28,12 +25,12 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
     signal,
     display = 'inline',
     frame: double,
-    loadTimeoutMs = LOAD_TIMEOUT_MS,
+    // The frame usually answers well within a second, and on a slow phone within this time; mount() rejects after it.
+    loadTimeoutMs = 15_000,
   } = options;
   if (!partner || !(fetchToken || options.token))
     throw wrongConfig('needs partner, fetchToken or token');
-  if (display !== 'inline' && display !== 'modal')
-    throw wrongConfig('display must be inline or modal');
+  if (!/^(inline|modal)$/.test(display)) throw wrongConfig('display must be inline or modal');
   const origin = platformOrigin(options.frameOrigin);
   const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
   // An exception in a listener of the site is reported to the site and does not stop anything.
@@ -68,8 +65,8 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
     async mount(target) {
       const by = load(display === 'inline' ? findPlace(target) : document.body);
       loaded = undefined;
-      by.after(loadTimeoutMs, () => by.fail('load_timeout', `${url} does not answer`, true));
-      by.show();
+      by.after(loadTimeoutMs, () => by.silent('load_timeout'));
+      by.show?.();
       return by.done;
     },
     preload({ target, session = false } = {}) {
@@ -109,42 +106,40 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
 function beginMount(shared: Shared, place: HTMLElement): Mounting {
   const listen = new AbortController();
   const timers: ReturnType<typeof setTimeout>[] = [];
-  const stopTimers = (): void => timers.forEach(clearTimeout);
   let settle: (error?: Error) => void = () => {};
   const done = new Promise<void>((resolve, reject) => {
-    settle = (error) => (error ? reject(error) : resolve());
+    settle = (error) => {
+      timers.forEach(clearTimeout);
+      if (error) reject(error);
+      else resolve();
+    };
   });
   // What fails before it is shown is loaded again by mount().
   done.catch(() => {});
-  shared.leave = (why) => {
+  // Once a promise is settled this says nothing more: only a pending mount() sees it.
+  shared.leave = (why, error = failure('destroyed', 'removed', true)) => {
     shared.leave = undefined;
     shared.state = why;
     shared.post = shared.focus = undefined;
     listen.abort();
-    stopTimers();
-    // Settled promises ignore this: only a pending mount() sees it.
-    settle(failure('destroyed', 'removed', true));
+    settle(error);
   };
   const by: Mounting = {
     place,
     done,
     listen,
-    show() {},
     after(ms, act) {
       timers.push(setTimeout(act, ms));
     },
-    ready() {
-      stopTimers();
-      settle();
-    },
-    fail(code, message, recoverable) {
-      settle(failure(code, message, recoverable));
-      shared.leave?.('error');
-    },
+    ready: () => settle(),
+    silent: (code) => shared.leave?.('error', failure(code, `${shared.url} does not answer`, true)),
     refused: () =>
-      by.fail('frame_refused', `${shared.url}: register ${location.origin}, allow frame-src`),
+      shared.leave?.(
+        'error',
+        failure('frame_refused', `${shared.url}: register ${location.origin}, allow frame-src`),
+      ),
   };
-  document.addEventListener(
+  addEventListener(
     'securitypolicyviolation',
     (event) => event.blockedURI.startsWith(shared.origin) && by.refused(),
     listen,

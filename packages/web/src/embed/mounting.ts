@@ -23,15 +23,15 @@ export interface Shared extends Omit<DuebridgeOptions, 'locale' | 'appearance'> 
   focus?: (() => void) | undefined;
   /** Set while what is loaded is not shown. */
   waits?: Init['waits'];
-  /** Removes the page; set while something is mounted. */
-  leave?: ((why: DuebridgeState) => void) | undefined;
+  /** Removes the page; a pending mount() rejects with the error. Set while something is mounted. */
+  leave?: ((why: DuebridgeState, error?: Error) => void) | undefined;
   readonly emit: <K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]) => void;
 }
 
 /** One mount, from the call until what it shows is removed. */
 export interface Mounting {
-  /** Shows what has been loaded. */
-  show: () => void;
+  /** Shows what has been loaded; loadFrame() sets it. */
+  show?: () => void;
   /** Where: an element of the site, or its body under a dialog. */
   readonly place: HTMLElement;
   /** The promise of mount(). */
@@ -42,7 +42,8 @@ export interface Mounting {
   readonly after: (ms: number, act: () => void) => void;
   /** The first screen is shown. */
   readonly ready: () => void;
-  readonly fail: (code: DuebridgeErrorCode, message: string, recoverable?: boolean) => void;
+  /** The page did not come: with this error the mount ends. */
+  readonly silent: (code: DuebridgeErrorCode) => void;
   /** The platform is reachable but does not show its page here. */
   readonly refused: () => void;
 }

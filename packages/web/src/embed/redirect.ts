@@ -42,7 +42,10 @@ export async function redirectToPayment(options: RedirectOptions): Promise<never
   } catch (thrown) {
     error = thrown;
   }
-  if (!token) throw failure('token_invalid', 'your backend gave no token', true, error);
+  if (!token) {
+    const message = 'your backend gave no token';
+    throw new DuebridgeError({ code: 'token_invalid', message, recoverable: true }, error);
+  }
   if (signal?.aborted) throw failure('destroyed', 'aborted', true);
   const url = `${origin}/flow/v1/${encodeURIComponent(partner)}`;
   return new Promise((_, reject) => {

@@ -12,12 +12,11 @@ declare global {
 }
 
 const src = (document.currentScript as HTMLScriptElement | null)?.src;
-const frameOrigin = src && new URL(src).origin;
 
 window.duebridge = {
   // redirect-script.ts may have been loaded first.
   ...window.duebridge,
   createDuebridge: (options) =>
-    createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? frameOrigin }),
+    createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? src }),
   DuebridgeError,
 };

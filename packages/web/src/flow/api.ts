@@ -15,9 +15,16 @@ import type {
 import type { DuebridgeErrorCode } from '../embed/types.ts';
 import { SESSION_PATH, type request } from './request.ts';
 import { eventReader } from './sse.ts';
+import { within } from './waiting.ts';
 
 /** The platform sends a line at least every 15 s; after twice that without one, the connection is dead. */
 const SILENCE_MS = 30_000;
+
+/**
+ * The customer sees nothing but an outline until the session is open. The platform asks the biller for 5 s at most, so an exchange that
+ * takes longer than this hangs, and counts as a lost network.
+ */
+const OPEN_TIMEOUT_MS = 8_000;
 
 /** Why a call failed. `network`: it is unknown whether the request arrived. */
 export class CallError extends Error {
@@ -109,9 +116,8 @@ export function createApi(partner_id: string, send: typeof request): Api {
 
   return {
     async open(token, request, begun) {
-      const grant = await json<FlowSessionGrant>(
-        begun ?? send(SESSION_PATH, token, { ...request, partner_id }),
-      );
+      const asked = begun ?? send(SESSION_PATH, token, { ...request, partner_id });
+      const grant = await json<FlowSessionGrant>(within(OPEN_TIMEOUT_MS, asked));
       secret = grant.session;
       return grant;
     },

@@ -14,8 +14,11 @@ import { loadWords } from './words-file.ts';
 /** If the page is not shown within this time, it says so itself: with the whole tab to itself, no SDK does. */
 const LATE_MS = 15_000;
 
+// The site's theme is in the fragment, which no server sees; without one the system's applies.
 const theme = location.hash.slice(1);
-if (theme === 'dark' || theme === 'light') document.documentElement.dataset['theme'] = theme;
+const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+document.documentElement.dataset['theme'] =
+  theme === 'dark' || (theme !== 'light' && dark) ? 'dark' : 'light';
 
 const showLate = (): void => {
   const late = document.querySelector<HTMLElement>('#late');
@@ -25,7 +28,7 @@ setTimeout(showLate, LATE_MS);
 addEventListener(
   'error',
   ({ target }) => {
-    if (!(target instanceof HTMLScriptElement || target instanceof HTMLLinkElement)) return;
+    if (!(target instanceof HTMLScriptElement)) return;
     for (const origin of parent === window ? [] : registeredOrigins()) {
       parent.postMessage({ duebridge: FAILED }, origin);
     }

@@ -27,13 +27,27 @@ export function receiptHtml(
 `;
 }
 
-/** Hands a text to the browser as a file. */
+/** By then the browser has begun to save. */
+const SAVED_MS = 60_000;
+
+/**
+ * Hands a text to the browser as a file. To Firefox and WebKit a download is a navigation of the frame it begins in: the `frame-src` of
+ * a site that allows the platform alone would stop it. It begins in a frame of the page's own, to which the page's policy applies.
+ */
 export function saveFile(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;
+  const frame = document.createElement('iframe');
+  if (parent !== window) {
+    frame.hidden = true;
+    document.body.append(frame);
+    frame.contentDocument?.body.append(link);
+  }
   link.click();
-  // The download has started by the next turn of the event loop; revoking frees the memory.
-  setTimeout(() => URL.revokeObjectURL(url), 1_000);
+  setTimeout(() => {
+    URL.revokeObjectURL(url);
+    frame.remove();
+  }, SAVED_MS);
 }

@@ -13,7 +13,7 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
     [say('pay_to'), biller],
     [say('account'), session.account.masked_account_id],
     [say('amount'), words.money(payment.amount_in_cents)],
-    [say('pay_with'), method?.label ?? payment.funding_method],
+    [say('method'), method?.label ?? payment.funding_method],
     ...(session.receipt === undefined
       ? []
       : ([[say('paid_by'), plainText(session.receipt.payer_name)]] as const)),

@@ -34,7 +34,7 @@ export function leaveLabel(flow: Flow, { say }: Language, word: 'close' | 'done'
 export function Loading({ words }: { readonly words: Language }): VNode {
   return (
     <div class="loading" aria-busy="true">
-      <p class="sr">{words.say('loading')}</p>
+      <p>{words.say('loading')}</p>
       <div class="bone title" />
       <div class="bone box" />
       <div class="bone button" />

@@ -189,7 +189,7 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
   let early: Promise<string | null> | undefined = first;
   return {
     origin,
-    init,
+    init: { ...init, locale: init.locale || navigator.language },
     display: init.display,
     shown,
     send: (message) => port.postMessage(message),

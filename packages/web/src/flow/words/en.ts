@@ -51,6 +51,7 @@ export const en = {
   pay_to: 'To',
   amount: 'Amount',
   pay_with: 'Pay with',
+  method: 'Payment method',
   confirm_note: 'Nothing is paid until you press the button.',
   pay_now: 'Pay {amount}',
   sending: 'Sending…',

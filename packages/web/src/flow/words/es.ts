@@ -53,6 +53,7 @@ export const es: Words = {
   pay_to: 'Para',
   amount: 'Importe',
   pay_with: 'Pagar con',
+  method: 'Método de pago',
   confirm_note: 'No se paga nada hasta que presione el botón.',
   pay_now: 'Pagar {amount}',
   sending: 'Enviando…',

@@ -54,6 +54,7 @@ export const fr: Words = {
   pay_to: 'À',
   amount: 'Montant',
   pay_with: 'Payer avec',
+  method: 'Moyen de paiement',
   confirm_note: 'Rien n’est payé tant que vous n’appuyez pas sur le bouton.',
   pay_now: 'Payer {amount}',
   sending: 'Envoi…',

@@ -53,6 +53,7 @@ export const pt: Words = {
   pay_to: 'Para',
   amount: 'Valor',
   pay_with: 'Pagar com',
+  method: 'Forma de pagamento',
   confirm_note: 'Nada é pago até você apertar o botão.',
   pay_now: 'Pagar {amount}',
   sending: 'Enviando…',

@@ -1,0 +1,273 @@
+/**
+ * Limits of seconds, minutes and an hour, in every engine: what is slow, what stalls, a device that slept. The tests move the time of the
+ * page (clock.ts); how long the machine takes decides nothing.
+ */
+import assert from 'node:assert/strict';
+import { movableClock, pass, wakeAfter } from './clock.ts';
+import { gate, until, useRig, values } from './rig.ts';
+import { inEachEngine, type EngineVisit, type InEngine } from './site-visit.ts';
+import { succeeds, type Trouble } from './scripted-flow.ts';
+
+const rig = useRig({ withChromium: false });
+const before = await movableClock();
+
+inEachEngine(rig, (inEngine) => {
+  opening(inEngine);
+  paying(inEngine);
+  sleeping(inEngine);
+});
+
+/** Lets time pass in the payment page, two seconds at a time, until a script of it gives true. */
+async function passUntil({ tab, holds }: EngineVisit, comes: () => boolean): Promise<void> {
+  // The page's first request may be on its way before the driver knows of the frame.
+  await holds('frame', () => true);
+  await until(async () => {
+    await pass(tab, 'frame', 2_000);
+    return tab.run('frame', comes);
+  });
+}
+
+const errors = async (at: EngineVisit): Promise<[code: string, recoverable: boolean][]> =>
+  (values(await at.heard(), 'error') as { code: string; recoverable: boolean }[]).map(
+    ({ code, recoverable }) => [code, recoverable],
+  );
+
+// While it opens --------------------------------------------------------------------------------------------------------------
+
+function opening(inEngine: InEngine): void {
+  inEngine(
+    'a backend that is slow to give a token is called slow, and the payment starts when it comes',
+    async ({ flow, visit }) => {
+      const token = gate();
+      const world = flow.world({ before, plan: { token: () => token.held } });
+      const at = await visit(world);
+      const mounted = at.start({ loadTimeoutMs: 60_000 });
+      await until(() => world.counts.token === 1);
+      await at.holds('frame', () => document.querySelector('[data-theme]') !== null);
+      await passUntil(at, () => document.querySelector('h1') !== null);
+      await at.title('The site is taking a long time to respond');
+      assert.equal(await mounted, 'mounted');
+      assert.deepEqual(await errors(at), [['token_slow', true]]);
+      token.open();
+      await at.title('Your bill from Acme Water');
+      assert.equal(world.counts.token, 1);
+    },
+  );
+
+  inEngine(
+    'a platform that hangs while it opens the session is told, and asked again with a new token',
+    async ({ flow, visit }) => {
+      const plan = { exchange: (count: number) => (count === 1 ? 'hang' : undefined) } as const;
+      const world = flow.world({ before, plan });
+      const at = await visit(world);
+      const mounted = at.start();
+      await until(() => world.counts.exchange === 1);
+      // An outline alone is shown at first; then words, and after 8 s the page stops waiting for this answer.
+      await at.sees('Getting your bill…');
+      await passUntil(at, () => document.querySelector('h1') !== null);
+      await at.title('The connection is lost');
+      assert.equal(await mounted, 'mounted');
+      assert.deepEqual(await errors(at), [['network_lost', true]]);
+      await passUntil(
+        at,
+        () => document.querySelector('h1')?.textContent !== 'The connection is lost',
+      );
+      await at.title('Your bill from Acme Water');
+      assert.deepEqual([world.counts.token, world.counts.exchange], [2, 2]);
+      await at.pay();
+    },
+  );
+
+  inEngine(
+    'a blocker that stops the text of the page is told in words of its first bytes, and the page goes on without it',
+    async ({ flow, visit }) => {
+      const world = flow.world({ before });
+      const at = await visit(world);
+      flow.wire = (path): Trouble | undefined => (path.includes('/words-') ? 'cut' : undefined);
+      const mounted = at.start({ loadTimeoutMs: 60_000 });
+      await until(() => world.sessions.size === 1);
+      await at.holds('frame', () => document.querySelector('#late') !== null);
+      await passUntil(at, () => document.body.innerText.includes('could not be loaded in full'));
+      flow.wire = undefined;
+      await passUntil(at, () => document.querySelector('h1') !== null);
+      await at.title('Your bill from Acme Water');
+      assert.equal(await mounted, 'mounted');
+    },
+  );
+
+  inEngine(
+    'a platform that never answers is given up after fifteen seconds, where the site says no other time',
+    async ({ flow, visit }) => {
+      const world = flow.world({ before, plan: { page: () => 'hang' } });
+      const at = await visit(world);
+      const mounted = at.start();
+      await until(() => world.counts.page === 1);
+      await pass(at.tab, 'page', 14_000);
+      assert.equal(
+        await at.tab.run('page', () => document.querySelectorAll('#place > iframe').length),
+        1,
+      );
+      await pass(at.tab, 'page', 1_000);
+      assert.equal(await mounted, 'load_timeout');
+    },
+  );
+
+  inEngine(
+    'a redirect whose backend never answers ends, so that the button works again',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world({ before }));
+      await at.tab.run(
+        'page',
+        async (frameOrigin) => {
+          const path = '/npm/redirect.js';
+          const { redirectToPayment } = (await import(path)) as {
+            redirectToPayment: (options: object) => Promise<never>;
+          };
+          const returnUrl = location.href;
+          const fetchToken = (): Promise<string> => {
+            document.title = 'asked';
+            return new Promise(() => {});
+          };
+          const options = { partner: 'p', frameOrigin, returnUrl, fetchToken };
+          redirectToPayment(options).catch((error: { code: string }) => {
+            document.title = error.code;
+          });
+        },
+        flow.payOrigin,
+      );
+      await at.holds('page', () => document.title === 'asked');
+      await pass(at.tab, 'page', 15_000);
+      await at.holds('page', () => document.title === 'token_invalid');
+    },
+  );
+}
+
+// While the customer pays -----------------------------------------------------------------------------------------------------
+
+function paying(inEngine: InEngine): void {
+  inEngine(
+    'a backend that is asked for another token and never answers ends the session, not the payment',
+    async ({ flow, visit }) => {
+      const world = flow.world({
+        before,
+        plan: { token: (count) => (count === 1 ? undefined : 'hang') },
+      });
+      const at = await visit(world);
+      await at.start();
+      await at.press('Continue');
+      await at.title('Check your payment');
+      world.endSessions();
+      await at.press('Pay $123.45');
+      await until(() => world.counts.token === 2);
+      await pass(at.tab, 'frame', 10_000);
+      await until(async () => (await errors(at)).length === 1);
+      await at.title('Check your payment');
+      await pass(at.tab, 'frame', 20_000);
+      await at.title('This page has been open for a long time');
+      assert.deepEqual(
+        (await errors(at)).map(([code]) => code),
+        ['token_slow', 'token_expired'],
+      );
+    },
+  );
+
+  inEngine(
+    'a part of the page that stalls is told, and taken when it comes',
+    async ({ flow, visit }) => {
+      const card = { funding_method: 'card', label: 'Card', sandbox: true, frame: '/fund/card' };
+      const at = await visit(flow.world({ before, fundingMethods: [card] }));
+      const part = gate();
+      flow.wire = (path) => (path.includes('/funding-') ? part.held : undefined);
+      await at.start();
+      await at.press('Continue');
+      await at.title('Check your payment');
+      const isSlow = (): boolean =>
+        document.body.innerText.includes(
+          'This payment method is not loading. Wait a moment, or choose another.',
+        );
+      assert.equal(await at.tab.run('frame', isSlow), false);
+      await passUntil(at, isSlow);
+      part.open();
+      await at.holds('frame', () => document.querySelector('iframe.fund') !== null);
+      await until(async () => !(await at.tab.run('frame', isSlow)));
+    },
+  );
+
+  inEngine('a biller that is slow is called slow, and nothing worse', async ({ flow, visit }) => {
+    const at = await visit(flow.world({ before, outcome: [] }));
+    await at.start();
+    await at.press('Continue');
+    await at.press('Pay $123.45');
+    await at.title('Your payment is on its way');
+    await pass(at.tab, 'frame', 31_000);
+    await at.sees('taking longer than usual');
+    await at.title('Your payment is on its way');
+  });
+}
+
+// While the device sleeps -----------------------------------------------------------------------------------------------------
+
+function sleeping(inEngine: InEngine): void {
+  inEngine(
+    'a phone that slept for an hour in the middle of a payment shows on waking how it ended',
+    async ({ flow, visit }) => {
+      for (const renews of [true, false]) {
+        const world = flow.world({ before, outcome: [] });
+        const at = await visit(world);
+        world.tokens.push(`dbt_${world.partner}_0`);
+        // A site that gave a token, and has no way to give another: it is shown what a function cannot be sent as.
+        if (!renews)
+          await at.tab.run(
+            'page',
+            (settings) => {
+              const { make } = window as unknown as { make: (o: object) => unknown };
+              Object.assign(window, {
+                make: (options: object) => make({ ...options, ...settings, fetchToken: undefined }),
+              });
+            },
+            { token: world.tokens[0] },
+          );
+        await at.start();
+        await at.press('Continue');
+        await at.press('Pay $123.45');
+        await at.title('Your payment is on its way');
+        world.endSessions();
+        Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
+        for (const where of ['page', 'frame'] as const) await wakeAfter(at.tab, where, 3_600_000);
+        await at.title(renews ? 'Paid. Thank you!' : 'This page has been open for a long time');
+        if (!renews) await at.sees('a payment that you made continues');
+        const warns = (): boolean => document.body.innerText.includes('This page closes at');
+        assert.equal(await at.tab.run('frame', warns), false);
+        assert.equal(world.payments.length, 1);
+      }
+    },
+  );
+
+  inEngine(
+    'a phone that wakes two minutes before the end of its session is warned',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world({ sessionMs: 3_600_000 }));
+      await at.start();
+      await at.title('Your bill from Acme Water');
+      const wake = (later: number): Promise<void> =>
+        at.tab.run(
+          'frame',
+          (ms) => {
+            const { now } = Date;
+            Date.now = () => now() + ms;
+            // No timer of the page has run meanwhile.
+            document.dispatchEvent(new Event('visibilitychange'));
+          },
+          later,
+        );
+      const notices = (): Promise<number> =>
+        at.tab.run('frame', () => document.querySelectorAll('.notice').length);
+      await wake(1_800_000);
+      assert.equal(await notices(), 0);
+      await wake(1_700_000);
+      await at.sees('This page closes at');
+      await at.press('Stay');
+      await until(async () => (await notices()) === 0);
+    },
+  );
+}
