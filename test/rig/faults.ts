@@ -3,7 +3,7 @@
  * heals it.
  */
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
@@ -37,7 +37,9 @@ export function faultsOf(mode: Rig['mode'], disk: BreakableDisk | undefined): Fa
     ...steps.filter(({ locked }) => locked === true).map((step) => pauseAt(step)),
     ...OTHERS.filter(({ name }) => mode === 'own' || !name.includes('own system')),
     ...(hasFaketime ? [clock('+3600'), clock('-3600'), clock('+300')] : []),
-    ...(disk === undefined ? [] : [fullDisk(disk.folder)]),
+    ...(disk === undefined
+      ? []
+      : [fullDisk(disk.folder, 'a table'), fullDisk(disk.folder, 'the log')]),
     ...(disk?.hasPower === true ? [powerLoss(disk)] : []),
   ];
 }
@@ -276,23 +278,43 @@ function assertOn(disk: string, rig: Rig): void {
   assert.ok(clusterDirectory.startsWith(`${disk}/`), `the database is in ${clusterDirectory}`);
 }
 
-function fullDisk(disk: string): Fault {
+/** How long the rig waits for PostgreSQL to meet the full disk: customers pay meanwhile, and what they write needs room sooner or later. */
+const FULL_MS = 20_000;
+
+/**
+ * Fills the disk until PostgreSQL has refused something for want of room, and for some seconds more, now and then for a good half minute. A table that cannot grow fails a
+ * statement; a log that cannot grow ends the server, which cannot start again before there is room.
+ */
+function fullDisk(disk: string, what: 'a table' | 'the log'): Fault {
   return {
-    name: 'the disk of PostgreSQL is full',
+    name: `the disk of PostgreSQL is full, and ${what} cannot grow`,
     kind: 'disk full',
     async run(rig) {
       assertOn(disk, rig);
+      const log = join(disk, 'postgres.log');
+      const refusals = (): number => readFileSync(log, 'utf8').split('No space left').length - 1;
       await pause(300);
+      const before = refusals();
       const filler = join(disk, 'filler');
       try {
         execFileSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1M'], { stdio: 'ignore' });
       } catch {
         // dd fails when the disk is full, which is the purpose.
       }
-      const filled = statSync(filler).size > 0;
-      await pause(3_000);
-      rmSync(filler);
-      return filled;
+      try {
+        // Fails when the server ends under it, which is the purpose.
+        if (what === 'the log')
+          await rig.ours.query('SELECT pg_switch_wal()').catch(() => undefined);
+        const until = performance.now() + FULL_MS;
+        while (refusals() === before && performance.now() < until) await pause(50);
+        await pause(rig.random() < 0.15 ? 40_000 : 3_000);
+        return refusals() > before;
+      } finally {
+        rmSync(filler);
+        // Otherwise a power loss in a later round brings it back.
+        execFileSync('sync', ['--file-system', disk]);
+        await rig.untilPostgresAnswers();
+      }
     },
   };
 }

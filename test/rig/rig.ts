@@ -157,6 +157,7 @@ export class Rig {
     chmodSync(folder, 0o711);
     const postgres =
       options.postgres ?? (await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') }));
+    await keepNoLogFiles(postgres.url);
     const platformUrl = await ensureDatabase(postgres.url, 'rig_platform');
     const kitUrl = await ensureDatabase(postgres.url, 'rig_partner');
     const upstream = { host: '127.0.0.1', port: Number(new URL(postgres.url).port) };
@@ -377,6 +378,7 @@ export class Rig {
       ...this.#extra,
       ...this.own.complaints.map((what) => ({ rule: 'KT2', what })),
     ];
+    if (violations.some(({ rule }) => rule === 'LV6')) await this.#tellStuck();
     for (const { id } of end.platform) this.#judged.add(id);
     for (const id of forgiven) this.#judged.add(id);
     return { payments: rows.length, acknowledged: this.#acknowledged, violations, convergedMs };
@@ -428,6 +430,20 @@ export class Rig {
     while (this.postgres.pid === pid) {
       if (performance.now() > until) throw new Error('PostgreSQL did not come back');
       await pause(20);
+    }
+  }
+
+  /** Waits until PostgreSQL takes statements: it may have to be restarted, and to replay its log first. */
+  async untilPostgresAnswers(): Promise<void> {
+    const until = performance.now() + 60_000;
+    while (
+      !(await this.ours.query('SELECT 1').then(
+        () => true,
+        () => false,
+      ))
+    ) {
+      if (performance.now() > until) throw new Error('PostgreSQL did not come back');
+      await pause(50);
     }
   }
 
@@ -628,6 +644,27 @@ export class Rig {
     }
   }
 
+  /** Writes to stderr who should have driven the payments that are stuck, and how the workers see themselves. */
+  async #tellStuck(): Promise<void> {
+    const payments = await this.ours.query<{ row: unknown }>(
+      `SELECT to_jsonb(p) || jsonb_build_object('owner', s.worker_id) AS row FROM duebridge_platform.payments p
+         LEFT JOIN duebridge_platform.slots s USING (slot) WHERE settled_at IS NULL`,
+    );
+    const workers = await this.ours.query<{ row: unknown }>(
+      'SELECT to_jsonb(w) AS row FROM duebridge_platform.workers w',
+    );
+    const slots = await this.ours.query<{ row: unknown }>(
+      `SELECT jsonb_build_object('owner', worker_id, 'slots', count(*)) AS row FROM duebridge_platform.slots GROUP BY worker_id`,
+    );
+    const metrics = await Promise.all(
+      this.#adminPorts.slice(0, 2).map(async (port) => {
+        const answer = await request(`http://127.0.0.1:${port}/metrics`, { headers: this.#admin });
+        return (await answer.body.text()).split('\n').filter((line) => !/^#| 0$/.test(line));
+      }),
+    ).catch(String);
+    console.error(JSON.stringify({ at: new Date(), payments, workers, slots, metrics }));
+  }
+
   async #ending(): Promise<Ending> {
     const platform = await this.ours.query<PlatformRow>(
       `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
@@ -649,6 +686,14 @@ export class Rig {
           );
     return { platform, funds, partner, postings };
   }
+}
+
+/** Lets PostgreSQL keep no files of its log to be used again: then its next one needs room, which a full disk does not have. */
+async function keepNoLogFiles(url: string): Promise<void> {
+  const database = openDatabase({ url, applicationName: 'crash rig' });
+  await database.query('ALTER SYSTEM SET wal_recycle = off');
+  await database.query('SELECT pg_reload_conf()');
+  await database.close();
 }
 
 function urlOf(url: string, database: string): string {
