@@ -110,6 +110,64 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^aheadMs: holdMs > 0 \? null : least, \| 0 -> 1$/],
     },
   ],
+  'packages/partner/src/auth.ts': [
+    {
+      why: 'The very microsecond at which a token ends, or has ended for a day.',
+      places: [/ expires_at [<>] clock_timestamp\(\).* \| (?:> -> >=|< -> <=)$/],
+    },
+    {
+      why: 'An empty client id is refused in any case: none is configured.',
+      places: [/^if \(colon < 0\) throw invalidClient\(\); \| (?:< -> <=|0 -> 1)$/],
+    },
+  ],
+  'packages/partner/src/call-places.ts': [
+    {
+      why: 'A biller of whom nothing waits is passed over all the same; there are no more of them than billers.',
+      places: [/^if \(accounts\.size > 0\) .* \| (?:accounts\.size > 0 -> true|> -> >=)$/],
+    },
+  ],
+  'packages/platform/src/engine/worker.ts': [
+    {
+      why: 'Where the turns begin.',
+      places: [/^#nextNew = 0;/],
+    },
+    {
+      why: 'Nobody waits for this.',
+      places: [/^void this\.#dispatcher\.leave\(/],
+    },
+    {
+      why: 'One call more in an estimate that is rounded up to a power of two.',
+      places: [/\.started = 0; \| 0 -> 1$/],
+    },
+    {
+      why: 'Less than the least that is claimed in any case.',
+      places: [
+        /^const calls = Math\.max\(MIN_NEED.* \| 0 -> 1$/,
+        /^backlog \? callsPerSecond : 0, \| 0 -> 1$/,
+        /^return 2 \*\* .* \| 1 -> 2$/,
+      ],
+    },
+    {
+      why: 'A pause of no time.',
+      places: [/^if \(pause > 0\) .* \| (?:pause > 0 -> true|> -> >=|0 -> 1)$/],
+    },
+  ],
+  'packages/platform/src/engine/records.ts': [
+    {
+      why: 'A bound above what a worker holds.',
+      places: [/^const MAX_QUEUED = /],
+    },
+    {
+      why: 'A settlement that is absent is written as none either way.',
+      places: [/ \| step\.settled -> true$/],
+    },
+  ],
+  'packages/platform/src/engine/review.ts': [
+    {
+      why: 'Two cases that only say what happens to whatever is not named: it goes on.',
+      places: [/^case '(?:not_found|mismatch)': \| '\w+' -> '\w+'$/],
+    },
+  ],
   'packages/partner/src/accept.ts': [
     {
       why: 'Of an empty list nothing is handed over.',
@@ -233,7 +291,10 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     },
     {
       why: 'Without payments, the statement is sent and changes none.',
-      places: [/^failed: refused\.size === 0/],
+      places: [
+        /^failed: refused\.size === 0/,
+        /^if \(ids\.length === 0\) return; \| ids\.length === 0 -> false$/,
+      ],
     },
     {
       why: 'Any word but the three others says that the call may begin.',
@@ -269,14 +330,20 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^if \(until\.length > 0\)/, /^const ended = ends\.length === 0/],
     },
     {
-      why: 'A look at a side lane that is empty changes nothing.',
-      places: [/^if \(side\.length > 0\) startSide/],
+      why: 'A pause that is as good as none: the first rest is half a second either way.',
+      places: [
+        /^if \(lock && asked > 0\) lock\.pauseMs = 0; \| 0 -> 1 \(2\)$/,
+        /^locks\.set\(account, .* pauseMs: 0 \}\); \| 0 -> 1$/,
+      ],
+    },
+    {
+      why: 'A group of nothing is not begun.',
+      places: [/^if \(!isGroupUnderWay && queue\.length > 0\) \{ \| > -> >=$/],
     },
     {
       why: 'When accounts that were locked long ago are forgotten: sooner changes nothing, because they are no longer skipped.',
       places: [
-        /^if \(blocked\.size > MAX_BATCH\)/,
-        /blocked\) if \(until < longAgo\).* \| < -> <=$/,
+        /^if \(locks\.size > MAX_BATCH\) \{ \| (?:locks\.size > MAX_BATCH -> true|> -> >=)$/,
       ],
     },
   ],
@@ -304,6 +371,12 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^let latestAt = .* \| (?:\?\? -> &&|0 -> 1 \(2\))$/,
         /^for \(let index = .* \| < -> <=$/,
       ],
+    },
+  ],
+  'packages/platform/src/engine/outage.ts': [
+    {
+      why: 'The very millisecond at which the log repeats itself.',
+      places: [/^if \(now - told\.at >= REPEAT_MS\) \{ \| >= -> >$/],
     },
   ],
   'packages/platform/src/engine/call-rate.ts': [
@@ -473,6 +546,135 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       ],
     },
   ],
+  'packages/platform/src/engine/calls.ts': [
+    {
+      why: 'What is undefined is not written either way.',
+      places: [/^return \{ kind: 'funds_settled', .* \| settled -> true$/],
+    },
+    {
+      why: 'The listener is removed when the call has ended.',
+      places: [/^signal\.addEventListener\('abort', abort, \{ once: true \}\); \| true -> false$/],
+    },
+    {
+      why: 'What is not a PUT is counted as a GET.',
+      places: [/^options\.counted\('poll', .* \| 'poll' -> 'pollx'$/],
+    },
+    {
+      why: 'An answer that did not come has neither a status nor a wish for a rest.',
+      places: [
+        /^status: answer\.kind === 'reply' .* \| answer\.kind === 'reply' -> true$/,
+        /^retryAfterMs: .* \| (?:answer\.kind === 'no_reply' -> false|'no_reply' -> 'no_replyx')$/,
+      ],
+    },
+  ],
+  'packages/platform/src/engine/active-payment.ts': [
+    {
+      why: 'Any number that is no slot.',
+      places: [/^const GONE = /],
+    },
+    {
+      why: 'Whoever makes a payment sets it; whether one that waits is an object or bytes is a matter of memory.',
+      places: [/^isNew = false; /],
+    },
+  ],
+  'packages/platform/src/engine/dispatcher.ts': [
+    {
+      why: 'Payments of one partner, biller, batch and method share what they have in common, which saves memory alone.',
+      places: [
+        /^const MAX_GROUPS = /,
+        /^if \(group === undefined\) \{ \| group === undefined -> true$/,
+        /^if \(this\.#groups\.size >= MAX_GROUPS\)/,
+        /^this\.#groups\.set\(key, group\);/,
+      ],
+    },
+    {
+      why: 'Whether a payment that waits is an object or bytes is a matter of memory and time.',
+      places: [
+        /^payment\.isNew = /,
+        /^\(payment\) => !payment\.isNew .* \| ! -> nothing$/,
+        /^this\.#saving\.delete\(payment\);/,
+      ],
+    },
+    {
+      why: 'A payment that the partner has not accepted has no age yet, and one whose acceptance was just read begins now.',
+      places: [/^const age = isLoaded \? /],
+    },
+    {
+      why: 'What is cleared here is not read any more.',
+      places: [/^this\.#(?:timers|funding|unsaved)\.clear\(\);/],
+    },
+    {
+      why: 'A timer that rings during a stop starts nothing, and ends with it.',
+      places: [
+        /^for \(const timer of this\.#timers\.values\(\)\) timer\.cancel\.abort\(\); .*\(2\)$/,
+      ],
+    },
+    {
+      why: 'Every write is part of a step or of a save, for whose end the stop has waited.',
+      places: [/^await this\.#records\.drain\(\);/],
+    },
+    {
+      why: 'A queue drops what is not driven any more, and none is asked after the end.',
+      places: [/^if \(this\.#ended \|\| !payment\.isCurrent\) return; /],
+    },
+    {
+      why: 'Nothing is kept under undefined.',
+      places: [
+        /^if \(object !== undefined\) this\.#unsaved\.delete\(object\); \| object !== undefined -> true$/,
+      ],
+    },
+    {
+      why: 'An array of numbers holds one at every slot.',
+      places: [/^this\.#underWayIn\[slot\] = \(this\.#underWayIn\[slot\] \?\? 0\) .* \| 0 -> 1$/],
+    },
+    {
+      why: 'An empty queue says neither a time nor that it is short.',
+      places: [/^if \(turn\.kind === 'empty'\) return; /],
+    },
+    {
+      why: 'A queue that is asked anew gives its earliest time, so a timer is replaced by one for the same time or the right one.',
+      places: [/^if \(timer !== undefined && timer\.at <= at\) return; /],
+    },
+    {
+      why: 'Only an authorization asks whether the partner is open.',
+      places: [
+        /^: this\.#apply\(payment, undefined, event, false\); /,
+        /^return this\.#apply\(payment, partner, event, true, call\.sent\); /,
+      ],
+    },
+    {
+      why: 'The queue rests for seconds in any case.',
+      places: [/^return 0; \| 0 -> 1 \(2\)$/],
+    },
+    {
+      why: 'Without a partner nothing is read.',
+      places: [/^\(partner\?\.budget\.wait_seconds \?\? 0\) > 0 .* \| 0 -> 1$/],
+    },
+    {
+      why: 'An end that the partner did not tell has no times to learn from.',
+      places: [
+        /^if \(write\.by === 'partner'\) \{ \| write\.by === 'partner' -> true$/,
+        /^else if \(dueMs !== undefined\) learnBetween.* \| dueMs !== undefined -> true$/,
+      ],
+    },
+    {
+      why: 'Nothing follows in the switch, or in memory, either way.',
+      places: [/^case 'given_up': /, /^case 'settle': /],
+    },
+    {
+      why: 'Only acceptances come here, and each carries its record.',
+      places: [
+        /^if \(acceptance\.kind === 'advance' && acceptance\.acceptance !== undefined\) \{ /,
+      ],
+    },
+    {
+      why: 'After a settlement the decision itself forgets the payment.',
+      places: [
+        /^if \(written\.kind === 'end'\) return written\.settles .* \| written\.kind === 'end' -> true$/,
+        /^return written\.kind === 'settle'; /,
+      ],
+    },
+  ],
   'packages/platform/src/engine/shares.ts': [
     {
       why: 'The very microsecond at which a heartbeat is too old, or too far ahead.',
@@ -612,6 +814,9 @@ export function coreExplanationOf(file: string, mutant: string): string | undefi
 
 /** Files whose survivors have met no world of the simulator. */
 const TESTS_ALONE = [
+  'dispatcher.ts',
+  'active-payment.ts',
+  'calls.ts',
   'waiting.ts',
   'held-payments.ts',
   'funding-queue.ts',
@@ -621,6 +826,8 @@ const TESTS_ALONE = [
   'slots.ts',
   'due-heap.ts',
   'call-rate.ts',
+  'records.ts',
+  'worker.ts',
 ];
 
 /** The section of docs/mutation.md. */

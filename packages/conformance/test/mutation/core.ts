@@ -31,7 +31,9 @@ const WORLDS: Killer = { worlds: 6 };
 const engine = (name: string): Killer => ({ test: `${ENGINE}/${name}.test.ts` });
 const pure = (name: string): Killer => ({ test: `${ENGINE}/${name}.test.ts`, warm: true });
 const partner = (name: string): Killer => ({ test: `${PARTNER}/${name}.test.ts` });
+const pureInKit = (name: string): Killer => ({ test: `${PARTNER}/${name}.test.ts`, warm: true });
 const [LEASE_TEST, SLOTS_TEST] = [pure('lease'), engine('slots')];
+const DISPATCHER_TEST = pure('dispatcher');
 const [ORPHANS_TEST, REVIEW_TEST, ENGINE_TEST] = [
   engine('orphans'),
   engine('review'),
@@ -63,12 +65,14 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/funding-queue.ts`]: [pure('funding-queue'), WORLDS],
   [`${ENGINE}/outage.ts`]: [pure('outage'), WORLDS],
   [`${ENGINE}/shares.ts`]: [pure('shares'), engine('ownership'), WORLDS],
-  [`${ENGINE}/dispatcher.ts`]: [engine('neighbours'), engine('trouble'), ENGINE_TEST, WORLDS],
-  [`${ENGINE}/worker.ts`]: [engine('trouble'), SLOTS_TEST, ENGINE_TEST, WORLDS],
+  [`${ENGINE}/dispatcher.ts`]: [DISPATCHER_TEST, WORLDS],
+  [`${ENGINE}/active-payment.ts`]: [DISPATCHER_TEST, WORLDS],
+  [`${ENGINE}/worker.ts`]: [pure('worker'), SLOTS_TEST, WORLDS],
   [`${ENGINE}/engine.ts`]: [SLOTS_TEST, ENGINE_TEST, WORLDS],
   [`${ENGINE}/review.ts`]: [REVIEW_TEST, ENGINE_TEST],
-  [`${ENGINE}/records.ts`]: [ENGINE_TEST, WORLDS],
-  [`${ENGINE}/calls.ts`]: [ENGINE_TEST, WORLDS],
+  [`${ENGINE}/records.ts`]: [pure('records'), WORLDS],
+  [`${ENGINE}/calls.ts`]: [DISPATCHER_TEST, WORLDS],
+  [`${ENGINE}/metrics.ts`]: [pure('metrics')],
   [`${ENGINE}/payment-steps.ts`]: [pure('payment-steps'), WORLDS],
   [`${ENGINE}/outcome.ts`]: [
     { test: 'packages/platform/src/partners/payment-record.test.ts', warm: true },
@@ -83,12 +87,16 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${PARTNER}/settle.ts`]: [STORE_TEST],
   [`${PARTNER}/poster.ts`]: [OWN_SYSTEM_TEST, partner('post-in-transaction'), SYSTEM_TEST],
   [`${PARTNER}/post-in-own-system.ts`]: [OWN_SYSTEM_TEST],
-  [`${PARTNER}/status.ts`]: [partner('status')],
+  [`${PARTNER}/status.ts`]: [pureInKit('waiting-reads'), partner('status')],
+  [`${PARTNER}/statement.ts`]: [pureInKit('statement-queue'), partner('statement')],
+  [`${PARTNER}/call-places.ts`]: [pureInKit('call-places'), OWN_SYSTEM_TEST],
+  [`${PARTNER}/account-reads.ts`]: [partner('account-reads'), SYSTEM_TEST],
+  [`${PARTNER}/account-system.ts`]: [SYSTEM_TEST, APPLY_TEST],
   [`${PARTNER}/former-payments.ts`]: [partner('former-payments')],
-  [`${PARTNER}/auth.ts`]: [partner('auth')],
+  [`${PARTNER}/auth.ts`]: [pureInKit('auth-memory'), partner('auth')],
   [`${PARTNER}/apply.ts`]: [partner('sweep'), APPLY_TEST, READY_TEST],
   [`${PARTNER}/ledger.ts`]: [partner('account-reads'), LEDGER_TEST, APPLY_TEST],
-  [`${PARTNER}/claims.ts`]: [partner('claims'), SYSTEM_TEST, READY_TEST, APPLY_TEST],
+  [`${PARTNER}/claims.ts`]: [partner('claims'), STORE_TEST, SYSTEM_TEST],
   [`${PARTNER}/post-in-transaction.ts`]: [
     partner('post-in-transaction'),
     APPLY_TEST,

@@ -209,7 +209,7 @@ function sqlChanges(source: string): Change[] {
 function statementChanges({ type, start, end }: Node, source: string): Change[] {
   if (type !== 'TemplateLiteral' && type !== 'Literal') return [];
   const text = source.slice(start + 1, end - 1);
-  if (!/^\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b/.test(text)) return [];
+  if (!/^\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|DECLARE)\b/.test(text)) return [];
   // Comments and placeholders are replaced by spaces, which keeps all offsets.
   const code = text.replaceAll(/--[^\n]*|\$\{[^}]*\}/g, (out) => ' '.repeat(out.length));
   return STATEMENTS.flatMap(([pattern, replacement]) =>
