@@ -5,6 +5,7 @@
  *   backoff   growing intervals (x1.6 with jitter)
  * each tuned to cost at most as many polls as ours does, with the very times that it is then judged by; and with
  *   limit     polls placed by one who knows those times, which no schedule can beat
+ *   formula   for the heavy tail, polls placed by one who knows the formula by which the times are drawn: all that could be learnt
  * Ours learns from other times of the same shape. Simulated: times are drawn, nothing waits. `--payments` per shape, default 20,000.
  *
  * Real waiting reads beside it, over HTTP against the partner kit: the time from the posting of a payment to the answer of a read
@@ -34,6 +35,10 @@ const SHAPES: Readonly<Record<string, (random: () => number) => number>> = {
   'heavy tail': (random) => Math.min(24 * HOUR, 500 * (1 - random()) ** (-1 / 1.1)),
   'always 5 s': (random) => 5_000 + 20 * random(),
 };
+
+/** The share of the heavy tail's payments that have ended at this age. */
+const heavyTailEnded = (ageMs: number): number =>
+  ageMs >= 24 * HOUR ? 1 : 1 - (Math.max(500, ageMs) / 500) ** -1.1;
 
 function normal(random: () => number): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
@@ -93,6 +98,28 @@ function limit(times: readonly number[], polls: number): number {
     mass.push(index + 1 - before);
     before = index + 1;
   }
+  return leastDelay(edges, mass, times, polls);
+}
+
+/** The same with knowledge of the heavy tail's formula alone. */
+function limitOfFormula(times: readonly number[], polls: number): number {
+  const edges = [500];
+  for (let edge = 500; edge < 24 * HOUR;) {
+    edge = Math.min(24 * HOUR, edge * 1.01);
+    edges.push(edge);
+  }
+  const ended = edges.map((edge) => heavyTailEnded(edge));
+  const mass = ended.map((share, index) => share - (ended[index - 1] ?? 0));
+  return leastDelay(edges, mass, times, polls);
+}
+
+/** The least mean delay over `times` of plans made from `mass`, payments by the edge before which they end. */
+function leastDelay(
+  edges: readonly number[],
+  mass: readonly number[],
+  times: readonly number[],
+  polls: number,
+): number {
   let [cheap, dear] = [1e-3, 1e12];
   let best = Number.POSITIVE_INFINITY;
   for (let round = 0; round < 40; round += 1) {
@@ -131,6 +158,13 @@ for (const [shape, draw] of Object.entries(SHAPES)) {
     what: `limit / best of both, ${shape}`,
     value: limit(times, ours.polls) / best,
   });
+  if (shape === 'heavy tail') {
+    report({
+      figure: 'F7',
+      what: `limit of who knows the formula / best of both, ${shape}`,
+      value: limitOfFormula(times, ours.polls) / best,
+    });
+  }
   report({
     figure: 'F7',
     what: `mean delay / best of both, ${shape}`,

@@ -7,14 +7,15 @@
  *     node bench/kit-neighbours.ts [--rounds 3] [--rate 40] [--seconds 10] [--only locked]
  */
 import assert from 'node:assert/strict';
-import { systemClock } from '@duebridge/runtime';
+import { systemClock, type Database, type Transaction } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import type {
   AccountSystem,
   Posting,
   PostOutcome,
 } from '../packages/partner/src/account-system.ts';
-import { importAccounts } from '../packages/partner/src/ledger.ts';
+import { accountsBySql } from '../packages/partner/src/accounts-by-sql.ts';
+import { importAccounts, ledger } from '../packages/partner/src/ledger.ts';
 import {
   kitDatabase,
   startKit,
@@ -36,8 +37,8 @@ const SICK = 40;
 
 interface Trouble {
   readonly what: string;
-  /** Whether postings go to a system of the biller's own, which takes 5 ms for each. */
-  readonly own: boolean;
+  /** Where postings go: the kit's ledger, the biller's own tables beside it, or a system of the biller's that takes 5 ms for each. */
+  readonly to: 'ledger' | 'tables' | 'core';
   /** Biller and account of the payments in trouble. */
   readonly sick: (index: number) => readonly [biller_id: string, account_id: string];
   /** What the biller's own system does with them. */
@@ -46,18 +47,59 @@ interface Trouble {
   readonly begin?: (place: { url: string; partner: TestPartner }) => Promise<() => Promise<void>>;
 }
 
-const never = (): Promise<PostOutcome> => new Promise(() => undefined);
+const never = (): Promise<never> => new Promise(() => undefined);
 
 const TROUBLES: Readonly<Record<string, Trouble>> = {
   locked: {
     what: 'an account row is locked',
-    own: false,
+    to: 'ledger',
     sick: () => ['acme', 'sick'],
     begin: ({ url }) => lockAccount(url),
   },
+  'locked-ten': {
+    what: 'ten account rows are locked',
+    to: 'ledger',
+    sick: (index) => ['acme', `sick-${index % 10}`],
+    begin: ({ url }) =>
+      holdLock(
+        url,
+        "SELECT FROM duebridge_partner.account WHERE account_id LIKE 'sick%' FOR UPDATE",
+      ),
+  },
+  'locked-table': {
+    what: "a row of the biller's own table is locked",
+    to: 'tables',
+    sick: () => ['acme', 'sick'],
+    begin: ({ url }) => holdLock(url, "SELECT FROM shop.bill WHERE account_no = 'sick' FOR UPDATE"),
+  },
+  'posting-hangs': {
+    what: "postings of one biller hang in the kit's transaction",
+    to: 'ledger',
+    sick: (index) => ['sick', `A-${index}`],
+    post: never,
+  },
+  'locked-by-turns': {
+    what: 'a job locks an account row for 60 ms again and again',
+    to: 'ledger',
+    sick: () => ['acme', 'sick'],
+    begin({ url }) {
+      const stopped = new AbortController();
+      const job = (async () => {
+        while (!stopped.signal.aborted) {
+          const end = await lockAccount(url);
+          await systemClock.sleep(60);
+          await end();
+        }
+      })();
+      return Promise.resolve(async () => {
+        stopped.abort();
+        await job;
+      });
+    },
+  },
   'locked-and-canceled': {
     what: 'an account row is locked and its payments are canceled',
-    own: false,
+    to: 'ledger',
     sick: () => ['acme', 'sick'],
     async begin({ url, partner }) {
       const end = await lockAccount(url);
@@ -77,25 +119,25 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
   },
   account: {
     what: 'calls for one account of a core hang',
-    own: true,
+    to: 'core',
     sick: () => ['acme', 'sick'],
     post: never,
   },
   biller: {
     what: 'calls for one biller of a core hang',
-    own: true,
+    to: 'core',
     sick: (index) => ['sick', `A-${index}`],
     post: never,
   },
   failing: {
     what: 'calls for one biller of a core fail',
-    own: true,
+    to: 'core',
     sick: (index) => ['sick', `A-${index}`],
     post: () => Promise.reject(new Error('the core failed')),
   },
   slow: {
     what: 'calls for one biller of a core take 3 s',
-    own: true,
+    to: 'core',
     sick: (index) => ['sick', `A-${index}`],
     post: async () => {
       await systemClock.sleep(3_000);
@@ -104,7 +146,7 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
   },
   later: {
     what: 'one biller is answered "later"',
-    own: true,
+    to: 'core',
     sick: (index) => ['sick', `A-${index}`],
     post: () => Promise.resolve({ outcome: 'later' }),
   },
@@ -135,20 +177,61 @@ function coreOf(post: Trouble['post']): AccountSystem {
   };
 }
 
+/** The kit's ledger, whose postings hang while one in trouble is among them. */
+function hangingLedger(database: Database): AccountSystem {
+  const kit = ledger(database);
+  return {
+    ...kit,
+    post: (payments: readonly Posting[], tx: Transaction) =>
+      payments.some(({ biller_id }) => biller_id === 'sick') ? never() : kit.post(payments, tx),
+  };
+}
+
+/** The biller's own table beside the kit's, and the statements on it. */
+async function tablesOf(database: Database, accounts: readonly string[]): Promise<AccountSystem> {
+  await database.query(
+    `CREATE SCHEMA shop CREATE TABLE bill (account_no text PRIMARY KEY, due bigint NOT NULL DEFAULT 1000000)`,
+  );
+  await database.query(`CREATE TABLE shop.booking (id text PRIMARY KEY, account_no text NOT NULL)`);
+  await database.query(`INSERT INTO shop.bill (account_no) SELECT unnest($1::text[])`, [accounts]);
+  return accountsBySql(database, {
+    find_account: `SELECT 'active' AS status FROM shop.bill WHERE account_no = $2 AND $1 <> ''`,
+    find_posting: `SELECT 1 FROM shop.booking WHERE id = $1`,
+    post_payment: `WITH paid AS (
+                     UPDATE shop.bill SET due = due - $4 WHERE account_no = $3 AND $2 <> '' RETURNING account_no
+                   ) INSERT INTO shop.booking SELECT $1, account_no FROM paid WHERE $5 <> '' RETURNING 1`,
+  });
+}
+
 /** One stream; returns the sorted times from PUT to the end, in milliseconds. */
 async function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
   const hooks: (() => Promise<void>)[] = [];
   try {
     const database = await kitDatabase({ after: (hook) => hooks.push(hook) }, 'bench');
+    const names = [
+      'sick',
+      ...Array.from({ length: 10 }, (_, index) => `sick-${index}`),
+      ...Array.from({ length: ACCOUNTS }, (_, index) => `A-${index}`),
+    ];
     await importAccounts(
       database,
-      ['sick', ...Array.from({ length: ACCOUNTS }, (_, index) => `A-${index}`)].map(
-        (account_id) => ({ biller_id: 'acme', account_id, amount_due_in_cents: 1_000_000 }),
-      ),
+      names.map((account_id) => ({
+        biller_id: 'acme',
+        account_id,
+        amount_due_in_cents: 1_000_000,
+      })),
     );
+    const accounts =
+      trouble.to === 'core'
+        ? coreOf(trouble.post)
+        : trouble.to === 'tables'
+          ? await tablesOf(database, names)
+          : trouble.post === undefined
+            ? undefined
+            : hangingLedger(database);
     const partner = await startKit(database, {
       connections: 2_000,
-      ...(trouble.own ? { accounts: coreOf(trouble.post) } : {}),
+      ...(accounts === undefined ? {} : { accounts }),
     });
     const put = async (biller: string, account: string, id: string): Promise<string> => {
       const path = `/biller/${biller}/account/${account}/payment/${id}`;

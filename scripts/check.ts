@@ -62,6 +62,8 @@ const LONGEST: readonly string[] = [
   'test/browser/pay.test.ts',
   'test/prove-your-server.test.ts',
   'test/browser/screens.test.ts',
+  'test/browser/settings.test.ts',
+  'test/browser/time.test.ts',
   'test/rig/rig.test.ts',
   'test/crash.test.ts',
   'test/browser/console.test.ts',
