@@ -8,9 +8,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, describe } from 'node:test';
+import { freePort } from '@duebridge/runtime/testing';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
-import { freePort } from './peers.ts';
 import { makeCertificate } from './tls-proxy.ts';
 import { openPlatformProxy } from './wrong-platform.ts';
 

@@ -1,18 +1,6 @@
 /** Helpers for peers under test, shared by the kill matrix, the mutants and the third-party callers. */
-import net from 'node:net';
 import type { Draft } from '../src/check/target.ts';
-import { listen } from './listen.ts';
 import { FAULT_HEADER } from './wrong-platform.ts';
-
-/** A local port on which nothing listens at the moment. */
-export async function freePort(): Promise<number> {
-  const server = net.createServer();
-  const port = await listen(server);
-  await new Promise((resolve) => {
-    server.close(resolve);
-  });
-  return port;
-}
 
 /** The target file of a scripted platform: its token endpoint and flow, with small samples, so that hundreds can be judged. */
 export function platformDraft(

@@ -1058,8 +1058,8 @@ async function stopServer(place: Place, pid: number): Promise<void> {
   );
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago; for programs that cannot listen on port 0 and report it. */
-export function freePort(): Promise<number> {
+/** A TCP port of 127.0.0.1 that was free a moment ago: PostgreSQL cannot listen on port 0. A start that finds it taken tries another. */
+function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once('error', reject);

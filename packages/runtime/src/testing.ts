@@ -3,17 +3,57 @@
  * time, chance and the outside world; PostgreSQL is always the real one.
  */
 import assert from 'node:assert/strict';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, randomBytes, randomInt } from 'node:crypto';
 import { chmod, mkdir } from 'node:fs/promises';
+import { createServer, type ListenOptions, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Clock } from './clock.ts';
-import { freePort, startEmbeddedPostgres } from './embedded-postgres.ts';
+import { startEmbeddedPostgres } from './embedded-postgres.ts';
 import { migrate, readMigrations, type Migrations } from './migrations.ts';
 import { openDatabase, type Database } from './postgres.ts';
 
-export { freePort };
 export { assertSchemaSnapshot } from './schema-snapshot.ts';
+
+/** Ports below those that Linux gives to whoever asks for none (from 32768), so that no connection or server takes one unasked. */
+const CLAIMED_PORTS = { min: 20_000, max: 32_768 };
+
+/**
+ * A TCP port of 127.0.0.1 on which nothing listens, and which no other caller gets while this process lives. For a server that cannot
+ * listen on port 0 and report it: it may take half a minute to start, and whoever listened there meanwhile would be tested instead.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(CLAIMED_PORTS.min, CLAIMED_PORTS.max);
+    if (!(await claim(port))) continue;
+    const server = await listening({ host: '127.0.0.1', port });
+    if (!server) continue;
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+    return port;
+  }
+}
+
+/** Claims a port until this process ends, by a name that Linux forgets with it; other systems have no such names, and no claims. */
+async function claim(port: number): Promise<boolean> {
+  if (process.platform !== 'linux') return true;
+  const claimed = await listening({ path: `\0duebridge port ${port}` });
+  claimed?.unref();
+  return claimed !== undefined;
+}
+
+/** A server that listens there; undefined where another does. */
+function listening(where: ListenOptions): Promise<Server | undefined> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') resolve(undefined);
+      else reject(error);
+    });
+    server.listen(where, () => resolve(server));
+  });
+}
 
 /** What a test gives to be cleaned up after: the context of node:test, or its module (`{ after }`) for a whole file. */
 export interface Cleanup {

@@ -4,11 +4,11 @@
  */
 import { writeFileSync } from 'node:fs';
 import { format, resolveConfig } from 'prettier';
+import { freePort } from '@duebridge/runtime/testing';
 import { readWords, refuse, whole } from '../../../../scripts/words.ts';
 import type { Pace } from '../../src/check/pace.ts';
 import { partnerTarget, platformTarget, type Draft } from '../../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../../src/run.ts';
-import { freePort } from '../peers.ts';
 import { Caller, type Access } from './caller.ts';
 import { ACCOUNTS, BILLER, CLIENT, KEY, MAX_AMOUNT_IN_CENTS, Partner } from './partner.ts';
 import {

@@ -4,6 +4,7 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
+import { freePort } from '@duebridge/runtime/testing';
 import { memoryHistory } from '../../src/check/history.ts';
 import type { Pace } from '../../src/check/pace.ts';
 import { partnerTarget, platformTarget, type Draft } from '../../src/check/target.ts';
@@ -16,7 +17,7 @@ import {
 } from '../../src/run.ts';
 import { CALLER_CASES, TOKEN_CASES } from '../../src/cases/index.ts';
 import { QUICK } from '../kill.ts';
-import { freePort, platformDraft } from '../peers.ts';
+import { platformDraft } from '../peers.ts';
 import { AUTHS, CLIENT, KEY } from './credentials.ts';
 
 /** Options that a round passes to the judge. */
