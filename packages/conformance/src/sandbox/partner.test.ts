@@ -234,8 +234,14 @@ test('a behaviour makes the partner wrong in exactly one way', async (t) => {
   await perAccount.put('p1', 1_250, 'active-2');
   assert.equal(perAccount.partner.payments().length, 2);
 
+  const allChecked = Promise.withResolvers<void>();
+  let checked = 0;
   const racy = await wrong({
-    beforeStore: () => new Promise((resolve) => setTimeout(resolve, 20)),
+    beforeStore: () => {
+      checked += 1;
+      if (checked === 3) allChecked.resolve();
+      return allChecked.promise;
+    },
   });
   await Promise.all([racy.put('p1'), racy.put('p1'), racy.put('p1')]);
   racy.partner.advance(1_000);
