@@ -2,13 +2,14 @@
  * `duebridge doctor`: does this machine have what duebridge needs, and is the database one that keeps
  * what it acknowledges? Looks, changes nothing that was there, and says how to fix what is wrong.
  */
-import { access, constants, mkdir } from 'node:fs/promises';
+import { access, constants } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import {
   checkDurability,
   ConfigurationError,
   dataDirectory as dataDirectoryOf,
   describeDatabaseTrouble,
+  makeDirectory,
   messageOf,
   openDatabase,
   secretText,
@@ -54,7 +55,7 @@ export function doctorCommand(): Command {
 async function dataDirectory(): Promise<Finding> {
   const folder = dataDirectoryOf();
   try {
-    await mkdir(folder, { recursive: true });
+    await makeDirectory(folder);
     await access(folder, constants.W_OK);
     return { check: 'data directory', ok: true, says: folder };
   } catch (error) {

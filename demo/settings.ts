@@ -3,12 +3,13 @@
  * exchanged.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   ConfigurationError,
   dataDirectory as dataDirectoryOf,
   keepOwner,
+  makeDirectory,
 } from '@duebridge/runtime';
 
 /** Credentials of a partner at the platform's token endpoint; null until they have been issued. */
@@ -56,7 +57,7 @@ export async function readSettings(): Promise<Settings> {
 
 /** Writes the settings atomically. */
 export async function keepSettings(settings: Settings): Promise<void> {
-  await mkdir(dataDirectory, { recursive: true });
+  await makeDirectory(dataDirectory);
   const draft = `${file}.${process.pid}`;
   await writeFile(draft, `${JSON.stringify(settings, null, 2)}\n`, { mode: 0o600 });
   await keepOwner(draft, dataDirectory);

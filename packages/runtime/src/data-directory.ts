@@ -1,5 +1,5 @@
 /** The directory for what a server creates by itself: the embedded database and generated secrets (decisions 28 and 53). */
-import { chown, stat } from 'node:fs/promises';
+import { chown, mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 
 /** The servers, as commands and files name them. */
@@ -13,6 +13,27 @@ export function dataDirectory(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): string {
   return path.resolve(env['DUEBRIDGE_DATA_DIR'] || '.duebridge');
+}
+
+/**
+ * Creates a directory and those above it, each with `mode`; one that is there already is left alone. Rejects with the file system's
+ * error. `mkdir` with `recursive` never returns below /proc, which answers ENOENT although the parent exists.
+ */
+export async function makeDirectory(directory: string, mode = 0o777): Promise<void> {
+  const parent = path.dirname(directory);
+  try {
+    await mkdir(directory, { mode }).catch(async (error: unknown) => {
+      const isMissing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
+      if (!isMissing || parent === directory) throw error;
+      await makeDirectory(parent, mode);
+      // Once more only: where it fails again, the file system takes no directory.
+      await mkdir(directory, { mode });
+    });
+  } catch (error) {
+    // It was there, or another process has made it.
+    const found = await stat(directory).catch(() => undefined);
+    if (found?.isDirectory() !== true) throw error;
+  }
 }
 
 /** The file in a data directory that holds a server's admin key. */

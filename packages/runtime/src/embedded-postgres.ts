@@ -33,7 +33,11 @@ import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { dataDirectory as defaultDataDirectory, keepOwner } from './data-directory.ts';
+import {
+  dataDirectory as defaultDataDirectory,
+  keepOwner,
+  makeDirectory,
+} from './data-directory.ts';
 import { ConfigurationError, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
@@ -263,7 +267,7 @@ function backendOf(client: Client): number {
 
 async function makeDataDirectory(directory: string): Promise<void> {
   try {
-    await fs.mkdir(directory, { recursive: true, mode: isRoot() ? 0o711 : 0o700 });
+    await makeDirectory(directory, isRoot() ? 0o711 : 0o700);
     await fs.access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     throw new ConfigurationError(
