@@ -141,13 +141,27 @@ test('the judge installs alone, stays small, and lists its checks', async (t) =>
   await consumer.run('npx', ['duebridge-conform', 'partner', '--no-such-flag'], { exitCode: 3 });
 });
 
+/**
+ * What a program of today's Node would see in an older one: its version, and no name that it does not export, which fails before any
+ * code runs. `npm run consumers` tries real ones.
+ */
+const OLDER_NODE = `
+  import { registerHooks } from 'node:module';
+  Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } });
+  const lacks = { 'node:crypto': ['hash'], 'node:zlib': ['crc32', 'createZstdCompress'] };
+  registerHooks({
+    resolve(name, context, next) {
+      if (!(name in lacks) || !context.parentURL?.startsWith('file:')) return next(name, context);
+      const named = Object.keys(process.getBuiltinModule(name)).filter((one) => !lacks[name].includes(one));
+      const source = 'import all from "' + name + '"; export default all; export const {' + named + '} = all';
+      return { url: 'data:text/javascript,' + encodeURIComponent(source), shortCircuit: true };
+    },
+  });`;
+
 test('an older Node is told which one is needed, by the commands and by the libraries', async (t) => {
   const consumer = await Consumer.create(t, { packed, name: 'older-node' });
   await consumer.write('package.json', '{ "private": true, "type": "module" }');
-  // What a program of today's Node sees of its version; that the code also loads there is tried by `npm run consumers`.
-  const older = `data:text/javascript,${encodeURIComponent(
-    "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })",
-  )}`;
+  const older = `data:text/javascript,${encodeURIComponent(OLDER_NODE)}`;
   await consumer.install('@duebridge/partner', 'duebridge', 'fastify');
   const refused = async (...args: readonly string[]): Promise<string> => {
     const { stderr, code } = await consumer.outcome('node', ['--import', older, ...args]);

@@ -6,7 +6,7 @@
  *         the role admin that is in no table, so that nobody is ever locked out. A revoked key, a disabled operator and a changed
  *         role count here at once and at every other replica within `CACHE_MS`.
  */
-import { createHmac, hash, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
+import crypto, { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import {
   Refusal,
   roleCovers,
@@ -230,7 +230,7 @@ export function openOperators(options: {
     },
 
     async verifySession(cookie) {
-      const session_hash = hash('sha256', cookie, 'buffer');
+      const session_hash = crypto.hash('sha256', cookie, 'buffer');
       return remembered(`session ${session_hash.toString('base64')}`, async () => {
         const [row] = await database.query<OperatorRow & { csrf: string }>(bySessionStatement, [
           session_hash,
@@ -249,7 +249,7 @@ export function openOperators(options: {
       } else operator = of;
       const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
       await database.query(openSessionStatement, [
-        hash('sha256', cookie, 'buffer'),
+        crypto.hash('sha256', cookie, 'buffer'),
         operator.actor === ADMIN_KEY_ACTOR ? null : operator.actor,
         operator.key_id,
         randomBytes(24).toString('base64url'),
@@ -265,7 +265,7 @@ export function openOperators(options: {
           'operator_close_session',
           'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash = $1',
         ),
-        [hash('sha256', cookie, 'buffer')],
+        [crypto.hash('sha256', cookie, 'buffer')],
       );
     },
 

@@ -8,7 +8,7 @@
  * next:   token.ts.
  */
 import { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
-import { crc32 } from 'node:zlib';
+import zlib from 'node:zlib';
 import { Refusal, type ClientKeyGrant, type ClientKeyView, type Mode } from '@duebridge/contract';
 import { constraintOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
@@ -286,6 +286,6 @@ function unauthorized(): Refusal {
 function newApiKey(mode: Mode): string {
   const secret = randomBytes(32);
   const checksum = Buffer.alloc(4);
-  checksum.writeUInt32BE(crc32(secret));
+  checksum.writeUInt32BE(zlib.crc32(secret));
   return `dbk_${mode}_${Buffer.concat([secret, checksum]).toString('base64url')}`;
 }

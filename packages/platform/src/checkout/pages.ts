@@ -8,7 +8,7 @@
  *
  * One file because each page's policy names what that page loads: read apart, the two would drift.
  */
-import { hash } from 'node:crypto';
+import crypto from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
@@ -100,12 +100,12 @@ const flowPolicy = ({ flow }: Manifest): string[] => [
  */
 const pingScript = "parent.postMessage('duebridge/ping','*')";
 const pingPage = `<!doctype html><title>ping</title><script>${pingScript}</script>`;
-const pingPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', pingScript, 'base64')}'`;
+const pingPolicy = `default-src 'none'; script-src 'sha256-${crypto.hash('sha256', pingScript, 'base64')}'`;
 
 /** Where a processor sends customers back to: this window has done its part, and the payment page asks by itself. */
 const RETURN_SCRIPT = 'close()';
 const returnPage = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment</title><p>You can close this window. The payment page continues by itself.<script>${RETURN_SCRIPT}</script>`;
-const returnPolicy = `default-src 'none'; script-src 'sha256-${hash('sha256', RETURN_SCRIPT, 'base64')}'; frame-ancestors 'none'`;
+const returnPolicy = `default-src 'none'; script-src 'sha256-${crypto.hash('sha256', RETURN_SCRIPT, 'base64')}'; frame-ancestors 'none'`;
 
 /** The frame of a funding method: its fields fill it, whatever they are. */
 const FUNDING_STYLE = 'html,body{margin:0;background:transparent}';
@@ -366,7 +366,7 @@ function fundPolicy(page: AdapterPage, framers: readonly string[]): string {
   const closed: Readonly<Record<string, readonly string[]>> = {
     'default-src': ["'none'"],
     'script-src': ["'self'"],
-    'style-src': [`'sha256-${hash('sha256', FUNDING_STYLE, 'base64')}'`],
+    'style-src': [`'sha256-${crypto.hash('sha256', FUNDING_STYLE, 'base64')}'`],
     'connect-src': [],
     'img-src': ['data:'],
     'frame-src': [],

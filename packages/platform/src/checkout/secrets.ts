@@ -2,7 +2,7 @@
  * The secrets of the flow and their stored forms: random 256-bit values of which only a hash is stored, and keyed digests that
  * recognize a returning customer without storing who it is (decision 8, PL11, PL15).
  */
-import { createHmac, hash, randomBytes, type KeyObject } from 'node:crypto';
+import crypto, { createHmac, randomBytes, type KeyObject } from 'node:crypto';
 
 /** A new secret: a prefix that tells people and scanners what it is, and 256 random bits. */
 export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
@@ -11,7 +11,7 @@ export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
 
 /** What is stored of a secret: 32 bytes. Plain SHA-256 is enough for 256 random bits; there is nothing to guess. */
 export function hashSecret(secret: string): Buffer {
-  return hash('sha256', secret, 'buffer');
+  return crypto.hash('sha256', secret, 'buffer');
 }
 
 /**

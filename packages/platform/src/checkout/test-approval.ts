@@ -4,7 +4,7 @@
  * enters: the id of a payment that waits for its customer.  leaves: the answer, for funding.ts.
  * holds:  no money moves by it, and it shows nothing but an amount; the id, which is random, is all that opens it.
  */
-import { hash } from 'node:crypto';
+import crypto from 'node:crypto';
 import { compileCheck, PlatformPaymentId } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { SandboxFunding } from '../funding.ts';
@@ -19,8 +19,8 @@ const STYLE =
 const CLOSE = 'close()';
 const POLICY = [
   "default-src 'none'",
-  `style-src 'sha256-${hash('sha256', STYLE, 'base64')}'`,
-  `script-src 'sha256-${hash('sha256', CLOSE, 'base64')}'`,
+  `style-src 'sha256-${crypto.hash('sha256', STYLE, 'base64')}'`,
+  `script-src 'sha256-${crypto.hash('sha256', CLOSE, 'base64')}'`,
   "form-action 'self'",
   "frame-ancestors 'none'",
 ].join('; ');

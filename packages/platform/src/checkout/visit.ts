@@ -7,10 +7,9 @@
  * holds:  only registered origins send customers and get them back; the token is in no address; a result names the token it
  *         answers, so one customer's cannot be shown as another's; a payment without a known end is never told as failed (EE9).
  */
-import {
+import crypto, {
   createPrivateKey,
   createPublicKey,
-  hash,
   hkdfSync,
   randomBytes,
   sign,
@@ -166,7 +165,7 @@ function signingKey(sealKey: Buffer): SigningKey {
   });
   const jwk = createPublicKey(key).export({ format: 'jwk' });
   // A public value of 32 bytes: its digest names it.
-  const kid = hash('sha256', String(jwk.x), 'base64url').slice(0, 16);
+  const kid = crypto.hash('sha256', String(jwk.x), 'base64url').slice(0, 16);
   return { kid, key, jwk: { ...jwk, kid, alg: 'EdDSA', use: 'sig' } };
 }
 
