@@ -20,7 +20,7 @@ interface Section {
 export function readPage(markdown: string): readonly Section[] {
   return markdown.split(/^#+ /m).map((part) => ({
     heading: part.split('\n', 1)[0] ?? '',
-    blocks: [...part.matchAll(/^```(\w+) ?([\w./-]*)[^\n]*\n([\s\S]*?)^```$/gm)].map(
+    blocks: [...part.matchAll(/^```(\w+) ?([\w./[\]-]*)[^\n]*\n([\s\S]*?)^```$/gm)].map(
       ([, language = '', file = '', text = '']) => ({
         language,
         file: file === '' ? undefined : file,
