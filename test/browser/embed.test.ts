@@ -587,7 +587,20 @@ function files(inEngine: InEngine): void {
       flow.wire = undefined;
       await at.sees('BP-7781');
       // Whoever used the page by keyboard is still at its title.
-      assert.equal(await at.tab.run('frame', () => document.activeElement?.id), 'title');
+      await at.holds('frame', () => document.activeElement?.id === 'title');
+    },
+  );
+
+  inEngine(
+    'who looks at another window while the payment is sent is at the title of its end on coming back',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      assert.equal(await at.start(), 'mounted');
+      await at.title('Your bill from Acme Water');
+      await at.tab.run('frame', () => (document.hasFocus = () => false));
+      await at.pay();
+      await at.sees('BP-7781');
+      await at.holds('frame', () => document.activeElement?.id === 'title');
     },
   );
 }

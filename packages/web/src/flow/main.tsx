@@ -161,8 +161,10 @@ function App(props: {
   useLayoutEffect(() => speak(words), [words]);
 
   // The first screen does not take the focus, which would pull it out of the site's page. Later screens do, and only if the focus
-  // is already in this page. Before the paint, so that no key press in between is lost.
+  // is already in this page, or was on what this screen replaces: the customer may be looking at another window. Before the paint, so
+  // that no key press in between is lost.
   const shown = useRef('');
+  const held = document.activeElement !== document.body;
   const name = nameOf(screen);
   const status = paymentOf(screen)?.status ?? '';
   // When the part with the last screens comes late, it replaces what has the focus.
@@ -171,7 +173,7 @@ function App(props: {
   useLayoutEffect(() => {
     if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
-    else if (document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();
+    else if (held || document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();
     if (!shown.current.startsWith(`${name} `)) site.send({ type: 'screen', name });
     scrollTo(0, 0);
     shown.current = place;
