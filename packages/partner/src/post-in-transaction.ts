@@ -3,18 +3,19 @@
  *
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
- * holds:   status and posting change together (KT6); a payment whose posting fails or hangs delays others by at most two seconds,
- *          once, and one whose account is locked by not much more than a group takes, once.
+ * holds:   status and posting change together (KT6); a payment whose posting fails, hangs or waits for a lock delays others by a
+ *          few times as long as a group takes, and by less than two seconds.
  *
  * The main lane takes hundreds per transaction, one transaction after the other, because each gathers more that way and two would
  * meet at the same accounts. When one fails, for whatever reason, nobody knows whose fault it is: all its payments go to the side
  * lane, where each is tried alone, two at a time, while the main lane goes on.
  *
- * All payments of a group wait for its locks, so it waits for one only as long as another replica's group may hold it. Payments to
- * an account that is locked for longer go to the locked lane, where they are tried alone too, but wait long enough to get their turn
- * among transactions that lock the account again and again. Each time that one waits in vain, the account rests for longer. Its
- * payments join the groups again when none has met a lock for a while. So do those of an account whose payment hung alone, and of a
- * biller of which several did.
+ * All payments of a group wait for the slowest, so it waits for a lock, and for the account system, only a few times as long as groups
+ * usually take. So does each of its payments when it is tried alone. One that takes longer goes to the patient lane, where payments
+ * are tried alone too, but long enough for a slow account system, and for their turn among transactions that lock the account again
+ * and again. Each time that one waits for a lock in vain, the account rests for longer. Payments of such an account stay out of the
+ * groups for a while, and so do those of a biller of which two took so long. After a group that took too long, no other takes
+ * payments of its billers before one of theirs has been posted alone.
  */
 import assert from 'node:assert/strict';
 import { DatabaseUnavailable, sqlState, type Clock, type Database } from '@duebridge/runtime';
@@ -35,22 +36,31 @@ import {
 const MAX_BATCH = 512;
 /**
  * How long a transaction waits for one lock, in milliseconds. A group: three times as long as the latest groups took, as another
- * replica's may hold what this one needs. A payment that is tried alone after one: the least, as others wait for their turn. One whose
- * account was locked: a quarter of the time after which PostgreSQL looks for deadlocks, so that one with a transaction of the
- * biller's ends here and not there.
+ * replica's may hold what this one needs. A payment that is tried alone after one: the least, as others wait for their turn. One in
+ * the patient lane: a quarter of the time after which PostgreSQL looks for deadlocks, so that one with a transaction of the biller's
+ * ends here and not there.
  */
-const lockWaitMs = { least: 20, first: 100, most: 250, factor: 3, locked: 250 };
-/** The account system's deadline in milliseconds: for many payments, for one at its first try, and for one at a later try. */
-const deadlineMs = { group: 1_500, first: 2_000, repeat: 10_000 };
+const lockWaitMs = { least: 20, first: 100, most: 250, factor: 3, patient: 250 };
+/**
+ * The account system's deadline in milliseconds. For a group, and for one payment tried alone after it: eight times as long as the
+ * group waits for a lock, within limits. In the patient lane: for a first try, and for one that failed before.
+ */
+const deadlineMs = { factor: 8, least: 250, most: 800, first: 2_000, repeat: 10_000 };
 /**
  * A group that takes longer is halved, one that takes less may double, so that the group size follows the account system's speed.
  */
 const groupMs = { atMost: 700, atLeast: 200 };
-/** Concurrent transactions in each lane of single payments: in all, of one biller while others wait, and for payments that failed before. */
-const laneWidth = { all: 2, ofBiller: 1, repeats: 1 };
-/** How long a locked account rests: at first and at most; doubled each time. After that, how long its payments stay out of groups. */
+/**
+ * Concurrent transactions in each lane of single payments: in all, of one biller while others wait, of billers of which payments took too
+ * long, and for payments that failed before.
+ */
+const laneWidth = { all: 2, ofBiller: 1, hung: 1, repeats: 1 };
+/**
+ * How long a locked account rests: at first and at most; doubled each time. After that, or after a payment took too long, how long
+ * payments stay out of groups.
+ */
 const restMs = { first: 500, longest: 5_000, apart: 5_000 };
-/** So many payments of a biller that hang alone, each within five seconds of the one before, keep all its payments out of groups. */
+/** So many payments of a biller that take too long alone, each within five seconds of the one before, keep all its payments out of groups. */
 const SLOW_PAYMENTS = 2;
 
 /** How long a stop waits for what is in hand, and then a quarter of that for what is under way, in milliseconds. */
@@ -61,14 +71,16 @@ interface Item {
   readonly account: string;
   readonly biller: string;
   readonly isRepeat: boolean;
+  /** It took too long when it was tried alone beside the groups. */
+  readonly tookLong: boolean;
   readonly resolve: (tried: Tried) => void;
 }
 
 /** A lane in which each payment is tried alone. */
 interface Lane {
   items: Item[];
-  /** The billers of the payments that are tried. */
-  readonly underWay: string[];
+  /** The payments that are tried. */
+  readonly underWay: Set<Item>;
   repeatsUnderWay: number;
 }
 
@@ -83,21 +95,24 @@ export function openTransactionPoster(options: {
 }): Poster {
   const { database, accounts, rules, announce, metrics, clock } = options;
   const queue: Item[] = [];
-  const side: Lane = { items: [], underWay: [], repeatsUnderWay: 0 };
-  const locked: Lane = { items: [], underWay: [], repeatsUnderWay: 0 };
+  const side: Lane = { items: [], underWay: new Set(), repeatsUnderWay: 0 };
+  const patient: Lane = { items: [], underWay: new Set(), repeatsUnderWay: 0 };
   let size = MAX_BATCH;
   let patienceMs = lockWaitMs.first;
   let isGroupUnderWay = false;
   let isScheduled = false;
   let isStopping = false;
+  /** Accounts of the payments that are tried alone. */
   const accountsUnderWay = new Set<string>();
-  /** Accounts that were found locked, and how long each rests. */
+  /** Accounts that were found locked, and how long each rests; and those whose payment took too long, which do not rest. */
   const locks = new Map<string, { until: number; pauseMs: number }>();
   /** With one biller alone there is nobody to keep its payments apart from. */
   let firstBiller: string | undefined;
   let hasBillers = false;
-  /** Billers of which payments took too long when they were tried alone, and when the last of them did. */
+  /** Billers of which payments took too long when they were tried alone, how many, and when the last of them did. */
   const slow = new Map<string, { at: number; payments: number }>();
+  /** Accounts and billers of which a payment was in a group that took too long, until one is tried, or posted, alone. */
+  const inDoubt = { accounts: new Set<string>(), billers: new Set<string>() };
   let whenIdle: (() => void)[] = [];
   metrics.watch('locked_accounts', () => locks.size);
 
@@ -149,13 +164,21 @@ export function openTransactionPoster(options: {
     return asked;
   };
 
+  /** The deadline of a group, and of a payment that is tried alone after one. */
+  const quickMs = (): number =>
+    Math.min(deadlineMs.most, Math.max(deadlineMs.least, patienceMs * deadlineMs.factor));
+
+  const followGroup = (tookMs: number): void => {
+    const wanted = Math.max(lockWaitMs.least, tookMs * lockWaitMs.factor, patienceMs * 0.9);
+    patienceMs = Math.min(lockWaitMs.most, Math.ceil(wanted));
+  };
+
   const runGroup = async (items: Item[]): Promise<void> => {
     const began = clock.monotonic();
     try {
-      await attempt(items, deadlineMs.group, patienceMs);
+      await attempt(items, quickMs(), patienceMs);
       const tookMs = clock.monotonic() - began;
-      const wanted = Math.max(lockWaitMs.least, tookMs * lockWaitMs.factor, patienceMs * 0.9);
-      patienceMs = Math.min(lockWaitMs.most, Math.ceil(wanted));
+      followGroup(tookMs);
       if (tookMs > groupMs.atMost) size = Math.max(1, Math.floor(items.length / 2));
       else if (tookMs < groupMs.atLeast && items.length >= size) {
         size = Math.min(MAX_BATCH, size * 2);
@@ -163,8 +186,14 @@ export function openTransactionPoster(options: {
     } catch (error) {
       metrics.postErrors.inc();
       if (clock.monotonic() - began > groupMs.atMost) size = Math.max(1, size >> 1);
-      // Another replica's group may hold the lock for longer than expected, unless an account turns out to be locked.
-      if (isLockWait(error)) patienceMs = Math.min(lockWaitMs.most, patienceMs * 2);
+      // Groups may take longer than before, another replica's as well, unless one payment turns out to be the cause.
+      if (isWait(error)) {
+        patienceMs = Math.min(lockWaitMs.most, patienceMs * 2);
+        for (const { account, biller } of items) {
+          inDoubt.accounts.add(account);
+          if (hasBillers && isTooLong(error)) inDoubt.billers.add(biller);
+        }
+      }
       if (await isOutage(error))
         for (const item of items) item.resolve({ result: 'outage', error });
       else side.items.push(...items);
@@ -172,30 +201,45 @@ export function openTransactionPoster(options: {
   };
 
   const runAlone = async (item: Item, lane: Lane): Promise<void> => {
-    const { account } = item;
+    const { account, biller, isRepeat } = item;
+    const isPatient = lane === patient;
+    const patientMs = isRepeat ? deadlineMs.repeat : deadlineMs.first;
+    const began = clock.monotonic();
     try {
       const asked = await attempt(
         [item],
-        item.isRepeat ? deadlineMs.repeat : deadlineMs.first,
-        lane === locked ? lockWaitMs.locked : lockWaitMs.least,
+        isPatient ? patientMs : quickMs(),
+        isPatient ? lockWaitMs.patient : lockWaitMs.least,
       );
+      inDoubt.accounts.delete(account);
       // One that was canceled meanwhile says nothing about its account.
       const lock = locks.get(account);
       if (lock && asked > 0) lock.pauseMs = 0;
+      if (asked > 0) inDoubt.billers.delete(biller);
+      const tookMs = clock.monotonic() - began;
+      if (tookMs >= deadlineMs.most) noteSlow(biller, 0);
+      else if (item.tookLong && asked > 0) {
+        // Not the payment was too slow but the deadline too short, or everything was slow at that moment.
+        followGroup(tookMs);
+        locks.delete(account);
+        slow.delete(biller);
+      }
     } catch (error) {
+      inDoubt.accounts.delete(account);
       metrics.postErrors.inc();
-      if (isLockWait(error) && lane === side) {
+      const now = clock.monotonic();
+      if (isTooLong(error)) noteSlow(biller, isPatient ? 0 : 1);
+      if (isWait(error) && !isPatient) {
         patienceMs = Math.max(lockWaitMs.least, Math.ceil(patienceMs / 2));
-        locks.set(account, { until: clock.monotonic(), pauseMs: 0 });
-        locked.items.push(item);
+        locks.set(account, { until: now, pauseMs: 0 });
+        patient.items.push({ ...item, tookLong: isTooLong(error) });
       } else if (isLockWait(error)) {
         const before = locks.get(account)?.pauseMs ?? 0;
         const pauseMs = Math.min(restMs.longest, Math.max(restMs.first, before * 2));
-        locks.set(account, { until: clock.monotonic() + pauseMs, pauseMs });
+        locks.set(account, { until: now + pauseMs, pauseMs });
         item.resolve({ result: 'busy' });
       } else if (isTooLong(error)) {
-        noteSlow(item.biller);
-        locks.set(account, { until: clock.monotonic(), pauseMs: 0 });
+        locks.set(account, { until: now, pauseMs: 0 });
         item.resolve({ result: 'failed', error });
       } else if (await isOutage(error)) item.resolve({ result: 'outage', error });
       else item.resolve({ result: 'failed', error });
@@ -219,27 +263,33 @@ export function openTransactionPoster(options: {
   const isResting = (account: string): boolean =>
     clock.monotonic() < (locks.get(account)?.until ?? -Infinity);
 
-  const noteSlow = (biller_id: string): void => {
-    const before = slow.get(biller_id);
-    const isNew = before === undefined || clock.monotonic() >= before.at + restMs.apart;
-    slow.set(biller_id, { at: clock.monotonic(), payments: isNew ? 1 : before.payments + 1 });
+  const noteSlow = (biller_id: string, more: 0 | 1): void => {
+    slow.set(biller_id, { at: clock.monotonic(), payments: hungOf(biller_id) + more });
   };
 
-  const isSlow = (biller_id: string): boolean => {
+  /** How many payments of the biller took too long, each within a few seconds of the one before and of now. */
+  const hungOf = (biller_id: string): number => {
     const one = slow.get(biller_id);
-    const isOf = one !== undefined && one.payments >= SLOW_PAYMENTS;
-    return hasBillers && isOf && clock.monotonic() < one.at + restMs.apart;
+    return one !== undefined && clock.monotonic() < one.at + restMs.apart ? one.payments : 0;
   };
 
-  /** Whether payments of the account stay out of groups: it was locked or hung a short time ago. */
+  const isHung = ({ tookLong, biller }: Item): boolean =>
+    tookLong || (hasBillers && hungOf(biller) > 0);
+  const isSlow = (biller_id: string): boolean => hasBillers && hungOf(biller_id) >= SLOW_PAYMENTS;
+
+  /** Whether payments of the account stay out of groups: it was locked, or a payment took too long, a short time ago. */
   const isApart = (account: string): boolean =>
     clock.monotonic() < (locks.get(account)?.until ?? -Infinity) + restMs.apart;
+
+  const isInDoubt = ({ account, biller }: Item): boolean =>
+    inDoubt.accounts.has(account) || inDoubt.billers.has(biller);
 
   const isOutsideGroups = ({ account, biller }: Item): boolean =>
     isApart(account) || isSlow(biller);
 
   const startAlone = (lane: Lane): void => {
-    const waiting = lane.items;
+    // What may hang comes last.
+    const waiting = lane.items.toSorted((a, b) => Number(isHung(a)) - Number(isHung(b)));
     lane.items = [];
     // A biller whose payments hang leaves a place to the others that wait.
     const ofBiller = waiting.some((one) => one.biller !== waiting[0]?.biller)
@@ -247,21 +297,23 @@ export function openTransactionPoster(options: {
       : laneWidth.all;
     for (const item of waiting) {
       const { account, biller, isRepeat } = item;
+      const underWay = [...lane.underWay];
       if (isResting(account)) item.resolve({ result: 'busy' });
-      else if (lane === side && isOutsideGroups(item)) locked.items.push(item);
+      else if (lane === side && isOutsideGroups(item)) patient.items.push(item);
       else if (
-        lane.underWay.length >= laneWidth.all ||
-        lane.underWay.filter((one) => one === biller).length >= ofBiller ||
+        underWay.length >= laneWidth.all ||
+        underWay.filter((one) => one.biller === biller).length >= ofBiller ||
+        (isHung(item) && underWay.filter(isHung).length >= laneWidth.hung) ||
         accountsUnderWay.has(account) ||
         (isRepeat && lane.repeatsUnderWay >= laneWidth.repeats)
       ) {
         lane.items.push(item);
       } else {
-        lane.underWay.push(biller);
+        lane.underWay.add(item);
         if (isRepeat) lane.repeatsUnderWay += 1;
         accountsUnderWay.add(account);
         void runAlone(item, lane).finally(() => {
-          lane.underWay.splice(lane.underWay.indexOf(biller), 1);
+          lane.underWay.delete(item);
           if (isRepeat) lane.repeatsUnderWay -= 1;
           accountsUnderWay.delete(account);
           schedule();
@@ -270,14 +322,15 @@ export function openTransactionPoster(options: {
     }
   };
 
-  /** The next payments of the main lane; those of locked accounts leave it. */
+  /** The next payments of the main lane; those that stay out of groups leave it. */
   const nextGroup = (): Item[] => {
     const items: Item[] = [];
     let looked = 0;
     for (const item of queue) {
       if (items.length === size) break;
       looked += 1;
-      (isOutsideGroups(item) ? locked.items : items).push(item);
+      if (isOutsideGroups(item)) patient.items.push(item);
+      else (isInDoubt(item) ? side.items : items).push(item);
     }
     queue.splice(0, looked);
     return items;
@@ -286,7 +339,7 @@ export function openTransactionPoster(options: {
   const start = (): void => {
     isScheduled = false;
     if (isStopping) {
-      const waiting = [queue, side.items, locked.items].flatMap((items) => items.splice(0));
+      const waiting = [queue, side.items, patient.items].flatMap((items) => items.splice(0));
       for (const { resolve } of waiting) resolve({ result: 'busy' });
     }
     if (!isGroupUnderWay && queue.length > 0) {
@@ -300,13 +353,13 @@ export function openTransactionPoster(options: {
       }
     }
     startAlone(side);
-    startAlone(locked);
+    startAlone(patient);
     // Without this, accounts would stay in the map forever.
     if (locks.size > MAX_BATCH) {
       for (const account of locks.keys()) if (!isApart(account)) locks.delete(account);
     }
-    const isQuiet = [side, locked].every(
-      (lane) => lane.underWay.length === 0 && lane.items.length === 0,
+    const isQuiet = [side, patient].every(
+      (lane) => lane.underWay.size === 0 && lane.items.length === 0,
     );
     if (!isGroupUnderWay && queue.length === 0 && isQuiet) {
       const idle = whenIdle;
@@ -330,7 +383,14 @@ export function openTransactionPoster(options: {
       hasBillers ||= biller !== firstBiller;
       if (isResting(account)) return Promise.resolve({ result: 'busy' });
       return new Promise<Tried>((resolve) => {
-        (isRepeat ? side.items : queue).push({ payment, account, biller, isRepeat, resolve });
+        (isRepeat ? side.items : queue).push({
+          payment,
+          account,
+          biller,
+          isRepeat,
+          tookLong: false,
+          resolve,
+        });
         schedule();
       });
     },
@@ -348,7 +408,12 @@ export function openTransactionPoster(options: {
   };
 }
 
-/** Whether a payment alone took longer than it may, in the account system or in one of its statements. */
+/** Whether payments took longer than they may: one of them waits for a lock, or in the account system. */
+function isWait(error: unknown): boolean {
+  return isLockWait(error) || isTooLong(error);
+}
+
+/** Whether they took longer than they may, in the account system or in one of its statements. */
 function isTooLong(error: unknown): boolean {
   return error instanceof TooLate || ['57014', '25P03'].includes(sqlState(error) ?? '');
 }

@@ -1,0 +1,216 @@
+/**
+ * How long payments wait beside others that hang or are locked in the kit's transaction, in virtual time: a database in memory with a few
+ * connections and locks of accounts, the account system of several billers, and the poster. neighbours.test.ts has the same on a
+ * real server, where a busy machine would change the times. What is at stake: a biller, or an account, that holds up all others.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import type { Database, Transaction } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import type { Posting, PostOutcome } from './account-system.ts';
+import { readRules } from './business-rules.ts';
+import { kitMetrics } from './metrics.ts';
+import { openTransactionPoster } from './post-in-transaction.ts';
+import type { Tried } from './poster.ts';
+import type { PaymentRow } from './store.ts';
+import { kitDatabase, processing } from './testing.ts';
+
+/** Virtual milliseconds of a step, and of a transaction in which nothing waits. */
+const STEP_MS = 10;
+/** How long the payments in trouble are in trouble, and how long healthy ones come. */
+const TROUBLE_MS = 3_000;
+
+interface World {
+  readonly connections?: number;
+  /** Biller and account of the payments that hang or wait for a lock. */
+  readonly sick: (index: number) => readonly [biller: string, account: string];
+  /** How many there are when the healthy ones begin. */
+  readonly count: number;
+  /** Whether five more come in each second; default true. */
+  readonly more?: boolean;
+  readonly healthy?: string;
+  readonly trouble?: 'hangs' | 'locked';
+}
+
+/** One run; returns the waits of the healthy payments in milliseconds, sorted. */
+async function run(t: TestContext, world: World, lockTimeout: unknown): Promise<number[]> {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const clock = manualClock();
+  const sleep = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      setTimeout(resolve, ms);
+    });
+  const rows = new Map<string, PaymentRow>();
+  const posted = new Set<string>();
+  const isSick = (id: string): boolean => id.startsWith('sick') && clock.monotonic() < TROUBLE_MS;
+  let free = world.connections ?? 10;
+  const waiting: (() => void)[] = [];
+  const held = new Set<string>();
+  const state = new Map<Transaction, { mine: string[]; lockMs: number }>();
+  const database = {
+    query: () => Promise.resolve([]),
+    async transaction<T>(
+      work: (tx: Transaction) => Promise<T>,
+      { lockTimeoutMs }: { lockTimeoutMs: number },
+    ): Promise<T> {
+      if (free === 0) await new Promise<void>((resolve) => waiting.push(resolve));
+      else free -= 1;
+      let ended: readonly string[] = [];
+      const tx = {
+        query(statement: { name: string }, [ids, statuses]: [string[], PaymentRow['status'][]]) {
+          if (statement.name === 'kit_lock_payments') {
+            return Promise.resolve(ids.flatMap((id) => (posted.has(id) ? [] : [rows.get(id)])));
+          }
+          ended = ids;
+          return Promise.resolve(
+            ids.map((id, index) => ({ ...rows.get(id), status: statuses[index] })),
+          );
+        },
+      } as unknown as Transaction;
+      const mine: string[] = [];
+      state.set(tx, { mine, lockMs: lockTimeoutMs });
+      try {
+        const result = await work(tx);
+        for (const id of ended) {
+          assert.ok(!posted.has(id), `${id} is posted twice`);
+          posted.add(id);
+        }
+        return result;
+      } finally {
+        for (const account of mine) held.delete(account);
+        const next = waiting.shift();
+        if (next) next();
+        else free += 1;
+      }
+    },
+  } as unknown as Database;
+  const poster = openTransactionPoster({
+    database,
+    accounts: {
+      posts: 'in_transaction',
+      findAccount: () => Promise.resolve(undefined),
+      async post(payments: readonly Posting[], tx): Promise<PostOutcome[]> {
+        const own = state.get(tx);
+        assert(own);
+        for (const { account_id, platform_payment_id: id } of payments) {
+          if (own.mine.includes(account_id)) continue;
+          const since = clock.monotonic();
+          while (held.has(account_id) || (world.trouble === 'locked' && isSick(id))) {
+            await sleep(STEP_MS);
+            if (clock.monotonic() - since >= own.lockMs) throw lockTimeout;
+          }
+          held.add(account_id);
+          own.mine.push(account_id);
+        }
+        if (payments.some((one) => isSick(one.platform_payment_id)))
+          return new Promise(() => undefined);
+        await sleep(STEP_MS);
+        return payments.map(() => ({ outcome: 'posted' }));
+      },
+    },
+    rules: readRules(undefined),
+    announce: () => undefined,
+    metrics: kitMetrics(undefined),
+    clock,
+  });
+  const waits: number[] = [];
+  const post = async (id: string, biller_id: string, account_id: string): Promise<void> => {
+    const row = { ...processing(id, { account_id }), biller_id };
+    rows.set(id, row);
+    const began = clock.monotonic();
+    let isRepeat = false;
+    // As apply.ts does.
+    for (let pauseMs = 500; ; pauseMs = Math.min(2_000, pauseMs * 2)) {
+      const tried: Tried = await poster.post({ ...row, claimed_by: null }, isRepeat);
+      if (tried.result === 'done') break;
+      isRepeat ||= tried.result === 'failed';
+      await sleep(pauseMs);
+    }
+    if (id.startsWith('good')) waits.push(clock.monotonic() - began);
+  };
+  const all: Promise<void>[] = [];
+  let sick = 0;
+  const fallIll = (): void => {
+    all.push(post(`sick-${sick}`, ...world.sick(sick)));
+    sick += 1;
+  };
+  const healthy = world.healthy ?? 'good';
+  // Before the trouble, healthy groups show how long they take.
+  for (let n = 0; n < 20; n += 1) {
+    all.push(post(`warm-${n}`, healthy, `H-${n % 50}`));
+    await step();
+  }
+  for (let n = 0; n < world.count; n += 1) fallIll();
+  for (let n = 0; clock.monotonic() < TROUBLE_MS; n += 1) {
+    if (n % 2 === 0) all.push(post(`good-${n}`, healthy, `H-${n % 50}`));
+    if (world.more !== false && n % 20 === 0) fallIll();
+    await step();
+  }
+  for (let n = 0; posted.size < rows.size && n < 3_000; n += 1) await step();
+  assert.equal(posted.size, rows.size, 'all are posted when the trouble is over');
+  await Promise.all(all);
+  t.mock.timers.reset();
+  return waits.toSorted((a, b) => a - b);
+
+  async function step(): Promise<void> {
+    t.mock.timers.tick(STEP_MS);
+    await clock.advance(STEP_MS);
+  }
+}
+
+/** The worlds, and how long the slowest healthy payment may wait in each; the median is always that of one that meets nothing. */
+const worlds: Readonly<Record<string, World & { most: number }>> = {
+  'forty payments of another biller hang': {
+    sick: (index) => ['sick', `S-${index}`],
+    count: 40,
+    most: 400,
+  },
+  'forty payments of five other billers hang': {
+    sick: (index) => [`sick-${index % 5}`, `S-${index}`],
+    count: 40,
+    most: 1_200,
+  },
+  'ten accounts of the only biller hang': {
+    sick: (index) => ['good', `S-${index}`],
+    count: 10,
+    more: false,
+    most: 2_000,
+  },
+  'the payments of one account of the only biller hang': {
+    sick: () => ['good', 'S'],
+    count: 40,
+    most: 400,
+  },
+  'forty payments of another biller hang and there are two connections': {
+    sick: (index) => ['sick', `S-${index}`],
+    connections: 2,
+    count: 40,
+    most: 400,
+  },
+  'ten accounts are locked': {
+    sick: (index) => ['good', `S-${index % 10}`],
+    count: 40,
+    trouble: 'locked',
+    most: 400,
+  },
+};
+
+test('beside payments that hang or are locked no other waits for two seconds, and all are posted, once, when it is over [ST2 LV3 KT2 KT13]', async (t) => {
+  const database = await kitDatabase(t);
+  const lockTimeout = await database
+    .transaction((tx) =>
+      tx.query(`DO $$ BEGIN RAISE EXCEPTION 'made' USING ERRCODE = '55P03'; END $$`),
+    )
+    .catch((error: unknown) => error);
+  for (const [name, world] of Object.entries(worlds)) {
+    const waits = await run(t, world, lockTimeout);
+    const slowest = waits.at(-1) ?? Number.NaN;
+    t.diagnostic(`${name}: the slowest of ${waits.length} waited ${slowest} ms`);
+    assert.equal(waits[waits.length >> 1], STEP_MS, name);
+    assert.ok(slowest <= world.most, `${name}: ${slowest} ms`);
+  }
+  // With one connection that a posting holds there is none for others. Still all are posted.
+  const alone = worlds['forty payments of another biller hang'];
+  assert(alone);
+  await run(t, { ...alone, connections: 1, count: 4, more: false }, lockTimeout);
+});
