@@ -1,7 +1,20 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { AccountRecord, Balance, compileCheck } from '@duebridge/contract';
-import { haveAccounts, instruction, kitDatabase, paymentPath, ended, startKit } from './testing.ts';
+import { AccountRecord, Balance, compileCheck, Refusal } from '@duebridge/contract';
+import { DatabaseUnavailable, type Log } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import { onlyServed, openAccountReads } from './account-reads.ts';
+import type { AccountSystem } from './account-system.ts';
+import { kitMetrics } from './metrics.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  settle,
+  startKit,
+} from './testing.ts';
 
 const account = compileCheck(AccountRecord);
 const balance = compileCheck(Balance);
@@ -114,4 +127,106 @@ test('an account system may return the balance separately, or have none [B2 TR3]
   });
   assert.deepEqual((await apart.call('GET', path)).body, { amount_due_in_cents: 5 });
   assert.equal((await apart.call('GET', '/biller/acme/account/A-2/balance')).status, 404);
+});
+
+/** The reads of an account system; what is logged and measured is in `logged` and `measured`. */
+function readsOf(accounts: Partial<AccountSystem>, billers?: readonly { biller_id: string }[]) {
+  const clock = manualClock();
+  const logged: unknown[] = [];
+  const measured: unknown[] = [];
+  const log = { error: (fields: unknown) => void logged.push(fields) } as unknown as Log;
+  const metrics = {
+    ...kitMetrics(undefined),
+    observeCore: (operation: string, seconds: number) => void measured.push([operation, seconds]),
+  };
+  const lookup = onlyServed(accounts as AccountSystem, billers);
+  const reads = openAccountReads({ accounts: lookup, metrics, log, clock });
+  return { clock, logged, measured, reads };
+}
+
+const path = { biller_id: 'acme', account_id: 'A-1' };
+const record: AccountRecord = { ...path, status: 'active' };
+
+test('of a biller that is not served neither account nor balance is asked for, whatever the account system knows [B1 B2 PF2]', async () => {
+  const asked: string[][] = [];
+  const accounts = {
+    findAccount: (...ids: string[]) => {
+      asked.push(ids);
+      return Promise.resolve(record);
+    },
+    findBalance: (...ids: string[]) => {
+      asked.push(ids);
+      return Promise.resolve({ amount_due_in_cents: 1 });
+    },
+  };
+  const { reads } = readsOf(accounts, [{ biller_id: 'acme' }]);
+  const unserved = { ...path, biller_id: 'other' };
+  await assert.rejects(reads.account(unserved), { code: 'ACCOUNT_NOT_FOUND' });
+  await assert.rejects(reads.balance(unserved), { code: 'ACCOUNT_NOT_FOUND' });
+  assert.deepEqual(asked, []);
+  assert.deepEqual(await reads.account(path), record);
+  assert.deepEqual(await reads.balance(path), { amount_due_in_cents: 1 });
+  assert.deepEqual(asked, [
+    ['acme', 'A-1'],
+    ['acme', 'A-1'],
+  ]);
+});
+
+test('each read is measured in seconds, however it ends, and an invalid answer is logged by its fields [B1 B2 AC1]', async () => {
+  const { clock, reads, logged, measured } = readsOf({
+    async findAccount(_biller, account_id) {
+      await clock.advance(1_500);
+      return { ...record, ...(account_id === 'A-1' ? { status: 'gone' as 'active' } : {}) };
+    },
+    async findBalance() {
+      await clock.advance(250);
+      return { due_date: 'soon' };
+    },
+  });
+  await clock.advance(10_000);
+  const unavailable = { code: 'SERVICE_UNAVAILABLE', headers: { 'Retry-After': '5' } };
+  await assert.rejects(reads.account(path), unavailable);
+  await assert.rejects(reads.account({ ...path, account_id: 'A-2' }), unavailable);
+  await assert.rejects(reads.balance(path), unavailable);
+  assert.deepEqual(measured, [
+    ['find_account', 1.5],
+    ['find_account', 1.5],
+    ['find_balance', 0.25],
+  ]);
+  const [status, other, due] = logged as { operation: string; error: string }[];
+  assert.match(String(status?.error), /^find_account returned an invalid answer: account\.status /);
+  assert.equal(
+    other?.error,
+    'find_account returned an invalid answer: account is not the one that was asked for',
+  );
+  assert.match(String(due?.error), /^find_balance returned an invalid answer: balance\.due_date /);
+  assert.equal(due?.operation, 'find_balance');
+});
+
+test('a refusal of the account system is its own answer, and a database that is away is not blamed on it [B1 ER3 LV7]', async () => {
+  for (const error of [
+    new Refusal('ACCOUNT_NOT_FOUND'),
+    new DatabaseUnavailable('no connection', 'not_executed'),
+  ]) {
+    const { reads, logged } = readsOf({ findAccount: () => Promise.reject(error) });
+    await assert.rejects(reads.account(path), (thrown) => thrown === error);
+    assert.deepEqual(logged, []);
+  }
+});
+
+test('the account system has five seconds for a read: a customer is waiting [B1]', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { reads, logged } = readsOf({ findAccount: () => new Promise(() => undefined) });
+  let outcome = 'waits';
+  reads.account(path).catch(() => (outcome = 'refused'));
+  await settle();
+  t.mock.timers.tick(4_999);
+  await settle();
+  assert.equal(outcome, 'waits');
+  t.mock.timers.tick(1);
+  await settle();
+  assert.equal(outcome, 'refused');
+  assert.deepEqual(logged, [
+    { operation: 'find_account', error: 'find_account took longer than 5000 ms' },
+  ]);
 });

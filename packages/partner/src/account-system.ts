@@ -173,19 +173,20 @@ export function checkedOutcomes(answer: unknown, payments: number): CheckedOutco
 
 /** Checks one outcome. Throws WrongAnswer. */
 export function checkedOutcome(answer: unknown): CheckedOutcome {
-  const given: Readonly<Record<string, unknown>> =
-    typeof answer === 'object' && answer !== null ? { ...answer } : {};
+  // Whatever is no object has no outcome.
+  const given: Readonly<Record<string, unknown>> = { ...(answer as object | null | undefined) };
   switch (given['outcome']) {
     case 'posted':
       return { outcome: 'posted', posted_at: instantOf(given['posted_at'], 'posted_at') };
     case 'failed': {
       const reason = given['reason'];
-      if (typeof reason !== 'string' || !/\S/.test(reason)) {
-        throw new WrongAnswer('the outcome "failed" needs a reason (PF5)');
-      }
-      // PostgreSQL does not accept NUL.
-      const text = reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH);
-      return { outcome: 'failed', reason: text.toWellFormed() };
+      // PostgreSQL does not accept NUL. What is left must still say something, or the payment could not be ended with it.
+      const text =
+        typeof reason === 'string'
+          ? reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH).toWellFormed()
+          : '';
+      if (!/\S/.test(text)) throw new WrongAnswer('the outcome "failed" needs a reason (PF5)');
+      return { outcome: 'failed', reason: text };
     }
     case 'canceled':
       return { outcome: 'canceled' };

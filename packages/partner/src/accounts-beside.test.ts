@@ -241,44 +241,7 @@ test('a lost answer is looked up, not posted again; each request is signed [PF2 
   }
 });
 
-test('only a 200 with an outcome counts as an answer, and no redirect is followed [PF2 ST3]', async (t) => {
-  const answers = [
-    { status: 302, body: '' },
-    { status: 404, body: '{"outcome":"posted"}' },
-    { status: 422, body: '{"outcome":"failed","reason":"x"}' },
-    { status: 500, body: 'oh' },
-    { status: 200, body: '{"outcome":"posted","outcome":"failed"}' },
-    { status: 200, body: `{"outcome":"posted","x":"${'x'.repeat(70_000)}"}` },
-    'cut',
-  ] as const;
-  const payment = {
-    platform_payment_id: 'p',
-    payment_id: 'i',
-    platform_batch_id: 'b',
-    biller_id: 'acme',
-    account_id: 'A-1',
-    amount_in_cents: 1,
-    initiated_at: '2026-01-01T00:00:00.000Z',
-  };
-  for (const answer of answers) {
-    const { url, asked } = await scripted(t, () => answer);
-    const accounts = accountsOverHttp({ url, secret });
-    await assert.rejects(accounts.post([payment], new AbortController().signal));
-    assert.equal(asked.length, 1, 'not followed, not repeated');
-  }
-});
-
-test('an unsafe address of the account service stops the start, with the reason [S3]', () => {
-  for (const url of [
-    'http://example.com/',
-    'ftp://x',
-    'billing',
-    'https://u:p@x/',
-    'https://x/?a=1',
-  ]) {
-    assert.throws(() => accountsOverHttp({ url, secret }), /must be https/, url);
-  }
-  assert.throws(() => accountsOverHttp({ url: 'https://x/', secret: 'short' }), /16 characters/);
+test('an account service without a secret, or beside statements, stops the start, with the reason [S3]', () => {
   const env = {
     DUEBRIDGE_PARTNER_KEY: TEST_KEY,
     DUEBRIDGE_PARTNER_ACCOUNTS_URL: 'https://x.example',
@@ -345,4 +308,29 @@ test('an unusable file of statements stops the start and names the statement', a
     checkAccountStatements(database, readAccountStatements(good)),
     /statement find_account: .*waterworks/,
   );
+  // PostgreSQL parses these, and every payment would fail to bind five values, or to run two commands.
+  const wrong = {
+    find_account: "SELECT 'active' AS status WHERE $1::text <> ''",
+    find_posting: 'SELECT 1 WHERE $1::text IS NULL; CREATE TABLE made_by_a_check ()',
+    post_payment: 'SELECT 1 WHERE $1::text || $2::text || $3::text <> $4::text',
+  };
+  const right = {
+    find_account: `${wrong.find_account} AND $2::text <> ''`,
+    find_posting: 'SELECT 1 WHERE $1::text IS NULL',
+    post_payment: `${wrong.post_payment} AND $5::text IS NOT NULL`,
+  };
+  await checkAccountStatements(database, right);
+  for (const [name, problem] of [
+    ['find_account', /statement find_account must use each of \$1 to \$2/],
+    ['find_posting', /statement find_posting: .*multiple commands/],
+    ['post_payment', /statement post_payment must use each of \$1 to \$5/],
+  ] as const) {
+    await assert.rejects(
+      checkAccountStatements(database, { ...right, [name]: wrong[name] }),
+      problem,
+    );
+  }
+  assert.deepEqual(await database.query(`SELECT to_regclass('made_by_a_check')::text AS made`), [
+    { made: null },
+  ]);
 });

@@ -11,10 +11,18 @@
  * booked already, with posted_at where that is known. post_payment books it and gives a row, with posted_at where it likes; no row
  * means that the account is not there; a row with `reason` that the payment fails.
  */
+import { createHash } from 'node:crypto';
 import { FAILURE_REASONS, type AccountRecord } from '@duebridge/contract';
-import { ConfigurationError, messageOf, type Database, type Transaction } from '@duebridge/runtime';
+import {
+  ConfigurationError,
+  messageOf,
+  sql,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
 import {
   reasonAgainst,
+  WrongAnswer,
   type AccountsInTransaction,
   type Posting,
   type PostOutcome,
@@ -22,6 +30,13 @@ import {
 
 const names = ['find_account', 'find_posting', 'post_payment'] as const;
 type Statements = Readonly<Record<(typeof names)[number], string>>;
+
+/** How many values each statement gets. PostgreSQL refuses to run one that uses fewer. */
+const PARAMETERS: Readonly<Record<(typeof names)[number], number>> = {
+  find_account: 2,
+  find_posting: 1,
+  post_payment: 5,
+};
 
 /** Reads a file of statements. Throws ConfigurationError that names what is missing. */
 export function readAccountStatements(text: string): Statements {
@@ -42,13 +57,13 @@ export function readAccountStatements(text: string): Statements {
     found.set(name, '');
   }
   const statement = (wanted: string): string => {
-    const sql = (found.get(wanted) ?? '').trim().replace(/;\s*$/, '');
-    if (sql === '') {
+    const body = (found.get(wanted) ?? '').trim().replace(/;\s*$/, '');
+    if (body === '') {
       throw new ConfigurationError(
         `the file of account statements lacks ${wanted}: write it below a line "-- name: ${wanted}"`,
       );
     }
-    return sql;
+    return body;
   };
   return {
     find_account: statement('find_account'),
@@ -57,22 +72,38 @@ export function readAccountStatements(text: string): Statements {
   };
 }
 
-/** Lets PostgreSQL parse the statements. Throws ConfigurationError with its message about the wrong one. */
+/**
+ * Lets PostgreSQL parse the statements, and counts the values that each one uses. Runs none of them. Throws ConfigurationError that
+ * names the wrong one.
+ */
 export async function checkAccountStatements(
   database: Database,
   statements: Statements,
 ): Promise<void> {
   for (const name of names) {
+    let used: number | undefined;
     try {
+      const text = `PREPARE duebridge_check AS ${statements[name]}`;
+      // Sent under a name because PostgreSQL then accepts one command only: a second one would run at once.
+      const own = createHash('sha256').update(text).digest('hex').slice(0, 16);
       // Prepared statements outlive a transaction, so this one deallocates its own.
-      await database.transaction(async (tx) => {
-        await tx.query(`PREPARE duebridge_check AS ${statements[name]}`);
+      used = await database.transaction(async (tx) => {
+        await tx.query(sql(`kit_check_${own}`, text));
+        const [prepared] = await tx.query<{ used: number }>(
+          `SELECT cardinality(parameter_types) AS used FROM pg_prepared_statements WHERE name = 'duebridge_check'`,
+        );
         await tx.query('DEALLOCATE duebridge_check');
+        return prepared?.used;
       });
     } catch (error) {
       throw new ConfigurationError(`the account statement ${name}: ${messageOf(error)}`, {
         cause: error,
       });
+    }
+    if (used !== PARAMETERS[name]) {
+      throw new ConfigurationError(
+        `the account statement ${name} must use each of $1 to $${PARAMETERS[name]}, and no other; one that it does not need may stand in a condition that always holds`,
+      );
     }
   }
 }
@@ -103,7 +134,9 @@ export function accountsBySql(database: Database, statements: Statements): Accou
     const { platform_payment_id: id, biller_id, account_id, amount_in_cents, payment_id } = payment;
     const [booked] = await tx.query<{ posted_at?: string | null }>(statements.find_posting, [id]);
     if (booked) return posted(booked.posted_at);
-    const refused = reasonAgainst(amount_in_cents, await find(tx, biller_id, account_id));
+    const account = await find(tx, biller_id, account_id);
+    if (account !== undefined) assertDecides(account);
+    const refused = reasonAgainst(amount_in_cents, account);
     if (refused !== undefined) return { outcome: 'failed', reason: refused };
     const [row] = await tx.query<{ posted_at?: string | null; reason?: string | null }>(
       statements.post_payment,
@@ -127,6 +160,16 @@ export function accountsBySql(database: Database, statements: Statements): Accou
       return outcomes;
     },
   };
+}
+
+/** A payment must not fail, or pass its limit, for good because a statement is wrong. Throws WrongAnswer. */
+function assertDecides({ status, payment_rules }: AccountRecord): void {
+  if (!['active', 'inactive'].includes(status)) {
+    throw new WrongAnswer('find_account must give the status active or inactive');
+  }
+  if (Object.values(payment_rules ?? {}).some((limit) => typeof limit !== 'number')) {
+    throw new WrongAnswer('find_account must give limits as whole numbers of cents (bigint)');
+  }
 }
 
 function posted(time: string | null | undefined): PostOutcome {

@@ -75,7 +75,8 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
     if (response.status !== 200) {
       throw new WrongAnswer(`the account service answered ${route.id} with ${response.status}`);
     }
-    return parseJson(text);
+    // Only the reason of a failure, or a name, can contain one; a payment must not stay open because of it.
+    return parseJson(text, { unstorable: 'replace' });
   };
 
   return {

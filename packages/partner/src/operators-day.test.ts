@@ -10,7 +10,7 @@ import type {
   KitCredentialGrant,
   KitCredentialList,
 } from '@duebridge/contract';
-import { createServer, systemClock } from '@duebridge/runtime';
+import { createServer, systemClock, type Database, type Statement } from '@duebridge/runtime';
 import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
@@ -24,6 +24,7 @@ import {
   paymentPath,
   startKit,
   TEST_KEY,
+  untilOneWaits,
   type TestPartner,
 } from './testing.ts';
 
@@ -217,8 +218,51 @@ test('a static key is replaced while the server runs: both work, then only the n
   assert.equal((await admin.call('POST', '/clients/nobody/credentials', { reason })).status, 404);
   for (let count = 0; count < 4; count += 1) assert.equal((await issue()).status, 200);
   assert.equal((await issue()).status, 409, 'five at a time');
+  // A change of one leaves it at its place in the list.
+  const order = async (): Promise<string[]> => (await list()).map((one) => one.credential_id);
+  const before = await order();
+  assert.equal(before[0], first.credential_id);
+  assert.equal((await revoke(grant.credential_id)).status, 200);
+  assert.deepEqual(await order(), before);
   const shown = JSON.stringify([await list(), (await admin.call('GET', '/audit')).body]);
   assert(!shown.includes(grant.secret) && !shown.includes(TEST_KEY));
+});
+
+test('of the last two keys of a client, revoked at once, one stays: the platform is not cut off [KY1]', async (t) => {
+  const database = await kitDatabase(t);
+  const bothHaveRead = Promise.withResolvers<void>();
+  let reads = 0;
+  const held: Database = {
+    ...database,
+    transaction: (work, options) =>
+      database.transaction(
+        (tx) =>
+          work({
+            ...tx,
+            async query<Row>(statement: Statement, values?: readonly unknown[]) {
+              const rows = await tx.query<Row>(statement, values);
+              if (typeof statement !== 'string' && statement.name === 'kit_credentials') reads += 1;
+              // The first goes on once the second has read the same, or waits for it.
+              if (reads === 1) await Promise.race([untilOneWaits(database), bothHaveRead.promise]);
+              else if (reads > 1) bothHaveRead.resolve();
+              return rows;
+            },
+          }),
+        options,
+      ),
+  };
+  const credentials = openCredentials({
+    configured: new Map([['static-key', [TEST_KEY, `${TEST_KEY} of the rotation`]]]),
+    database: held,
+    clock: systemClock,
+    recheckMs: 0,
+  });
+  const ids = (await credentials.list()).map((one) => one.credential_id);
+  const outcomes = await Promise.allSettled(
+    ids.map((id) => credentials.revoke(id, 'operator', reason)),
+  );
+  assert.deepEqual(outcomes.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
+  assert.equal((await credentials.valid()).get('static-key')?.length, 1);
 });
 
 test('a key that was issued for some days ends with them, warns before, and makes room [KY1]', async (t) => {

@@ -110,6 +110,35 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^aheadMs: holdMs > 0 \? null : least, \| 0 -> 1$/],
     },
   ],
+  'packages/partner/src/accounts-by-sql.ts': [
+    {
+      why: 'What stands above the first name belongs to no statement.',
+      places: [/^if \(name !== undefined\) found\.set/],
+    },
+    {
+      why: 'Under which name a statement is checked: any that differs for another text.',
+      places: [/^const own = createHash/],
+    },
+    {
+      why: 'Which number of one sign a comparison returns.',
+      places: [/^\.toSorted\(.* \| 1 -> 2/],
+    },
+  ],
+  'packages/partner/src/business-rules.ts': [
+    {
+      why: 'No payment has the id of another.',
+      places: [/^OR \(other\.initiated_at, .* \| < -> <=$/],
+    },
+  ],
+  'packages/partner/src/credentials.ts': [
+    {
+      why: 'What is valid is worked out anew from the same rows, with the same result.',
+      places: [
+        /^if \(at < last\.until\) return last\.valid; \| .* -> false$/,
+        /^return \{ rows, readAt, .* until: .* \| \+ -> -$/,
+      ],
+    },
+  ],
   'packages/partner/src/auth.ts': [
     {
       why: 'The very microsecond at which a token ends, or has ended for a day.',
@@ -828,6 +857,7 @@ const TESTS_ALONE = [
   'call-rate.ts',
   'records.ts',
   'worker.ts',
+  'engine.ts',
 ];
 
 /** The section of docs/mutation.md. */

@@ -1,0 +1,111 @@
+/** What an account system may answer to a posting, what of it is kept, and when a payment must fail by its account. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { FAILURE_REASONS } from '@duebridge/contract';
+import {
+  checkedOutcome,
+  checkedOutcomes,
+  reasonAgainst,
+  reasonByLimits,
+} from './account-system.ts';
+
+test('each outcome is kept with what belongs to it, times in UTC, and nothing else [ST2 ST3 ST4]', () => {
+  const more = { posted_at: null, reason: null, until: null, note: 'x' };
+  for (const [answer, kept] of [
+    [{ outcome: 'posted' }, { outcome: 'posted', posted_at: null }],
+    [
+      { ...more, outcome: 'posted' },
+      { outcome: 'posted', posted_at: null },
+    ],
+    [
+      { outcome: 'posted', posted_at: '2026-03-01T10:30:00.5+01:00' },
+      { outcome: 'posted', posted_at: '2026-03-01T09:30:00.500Z' },
+    ],
+    [
+      { ...more, outcome: 'failed', reason: ' closed ' },
+      { outcome: 'failed', reason: ' closed ' },
+    ],
+    [{ ...more, outcome: 'canceled' }, { outcome: 'canceled' }],
+    [{ outcome: 'later' }, { outcome: 'later', until: null, cancelable: true }],
+    [
+      { ...more, outcome: 'later', until: '2026-03-01T09:30:00Z', cancelable: false },
+      { outcome: 'later', until: '2026-03-01T09:30:00.000Z', cancelable: false },
+    ],
+    // Only a plain no keeps an operator from canceling.
+    [
+      { outcome: 'later', cancelable: 'false' },
+      { outcome: 'later', until: null, cancelable: true },
+    ],
+  ] as const) {
+    assert.deepEqual(checkedOutcome(answer), kept);
+  }
+});
+
+test('a reason is cut to what the wire and the tables take: 500 characters, no NUL, no half of a pair [PF5 ST3]', () => {
+  const reasonOf = (reason: string): unknown => {
+    const kept = checkedOutcome({ outcome: 'failed', reason });
+    return kept.outcome === 'failed' ? kept.reason : kept;
+  };
+  assert.equal(reasonOf('x'.repeat(500)), 'x'.repeat(500));
+  assert.equal(reasonOf('x'.repeat(501)), 'x'.repeat(500));
+  assert.equal(reasonOf('a\0b\0'), 'a b ');
+  assert.equal(reasonOf(`${'x'.repeat(499)}😀`), `${'x'.repeat(499)}\uFFFD`);
+});
+
+test('what is no outcome leaves the payment open: it is neither posted nor failed by mistake [PF2 ST3]', () => {
+  for (const [answer, problem] of [
+    [undefined, /an outcome must be posted, failed, canceled or later/],
+    [null, /an outcome must be/],
+    ['posted', /an outcome must be/],
+    [{}, /an outcome must be/],
+    [{ outcome: 'Posted' }, /an outcome must be/],
+    [{ outcome: 'failed' }, /needs a reason/],
+    [{ outcome: 'failed', reason: '' }, /needs a reason/],
+    [{ outcome: 'failed', reason: ' \n' }, /needs a reason/],
+    [{ outcome: 'failed', reason: 7 }, /needs a reason/],
+    // Nothing but spaces would be left of these, which the tables refuse: the payment could never end.
+    [{ outcome: 'failed', reason: '\0' }, /needs a reason/],
+    [{ outcome: 'failed', reason: `${' '.repeat(500)}x` }, /needs a reason/],
+    [{ outcome: 'posted', posted_at: 'today' }, /posted_at must be a time such as/],
+    [{ outcome: 'posted', posted_at: 1_767_225_600_000 }, /posted_at must be a time/],
+    [{ outcome: 'posted', posted_at: ['2026-03-01T09:30:00Z'] }, /posted_at must be a time/],
+    [{ outcome: 'posted', posted_at: '2026-03-01T09:30:00' }, /posted_at must be a time/],
+    [{ outcome: 'later', until: 'soon' }, /until must be a time/],
+  ] as const) {
+    assert.throws(() => checkedOutcome(answer), { name: 'WrongAnswer', message: problem });
+  }
+});
+
+test('a posting of several has an outcome for each, and one that is invalid makes all of them unknown [PF2]', () => {
+  const posted = { outcome: 'posted' };
+  assert.deepEqual(checkedOutcomes([posted, { outcome: 'canceled' }], 2), [
+    { outcome: 'posted', posted_at: null },
+    { outcome: 'canceled' },
+  ]);
+  assert.deepEqual(checkedOutcomes([], 0), []);
+  for (const answer of [[posted], [posted, posted, posted], posted, undefined, { length: 2 }]) {
+    assert.throws(() => checkedOutcomes(answer, 2), {
+      name: 'WrongAnswer',
+      message: 'post must return one outcome for each of 2 payments',
+    });
+  }
+  assert.throws(() => checkedOutcomes([posted, 'posted'], 2), { name: 'WrongAnswer' });
+});
+
+test('a payment fails when its account is closed or absent, or the amount beyond a limit; the limits themselves are paid [FR1]', () => {
+  const below = 'The amount is below the minimum that the biller allows.';
+  const limits = { min_amount_in_cents: 100, max_amount_in_cents: 500 };
+  for (const [amount, reason] of [
+    [99, below],
+    [100, undefined],
+    [500, undefined],
+    [501, FAILURE_REASONS.maximum],
+  ] as const) {
+    assert.equal(reasonByLimits(amount, limits), reason);
+    assert.equal(reasonAgainst(amount, { status: 'active', payment_rules: limits }), reason);
+  }
+  assert.equal(reasonByLimits(0, {}), undefined, 'without a minimum there is none');
+  assert.equal(reasonAgainst(1, { status: 'active' }), undefined);
+  assert.equal(reasonAgainst(1, { status: 'inactive' }), FAILURE_REASONS.account);
+  assert.equal(reasonAgainst(1, undefined), FAILURE_REASONS.account);
+});

@@ -1,0 +1,573 @@
+/**
+ * What the engine does around its worker: when it asks for a lease and looks at its slots, whom it tells of a change, what it keeps
+ * doing when something fails, and how it stops. The tables are in memory, and time moves only with the test.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { createMetrics, DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import { ARRIVALS, type PaymentRow, type WatchedPayment } from '../store/payments.ts';
+import { createEngine } from './engine.ts';
+import { DEFAULT_TIMES } from './options.ts';
+import { SLOTS } from './slots.ts';
+
+const ORDER = { funding_method: 'sandbox_bank', amount_in_cents: 100 };
+const PARTNER = { partner_id: 'acme', paused: false };
+// Nothing is polled unless a test wants it.
+const NEVER = 1e9;
+
+function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
+  const time = manualClock();
+  const world = {
+    chance: 0.5,
+    owners: Array.from<string | null>({ length: SLOTS }).fill(null),
+    workers: new Set<string>(),
+    rows: new Map<string, WatchedPayment & { readonly slot: number }>(),
+    statements: [] as { name: string; at: number; on: string; values: readonly unknown[] }[],
+    before: new Map<string, () => Promise<void> | void>(),
+    closable: [] as string[],
+    lines: [] as string[],
+    leaseIsLost: false,
+    polled: [] as string[],
+    /** What a partner answers to a poll, and what holds the answers. */
+    status: 'processing' as PaymentRow['status'],
+    answers: undefined as Promise<void> | undefined,
+  };
+  const answer = (name: string, values: readonly unknown[]): unknown[] => {
+    const heartbeat_at = new Date(time.now()).toISOString();
+    const [first] = values;
+    switch (name) {
+      case 'register':
+        world.workers.add(String(first));
+        return [{ heartbeat_at }];
+      case 'worker_renew':
+        return world.leaseIsLost ? [] : [{ heartbeat_at }];
+      case 'worker_remove':
+        world.workers.delete(String(first));
+        return [];
+      case 'slot_view':
+        return [...Map.groupBy(world.owners.keys(), (slot) => world.owners[slot] ?? null)].map(
+          ([worker_id, slots]) => ({ worker_id, slots }),
+        );
+      case 'slot_workers':
+        return [...world.workers].map((worker_id) => ({ worker_id, active: true }));
+      case 'slot_take': {
+        const [me, slots, owners] = values as [string, number[], (string | null)[]];
+        const free = slots.filter((slot, index) => world.owners[slot] === owners[index]);
+        for (const slot of free) world.owners[slot] = me;
+        return free.map((slot) => ({ slot }));
+      }
+      case 'slot_give_all':
+        world.owners = world.owners.map((owner) => (owner === first ? null : owner));
+        return [];
+      case 'payment_watched': {
+        const ids = String(first).slice(1, -1).split(',');
+        return [...world.rows.values()].filter((row) => ids.includes(row.platform_payment_id));
+      }
+      case 'payment_news': {
+        const [ids, known] = values as [string[], string[]];
+        return ids.flatMap((id, index) => {
+          const row = world.rows.get(id);
+          return row && `${row.stage} ${row.status}` !== known[index] ? [row] : [];
+        });
+      }
+      case 'payment_end': {
+        const ids = [...world.rows.keys()].filter((id) => String(values[1]).includes(id));
+        return ids.flatMap((id) => {
+          const ended = { ...world.rows.get(id), stage: 'ended', status: world.status };
+          world.rows.set(id, ended as never);
+          return [ended];
+        });
+      }
+      case 'batch_hold':
+        return [{}];
+      case 'batch_due':
+        return world.closable.splice(0).map((platform_batch_id) => ({ platform_batch_id }));
+      default:
+        return [];
+    }
+  };
+  const databaseOf = (on: string): Database => {
+    const query = async (statement: string | { name: string }, values: readonly unknown[] = []) => {
+      const name = typeof statement !== 'string' ? statement.name : nameOf(statement);
+      world.statements.push({ name, at: time.monotonic(), on, values });
+      await world.before.get(name)?.();
+      return answer(name, values);
+    };
+    return {
+      query,
+      transaction: (work: (tx: unknown) => unknown) => Promise.resolve(work({ query })),
+    } as unknown as Database;
+  };
+  const metrics = createMetrics({ processFigures: false });
+  const keep = (_details: object, text: string): void => void world.lines.push(text);
+  const closed = (details: object, text: string): void => {
+    if (text === 'batch closed') keep(details, text);
+  };
+  const engine = createEngine({
+    database: databaseOf('pool'),
+    ...(options.leaseApart === true ? { leaseDatabase: databaseOf('lease') } : {}),
+    clock: { ...time, random: () => world.chance },
+    log: { ...silentLog, info: closed, warn: keep, error: keep },
+    metrics,
+    registry: {
+      get: (partner_id: string) =>
+        Promise.resolve({
+          partner_id,
+          refusals: [],
+          paused: false,
+          budget: {
+            max_concurrent_calls: 8,
+            max_calls_per_second: 1_000,
+            call_timeout_ms: 1_000,
+            wait_seconds: 0,
+          },
+        }),
+    } as never,
+    client: {
+      async poll(
+        _partner: unknown,
+        { platform_payment_id: id }: { platform_payment_id: string },
+        { signal }: { signal?: AbortSignal } = {},
+      ) {
+        world.polled.push(id);
+        const stopped = new Promise<string>((resolve) => {
+          signal?.addEventListener('abort', () => resolve('stopped'));
+        });
+        const word = await Promise.race([world.answers, stopped]);
+        if (word === 'stopped') return { kind: 'no_reply', reason: 'stopped' };
+        const made = new Date(time.now()).toISOString();
+        return {
+          kind: 'reply',
+          status: 200,
+          problem: undefined,
+          retryAfter: undefined,
+          waited: false,
+          json: {
+            payment_id: `P-${id}`,
+            platform_payment_id: id,
+            platform_batch_id: 'b',
+            biller_id: 'acme',
+            account_id: 'A-1',
+            amount_in_cents: 100,
+            status: world.status,
+            initiated_at: made,
+            posted_at: world.status === 'succeeded' ? made : null,
+          },
+        };
+      },
+    } as never,
+    funding: { isInDatabase: () => true } as never,
+    options: { pollMs: options.pollMs ?? NEVER, retryMs: NEVER },
+  });
+  /** A payment as its row is; another worker drives it unless it is given to the engine. */
+  const row = (id: string, more: Partial<WatchedPayment> = {}): PaymentRow => {
+    const made = {
+      platform_payment_id: id,
+      partner_id: 'acme',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      platform_batch_id: 'b',
+      amount_in_cents: 100,
+      funding_method: ORDER.funding_method,
+      status: 'processing',
+      stage: 'accepted',
+      payment_id: `P-${id}`,
+      slot: 0,
+      created_at: new Date(time.now()).toISOString(),
+      accepted_at: new Date(time.now()).toISOString(),
+      settled_at: null,
+      ...more,
+    } as unknown as PaymentRow;
+    world.rows.set(id, made as never);
+    return made;
+  };
+  const named = (name: string) => world.statements.filter((one) => one.name === name);
+  /** When statements of a name were sent, from now on; the list is emptied. */
+  const times = (name: string): number[] => {
+    const at = named(name).map((one) => one.at);
+    world.statements = world.statements.filter((one) => one.name !== name);
+    return at;
+  };
+  return { engine, world, time, metrics, row, named, times };
+}
+
+function nameOf(text: string): string {
+  return text.startsWith('INSERT INTO duebridge_platform.workers') ? 'register' : text;
+}
+
+const isDown = (): never => {
+  throw new DatabaseUnavailable('no connection', 'not_executed');
+};
+
+test('a start resolves when the slots were read, and a new payment has a place before and after it [PL9 LV2]', async () => {
+  const { engine, world, named } = rig();
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  assert.deepEqual([engine.workerId, engine.nextStepAt('x')], ['', undefined]);
+  assert.deepEqual(
+    engine.health,
+    { lease: true, calls: true },
+    'nothing is wrong before the start',
+  );
+  engine.take({} as PaymentRow);
+  await engine.stop();
+  await engine.start();
+  assert.match(engine.workerId, /^worker-[0-9a-f-]{36}$/);
+  assert.deepEqual([...world.workers], [engine.workerId]);
+  assert.ok(world.owners.every((owner) => owner === engine.workerId));
+  assert.notEqual(engine.placeForNew(PARTNER, ORDER).slot, ARRIVALS);
+  assert.equal(named('slot_view').length, 1);
+  await assert.rejects(engine.start(), /already running/);
+  assert.equal(named('register').length, 1);
+  await engine.stop();
+});
+
+test('a start waits 1.5 s for slots that cannot be read, and payments come in meanwhile [LV2]', async () => {
+  const { engine, world, time } = rig();
+  const slow = Promise.withResolvers<void>();
+  world.before.set('slot_view', () => slow.promise);
+  let isStarted = false;
+  const starting = engine.start().then(() => (isStarted = true));
+  await time.advance(1_499);
+  assert.equal(isStarted, false);
+  await time.advance(1);
+  assert.equal(isStarted, true);
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  world.before.clear();
+  slow.resolve();
+  await starting;
+  await engine.tick();
+  assert.notEqual(engine.placeForNew(PARTNER, ORDER).slot, ARRIVALS);
+  await engine.stop();
+});
+
+test('a start succeeds although the slots cannot be read, and the engine reads them when it can [LV8]', async () => {
+  const { engine, world, time, times } = rig();
+  world.before.set('slot_view', () => {
+    throw new Error('a bug');
+  });
+  await engine.start();
+  await time.advance(0);
+  assert.deepEqual(world.lines, ['taking payments over failed; retrying']);
+  times('slot_view');
+  // Looked at four times in a heartbeat until this worker has what it should have.
+  await time.advance(1_000);
+  assert.deepEqual(times('slot_view'), [500, 1_000]);
+  assert.deepEqual(world.lines.slice(1), [
+    'could not read the slots; retrying',
+    'could not read the slots; retrying',
+  ]);
+  world.before.clear();
+  await time.advance(500);
+  assert.notEqual(engine.placeForNew(PARTNER, ORDER).slot, ARRIVALS);
+  await engine.stop();
+});
+
+test('slots are looked at once in a heartbeat, more often until they are settled, and never all at the same time [LV9]', async () => {
+  for (const [chance, factor] of [
+    [0, 0.9],
+    [0.5, 1],
+    [1, 1.1],
+  ] as const) {
+    const { engine, world, time, times } = rig();
+    world.chance = chance;
+    await engine.start();
+    times('slot_view');
+    await time.advance(20_000);
+    const at = times('slot_view');
+    assert.ok(at.length > 3);
+    // The first look ever comes after a quarter of a heartbeat.
+    const expected = at.map((_, index) => factor * (500 + 2_000 * index));
+    for (const [index, one] of at.entries()) {
+      assert.ok(Math.abs(one - (expected[index] ?? 0)) < 1, `${one} is not ${expected[index]}`);
+    }
+    await engine.stop();
+  }
+});
+
+test('the batches are closed, and dead workers and their claims forgotten, every thirty seconds, whatever fails [PF3 LV9]', async () => {
+  const { engine, world, time, times, named } = rig();
+  await engine.start();
+  assert.deepEqual(times('worker_forget'), []);
+  world.before.set('worker_forget', () => {
+    throw new Error('a bug');
+  });
+  await time.advance(30_000);
+  assert.deepEqual(times('worker_forget'), [30_000]);
+  assert.deepEqual(named('share_forget'), []);
+  assert.deepEqual(world.lines, ['housekeeping failed; retrying']);
+  world.before.clear();
+  await time.advance(30_000);
+  const [forgotten] = named('worker_forget');
+  assert.deepEqual([forgotten?.at, forgotten?.values], [60_000, [DEFAULT_TIMES.leaseMs]]);
+  assert.equal(named('share_forget').length, 1);
+  const [, due] = named('batch_due');
+  assert.equal(
+    due?.values[1],
+    engine.workerId,
+    'other workers close the batches of their payments',
+  );
+  await engine.stop();
+});
+
+test('a worker of a lease that was lost drives nothing, and another one takes over within a heartbeat [PL10 LV1]', async () => {
+  const { engine, world, time, metrics, row } = rig();
+  await engine.start();
+  const before = engine.workerId;
+  engine.take(row('p', { slot: 3 } as never));
+  assert.equal(engine.nextStepAt('p') === undefined, false);
+  assert.match(await metrics.text(), /^duebridge_slots_owned 1024$/m);
+  assert.match(await metrics.text(), /^duebridge_payments_in_flight 1$/m);
+  world.leaseIsLost = true;
+  world.before.set('register', isDown);
+  await time.advance(2_000);
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  assert.equal(engine.nextStepAt('p'), undefined);
+  assert.match(await metrics.text(), /^duebridge_slots_owned 0$/m);
+  assert.match(await metrics.text(), /^duebridge_payments_in_flight 0$/m);
+  assert.match(await metrics.text(), /^duebridge_oldest_due_call_seconds 0$/m);
+  world.leaseIsLost = false;
+  world.before.clear();
+  await time.advance(2_000);
+  assert.notEqual(engine.workerId, before);
+  assert.ok(world.owners.every((owner) => owner === engine.workerId));
+  await engine.stop();
+});
+
+test('readiness ends when the lease is older than it may be, and the gauge tells its age [LV2]', async () => {
+  const { engine, world, time, metrics } = rig({ leaseApart: true });
+  await engine.start();
+  await time.advance(1_000);
+  assert.match(await metrics.text(), /^duebridge_lease_age_seconds 1$/m);
+  world.before.set('worker_renew', isDown);
+  world.before.set('register', isDown);
+  await time.advance(9_000);
+  assert.deepEqual(engine.health, { lease: true, calls: true }, 'ten seconds to the millisecond');
+  await time.advance(1);
+  assert.deepEqual(engine.health, { lease: false, calls: true });
+  world.before.clear();
+  await time.advance(2_000);
+  assert.deepEqual(engine.health, { lease: true, calls: true });
+  // Heartbeats have connections of their own; the rest goes to the pool.
+  const on = (name: string): unknown[] => [
+    ...new Set(world.statements.flatMap((one) => (one.name === name ? one.on : []))),
+  ];
+  assert.deepEqual(
+    [on('register'), on('worker_renew'), on('slot_view')],
+    [['lease'], ['lease'], ['pool']],
+  );
+  await engine.stop();
+});
+
+test('readiness ends when a due call has not started for a minute although it could [LV2 LV4]', async () => {
+  const { engine, world, time, metrics, row } = rig({ pollMs: 100 });
+  // No share of the partner's budget can be agreed on.
+  world.before.set('share_claim', () => {
+    throw new Error('a bug');
+  });
+  await engine.start();
+  engine.take(row('p', { slot: 1 } as never));
+  await time.advance(1_000);
+  const due = Date.parse(String(engine.nextStepAt('p'))) - time.now() + time.monotonic();
+  assert.ok(due < 1_000, `due at ${due}`);
+  await time.advance(due + 60_000 - time.monotonic());
+  assert.deepEqual(world.polled, []);
+  assert.match(await metrics.text(), /^duebridge_oldest_due_call_seconds 60$/m);
+  assert.deepEqual(engine.health, { lease: true, calls: true });
+  await time.advance(1);
+  assert.deepEqual(engine.health, { lease: true, calls: false });
+  await engine.stop();
+  assert.deepEqual(engine.health, { lease: true, calls: true }, 'what is stopped owes nothing');
+});
+
+test('whoever watches a payment of another worker hears of each change once, within a second [RU3]', async () => {
+  const { engine, world, time, row, times } = rig();
+  await engine.start();
+  const heard: string[] = [];
+  const other: string[] = [];
+  row('p');
+  row('q');
+  const leave = engine.watch('p', ({ stage, status }) => void heard.push(`${stage} ${status}`));
+  const failing = engine.watch('p', () => {
+    throw new Error('a bug');
+  });
+  engine.watch('p', ({ platform_payment_id: id }) => void other.push(id));
+  await time.advance(999);
+  assert.deepEqual(heard, []);
+  await time.advance(1);
+  assert.deepEqual(heard, ['accepted processing']);
+  assert.deepEqual(world.lines, ['a watcher failed']);
+  await time.advance(5_000);
+  assert.deepEqual(heard, ['accepted processing'], 'told again without a change');
+  row('p', { stage: 'settled', status: 'succeeded' } as never);
+  failing();
+  await time.advance(1_000);
+  assert.deepEqual(heard, ['accepted processing', 'settled succeeded']);
+  assert.deepEqual(other, ['p', 'p']);
+  // One that leaves stops no other, and the last one ends the looks.
+  leave();
+  row('p', { stage: 'review', status: 'processing' } as never);
+  await time.advance(1_000);
+  assert.deepEqual([heard.length, other.length], [2, 3]);
+  times('payment_news');
+  await engine.stop();
+});
+
+test('nothing is read while nobody watches, and who watches again is told the present state [RU3]', async () => {
+  const { engine, time, row, times } = rig();
+  await engine.start();
+  row('p');
+  let heard = 0;
+  const leave = engine.watch('p', () => void (heard += 1));
+  await time.advance(1_000);
+  leave();
+  times('payment_news');
+  await time.advance(3_000);
+  assert.deepEqual(times('payment_news'), []);
+  engine.watch('p', () => void (heard += 1));
+  await time.advance(1_000);
+  assert.equal(heard, 2);
+  await engine.stop();
+});
+
+test('whoever watches a payment of this worker hears of its end at once, and of many in one read [RU3]', async () => {
+  const { engine, world, time, row, named, times } = rig({ pollMs: 100 });
+  await engine.start();
+  const heard: string[] = [];
+  for (const id of ['p', 'q', 'r']) {
+    engine.take(row(id, { slot: 1 } as never));
+    if (id !== 'r') engine.watch(id, ({ status }) => void heard.push(`${id} ${status}`));
+  }
+  const answered = Promise.withResolvers<void>();
+  world.answers = answered.promise;
+  world.status = 'succeeded';
+  await time.advance(5_000);
+  assert.equal(world.polled.length, 3);
+  // Nobody looks for news of payments that this worker drives.
+  assert.deepEqual(times('payment_news'), []);
+  answered.resolve();
+  await time.advance(500);
+  assert.deepEqual(heard, ['p succeeded', 'q succeeded']);
+  assert.equal(named('payment_watched').length, 1);
+  assert.deepEqual(times('payment_news'), []);
+  await engine.stop();
+});
+
+test('a change that could not be read is told at the next look, once [RU3 LV8]', async () => {
+  const { engine, world, time, row, times } = rig({ pollMs: 100 });
+  await engine.start();
+  const heard: string[] = [];
+  engine.take(row('p', { slot: 1 } as never));
+  engine.watch('p', ({ status }) => void heard.push(status));
+  world.status = 'succeeded';
+  world.before.set('payment_watched', isDown);
+  await time.advance(900);
+  assert.deepEqual(heard, []);
+  world.before.clear();
+  await time.advance(200);
+  assert.deepEqual(heard, ['succeeded']);
+  times('payment_news');
+  await time.advance(5_000);
+  assert.deepEqual(heard, ['succeeded']);
+  await engine.stop();
+});
+
+test('a stop gives the slots back, leaves the list, and nothing is sent after it; the engine may start again [LV5 LV9]', async () => {
+  const { engine, world, time, named } = rig();
+  await engine.start();
+  const { workerId } = engine;
+  await engine.stop();
+  assert.ok(world.owners.every((owner) => owner === null));
+  assert.deepEqual([...world.workers], []);
+  assert.deepEqual(
+    [named('slot_give_all'), named('worker_remove')].map(([one]) => one?.values[0]),
+    [workerId, workerId],
+  );
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  const sent = world.statements.length;
+  await time.advance(100_000);
+  await engine.stop();
+  assert.equal(world.statements.length, sent);
+  assert.deepEqual(world.lines, []);
+  await engine.start();
+  assert.notEqual(engine.workerId, workerId);
+  await time.advance(2_500);
+  assert.ok(world.owners.every((owner) => owner === engine.workerId));
+  await engine.stop();
+});
+
+test('a stop waits eight seconds for a call under way, and ends although the slots cannot be given back [LV5 LV8]', async () => {
+  const { engine, world, time, row } = rig({ pollMs: 100 });
+  await engine.start();
+  const held = Promise.withResolvers<void>();
+  world.answers = held.promise;
+  engine.take(row('p', { slot: 1 } as never));
+  await time.advance(1_000);
+  assert.deepEqual(world.polled, ['p']);
+  world.before.set('slot_give_all', isDown);
+  let isStopped = false;
+  const stopping = engine.stop().then(() => (isStopped = true));
+  await time.advance(7_999);
+  assert.equal(isStopped, false);
+  assert.deepEqual(engine.health, { lease: true, calls: true }, 'it keeps its lease meanwhile');
+  await time.advance(2_100);
+  await stopping;
+  assert.deepEqual(world.lines, ['could not release the slots']);
+});
+
+test('a stop during a look at the slots takes none afterwards, and ends the closing of batches [LV5 PL10]', async () => {
+  const { engine, world, time, named } = rig();
+  const slow = Promise.withResolvers<void>();
+  world.before.set('slot_view', () => slow.promise);
+  const starting = engine.start();
+  await time.advance(1_500);
+  await starting;
+  let isStopped = false;
+  const stopping = engine.stop().then(() => (isStopped = true));
+  await time.advance(1_000);
+  assert.equal(isStopped, false, 'slots might be taken after it');
+  slow.resolve();
+  await stopping;
+  assert.ok(world.owners.every((owner) => owner === null));
+
+  world.before.clear();
+  await engine.start();
+  world.closable = ['b-1', 'b-2'];
+  world.before.set('batch_open_payment', () => void engine.stop());
+  await time.advance(31_000);
+  const looked = new Set(named('batch_open_payment').map(({ values }) => values[0]));
+  assert.deepEqual([...looked], ['b-1'], 'the second one is left to others');
+});
+
+test('a batch whose payments have ended is closed and logged [PF3]', async () => {
+  const { engine, world, time } = rig();
+  await engine.start();
+  world.closable = ['b-1'];
+  await time.advance(30_000);
+  assert.deepEqual(world.lines, ['batch closed']);
+  await engine.stop();
+});
+
+test('a round by hand renews the lease, looks at everything once, and waits for what it found [LV9]', async () => {
+  const { engine, world, named, row } = rig();
+  await engine.tick();
+  assert.deepEqual(world.statements, [], 'not before the start');
+  await engine.start();
+  row('p');
+  let heard = 0;
+  engine.watch('p', () => void (heard += 1));
+  world.statements = [];
+  await engine.tick();
+  for (const name of [
+    'worker_renew',
+    'slot_view',
+    'payment_news',
+    'batch_due',
+    'worker_forget',
+    'share_forget',
+  ]) {
+    assert.equal(named(name).length, 1, name);
+  }
+  assert.equal(heard, 1);
+  await engine.stop();
+});
