@@ -269,7 +269,11 @@ test('a web request whose body was read is refused, and its signal ends a waitin
   await read.json();
   await assert.rejects(answer(read), /parsed before the partner kit got it/);
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
-  assert.equal((await answer(put())).status, 200);
+  const taken = await answer(put());
+  assert.equal(taken.status, 200);
+  for (const name of ['connection', 'keep-alive', 'transfer-encoding', 'content-length']) {
+    assert.equal(taken.headers.get(name), null, `${name} is about the host's connection`);
+  }
 
   const leaving = new AbortController();
   const waiting = answer(

@@ -70,16 +70,22 @@ test('a statement counts and sums each status of its own batch, and hashes the s
   assert.deepEqual([none.status, none.body['code']], [404, 'BATCH_NOT_FOUND']);
 });
 
-test('a batch of several pages is summed to the cent [PF3]', async (t) => {
+test('a batch of several pages is summed to the cent, and hashed in the order of its ids [PF3]', async (t) => {
   const database = await kitDatabase(t);
   const count = 20_001;
+  const payments = Array.from({ length: count }, (_, index) => ({
+    ...payment,
+    platform_payment_id: `p-${index}`,
+    amount_in_cents: 99_999_999_999 - index,
+  }));
+  // They did not come in the order of their ids.
   await insertPayments(
     database,
-    Array.from({ length: count }, (_, index) => ({
-      ...payment,
-      platform_payment_id: `p-${index}`,
-      amount_in_cents: 99_999_999_999 - index,
-    })),
+    payments.filter((_, index) => index % 2 === 0),
+  );
+  await insertPayments(
+    database,
+    payments.filter((_, index) => index % 2 === 1),
   );
   let fetches = 0;
   const counting = watchingTransactions(database, (statement) => {
@@ -89,6 +95,14 @@ test('a batch of several pages is summed to the cent [PF3]', async (t) => {
   assert.equal(fetches, 6, 'five pages of 5,000 rows, so that memory stays small');
   const sum = count * 99_999_999_999 - (count * (count - 1)) / 2;
   assert.deepEqual(statement?.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
+  const lines = payments
+    .map((one) => `${one.platform_payment_id},processing,${one.amount_in_cents}\n`)
+    .toSorted();
+  assert.equal(
+    statement.sha256,
+    createHash('sha256').update(lines.join('')).digest('hex'),
+    'the pages are in the order of the ids, as one list',
+  );
 });
 
 test('a statement holds the payments of the clients that are named, and of no other; an operator’s holds all [PF3 PF2]', async (t) => {

@@ -124,6 +124,20 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^\.toSorted\(.* \| 1 -> 2/],
     },
   ],
+  'packages/partner/src/statement.ts': [
+    {
+      why: 'PostgreSQL keeps the order in which these rows come; the clause makes it certain.',
+      places: [
+        /^SELECT string_agg\(.* \| ORDER BY platform_payment_id -> nothing$/,
+        /^GROUP BY page ORDER BY page`; \| ORDER BY page -> nothing$/,
+        /^ORDER BY page\.platform_batch_id DESC`; \|/,
+      ],
+    },
+    {
+      why: 'The first page has two rows fewer.',
+      places: [/^\(row_number\(\) .* \| - -> \+$/],
+    },
+  ],
   'packages/partner/src/business-rules.ts': [
     {
       why: 'No payment has the id of another.',
@@ -537,6 +551,32 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^if \(child >= this\.#size\) break; \| >= -> >$/,
         /^if \(child \+ 1 < this\.#size .* \| (?:\+ -> -|< -> <=)$/,
       ],
+    },
+  ],
+  'packages/platform/src/engine/engine.ts': [
+    {
+      why: 'What there is not has been proven a millisecond ago, or has stalled for one.',
+      places: [/^(?:lease|calls): .* \| 0 -> 1$/],
+    },
+    {
+      why: 'A worker that is finished, or was dropped, owns and drives nothing.',
+      places: [/^this\.#worker = undefined; \|/],
+    },
+    {
+      why: 'The outage is made at the start, before the lease.',
+      places: [/^assert\(this\.#outage !== undefined\);/],
+    },
+    {
+      why: 'The look itself begins with the same question.',
+      places: [/^if \(signal\.aborted\) return; \| .* -> false \(2\)$/],
+    },
+    {
+      why: 'Without a worker nothing is looked at, however often.',
+      places: [/^if \(this\.#worker === undefined \|\| .* return false; \| false -> true$/],
+    },
+    {
+      why: 'What changes in the same turn is told in more reads.',
+      places: [/^await immediate\(\);/],
     },
   ],
   'packages/platform/src/engine/waiting.ts': [

@@ -68,7 +68,7 @@ export const CORE: Readonly<Record<string, readonly Killer[]>> = {
   [`${ENGINE}/dispatcher.ts`]: [DISPATCHER_TEST, WORLDS],
   [`${ENGINE}/active-payment.ts`]: [DISPATCHER_TEST, WORLDS],
   [`${ENGINE}/worker.ts`]: [pure('worker'), SLOTS_TEST, WORLDS],
-  [`${ENGINE}/engine.ts`]: [pure('engine-loops'), ENGINE_TEST, WORLDS],
+  [`${ENGINE}/engine.ts`]: [pure('engine-loops'), WORLDS],
   [`${ENGINE}/review.ts`]: [REVIEW_TEST, ENGINE_TEST],
   [`${ENGINE}/records.ts`]: [pure('records'), WORLDS],
   [`${ENGINE}/calls.ts`]: [DISPATCHER_TEST, WORLDS],

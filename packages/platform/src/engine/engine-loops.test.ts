@@ -20,15 +20,26 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
   const time = manualClock();
   const world = {
     chance: 0.5,
+    /** Pauses that have not ended; each holds up the end of the process. */
+    pauses: 0,
     owners: Array.from<string | null>({ length: SLOTS }).fill(null),
     workers: new Set<string>(),
     rows: new Map<string, WatchedPayment & { readonly slot: number }>(),
-    statements: [] as { name: string; at: number; on: string; values: readonly unknown[] }[],
+    statements: [] as {
+      name: string;
+      at: number;
+      on: string;
+      values: readonly unknown[];
+    }[],
+    /** Payments of slot 1, for a worker that reads it. */
+    found: [] as PaymentRow[],
     before: new Map<string, () => Promise<void> | void>(),
     closable: [] as string[],
     lines: [] as string[],
     leaseIsLost: false,
     polled: [] as string[],
+    /** Calls that were aborted. */
+    aborted: 0,
     /** What a partner answers to a poll, and what holds the answers. */
     status: 'processing' as PaymentRow['status'],
     answers: undefined as Promise<void> | undefined,
@@ -50,7 +61,10 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
           ([worker_id, slots]) => ({ worker_id, slots }),
         );
       case 'slot_workers':
-        return [...world.workers].map((worker_id) => ({ worker_id, active: true }));
+        return [...world.workers].map((worker_id) => ({
+          worker_id,
+          active: true,
+        }));
       case 'slot_take': {
         const [me, slots, owners] = values as [string, number[], (string | null)[]];
         const free = slots.filter((slot, index) => world.owners[slot] === owners[index]);
@@ -60,6 +74,10 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
       case 'slot_give_all':
         world.owners = world.owners.map((owner) => (owner === first ? null : owner));
         return [];
+      case 'slot_count':
+        return world.found.length === 0 ? [] : [{ slot: 1, payments: world.found.length }];
+      case 'slot_page':
+        return world.found.filter((row) => row.platform_payment_id > String(values[1]));
       case 'payment_watched': {
         const ids = String(first).slice(1, -1).split(',');
         return [...world.rows.values()].filter((row) => ids.includes(row.platform_payment_id));
@@ -71,10 +89,22 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
           return row && `${row.stage} ${row.status}` !== known[index] ? [row] : [];
         });
       }
+      case 'payment_advance': {
+        const ids = [...world.rows.keys()].filter((id) => String(values[1]).includes(id));
+        return ids.map((id) => {
+          const advanced = { ...world.rows.get(id), stage: String(values[3]).slice(1, -1) };
+          world.rows.set(id, advanced as never);
+          return advanced;
+        });
+      }
       case 'payment_end': {
         const ids = [...world.rows.keys()].filter((id) => String(values[1]).includes(id));
         return ids.flatMap((id) => {
-          const ended = { ...world.rows.get(id), stage: 'ended', status: world.status };
+          const ended = {
+            ...world.rows.get(id),
+            stage: 'ended',
+            status: world.status,
+          };
           world.rows.set(id, ended as never);
           return [ended];
         });
@@ -101,13 +131,41 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
   };
   const metrics = createMetrics({ processFigures: false });
   const keep = (_details: object, text: string): void => void world.lines.push(text);
+  const reply = (id: string, status: PaymentRow['status']) => {
+    const made = new Date(time.now()).toISOString();
+    return {
+      kind: 'reply',
+      status: 200,
+      problem: undefined,
+      retryAfter: undefined,
+      waited: false,
+      json: {
+        payment_id: `P-${id}`,
+        platform_payment_id: id,
+        platform_batch_id: 'b',
+        biller_id: 'acme',
+        account_id: 'A-1',
+        amount_in_cents: 100,
+        status: status,
+        initiated_at: made,
+        posted_at: status === 'succeeded' ? made : null,
+      },
+    };
+  };
   const closed = (details: object, text: string): void => {
     if (text === 'batch closed') keep(details, text);
   };
   const engine = createEngine({
     database: databaseOf('pool'),
     ...(options.leaseApart === true ? { leaseDatabase: databaseOf('lease') } : {}),
-    clock: { ...time, random: () => world.chance },
+    clock: {
+      ...time,
+      random: () => world.chance,
+      sleep(ms, signal) {
+        world.pauses += 1;
+        return time.sleep(ms, signal).finally(() => (world.pauses -= 1));
+      },
+    },
     log: { ...silentLog, info: closed, warn: keep, error: keep },
     metrics,
     registry: {
@@ -135,27 +193,14 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
           signal?.addEventListener('abort', () => resolve('stopped'));
         });
         const word = await Promise.race([world.answers, stopped]);
-        if (word === 'stopped') return { kind: 'no_reply', reason: 'stopped' };
-        const made = new Date(time.now()).toISOString();
-        return {
-          kind: 'reply',
-          status: 200,
-          problem: undefined,
-          retryAfter: undefined,
-          waited: false,
-          json: {
-            payment_id: `P-${id}`,
-            platform_payment_id: id,
-            platform_batch_id: 'b',
-            biller_id: 'acme',
-            account_id: 'A-1',
-            amount_in_cents: 100,
-            status: world.status,
-            initiated_at: made,
-            posted_at: world.status === 'succeeded' ? made : null,
-          },
-        };
+        if (word === 'stopped') {
+          world.aborted += 1;
+          return { kind: 'no_reply', reason: 'stopped' };
+        }
+        return reply(id, world.status);
       },
+      submit: (_partner: unknown, { platform_payment_id: id }: { platform_payment_id: string }) =>
+        Promise.resolve(reply(id, 'processing')),
     } as never,
     funding: { isInDatabase: () => true } as never,
     options: { pollMs: options.pollMs ?? NEVER, retryMs: NEVER },
@@ -201,8 +246,12 @@ const isDown = (): never => {
 };
 
 test('a start resolves when the slots were read, and a new payment has a place before and after it [PL9 LV2]', async () => {
-  const { engine, world, named } = rig();
-  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  const { engine, world, named, metrics } = rig();
+  assert.match(await metrics.text(), /^duebridge_lease_age_seconds 0$/m);
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), {
+    slot: ARRIVALS,
+    stage: 'created',
+  });
   assert.deepEqual([engine.workerId, engine.nextStepAt('x')], ['', undefined]);
   assert.deepEqual(
     engine.health,
@@ -223,7 +272,7 @@ test('a start resolves when the slots were read, and a new payment has a place b
 });
 
 test('a start waits 1.5 s for slots that cannot be read, and payments come in meanwhile [LV2]', async () => {
-  const { engine, world, time } = rig();
+  const { engine, world, time, named } = rig();
   const slow = Promise.withResolvers<void>();
   world.before.set('slot_view', () => slow.promise);
   let isStarted = false;
@@ -232,11 +281,18 @@ test('a start waits 1.5 s for slots that cannot be read, and payments come in me
   assert.equal(isStarted, false);
   await time.advance(1);
   assert.equal(isStarted, true);
-  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), {
+    slot: ARRIVALS,
+    stage: 'created',
+  });
   world.before.clear();
+  // A round by hand begins after the one that is under way: that one may have read too early.
+  const looked = named('slot_view').length;
+  const ticking = engine.tick();
+  await time.advance(0);
   slow.resolve();
-  await starting;
-  await engine.tick();
+  await Promise.all([starting, ticking]);
+  assert.equal(named('slot_view').length, looked + 1);
   assert.notEqual(engine.placeForNew(PARTNER, ORDER).slot, ARRIVALS);
   await engine.stop();
 });
@@ -311,9 +367,10 @@ test('the batches are closed, and dead workers and their claims forgotten, every
 });
 
 test('a worker of a lease that was lost drives nothing, and another one takes over within a heartbeat [PL10 LV1]', async () => {
-  const { engine, world, time, metrics, row } = rig();
+  const { engine, world, time, metrics, row } = rig({ pollMs: 100 });
   await engine.start();
   const before = engine.workerId;
+  world.answers = new Promise(() => undefined);
   engine.take(row('p', { slot: 3 } as never));
   assert.equal(engine.nextStepAt('p') === undefined, false);
   assert.match(await metrics.text(), /^duebridge_slots_owned 1024$/m);
@@ -321,11 +378,21 @@ test('a worker of a lease that was lost drives nothing, and another one takes ov
   world.leaseIsLost = true;
   world.before.set('register', isDown);
   await time.advance(2_000);
-  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  assert.deepEqual([world.polled.length, world.aborted], [1, 1], 'the call under way goes on');
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), {
+    slot: ARRIVALS,
+    stage: 'created',
+  });
   assert.equal(engine.nextStepAt('p'), undefined);
   assert.match(await metrics.text(), /^duebridge_slots_owned 0$/m);
   assert.match(await metrics.text(), /^duebridge_payments_in_flight 0$/m);
-  assert.match(await metrics.text(), /^duebridge_oldest_due_call_seconds 0$/m);
+  for (const figure of [
+    'oldest_due_call_seconds',
+    'oldest_in_flight_seconds',
+    'payments_overdue',
+  ]) {
+    assert.match(await metrics.text(), new RegExp(`^duebridge_${figure} 0$`, 'm'));
+  }
   world.leaseIsLost = false;
   world.before.clear();
   await time.advance(2_000);
@@ -448,27 +515,93 @@ test('whoever watches a payment of this worker hears of its end at once, and of 
   answered.resolve();
   await time.advance(500);
   assert.deepEqual(heard, ['p succeeded', 'q succeeded']);
-  assert.equal(named('payment_watched').length, 1);
+  const [read, ...more] = named('payment_watched');
+  assert.deepEqual([read?.values, more], [['{p,q}'], []], 'nobody watches r');
   assert.deepEqual(times('payment_news'), []);
   await engine.stop();
 });
 
-test('a change that could not be read is told at the next look, once [RU3 LV8]', async () => {
-  const { engine, world, time, row, times } = rig({ pollMs: 100 });
+test('each change of a payment of this worker is told at once, one after the other [RU3]', async () => {
+  const { engine, world, time, row } = rig({ pollMs: 100 });
+  await engine.start();
+  const heard: string[] = [];
+  for (const id of ['p', 'q']) {
+    const answered = Promise.withResolvers<void>();
+    world.answers = answered.promise;
+    engine.take(row(id, { slot: 1 } as never));
+    engine.watch(id, () => void heard.push(id));
+    // Past the look at the payments of other workers, which is to find nothing here.
+    await time.advance(1_100);
+    world.status = 'succeeded';
+    answered.resolve();
+    await time.advance(100);
+    assert.equal(heard.at(-1), id);
+  }
+  assert.deepEqual(heard, ['p', 'q']);
+  await engine.stop();
+});
+
+test('a change that two reads find is told once, and to nobody who has left [RU3]', async () => {
+  const { engine, world, time, row, named } = rig({ pollMs: 100 });
   await engine.start();
   const heard: string[] = [];
   engine.take(row('p', { slot: 1 } as never));
-  engine.watch('p', ({ status }) => void heard.push(status));
+  const leave = engine.watch('p', ({ status }) => void heard.push(status));
+  const slow = Promise.withResolvers<void>();
+  world.before.set('payment_watched', () => slow.promise);
   world.status = 'succeeded';
+  await time.advance(1_100);
+  assert.deepEqual(heard, ['succeeded'], 'the look at what others drive was first');
+  slow.resolve();
+  await time.advance(100);
+  assert.deepEqual(heard, ['succeeded']);
+  // What was told is not asked for again.
+  await time.advance(2_000);
+  assert.deepEqual(named('payment_news').at(-1)?.values, [['p'], ['ended succeeded']]);
+  const late = Promise.withResolvers<void>();
+  world.before.set('payment_news', () => late.promise);
+  row('p', { stage: 'review' } as never);
+  await time.advance(1_000);
+  leave();
+  late.resolve();
+  await time.advance(100);
+  assert.deepEqual(heard, ['succeeded']);
+  assert.ok(!world.lines.includes('housekeeping failed; retrying'));
+  await engine.stop();
+});
+
+test('a change that could not be read is told at the next look, once [RU3 LV8]', async () => {
+  const { engine, world, time, row, times } = rig();
+  await engine.start();
+  const heard: string[] = [];
   world.before.set('payment_watched', isDown);
+  engine.watch('p', ({ stage }) => void heard.push(stage));
+  engine.take(row('p', { slot: 1, stage: 'created', payment_id: null } as never));
   await time.advance(900);
   assert.deepEqual(heard, []);
   world.before.clear();
   await time.advance(200);
-  assert.deepEqual(heard, ['succeeded']);
+  // It is driven here still, so nobody else would have told it.
+  assert.deepEqual(heard, ['accepted']);
+  assert.notEqual(engine.nextStepAt('p'), undefined);
   times('payment_news');
   await time.advance(5_000);
-  assert.deepEqual(heard, ['succeeded']);
+  assert.deepEqual([heard, times('payment_news')], [['accepted'], []]);
+  await engine.stop();
+});
+
+test('the next step of a payment is told as the time on the wall at which its partner is asked [RU3]', async () => {
+  const { engine, world, time, row } = rig({ pollMs: 100 });
+  await engine.start();
+  engine.take(row('p', { slot: 1 } as never));
+  await time.advance(1_000);
+  const polls = world.polled.length;
+  const inMs = Date.parse(String(engine.nextStepAt('p'))) - time.now();
+  assert.ok(polls > 0 && inMs > 10, `in ${inMs} ms`);
+  await time.advance(inMs - 1);
+  assert.equal(world.polled.length, polls);
+  await time.advance(51);
+  assert.equal(world.polled.length, polls + 1);
   await engine.stop();
 });
 
@@ -483,7 +616,12 @@ test('a stop gives the slots back, leaves the list, and nothing is sent after it
     [named('slot_give_all'), named('worker_remove')].map(([one]) => one?.values[0]),
     [workerId, workerId],
   );
-  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), { slot: ARRIVALS, stage: 'created' });
+  assert.deepEqual(engine.placeForNew(PARTNER, ORDER), {
+    slot: ARRIVALS,
+    stage: 'created',
+  });
+  await time.advance(0);
+  assert.equal(world.pauses, 0, 'a timer holds up the end of the process');
   const sent = world.statements.length;
   await time.advance(100_000);
   await engine.stop();
@@ -493,6 +631,12 @@ test('a stop gives the slots back, leaves the list, and nothing is sent after it
   assert.notEqual(engine.workerId, workerId);
   await time.advance(2_500);
   assert.ok(world.owners.every((owner) => owner === engine.workerId));
+  // Started again, it waits for a database that is away as it did before.
+  world.before.set('slot_view', isDown);
+  world.before.set('SELECT 1', isDown);
+  await time.advance(5_000);
+  assert.ok(named('SELECT 1').length > 5);
+  assert.deepEqual(world.lines, ['the database does not answer; payments wait']);
   await engine.stop();
 });
 
@@ -504,7 +648,12 @@ test('a stop waits eight seconds for a call under way, and ends although the slo
   engine.take(row('p', { slot: 1 } as never));
   await time.advance(1_000);
   assert.deepEqual(world.polled, ['p']);
-  world.before.set('slot_give_all', isDown);
+  let place: unknown;
+  world.before.set('slot_give_all', () => {
+    // A payment that is confirmed now is for another worker.
+    place = engine.placeForNew(PARTNER, ORDER);
+    isDown();
+  });
   let isStopped = false;
   const stopping = engine.stop().then(() => (isStopped = true));
   await time.advance(7_999);
@@ -513,6 +662,40 @@ test('a stop waits eight seconds for a call under way, and ends although the slo
   await time.advance(2_100);
   await stopping;
   assert.deepEqual(world.lines, ['could not release the slots']);
+  assert.deepEqual(place, { slot: ARRIVALS, stage: 'created' });
+});
+
+test('a stop while the database is away, or before there ever was a lease, leaves nothing behind [LV5 LV8]', async () => {
+  const away = rig();
+  await away.engine.start();
+  for (const name of ['slot_view', 'SELECT 1']) away.world.before.set(name, isDown);
+  await away.time.advance(5_000);
+  await away.engine.stop();
+  await away.time.advance(0);
+  assert.equal(away.world.pauses, 0, 'it still asks whether the database is back');
+
+  const { engine, world, time, named } = rig();
+  world.before.set('register', isDown);
+  await engine.start();
+  assert.equal(engine.workerId, '');
+  await engine.stop();
+  await time.advance(0);
+  assert.deepEqual([world.pauses, named('slot_give_all'), named('worker_remove')], [0, [], []]);
+  assert.ok(!world.lines.includes('could not release the slots'));
+});
+
+test('a worker that loses its lease during its stop does not come back under another id [LV5 PL10]', async () => {
+  const { engine, world, time, row, named } = rig({ pollMs: 100 });
+  await engine.start();
+  world.answers = new Promise(() => undefined);
+  engine.take(row('p', { slot: 1 } as never));
+  await time.advance(1_000);
+  const stopping = engine.stop();
+  world.leaseIsLost = true;
+  await time.advance(10_000);
+  await stopping;
+  assert.equal(named('register').length, 1);
+  assert.deepEqual([...world.workers], []);
 });
 
 test('a stop during a look at the slots takes none afterwards, and ends the closing of batches [LV5 PL10]', async () => {
@@ -549,7 +732,7 @@ test('a batch whose payments have ended is closed and logged [PF3]', async () =>
 });
 
 test('a round by hand renews the lease, looks at everything once, and waits for what it found [LV9]', async () => {
-  const { engine, world, named, row } = rig();
+  const { engine, world, named, row, time } = rig();
   await engine.tick();
   assert.deepEqual(world.statements, [], 'not before the start');
   await engine.start();
@@ -557,7 +740,20 @@ test('a round by hand renews the lease, looks at everything once, and waits for 
   let heard = 0;
   engine.watch('p', () => void (heard += 1));
   world.statements = [];
+  world.found = [row('found', { slot: 1 } as never)];
+  // Each takes a while: the round waits for all of them.
+  let isClaimed = false;
+  const slow = (then?: () => void) => async (): Promise<void> => {
+    await time.advance(0);
+    then?.();
+  };
+  world.before.set('slot_page', slow());
+  world.before.set(
+    'share_claim',
+    slow(() => (isClaimed = true)),
+  );
   await engine.tick();
+  assert.deepEqual([engine.nextStepAt('found') === undefined, isClaimed], [false, true]);
   for (const name of [
     'worker_renew',
     'slot_view',
