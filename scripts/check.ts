@@ -13,9 +13,10 @@ import {
   readdirSync,
   rmSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { endProcessesOf } from './left-processes.ts';
 import { readWords, refuse } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -73,6 +74,7 @@ const LONGEST: readonly string[] = [
 
 interface Step {
   readonly name: string;
+  /** Whether it passed; what it has to say is printed by then. */
   readonly run: () => Promise<boolean>;
 }
 
@@ -87,44 +89,70 @@ const { values: options } = readWords('test', HELP, {
   options: { only: { type: 'string' }, tests: { type: 'string', multiple: true } },
 });
 
-const steps: readonly Step[] = [
-  {
-    name: 'types',
-    run: async () =>
-      (await command(bin('tsc'), ['--noEmit', '-p', 'tsconfig.json'])) &&
-      command(bin('tsc'), ['--noEmit', '-p', 'packages/web/tsconfig.json']),
-  },
-  { name: 'lint', run: () => command(bin('oxlint'), ['--type-aware', '--deny-warnings']) },
-  { name: 'format', run: () => command(bin('prettier'), ['--check', '--log-level=warn', '.']) },
-  { name: 'dead-code', run: () => command(bin('knip'), ['--no-progress']) },
-  { name: 'tests', run: tests },
+const TESTS: Step = { name: 'tests', run: tests };
+
+/** Steps that run one after the other; prettier, which uses one core, takes as long as the other three, which use all. */
+const ROWS: readonly (readonly Step[])[] = [
+  [
+    {
+      name: 'types',
+      run: async () =>
+        (await command(bin('tsc'), ['--noEmit', '-p', 'tsconfig.json'])) &&
+        command(bin('tsc'), ['--noEmit', '-p', 'packages/web/tsconfig.json']),
+    },
+    { name: 'lint', run: () => command(bin('oxlint'), ['--type-aware', '--deny-warnings']) },
+    { name: 'dead-code', run: () => command(bin('knip'), ['--no-progress']) },
+  ],
+  [
+    {
+      name: 'format',
+      run: () => command(bin('prettier'), ['--check', '--log-level=warn', '.']),
+    },
+  ],
+  [TESTS],
 ];
 
+const steps = ROWS.flat();
+
+/**
+ * Priority of what runs beside the tests: it takes the processor where no test wants it. The first test files mostly wait, so it is done
+ * within a minute, and no test is slower for it.
+ */
+const BESIDE_TESTS = 10;
+
 const chosen = choose();
-let failed = 0;
+
+/** Ctrl-C, or a signal to us alone, ends what runs and leaves the tests to clean up. A second one ends us at once. */
+const stop = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+
+const failed: string[] = [];
 if (chosen.length === steps.length) {
   console.log(
     'duebridge checks itself: types, lint, format, dead code, then every test, with real PostgreSQL, HTTP and browsers.\n' +
       'On 2 cores this takes about 15 minutes; npm test -- --tests packages/partner runs the tests of one folder.',
   );
 }
-for (const [index, step] of chosen.entries()) {
-  const started = performance.now();
-  console.log(`[${index + 1}/${chosen.length}] ${step.name} …`);
-  const passed = await step.run();
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(
-    `[${index + 1}/${chosen.length}] ${step.name} ${passed ? 'ok' : 'FAILED'} ${seconds} s`,
-  );
-  if (!passed) failed += 1;
-}
-if (failed > 0) {
-  console.error(`${failed} of ${chosen.length} steps failed.`);
+await Promise.all(
+  ROWS.map(async (row) => {
+    for (const step of row) {
+      if (!chosen.includes(step) || stop.signal.aborted) continue;
+      const started = performance.now();
+      console.log(`${step.name} …`);
+      const passed = await step.run();
+      const seconds = ((performance.now() - started) / 1000).toFixed(1);
+      console.log(`${step.name} ${passed ? 'ok' : 'FAILED'} ${seconds} s`);
+      if (!passed) failed.push(step.name);
+    }
+  }),
+);
+if (failed.length > 0) {
+  console.error(`${failed.length} of ${chosen.length} steps failed: ${failed.join(', ')}.`);
   process.exitCode = 1;
 }
 
 function choose(): readonly Step[] {
-  if (options.tests !== undefined) return steps.filter((step) => step.name === 'tests');
+  if (options.tests !== undefined) return [TESTS];
   if (options.only === undefined) return steps;
   const names = options.only.split(',');
   const unknown = names.find((name) => !steps.some((step) => step.name === name));
@@ -157,6 +185,7 @@ async function tests(): Promise<boolean> {
     const lock = await holdDataDirectory(left, RUN_LOCK).catch(() => undefined);
     if (lock === undefined) continue;
     try {
+      await endProcessesOf(placesOf(left));
       const server = await startEmbeddedPostgres({ dataDirectory: join(left, 'database') });
       await server.stop();
       remove(left);
@@ -178,6 +207,8 @@ async function tests(): Promise<boolean> {
       TMPDIR: join(folder, 'tmp'),
     });
   } finally {
+    const left = await endProcessesOf(placesOf(folder));
+    if (left.length > 0) console.error(`Ended what the tests had left: ${left.join(', ')}.`);
     await postgres.stop();
     lock?.release();
     try {
@@ -187,6 +218,11 @@ async function tests(): Promise<boolean> {
       console.error(`${folder} could not be removed: ${String(error)}`);
     }
   }
+}
+
+/** Where in a run's folder its test files and what they start write; one of them is in the environment of each. */
+function placesOf(folder: string): readonly string[] {
+  return [join(folder, 'tmp'), join(folder, 'compiled')];
 }
 
 /** Removes a run's folder; again, while a browser that was just killed still writes. */
@@ -214,9 +250,6 @@ async function runFiles(
 ): Promise<boolean> {
   const { run } = await import('node:test');
   const { spec } = await import('node:test/reporters');
-  // Ctrl-C ends the files and leaves the caller to clean up. Here, too, a second one ends us at once.
-  const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   // The test files inherit it.
   Object.assign(process.env, environment);
   const events = run({
@@ -251,10 +284,29 @@ function makeRunFolder(): string {
   return folder;
 }
 
+/** Runs a program and prints what it says once it has ended, so that it does not mix with what the tests say meanwhile. */
 function command(program: string, args: readonly string[]): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
+    const child = spawn(program, args, {
+      cwd: root,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // Kept where a person watches; it goes to a pipe here.
+      env: { ...process.env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) },
+      // A group of its own: most of these programs start another one that does the work, which has to end with them.
+      detached: true,
+    });
+    if (chosen.includes(TESTS) && child.pid !== undefined) setPriority(child.pid, BESIDE_TESTS);
+    stop.signal.addEventListener('abort', () => {
+      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGTERM');
+    });
+    const said: Buffer[] = [];
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (piece: Buffer) => said.push(piece));
+    }
     child.on('error', reject);
-    child.on('exit', (code) => resolve(code === 0));
+    child.on('close', (code) => {
+      process.stdout.write(Buffer.concat(said));
+      resolve(code === 0);
+    });
   });
 }
