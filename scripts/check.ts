@@ -259,7 +259,9 @@ async function runFiles(
     signal: stop.signal,
     execArgv: [
       `--test-timeout=${TEST_TIMEOUT_MS}`,
-      `--import=${pathToFileURL(join(root, 'test/support/file-limit.ts')).href}`,
+      ...['file-limit.ts', 'promises-untracked.ts'].map(
+        (name) => `--import=${pathToFileURL(join(root, 'test/support', name)).href}`,
+      ),
     ],
   });
   let passed = false;

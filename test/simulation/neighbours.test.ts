@@ -29,10 +29,10 @@ const SCENES: readonly (readonly [what: string, scene: Scene])[] = [
   ],
 ];
 
-describe('with the pauses of production', async () => {
-  const postgres = await SimulatedPostgres.open();
-  const alone = await play(postgres, { sick: always(500), count: 0, budget: SMALL, seconds: 5 });
+const postgres = await SimulatedPostgres.open();
+const alone = await play(postgres, { sick: always(500), count: 0, budget: SMALL, seconds: 5 });
 
+describe('with the pauses of production', () => {
   for (const [what, scene] of SCENES) {
     test(`${what} forever, and others of the same partner end as if they were alone [LV3]`, async (t) => {
       const beside = await play(postgres, scene);
