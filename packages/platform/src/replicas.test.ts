@@ -103,8 +103,11 @@ test('a key revoked at one replica is refused at the other within five seconds [
   assert.equal(await ask(), 400);
   await here.admin('DELETE', `/admin/v1/partners/${partner_id}/keys/${String(grant['key_id'])}`);
   const revokedAt = performance.now();
-  while ((await ask()) !== 401) {
-    assert.ok(performance.now() - revokedAt < 6_000, 'a revoked key is still let in');
+  for (;;) {
+    // Of a request that was sent in time, a busy machine may bring the answer later.
+    const askedAt = performance.now();
+    if ((await ask()) === 401) break;
+    assert.ok(askedAt - revokedAt < 5_000, 'a revoked key is still let in');
     await new Promise((resolve) => {
       setTimeout(resolve, 50);
     });

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Database } from '@duebridge/runtime';
+import { systemClock, type Database } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import { startTestPlatform } from '../checkout/testing.ts';
 import { PartnerQueue } from './partner-queue.ts';
@@ -22,13 +22,16 @@ test('a worker that reads its taken-over payments for longer than its lease keep
     return run();
   });
   const orphan = await rig.pay(rig.engine(), 'acme', { slot: 8 });
-  const engine = rig.engine({ database, options: { leaseMs: 1_000, beatMs: 100 } });
+  // Longer than a busy machine keeps a heartbeat waiting.
+  const leaseMs = 4_000;
+  const engine = rig.engine({ database, options: { leaseMs, beatMs: 100 } });
   // Resolves although nothing has been taken over: a server opens its listeners after it.
   await engine.start();
   const { workerId } = engine;
   await eventually('it takes over', () => asked > 0);
-  const until = performance.now() + 3_000;
+  const until = performance.now() + leaseMs + 500;
   while (performance.now() < until) {
+    await systemClock.sleep(100);
     const row = await rig.pay(engine, 'acme');
     const done = await rig.until(row.platform_payment_id, (now) => now.settled_at !== null);
     assert.equal(done.status, 'succeeded');
