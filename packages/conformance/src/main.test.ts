@@ -5,11 +5,15 @@
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import type { RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedPartner } from './sandbox/partner.ts';
+import { listen } from '../test/listen.ts';
+import { openTlsProxy } from '../test/tls-proxy.ts';
 import { openPlatformProxy, type PlatformProxy } from '../test/wrong-platform.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
@@ -329,5 +333,73 @@ describe('conform', { concurrency: 4 }, () => {
       'http://127.0.0.1:9',
     ]);
     assert.equal(elsewhere.code, 2);
+  });
+
+  test('https goes through HTTPS_PROXY by CONNECT, and NO_PROXY and this machine do not', async (t) => {
+    const secure = await openTlsProxy(partner.url);
+    t.after(() => secure.stop());
+    const asked: string[] = [];
+    const proxy = http.createServer().on('connect', (request, socket: Socket) => {
+      asked.push(`${request.url ?? ''} ${request.headers['proxy-authorization'] ?? ''}`);
+      if (!asked.at(-1)?.endsWith(btoa('ada:secret word'))) {
+        socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n');
+        return;
+      }
+      const inner = connect(Number(new URL(secure.url).port), '127.0.0.1');
+      socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
+      socket.pipe(inner).pipe(socket);
+      for (const one of [socket, inner])
+        one.on('error', () => void [socket.destroy(), inner.destroy()]);
+    });
+    const place = `127.0.0.1:${await listen(proxy)}`;
+    t.after(() => proxy.close());
+    const ca = join(folder, 'proxied-ca.pem');
+    writeFileSync(ca, secure.certificate);
+    const target = [...where(), '--base-url', 'https://partner.example', '--key', KEY];
+    // Requests, a connection cut in the middle, an old handshake, and many connections at once.
+    const flags = [...target, '--ca', ca, '--profile', 'strict', '--only', 'P09,P20,P34,P63'];
+    const [ran, refused, exempt, here, none] = await Promise.all([
+      conform(flags, { HTTPS_PROXY: `http://ada:secret%20word@${place}` }),
+      conform(flags, { https_proxy: place }),
+      conform(flags, { HTTPS_PROXY: `http://${place}`, NO_PROXY: 'other.example, .example:443' }),
+      conform([...where(), '--key', KEY, '--only', 'P20'], { HTTPS_PROXY: 'socks5://nobody' }),
+      conform(flags, { HTTPS_PROXY: 'socks5://nobody' }),
+    ]);
+    assert.match(ran.out, /4 of 4 checks passed/, ran.err);
+    assert.match(ran.err, new RegExp(`through the proxy ${place} of HTTPS_PROXY`));
+    assert.doesNotMatch(ran.out + ran.err, /secret/);
+    assert.ok(asked.length > 8 && asked.every((one) => one.startsWith('partner.example:443 ')));
+    assert.equal(refused.code, 2);
+    assert.match(
+      refused.out,
+      /The proxy \S+ opens no connection to partner.example:443 \(PROXY_407\)/,
+    );
+    assert.match(exempt.out, /The name partner.example does not resolve/);
+    assert.equal(here.code, 0, here.out + here.err);
+    assert.equal(none.code, 2);
+    assert.match(none.err, /HTTPS_PROXY is not the http or https URL of a proxy/);
+  });
+
+  test('a file of authorities that cannot be used is named before anything is sent', async () => {
+    const [missing, broken] = [join(folder, 'no.pem'), join(folder, 'broken.pem')];
+    writeFileSync(broken, 'not a certificate');
+    const flags = [...where(), '--key', KEY, '--only', 'P20'];
+    for (const [file, sentence] of [
+      [missing, /no\.pem cannot be read \(ENOENT.*: fix --ca/],
+      [broken, /broken\.pem holds no certificate in PEM form: fix --ca/],
+    ] as const) {
+      const ran = await conform([...flags, '--ca', file]);
+      assert.equal(ran.code, 2);
+      assert.match(ran.err, sentence);
+    }
+  });
+
+  test('a history that cannot be written costs no report', async () => {
+    const place = join(folder, 'a-file');
+    writeFileSync(place, '');
+    const ran = await conform([...where(), '--key', KEY, '--only', 'P20', '--history', place]);
+    assert.equal(ran.code, 0, ran.err);
+    assert.match(ran.out, /1 of 1 checks passed/);
+    assert.match(ran.err, /ids of this run could not be kept .*--history/);
   });
 });

@@ -13,6 +13,7 @@ import type { Profile } from './check/findings.ts';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 import { readKnownFailures } from './check/known-failures.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
+import { placeOf, proxyFor } from './check/proxy.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
@@ -313,7 +314,18 @@ function runOptions(
   flags: CommonFlags,
   base_url: string,
 ): RunOptions & { readonly only?: readonly string[] } {
-  const history = fileHistory(flags.history);
+  const history = fileHistory(flags.history, (why) => {
+    process.stderr.write(
+      `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,
+    );
+  });
+  const proxy = proxyFor(new URL(base_url));
+  if (proxy !== undefined) {
+    const { hostname } = new URL(base_url);
+    process.stderr.write(
+      `Requests go through the proxy ${placeOf(proxy)} of HTTPS_PROXY; NO_PROXY=${hostname} goes without.\n`,
+    );
+  }
   const only = flags.failed === true ? history.lastFailed(base_url) : flags.only;
   let toldAt = Date.now();
   return {

@@ -61,7 +61,7 @@ const COMMON_NAME = der(tag.oid, Buffer.from('550403', 'hex'));
 const SUBJECT_ALT_NAME = der(tag.oid, Buffer.from('551d11', 'hex'));
 const BASIC_CONSTRAINTS = der(tag.oid, Buffer.from('551d13', 'hex'));
 
-/** A self-signed certificate for 127.0.0.1 that is its own authority, valid until 2100. */
+/** A self-signed certificate for 127.0.0.1 and partner.example that is its own authority, valid until 2100. */
 export function makeCertificate(): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const name = der(
@@ -75,8 +75,15 @@ export function makeCertificate(): { key: string; cert: string } {
       der(
         tag.sequence,
         SUBJECT_ALT_NAME,
-        // [7] iPAddress
-        der(tag.octets, der(tag.sequence, der(0x87, Buffer.from([127, 0, 0, 1])))),
+        // [7] iPAddress, [2] dNSName
+        der(
+          tag.octets,
+          der(
+            tag.sequence,
+            der(0x87, Buffer.from([127, 0, 0, 1])),
+            der(0x82, Buffer.from('partner.example')),
+          ),
+        ),
       ),
       der(
         tag.sequence,

@@ -3,14 +3,21 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { errorCode, REQUEST_TIMEOUT_MS } from './http.ts';
+import { tunnelTo } from './proxy.ts';
 
 /** Writes `text`, waits, destroys the socket. Returns what went wrong before the cut, if anything. */
-export function cutOff(
+export async function cutOff(
   url: URL,
   text: string,
   wait_ms: number,
   ca_file: string | undefined,
 ): Promise<string | undefined> {
+  let through: Socket | undefined;
+  try {
+    through = await tunnelTo(url);
+  } catch (error) {
+    return `the connection failed (${errorCode(error)})`;
+  }
   return new Promise((resolve) => {
     const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
     const host = url.hostname.replace(/^\[|\]$/g, '');
@@ -29,6 +36,7 @@ export function cutOff(
               host,
               port,
               servername: host,
+              ...(through === undefined ? {} : { socket: through }),
               ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
             },
             write,

@@ -36,8 +36,23 @@ export interface History {
   keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
-/** A history in a folder, which is created when the first entry is added. Unreadable files count as empty. */
-export function fileHistory(folder: string): History {
+/**
+ * A history in a folder, which is created when the first entry is added. Unreadable files count as empty. `onTrouble` is told, once
+ * and with the file system's words, when the folder cannot be written: a run on a read-only disk still has its report.
+ */
+export function fileHistory(
+  folder: string,
+  onTrouble: (why: string) => void = () => undefined,
+): History {
+  let told = false;
+  const write = (file: string, value: unknown): void => {
+    try {
+      writeFile(folder, file, value);
+    } catch (error) {
+      if (!told) onTrouble(error instanceof Error ? error.message : String(error));
+      told = true;
+    }
+  };
   const payments = join(folder, 'payments.json');
   const failed = join(folder, 'failed.json');
   return {
@@ -47,7 +62,7 @@ export function fileHistory(folder: string): History {
     },
     add(entries) {
       if (entries.length > 0) {
-        writeFile(folder, payments, [...this.entries(), ...entries].slice(-MAX_ENTRIES));
+        write(payments, [...this.entries(), ...entries].slice(-MAX_ENTRIES));
       }
     },
     lastFailed(base_url) {
@@ -57,7 +72,7 @@ export function fileHistory(folder: string): History {
     },
     keepFailed(base_url, checks) {
       const value = readFile(failed);
-      writeFile(folder, failed, { ...(isObject(value) ? value : {}), [base_url]: checks });
+      write(failed, { ...(isObject(value) ? value : {}), [base_url]: checks });
     },
   };
 }

@@ -5,10 +5,13 @@
  * redirects are never followed; an unreadable answer is a reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { Agent, request } from 'undici';
+import { Agent, buildConnector, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
+import { tunnelTo } from './proxy.ts';
+import type { Secret } from './target.ts';
 
 /** Maximum wait for one whole answer: 1.5 times what P59 allows a PUT, to distinguish slow from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;
@@ -90,12 +93,6 @@ export interface Outgoing {
   readonly chunked?: boolean;
 }
 
-/** A secret and the name that replaces it in reports and commands. */
-export interface Secret {
-  readonly value: string;
-  readonly name: string;
-}
-
 /** Fields in which an answer issues a secret. */
 const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)"[^"]{8,}"/g;
 
@@ -116,10 +113,7 @@ export class Wire {
     this.#stop = options.stop;
     const agent = (): Agent =>
       new Agent({
-        connect: {
-          timeout: CONNECT_TIMEOUT_MS,
-          ...(options.ca_file === undefined ? {} : { ca: readFileSync(options.ca_file, 'utf8') }),
-        },
+        connect: connector(options.ca_file),
         // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
         keepAliveTimeout: 1_000,
         keepAliveMaxTimeout: 1_000,
@@ -271,6 +265,29 @@ export class Wire {
       Object.entries(headers).map(([name, value]) => [name, clip(this.mask(value))]),
     );
   }
+}
+
+/** Connects directly, or through the proxy of the address. */
+function connector(ca_file: string | undefined): buildConnector.connector {
+  const open = buildConnector({
+    timeout: CONNECT_TIMEOUT_MS,
+    ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
+  });
+  const openThrough = async (
+    options: buildConnector.Options,
+    callback: buildConnector.Callback,
+  ): Promise<void> => {
+    const url = new URL(`${options.protocol}//${options.host ?? options.hostname}`);
+    let through: Socket | undefined;
+    try {
+      through = await tunnelTo(url);
+    } catch (error) {
+      callback(error instanceof Error ? error : new Error(String(error)), null);
+      return;
+    }
+    open(through === undefined ? options : { ...options, httpSocket: through }, callback);
+  };
+  return (options, callback) => void openThrough(options, callback);
 }
 
 /** A value as form-encoded, where a space is a plus. */

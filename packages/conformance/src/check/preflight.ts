@@ -5,10 +5,11 @@
  */
 import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
-import { connect as connectTcp } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
 import { accessToken, PartnerContext, type PartnerRun } from './partner-context.ts';
+import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -73,23 +74,19 @@ export async function reach(
   const secure = url.protocol === 'https:';
   const port = Number(url.port || (secure ? 443 : 80));
   const place = `${host}:${port}`;
-  let ca: string | undefined;
-  try {
-    ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
-  } catch {
-    return `Cannot read the file ${ca_file}: fix --ca.`;
+  const ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
+  let through: Socket | undefined;
+  if (proxyFor(url) === undefined) {
+    const named = await resolved(host, name);
+    if (named !== undefined) return named;
+  } else {
+    try {
+      through = await tunnelTo(url);
+    } catch (error) {
+      if (!(error instanceof TunnelProblem)) throw error;
+      return `The proxy ${error.place} opens no connection to ${place} (${error.code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${host} to go without the proxy.`;
+    }
   }
-  const named = await Promise.race([
-    lookup(host).then(
-      () => undefined,
-      () => `The name ${host} does not resolve: fix the host in ${name}.`,
-    ),
-    after(
-      REACH_TIMEOUT_MS,
-      `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`,
-    ),
-  ]);
-  if (named !== undefined) return named;
   return new Promise((resolve) => {
     const socket = secure
       ? connectTls({
@@ -97,6 +94,7 @@ export async function reach(
           port,
           ...(isAddress(host) ? {} : { servername: host }),
           ...(ca === undefined ? {} : { ca }),
+          ...(through === undefined ? {} : { socket: through }),
         })
       : connectTcp({ host, port });
     const end = (sentence: string | undefined): void => {
@@ -111,8 +109,22 @@ export async function reach(
       ),
     );
     socket.once(secure ? 'secureConnect' : 'connect', () => end(undefined));
-    socket.once('error', (error) => end(reachSentence(error, place, name, secure)));
+    socket.once('error', (error) => end(reachSentence(error, { place, name, secure, ca_file })));
   });
+}
+
+/** The sentence to report when a host name does not resolve. */
+function resolved(host: string, name: string): Promise<string | undefined> {
+  return Promise.race([
+    lookup(host).then(
+      () => undefined,
+      () => `The name ${host} does not resolve: fix the host in ${name}.`,
+    ),
+    after(
+      REACH_TIMEOUT_MS,
+      `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`,
+    ),
+  ]);
 }
 
 /** What is wrong with a certificate, by Node's error code. */
@@ -127,11 +139,29 @@ const CERTIFICATE_PROBLEMS: Readonly<Record<string, string>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'is for another host name',
 };
 
-function reachSentence(error: unknown, place: string, name: string, secure: boolean): string {
+/** Those of them that no authority changes. */
+const ABOUT_THE_CERTIFICATE: readonly string[] = [
+  'CERT_HAS_EXPIRED',
+  'CERT_NOT_YET_VALID',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+];
+
+function reachSentence(
+  error: unknown,
+  of: {
+    readonly place: string;
+    readonly name: string;
+    readonly secure: boolean;
+    readonly ca_file: string | undefined;
+  },
+): string {
+  const { place, name, secure, ca_file } = of;
   const code = errorCode(error);
   const certificate = CERTIFICATE_PROBLEMS[code];
   if (certificate !== undefined) {
-    return `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`;
+    return ca_file === undefined || ABOUT_THE_CERTIFICATE.includes(code)
+      ? `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`
+      : `The certificate of ${place} ${certificate}, and ${ca_file} does not hold that authority: fix --ca.`;
   }
   if (code === 'ECONNREFUSED') {
     return `Nothing listens on ${place}: start the server, or fix the port in ${name}.`;

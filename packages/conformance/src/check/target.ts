@@ -6,9 +6,9 @@
  * be committed.
  * One file because it is one table: each field of the target file, its reading, its flag and its error.
  */
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { partnerRoutes } from '@duebridge/contract';
-import type { Secret } from './http.ts';
 
 /** The operations of a partner that the judge calls. */
 export const PARTNER_OPERATIONS = [
@@ -38,6 +38,12 @@ export interface OutsideCall {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+}
+
+/** A secret and the name that replaces it in reports and commands. */
+export interface Secret {
+  readonly value: string;
+  readonly name: string;
 }
 
 /** A partner's server. */
@@ -207,7 +213,7 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
     ...present('terminal_window_seconds', read.count('terminal_window_seconds')),
     ...present('restart_command', read.optional('restart_command')),
     ...present('spending_cap_in_cents', cap),
-    ...present('ca_file', read.optional('ca_file')),
+    ...present('ca_file', read.certificateFile('ca_file', '--ca')),
   };
   read.end();
   if (max !== undefined && max < target.limits.min_amount_in_cents) {
@@ -260,7 +266,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
       burst: rate.count('burst') ?? 50,
     },
     ...present('caller', caller),
-    ...present('ca_file', read.optional('ca_file')),
+    ...present('ca_file', read.certificateFile('ca_file', '--ca')),
   };
   read.end();
   return target;
@@ -516,6 +522,26 @@ class Reader {
       throw new TargetProblem(`"${value}" is not a valid header name: fix ${flag}.`);
     }
     return value;
+  }
+
+  /** A file with at least one certificate in PEM form. */
+  certificateFile(name: string, flag: string): string | undefined {
+    const file = this.optional(name);
+    if (file === undefined) return undefined;
+    let text: string;
+    try {
+      text = readFileSync(file, 'utf8');
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new TargetProblem(`The file ${file} cannot be read (${why}): fix ${flag}.`);
+    }
+    try {
+      // oxlint-disable-next-line no-new
+      new X509Certificate(text);
+    } catch {
+      throw new TargetProblem(`The file ${file} holds no certificate in PEM form: fix ${flag}.`);
+    }
+    return file;
   }
 
   url(name: string, flag: string): string {

@@ -1,6 +1,7 @@
 import { connect as connectTls } from 'node:tls';
 import type { PartnerCase } from '../../check/check.ts';
 import { CONNECT_TIMEOUT_MS, isSuccess, tell } from '../../check/http.ts';
+import { proxyFor, tunnelTo } from '../../check/proxy.ts';
 import { isLoopback } from '../../check/target.ts';
 
 export const p09: PartnerCase = {
@@ -28,7 +29,8 @@ export const p09: PartnerCase = {
       expected: 'a handshake below TLS 1.2 fails',
       got: `the server agreed on ${version ?? 'none'}`,
     });
-    if (isLoopback(url.hostname)) return;
+    // Only https goes through a proxy, and without one the server is out of reach.
+    if (isLoopback(url.hostname) || proxyFor(url) !== undefined) return;
     const plain = await t.send({
       method: 'GET',
       url: `http://${url.hostname}${url.pathname}`,
@@ -43,12 +45,14 @@ export const p09: PartnerCase = {
 };
 
 /** The protocol negotiated when the client offers at most TLS 1.1; undefined when the server refuses. */
-function oldHandshake(url: URL): Promise<string | undefined> {
+async function oldHandshake(url: URL): Promise<string | undefined> {
+  const through = await tunnelTo(url).catch(() => undefined);
   return new Promise((resolve) => {
     const socket = connectTls({
       host: url.hostname.replace(/^\[|\]$/g, ''),
       port: Number(url.port || 443),
       servername: url.hostname,
+      ...(through === undefined ? {} : { socket: through }),
       minVersion: 'TLSv1',
       maxVersion: 'TLSv1.1',
       // OpenSSL 3 offers these versions only at a lower security level. Nothing is sent over the connection.
