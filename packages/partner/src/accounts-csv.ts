@@ -96,7 +96,7 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
   }
   if (!header.includes('account_id')) problems.push('column account_id is missing');
   if (!header.includes('biller_id') && biller_id === undefined) {
-    problems.push('column biller_id is missing');
+    problems.push('column biller_id is missing, and no biller was named for the whole file');
   }
   return problems;
 }

@@ -215,6 +215,24 @@ test('a registration that cannot work says so at once', async () => {
   await assert.rejects(run(['partner', 'test', 'wrong-key']), { exitCode: 1 });
   const nowhere = `${base} --id nowhere --base-url http://127.0.0.1:9 --key some-key-of-ours`;
   assert.match(await run(nowhere.split(' ')), /refused or broken/);
+  await assert.rejects(run(['partner', 'test', 'nowhere']), /nowhere does not answer/);
+});
+
+test('a command at the wrong listener is told which one it met, not that an id is wrong', async () => {
+  for (const words of [['payments'], ['payment', 'show', 'any-id'], ['partner', 'list']]) {
+    await assert.rejects(
+      run(words, platform.adminKey, platform.url),
+      (error: Error & { exitCode?: number }) => {
+        assert.match(
+          error.message,
+          /is not the admin API of the platform but .*\(duebridge platform\)/,
+        );
+        return error.exitCode === 2;
+      },
+    );
+  }
+  await assert.rejects(run(['partner', 'show', 'nobody']), /check the id/);
+  await assert.rejects(run(['payment', 'show', 'no/id']), /: platform_payment_id must be/);
 });
 
 test('one leaked token is found by its client or person, and ended with its sessions alone', async () => {

@@ -210,7 +210,8 @@ export function addPartners(command: Command, terminal: Terminal): void {
     .action(async (id: string, options: { json?: true }) => {
       const test = await ask<PartnerTest>(terminal, 'POST', adminPath`partners/${id}/test`);
       print(terminal, options, test, () => `${test.finding} (${test.took_ms} ms)`);
-      if (!test.reachable || test.authorized !== true) {
+      if (!test.reachable) throw new CommandError(`${id} does not answer`, exitCodes.failed);
+      if (test.authorized !== true) {
         throw new CommandError(`${id} cannot be used as it is registered`, exitCodes.failed);
       }
     });

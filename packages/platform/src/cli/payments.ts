@@ -286,7 +286,12 @@ export function addPayments(command: Command, terminal: Terminal): void {
       const { reason } = options;
       const path = adminPath`payments/${id}/poll`;
       const answer = await ask<PartnerAnswer>(terminal, 'POST', path, { reason });
-      print(terminal, options, answer, () => `The partner says: ${answer.answer}`);
+      print(terminal, options, answer, () => {
+        const said = answer.answer.replaceAll('_', ' ');
+        return said.startsWith('unknown ')
+          ? `Nothing was learned (${said.slice('unknown '.length)}): the payment is polled on.`
+          : `The partner says: ${said}`;
+      });
     });
 }
 

@@ -41,7 +41,7 @@ export async function askAdmin<Reply>(
     const wait = Number(response.headers.get('retry-after'));
     // A command that makes many calls meets the limit of its operator; nothing was done.
     if (response.status !== 429 || turn > MAX_WAITS || !(wait > 0 && wait <= MAX_WAIT_S)) {
-      throw refused(terminal, target, response, answer);
+      throw await refused(terminal, target, response, answer);
     }
     await new Promise((resolve) => {
       setTimeout(resolve, wait * 1_000);
@@ -57,7 +57,7 @@ export async function* readAdmin(
 ): AsyncGenerator<string> {
   const response = await send(terminal, target, 'GET', path);
   if (!response.ok || response.body === null) {
-    throw refused(terminal, target, response, await response.json().catch(() => undefined));
+    throw await refused(terminal, target, response, await response.json().catch(() => undefined));
   }
   const utf8 = new TextDecoder();
   try {
@@ -104,12 +104,44 @@ async function send(
   }
 }
 
-function refused(
+/** The titles of the admin APIs in their OpenAPI documents. */
+const ADMIN_TITLES: Readonly<Record<ServerName, string>> = {
+  platform: 'duebridge platform, admin',
+  partner: 'duebridge partner kit, operator',
+};
+
+/** How long to wait for the document that says who answers at an address. */
+const TITLE_TIMEOUT_MS = 2_000;
+
+/** What answers at the admin address, when it says that it is something else than the admin API asked for. */
+async function otherServer(base: string, server: ServerName): Promise<string | undefined> {
+  try {
+    const signal = AbortSignal.timeout(TITLE_TIMEOUT_MS);
+    const response = await fetch(`${base}/openapi.json`, { redirect: 'error', signal });
+    const { info } = (await response.json()) as { info?: { title?: unknown } };
+    const title = info?.title;
+    return typeof title === 'string' && title !== ADMIN_TITLES[server] ? title : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function refused(
   terminal: Terminal,
   target: AdminTarget,
   response: Response,
   answer: unknown,
-): CommandError {
+): Promise<CommandError> {
+  if (response.status === 401 || response.status === 404) {
+    const base = adminUrl(terminal, target);
+    const other = await otherServer(base, target.server);
+    if (other !== undefined) {
+      return new CommandError(
+        `${base} is not the admin API of the ${target.server} but of another listener (${other}): correct DUEBRIDGE_ADMIN_URL or --url; unless ADMIN_PORT says otherwise, its port is ${target.defaultPort}`,
+        exitCodes.configuration,
+      );
+    }
+  }
   if (response.status === 401) {
     return new CommandError(
       `the ${target.server} at ${adminUrl(terminal, target)} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${target.server}`,
@@ -161,7 +193,10 @@ function describeRefusal(server: ServerName, response: Response, answer: unknown
   }
   const { code, message, details = [] } = answer;
   if (code === 'NOT_FOUND') return `${message} (${code}): check the id or name that you gave`;
-  const list = details.map(({ path, problem }) => `${path} ${problem}`).join('; ');
+  // Where a field stood in the request is nothing that a command's user wrote.
+  const list = details
+    .map(({ path, problem }) => `${path.replace(/^(path|query|body)\./, '')} ${problem}`)
+    .join('; ');
   return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
 }
 

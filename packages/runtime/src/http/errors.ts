@@ -38,6 +38,14 @@ const codeOfStatus: Readonly<Record<number, ErrorCode>> = {
   431: 'HEADERS_TOO_LARGE',
 };
 
+/** The codes of the errors that were answered, for the log. */
+const answered = new WeakMap<FastifyReply, ErrorCode>();
+
+/** The code of the error that a reply carries; undefined for any other reply. */
+export function errorCodeOf(reply: FastifyReply): ErrorCode | undefined {
+  return answered.get(reply);
+}
+
 /** Answers whatever was thrown while a request was handled. */
 export function answerError(
   log: Log,
@@ -56,6 +64,7 @@ export function answerError(
       .send(JSON.stringify({ error: error.error, error_description: error.message }));
   }
   const refusal = toRefusal(error);
+  answered.set(reply, refusal.code);
   if (refusal.code === 'INTERNAL_ERROR') {
     log.error({ error, request_id: request.id, route: request.routeOptions.url }, 'a bug');
   } else if (error instanceof DatabaseUnavailable) {

@@ -271,7 +271,10 @@ test('requests are counted by pattern, never by path', async (t) => {
   await fetch(`${base}/payment/canary-id`);
   const text = await metrics.text();
   assert.match(text, /method="GET",route="\/payment\/:platform_payment_id",status="200"/);
-  assert.doesNotMatch(text + JSON.stringify(lines), /canary/);
+  await fetch(`${base}/canary-id`);
+  const logged = JSON.stringify(lines);
+  assert.match(logged, /"status":404,"ms":\d+,"code":"NOT_FOUND"/, 'with the code of an error');
+  assert.doesNotMatch(text + logged, /canary/);
 });
 
 test('a loopback listener answers only to local names, so that no web page reaches it under its own', async (t) => {

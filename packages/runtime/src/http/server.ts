@@ -17,7 +17,7 @@ import { silentLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { discardRest, hasBody, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
-import { answerBrokenRequest, answerError } from './errors.ts';
+import { answerBrokenRequest, answerError, errorCodeOf } from './errors.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -158,6 +158,8 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
       route,
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime),
+      // Of a 503, for one: whether the biller or the database does not answer.
+      code: errorCodeOf(reply),
       request_id: request.id,
       at: new Date(clock.now()).toISOString(),
     };
