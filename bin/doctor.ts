@@ -14,6 +14,7 @@ import {
   openDatabase,
   secretText,
   startEmbeddedPostgres,
+  takesWrites,
 } from '@duebridge/runtime';
 import { Command } from 'commander';
 
@@ -85,6 +86,10 @@ async function database(): Promise<Finding> {
   const opened = openDatabase({ url, applicationName: 'duebridge doctor', maxConnections: 1 });
   try {
     await checkDurability(opened);
+    if (!(await takesWrites(opened))) {
+      const says = 'is read-only, as a standby is; give the address of the primary in DATABASE_URL';
+      return { check: 'database', ok: false, says };
+    }
     const [row] = await opened.query<{ version: string; milliseconds: string }>(
       `select current_setting('server_version') as version,
               (extract(epoch from clock_timestamp()) * 1000)::text as milliseconds`,
