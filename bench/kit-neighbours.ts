@@ -7,6 +7,8 @@
  *     node bench/kit-neighbours.ts [--rounds 3] [--rate 40] [--seconds 10] [--only locked]
  */
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { systemClock, type Database, type Transaction } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import type {
@@ -14,6 +16,7 @@ import type {
   Posting,
   PostOutcome,
 } from '../packages/partner/src/account-system.ts';
+import { accountsOverHttp } from '../packages/partner/src/accounts-over-http.ts';
 import { accountsBySql } from '../packages/partner/src/accounts-by-sql.ts';
 import { importAccounts, ledger } from '../packages/partner/src/ledger.ts';
 import {
@@ -37,8 +40,8 @@ const SICK = 40;
 
 interface Trouble {
   readonly what: string;
-  /** Where postings go: the kit's ledger, the biller's own tables beside it, or a system of the biller's that takes 5 ms for each. */
-  readonly to: 'ledger' | 'tables' | 'core';
+  /** Where postings go: the kit's ledger, the biller's own tables beside it, or a system of the biller's that takes 5 ms for each, called in this process or over HTTP. */
+  readonly to: 'ledger' | 'tables' | 'core' | 'service';
   /** Biller and account of the payments in trouble. */
   readonly sick: (index: number) => readonly [biller_id: string, account_id: string];
   /** What the biller's own system does with them. */
@@ -49,7 +52,7 @@ interface Trouble {
 
 const never = (): Promise<never> => new Promise(() => undefined);
 
-const TROUBLES: Readonly<Record<string, Trouble>> = {
+const troubles: Record<string, Trouble> = {
   locked: {
     what: 'an account row is locked',
     to: 'ledger',
@@ -152,6 +155,19 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
   },
 };
 
+/** The same at a core behind HTTP. */
+const TROUBLES: Readonly<Record<string, Trouble>> = {
+  ...troubles,
+  ...Object.fromEntries(
+    Object.entries(troubles)
+      .filter(([, { to }]) => to === 'core')
+      .map(([name, trouble]) => [
+        `${name}-http`,
+        { ...trouble, to: 'service', what: `${trouble.what}, over HTTP` },
+      ]),
+  ),
+};
+
 /** Holds the lock of the account `sick`. */
 function lockAccount(url: string): Promise<() => Promise<void>> {
   return holdLock(
@@ -175,6 +191,43 @@ function coreOf(post: Trouble['post']): AccountSystem {
       );
     },
   };
+}
+
+/** The same core as a service of the biller's, which treats the question whether it knows a payment like the payment itself. */
+async function serviceOf(
+  post: Trouble['post'],
+  hooks: (() => Promise<void>)[],
+): Promise<AccountSystem> {
+  const posted = new Set<string>();
+  const server = createServer((request, response) => {
+    void (async () => {
+      let body = '';
+      for await (const part of request.setEncoding('utf8')) body += String(part);
+      const isPost = request.method === 'POST';
+      const id = isPost
+        ? (JSON.parse(body) as Posting).platform_payment_id
+        : String(request.url).slice(String(request.url).lastIndexOf('/') + 1);
+      let outcome: PostOutcome | undefined;
+      if (post !== undefined && id.startsWith('sick-')) outcome = await post();
+      else {
+        await systemClock.sleep(5);
+        if (isPost) posted.add(id);
+        if (posted.has(id)) outcome = { outcome: 'posted' };
+      }
+      response.statusCode = outcome === undefined ? 404 : 200;
+      response.end(JSON.stringify(outcome ?? {}));
+    })().catch(() => {
+      response.statusCode = 500;
+      response.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  hooks.push(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  const { port } = server.address() as AddressInfo;
+  return accountsOverHttp({ url: `http://127.0.0.1:${port}`, secret: 'secret of the bench' });
 }
 
 /** The kit's ledger, whose postings hang while one in trouble is among them. */
@@ -224,11 +277,13 @@ async function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
     const accounts =
       trouble.to === 'core'
         ? coreOf(trouble.post)
-        : trouble.to === 'tables'
-          ? await tablesOf(database, names)
-          : trouble.post === undefined
-            ? undefined
-            : hangingLedger(database);
+        : trouble.to === 'service'
+          ? await serviceOf(trouble.post, hooks)
+          : trouble.to === 'tables'
+            ? await tablesOf(database, names)
+            : trouble.post === undefined
+              ? undefined
+              : hangingLedger(database);
     const partner = await startKit(database, {
       connections: 2_000,
       ...(accounts === undefined ? {} : { accounts }),

@@ -654,9 +654,11 @@ test('after a group that took too long, a biller is in no other before one of it
   const { post, open, gone } = rig(t);
   const idsOf = (): string[][] => open.map(({ ids }) => [...ids]);
   const hung = ['s1', 's2'].map((id) => post(paymentOf('sick', id)));
-  const good = ['g1', 'g2'].map((id) => post(paymentOf('good', id)));
+  const good = ['g0', 'g1'].map((id) => post(paymentOf('good', id)));
   await settle();
-  assert.deepEqual(idsOf(), [['s1', 's2', 'g1', 'g2']]);
+  assert.deepEqual(idsOf(), [['s1', 's2', 'g0', 'g1']]);
+  // One that was canceled meanwhile says nothing.
+  gone.add('g0');
   await only(open).fail(LATE);
   // Its payments came first, and the others wait for none of them.
   assert.deepEqual(idsOf(), [['s1'], ['g1']]);
@@ -668,8 +670,6 @@ test('after a group that took too long, a biller is in no other before one of it
   assert.deepEqual(idsOf(), [['s1'], ['g1'], ['o1']], 'nothing is known against a third');
   await only(open, 2).answer();
   assert.deepEqual(other.result, DONE);
-  // One that was canceled meanwhile says nothing.
-  gone.add('g2');
   await only(open, 1).answer();
   assert.deepEqual(idsOf(), [['s1'], ['g3']]);
   const more = [post(paymentOf('good', 'g4')), post(paymentOf('sick', 's4'))];
@@ -759,9 +759,113 @@ test('a biller of which one payment hung a while ago, and another does now, stay
   }
 });
 
+test('what took long and is posted after all clears its biller; what was canceled, or failed for another reason, says nothing [LV3]', async (t) => {
+  const { post, open, clock, gone } = rig(t);
+  const idsOf = (): string[][] => open.map(({ ids }) => [...ids]);
+  const fall = async (...ids: string[]): Promise<void> => {
+    for (const id of ids) post(paymentOf('b', id));
+    await settle();
+    await only(open).fail(LATE);
+    for (const id of ids) await only(open.filter((one) => one.ids[0] === id)).fail(LATE);
+  };
+  /** Whether a new payment of the biller, and one to that account, share a transaction with another biller's. */
+  let count = 0;
+  const joins = async (account: string): Promise<boolean> => {
+    count += 1;
+    post({ ...paymentOf('b', `new-${count}`), account_id: account });
+    post(paymentOf('good', `good-${count}`));
+    await settle();
+    const joined = open.some(({ ids }) => ids.length === 2);
+    for (let left = open.length; left > 0; left = open.length) await only(open).answer();
+    return joined;
+  };
+  post(paymentOf('good', 'first'));
+  await settle();
+  await only(open).answer();
+  // Two of the biller are in the patient lane. The first is posted in time.
+  await fall('x1', 'x2');
+  assert.deepEqual(idsOf(), [['x1']]);
+  await only(open).answer();
+  await only(open).answer();
+  assert.equal(await joins('of x1'), true);
+  // One that is posted too late for a group counts neither for its biller nor against it.
+  await fall('y1');
+  await clock.advance(800);
+  await only(open).answer();
+  assert.equal(await joins('of another'), true);
+  assert.equal(await joins('of y1'), false);
+  await clock.advance(5_000);
+  // But while such ones come, a biller of which two took long stays apart.
+  await fall('z1', 'z2');
+  await only(open).fail(LATE);
+  await clock.advance(4_999);
+  await only(open).answer();
+  await clock.advance(4_999);
+  assert.equal(await joins('of another'), false);
+  await clock.advance(5_000);
+  // One that was canceled before it had more time.
+  await fall('c1', 'c2');
+  gone.add('c2');
+  await only(open).fail(LATE);
+  assert.deepEqual(idsOf(), []);
+  // The first is posted alone and ends the doubt. Two have taken long all the same.
+  for (let tries = 0; tries < 2; tries += 1) assert.equal(await joins('of another'), false);
+  await clock.advance(5_000);
+  // Errors that are no waits.
+  for (const id of ['e1', 'e2']) {
+    post(paymentOf('b', id));
+    await settle();
+    await only(open).fail(new Error('a bug'));
+    await only(open).fail(new Error('a bug'));
+  }
+  assert.equal(await joins('of e1'), true);
+  // An account stays apart for five seconds from when it hung last.
+  await fall('h1');
+  await clock.advance(4_000);
+  await only(open).fail(LATE);
+  await clock.advance(4_999);
+  assert.equal(await joins('of another'), false, 'in doubt');
+  assert.equal(await joins('of another'), true);
+  assert.equal(await joins('of h1'), false);
+  await clock.advance(1);
+  assert.equal(await joins('of h1'), true);
+});
+
+test('billers of which none has hung come first, and a lock says nothing about billers [LV3]', async (t) => {
+  const [locked] = await errorsOf(t, '55P03');
+  const { post, open } = rig(t);
+  const idsOf = (): string[][] => open.map(({ ids }) => [...ids]);
+  for (const [biller, id] of [
+    ['sick', 's1'],
+    ['good', 'g1'],
+    ['sick', 's2'],
+    ['other', 'o1'],
+  ] as const) {
+    post(paymentOf(biller, id));
+  }
+  await settle();
+  await only(open).fail(LATE);
+  assert.deepEqual(idsOf(), [['s1'], ['g1']]);
+  await only(open).fail(LATE);
+  assert.deepEqual(idsOf(), [['g1'], ['o1'], ['s1']]);
+  for (let left = open.length; left > 0; left = open.length) await only(open).answer();
+  post(paymentOf('good', 'g2'));
+  post(paymentOf('other', 'o2'));
+  await settle();
+  await only(open).fail(locked);
+  post(paymentOf('good', 'g3'));
+  await settle();
+  assert.deepEqual(idsOf(), [['g2'], ['o2'], ['g3']]);
+  // In a group, where the limit is not that of one tried alone.
+  post(paymentOf('other', 'o3'));
+  await only(open, 2).answer();
+  assert.deepEqual(idsOf(), [['g2'], ['o2'], ['o3']]);
+});
+
 test('the only biller stays in the groups, without the accounts that hang [LV3]', async (t) => {
   const { post, open } = rig(t);
   const hung = ['a', 'b'].map((id) => post(payment(id, `of ${id}`)));
+  post(payment('g1', 'of g1'));
   await settle();
   await only(open).fail(LATE);
   post(payment('n', 'of n'));
@@ -771,7 +875,20 @@ test('the only biller stays in the groups, without the accounts that hang [LV3]'
     [['a'], ['b'], ['n']],
   );
   await only(open, 2).answer();
-  for (let tries = 0; tries < 4; tries += 1) await only(open).fail(LATE);
+  await only(open).fail(LATE);
+  assert.deepEqual(
+    open.map(({ ids }) => ids[0]),
+    ['b', 'g1', 'a'],
+  );
+  await only(open).fail(LATE);
+  assert.deepEqual(
+    open.map(({ ids }) => ids[0]),
+    ['g1', 'a'],
+    'of those that took long, one at a time',
+  );
+  await only(open).answer();
+  await only(open).fail(LATE);
+  await only(open).fail(LATE);
   for (const { result } of hung) assert.equal(result?.result, 'failed');
   for (const id of ['g1', 'g2', 'a']) post(payment(`${id}-2`, `of ${id}`));
   await settle();

@@ -376,7 +376,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       why: 'A pause that is as good as none: the first rest is half a second either way.',
       places: [
         /^if \(lock && asked > 0\) lock\.pauseMs = 0; \| 0 -> 1 \(2\)$/,
-        /^locks\.set\(account, .* pauseMs: 0 \}\); \| 0 -> 1$/,
+        /^locks\.set\(account, .* pauseMs: 0 \}\); \| 0 -> 1(?: \(2\))?$/,
       ],
     },
     {
@@ -515,9 +515,13 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     {
       why: 'A lane that is empty is passed over all the same; there are no more of them than partners.',
       places: [
-        /^this\.#lanes\.delete\(partner_id\); \| this\.#lanes\.delete\(partner_id\); -> ;$/,
-        /^if \(lane\.size > 0\) this\.#lanes\.set/,
+        /^this\.#lanes\.delete\(key\); \| this\.#lanes\.delete\(key\); -> ;$/,
+        /^if \(heap\.size > 0\) this\.#lanes\.set/,
       ],
+    },
+    {
+      why: 'The name of a lane, which nothing else has.',
+      places: [/^const key = .* \| '\w+' -> '\w+x'$/],
     },
   ],
   'packages/platform/src/engine/held-payments.ts': [

@@ -720,6 +720,34 @@ test('a processor of this database that fails with it waits for the end of the o
   assert.deepEqual(rig.read(/^(?:error|put|authorize)/), ['authorize 1', 'put 1']);
 });
 
+test('calls that hang once they have been prepared give up a place to a payment that came before they were sent [LV3]', async () => {
+  const rig = dispatcherRig();
+  rig.onGet = () => rig.time.sleep(500);
+  rig.script = ({ payment }) => (payment <= 8 ? { afterMs: Infinity } : undefined);
+  for (let payment = 1; payment <= 9; payment += 1) {
+    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+  }
+  await rig.run(4_000);
+  assert.equal(rig.readTimes(/^row 9: .* ended/).length, 1, 'nothing else wakes the queue');
+});
+
+test('when a thousand funding calls hang, one is given up for a payment that waits, and tried again [LV3]', async () => {
+  const rig = dispatcherRig();
+  rig.register(partnerCalled('utility'));
+  const asked: number[] = [];
+  rig.onAuthorize = ({ platform_payment_id: id }) => {
+    if (id === idOf(1)) asked.push(rig.time.monotonic());
+    return id === idOf(2_000) ? { kind: 'authorized' } : new Promise(() => undefined);
+  };
+  for (let payment = 1; payment <= 1_024; payment += 1) rig.dispatcher.add(rig.pay(payment));
+  await rig.run(5_000);
+  assert.equal(asked.length, 1);
+  rig.dispatcher.add(rig.pay(2_000, { partner_id: 'utility' }));
+  await rig.run(400);
+  assert.deepEqual(rig.read(/^put/), ['put 2000']);
+  assert.deepEqual(asked.length, 2);
+});
+
 test('a funding call leaves no listener behind, and is not waited for once the worker has stopped', async () => {
   const order = { platform_payment_id: idOf(1), funding_method: 'processor', amount_in_cents: 1 };
   const { funding } = dispatcherRig();

@@ -19,7 +19,7 @@ import { ActivePayment, orderOf, type PaymentGroup } from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
-import { FundingQueue } from './funding-queue.ts';
+import { FundingQueue, type FundingCall } from './funding-queue.ts';
 import { HeldPayments, type Removed } from './held-payments.ts';
 import type { Outage } from './outage.ts';
 import { PartnerQueue, type QueueLane, type RunningCall } from './partner-queue.ts';
@@ -321,7 +321,7 @@ export class Dispatcher {
     const step = nextStep(payment);
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#fundingQueueOf(payment.group.funding_method);
-      queue.push(payment, payment.queue.partner_id);
+      queue.push(payment, payment.queue.partner_id, payment.tries > 0);
       this.#pumpFunding(queue);
       return;
     }
@@ -431,12 +431,16 @@ export class Dispatcher {
   #pumpFunding(queue: FundingQueue<ActivePayment>): void {
     while (!this.#ended) {
       const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
+      if (turn.kind === 'give_up') {
+        turn.call.giveUp?.();
+        continue;
+      }
       if (turn.kind === 'wait') this.#wake(queue, turn.until, () => this.#pumpFunding(queue));
       if (turn.kind !== 'start') return;
       const { item: payment, call } = turn;
       this.#run(
         payment,
-        () => this.#fundingStep(payment),
+        () => this.#fundingStep(payment, call),
         () => {
           queue.ended(call);
           this.#pumpFunding(queue);
@@ -489,7 +493,7 @@ export class Dispatcher {
 
   // Steps ---------------------------------------------------------------------------------------------------------------
 
-  async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
+  async #fundingStep(payment: ActivePayment, running: FundingCall): Promise<number | 'forget'> {
     const { funding, clock, log } = this.#options;
     const { funding_method } = payment.group;
     const settles = payment.stage === 'ended';
@@ -497,6 +501,7 @@ export class Dispatcher {
     if (!settles && this.#fundsInDatabase(payment)) return this.#authorized(payment);
     let event: PaymentEvent;
     const deadline = new AbortController();
+    running.giveUp = () => deadline.abort();
     const signal = AbortSignal.any([this.#calls.signal, deadline.signal]);
     void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
     try {

@@ -413,6 +413,7 @@ test('half of the calls may be waiting reads at a partner that waits, one at a p
 function start(queue: PartnerQueue<Item>, now: number): RunningCall {
   const turn = queue.take(now, all);
   assert(turn.kind === 'start', `${turn.kind} at ${now}`);
+  turn.call.sent = { kind: 'submit', at: now };
   return turn.call;
 }
 
@@ -422,6 +423,7 @@ function startedAtOnce(queue: PartnerQueue<Item>, now: number): string[] {
   for (;;) {
     const turn = queue.take(now, all);
     if (turn.kind !== 'start') return names;
+    turn.call.sent = { kind: 'submit', at: now };
     names.push(turn.item.name);
   }
 }
@@ -833,6 +835,30 @@ test('a call gives up its place when it takes a second, and four times as long a
   // What hangs by agreement, and what has its turn among the retries, keeps its place.
   assert.equal(hungPlace('submit', { kind: 'waiting_read', at: 1_000 })(60_000), 'full');
   assert.equal(hungPlace('retry', { kind: 'submit', at: 1_000 })(60_000), 'full');
+});
+
+test('a full queue looks again a second later while a call is being prepared that may hang, unless it is a retry', () => {
+  const queue = openWide(1);
+  queue.push(item('prepared'), 'submit');
+  const call = start(queue, 1_000);
+  call.sent = undefined;
+  queue.push(item('waits', 1_000), 'submit');
+  assert.deepEqual(queue.take(1_500, all), { kind: 'full', until: 2_500, short: false });
+  // Or sooner, when another lane, which has room, is due.
+  const wide = openWide(4);
+  wide.push(item('retry', 1_400), 'retry');
+  for (let count = 0; count < 3; count += 1) wide.push(item('prepared'), 'submit');
+  for (let count = 0; count < 3; count += 1) start(wide, 1_000).sent = undefined;
+  wide.push(item('waits', 1_000), 'submit');
+  assert.deepEqual(wide.take(1_000, all), { kind: 'full', until: 1_400, short: false });
+  const other = openWide(2);
+  for (let count = 0; count < 2; count += 1) other.push(item('retry'), 'retry');
+  const retry = start(other, 1_000);
+  retry.sent = undefined;
+  other.push(item('new', 1_000), 'submit');
+  start(other, 1_000);
+  other.push(item('waits', 1_000), 'submit');
+  assert.deepEqual(other.take(1_500, all), { kind: 'full', until: undefined, short: false });
 });
 
 test('a call gives up its place to what is due now and has not failed, and only where it stands in its way', () => {

@@ -274,7 +274,11 @@ export class PartnerQueue<T extends Due> {
     const isFull = this.inFlight >= this.share;
     if (!LANES.some((lane) => lane !== 'retry' && this.#firstAt(lane) <= now)) return full;
     const call = this.#oldest(now, isFull);
-    if (call?.sent === undefined) return full;
+    if (call?.sent === undefined) {
+      // One that is being prepared may hang when it has been sent, and nothing else may tell.
+      const isPreparing = [...this.#running].some((one) => one.lane !== 'retry' && !one.sent);
+      return isPreparing ? { ...full, until: Math.min(now + HUNG_MS, until ?? Infinity) } : full;
+    }
     const { sent } = call;
     const answered = this.#lastAnswered[sent.kind];
     let at = sent.at + Math.max(HUNG_MS, HUNG_TIMES * answered.tookMs);
