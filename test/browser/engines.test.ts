@@ -1,7 +1,6 @@
 /**
- * The payment, its problems and the security of the frame, in every engine that is installed: Chromium, Firefox and WebKit. What
- * one engine does otherwise than another (who is told what of a frame, where Escape goes, what a blocked frame looks like) can
- * only be seen here; the other files of this folder go deeper. packages/web/README.md says what is tested where, and why.
+ * What engines do each in a way of their own, and the security of the frame, in Chromium, Firefox and WebKit: who is told what of a
+ * frame, where Escape goes, what a blocked frame looks like. packages/web/README.md says what is tested where, and why.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -76,47 +75,6 @@ function marked(mark: string): string[] {
 
 function payments(inEngine: InEngine, name: EngineName): void {
   inEngine(
-    'a customer pays a bill to the receipt, and the site hears of each step [S1]',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.sees('Due December 3, 2099');
-      await at.pay();
-      await at.sees('BP-7781');
-      // What the browser is given to print and to save: only Chromium tells its driver of the file itself (pay.test.ts).
-      await at.tab.run('frame', () => {
-        window.print = () => document.body.setAttribute('data-printed', 'yes');
-        const address = URL.createObjectURL.bind(URL);
-        URL.createObjectURL = (file) => {
-          void (file as Blob).text().then((text) => Object.assign(window, { saved: text }));
-          return address(file);
-        };
-      });
-      await at.press('Print');
-      assert.equal(await at.tab.run('frame', () => document.body.dataset['printed']), 'yes');
-      await at.press('Save as text');
-      const saved = (): Promise<string> =>
-        at.tab.run('frame', () => (window as unknown as { saved?: string }).saved ?? '');
-      await until(async () => (await saved()) !== '');
-      const text = await saved();
-      for (const part of ['$123.45', 'BP-7781', '••••4417', world.payments[0]?.platform_payment_id])
-        assert.ok(text.includes(String(part)), part);
-      await at.press('Done');
-      await until(async () => values(await at.heard(), 'exit').length === 1);
-      const heard = await at.heard();
-      const screens = values(heard, 'screen') as { name: string }[];
-      assert.deepEqual(
-        screens.map(({ name }) => name),
-        ['review', 'confirm', 'status', 'receipt'],
-      );
-      const [exit] = values(heard, 'exit') as { reason: string; payment: { status: string } }[];
-      assert.deepEqual([exit?.reason, exit?.payment.status], ['completed', 'succeeded']);
-      assert.equal(world.counts.pay, 1);
-    },
-  );
-
-  inEngine(
     'a modal page takes the keyboard, is left with Escape and gives the focus back',
     async ({ flow, visit }) => {
       const world = flow.world();
@@ -160,26 +118,6 @@ function payments(inEngine: InEngine, name: EngineName): void {
       await at.title('Your bill from Acme Water');
       await at.pay();
       assert.deepEqual([world.counts.page, world.counts.token, world.counts.exchange], [1, 1, 1]);
-    },
-  );
-
-  inEngine(
-    'a reload of the site opens on the payment that is processing',
-    async ({ flow, visit }) => {
-      const world = flow.world({ outcome: [] });
-      const at = await visit(world);
-      await at.start();
-      await at.press('Continue');
-      await at.press('Pay $123.45');
-      await at.title('Your payment is on its way');
-      await at.tab.goto(`${flow.site('acme')}/`);
-      await ready(at.tab);
-      assert.equal(await at.start(), 'mounted');
-      await at.title('Your payment is on its way');
-      world.change(succeeds[0] ?? {});
-      world.change(succeeds[1] ?? {});
-      await at.title('Paid. Thank you!');
-      assert.equal(world.payments.length, 1);
     },
   );
 
@@ -294,58 +232,11 @@ function payments(inEngine: InEngine, name: EngineName): void {
       assert.equal(world.payments.length, 1);
     },
   );
-
-  inEngine(
-    'an amount that is typed is read as typed, and refused at the field when it cannot be',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      world.bill = { ...world.bill, payment_rules: { max_amount_in_cents: 20_000 } };
-      const at = await visit(world);
-      await at.start();
-      await at.press('Pay another amount');
-      await at.title('How much would you like to pay?');
-      await at.tab.click('frame', '#amount');
-      await at.tab.type('200.01');
-      await at.tab.press('Enter');
-      await at.sees('Enter $200.00 or less.');
-      const field = await at.tab.run('frame', () => {
-        const input = document.querySelector('input');
-        input?.select();
-        return { focused: document.activeElement === input, invalid: input?.ariaInvalid };
-      });
-      assert.deepEqual(field, { focused: true, invalid: 'true' });
-      await at.tab.type('150,5');
-      await at.tab.press('Enter');
-      await at.title('Check your payment');
-      await at.press('Pay $150.50');
-      await at.title('Paid. Thank you!');
-      assert.equal(world.payments[0]?.amount_in_cents, 15_050);
-    },
-  );
 }
 
 // Its problems ----------------------------------------------------------------------------------------------------------------
 
 function problems(inEngine: InEngine): void {
-  inEngine(
-    'a confirm whose answer is lost, then a platform that is down, end in one payment',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        plan: {
-          pay: (count) => (['lost_answer', 'cut', 'SERVICE_UNAVAILABLE'] as const)[count - 1],
-        },
-      });
-      const at = await visit(world);
-      await at.start();
-      await at.press('Continue');
-      await at.press('Pay $123.45');
-      await at.title('Paid. Thank you!');
-      // A browser may send a request again by itself when its connection was closed: never fewer than these.
-      assert.ok(world.counts.pay >= 4, String(world.counts.pay));
-      assert.equal(world.payments.length, 1);
-    },
-  );
-
   inEngine(
     'a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]',
     async ({ flow, visit }) => {
@@ -387,49 +278,6 @@ function problems(inEngine: InEngine): void {
         [undefined, 'session-1'],
       );
       assert.deepEqual(values(await at.heard(), 'error'), []);
-    },
-  );
-
-  inEngine(
-    'a failed payment shows its reason as text, and another can be made',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        outcome: [
-          {
-            status: 'failed',
-            progress: 'ended',
-            failure_reason: '<img src=x onerror=alert(1)>\u202Eevil\u0007 & call us',
-          },
-        ],
-      });
-      const at = await visit(world);
-      await at.start();
-      await at.press('Continue');
-      await at.press('Pay $123.45');
-      await at.title('The payment did not go through');
-      const shown = await at.tab.run('frame', () => ({
-        text: document.querySelector('blockquote')?.textContent,
-        images: document.querySelectorAll('main img').length,
-      }));
-      assert.deepEqual(shown, { text: '<img src=x onerror=alert(1)> evil & call us', images: 0 });
-      world.outcome = succeeds;
-      await at.press('Try again');
-      await at.pay();
-      assert.equal(world.payments.length, 2);
-    },
-  );
-
-  inEngine(
-    'after the biller was out of reach, "Try again" continues the flow',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        plan: { read: (count) => (count <= 3 ? 'PARTNER_UNREACHABLE' : undefined) },
-      });
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.sees('You have not been charged.');
-      await at.press('Try again');
-      await at.title('Your bill from Acme Water');
     },
   );
 

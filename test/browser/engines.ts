@@ -45,13 +45,17 @@ export interface Tab {
   run<A extends readonly unknown[], T>(where: Where, script: Script<A, T>, ...given: A): Promise<T>;
   /** Presses the mouse on the first element of a selector, as a person does: the browser counts it as theirs. */
   click(where: Where, selector: string): Promise<void>;
-  /** Presses the mouse at a point of the window, in CSS pixels from its top left, whatever is there. */
-  clickAt(x: number, y: number): Promise<void>;
+  /** Presses the mouse at a point of the window, in CSS pixels from its top left, whatever is there; `times`: so often, without a pause. */
+  clickAt(x: number, y: number, times?: number): Promise<void>;
   /** Gives the window a phone's size (WebKit's is 447 pixels wide at least), or the one that it was opened with. */
   resize(to: 'phone' | 'opened'): Promise<void>;
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
   press(key: string): Promise<void>;
   type(text: string): Promise<void>;
+  /** Takes the network from the browser, or gives it back. False: this engine's driver cannot. */
+  offline(isOffline: boolean): Promise<boolean>;
+  /** Shows the page as it is printed, or as on a screen again. False: this engine's driver cannot. */
+  printed(isPrinted: boolean): Promise<boolean>;
   /** The window that a script or a link opened, once it is there. */
   popup(): Promise<Tab>;
   /** Whether the browser, or what drives it, is gone: then a step's failure says nothing about the page. */
@@ -160,7 +164,14 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => at(where).locator(selector).first().click(),
-    clickAt: (x, y) => page.mouse.click(x, y),
+    clickAt: (x, y, times = 1) => page.mouse.click(x, y, { clickCount: times }),
+    offline: (isOffline) =>
+      page
+        .context()
+        .setOffline(isOffline)
+        .then(() => true),
+    printed: (isPrinted) =>
+      page.emulateMedia({ media: isPrinted ? 'print' : null }).then(() => true),
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -238,7 +249,9 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
       await element?.click();
       await element?.dispose();
     },
-    clickAt: (x, y) => page.mouse.click(x, y),
+    clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
+    offline: (isOffline) => page.setOfflineMode(isOffline).then(() => true),
+    printed: () => Promise.resolve(false),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
     type: (text) => page.keyboard.type(text),
@@ -379,10 +392,12 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
       await to(where);
       await session.click(await eventually(async () => (await session.elements(selector))[0]));
     },
-    async clickAt(x, y) {
+    async clickAt(x, y, times = 1) {
       await to('page');
-      await session.clickAt(x, y);
+      await session.clickAt(x, y, times);
     },
+    offline: () => Promise.resolve(false),
+    printed: () => Promise.resolve(false),
     async resize(size) {
       await session.command('POST', '/window', { handle });
       const rect = size === 'phone' ? { x: 0, y: 0, ...PHONE } : VIEW;
@@ -447,7 +462,9 @@ function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
     goto: (url) => step('goto', tab.goto(url)),
     run: (where, script, ...given) => step('run', tab.run(where, script, ...given)),
     click: (where, selector) => step('click', tab.click(where, selector)),
-    clickAt: (x, y) => step('click', tab.clickAt(x, y)),
+    clickAt: (x, y, times) => step('click', tab.clickAt(x, y, times)),
+    offline: (isOffline) => step('offline', tab.offline(isOffline)),
+    printed: (isPrinted) => step('printed', tab.printed(isPrinted)),
     resize: (to) => step('resize', tab.resize(to)),
     press: (key) => step('press', tab.press(key)),
     type: (text) => step('type', tab.type(text)),

@@ -63,6 +63,8 @@ export interface World {
   endSessions(): void;
   /** Changes the newest payment and tells whoever follows it. */
   change(change: Partial<FlowPayment>): void;
+  /** What a page that watches itself (site-visit.ts) has told of errors, of its policy and of tokens in its console. */
+  readonly wrong: string[];
   /** Requests to the platform and the site that belong to this world, and all others of its time. */
   readonly seen: Seen[];
 }
@@ -85,6 +87,9 @@ export interface ScriptedFlow {
   keepsFiles: boolean;
   /** True: the platform cuts every connection to its pages. */
   down: boolean;
+  /** Lets nobody connect, and cuts whoever is: what a browser sees of a network that is gone. `plug()` ends it. */
+  unplug(): Promise<void>;
+  plug(): Promise<void>;
   site(name: string): string;
   world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
   stop(): Promise<void>;
@@ -124,6 +129,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     if (path.startsWith('/before.js?')) {
       response.writeHead(200, { 'content-type': 'text/javascript; charset=utf-8' });
       response.end(worlds.get(path.split('?')[1] ?? '')?.before);
+    } else if (path.startsWith('/wrong?')) {
+      worlds.get(path.split('?')[1] ?? '')?.wrong.push(body);
+      response.writeHead(204).end();
     } else if (host === 'pay.localhost') await platform(seen, response);
     else await site(seen, response);
   }
@@ -364,6 +372,12 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     return `<script src="${payOrigin}/sdk/v1/${file}" integrity="${sri}" crossorigin="anonymous"></script>`;
   }
 
+  async function close(): Promise<void> {
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  }
+
   return Object.assign(flow, {
     port,
     payOrigin,
@@ -397,6 +411,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         tokens: [],
         sessions: new Map(),
         payments: [],
+        wrong: [],
         seen: [],
         endSessions() {
           for (const session of world.sessions.values()) session.ended = true;
@@ -414,10 +429,13 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       worlds.set(partner, world);
       return world;
     },
+    unplug: close,
+    async plug() {
+      server.listen(port, 'localhost');
+      await once(server, 'listening');
+    },
     async stop() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
+      if (server.listening) await close();
     },
   });
 }

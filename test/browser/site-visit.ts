@@ -2,10 +2,11 @@
  * A site with the payment page in it, open in any of the engines: what a customer does there and what the site hears. Defines the
  * tests of a file in every engine that is installed.
  */
+import assert from 'node:assert/strict';
 import test, { after, suite } from 'node:test';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { ENGINES, type EngineName, type Script, type Settings, type Tab } from './engines.ts';
-import { until, type Heard, type Rig, type SiteOptions } from './rig.ts';
+import { until, values, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
 import { Visitor } from './visitor.ts';
 
@@ -37,6 +38,10 @@ export interface EngineVisit {
     script: Script<A, boolean>,
     ...given: A
   ) => Promise<void>;
+  /** Waits until what has this text in the payment page has the focus: keys go through several processes. */
+  focused(text: string): Promise<void>;
+  /** The codes of the errors that the site has heard. */
+  codes(): Promise<string[]>;
   heard(): Promise<Heard[]>;
   pay(): Promise<void>;
 }
@@ -54,12 +59,14 @@ export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<vo
 
 /**
  * Defines tests in every engine, the engines side by side: most of each test is waiting. The tests of an engine share one browser and
- * one tab of it; each begins with a site that is loaded anew. `settingsOf`: those of the person before it.
+ * one tab of it; each begins with a site that is loaded anew. `settingsOf`: those of the person before it. `isWatched`: an error of a
+ * page, a breach of its policy and a token in its console fail the test.
  */
 export function inEachEngine(
   rig: Pick<Rig, 'flowIn'>,
   define: (inEngine: InEngine, name: EngineName) => void,
   settingsOf: (name: EngineName) => Settings = () => ({}),
+  { isWatched = false } = {},
 ): void {
   void suite('in every engine', { concurrency: ENGINES.length }, () => {
     for (const name of ENGINES)
@@ -69,16 +76,42 @@ export function inEachEngine(
         define((title, body) => {
           void test(title, async (t) => {
             const flow = await rig.flowIn(name);
-            await visitor.visit(t, flow.payOrigin, (open) => {
+            await visitor.visit(t, flow.payOrigin, async (open) => {
               Object.assign(flow, { wire: undefined, down: false });
-              const visit: InOneEngine['visit'] = async (world, query = '', site = 'acme') =>
-                visitSite(flow, await open(), world, addressOf(flow.site(site), world, query));
-              return body({ name, flow, visit });
+              const worlds = new Set<World>();
+              const visit: InOneEngine['visit'] = async (world, query = '', site = 'acme') => {
+                worlds.add(world);
+                if (isWatched) world.before ??= watched(world.partner);
+                const address = addressOf(flow.site(site), world, query);
+                return visitSite(flow, await open(), world, address);
+              };
+              await body({ name, flow, visit });
+              for (const { wrong } of worlds) assert.deepEqual(wrong, []);
             });
           });
         }, name);
       });
   });
+}
+
+/** A script that tells the platform what went wrong in its page. */
+function watched(partner: string): string {
+  return `
+    const wrong = (text) => navigator.sendBeacon('/wrong?${partner}', text);
+    addEventListener('error', ({ message }) => wrong('error: ' + message));
+    addEventListener('unhandledrejection', ({ reason }) => wrong('rejection: ' + reason));
+    document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) => {
+      // The site of these tests has no icon, which Firefox and WebKit look for by themselves.
+      if (!blockedURI.endsWith('/favicon.ico')) wrong('policy: ' + violatedDirective + ' ' + blockedURI);
+    });
+    for (const way of ['debug', 'log', 'info', 'warn', 'error', 'trace', 'dir', 'table']) {
+      const write = console[way].bind(console);
+      console[way] = (...said) => {
+        const text = said.map(String).join(' ');
+        if (way === 'error' || /db[ts]_/.test(text)) wrong('console: ' + text);
+        write(...said);
+      };
+    }`;
 }
 
 function addressOf(site: string, { before, partner }: World, query: string): string {
@@ -94,6 +127,8 @@ async function visitSite(
 ): Promise<EngineVisit> {
   await tab.goto(address);
   await ready(tab);
+  const heard = (): Promise<Heard[]> =>
+    tab.run('page', () => (window as unknown as SiteWindow).heard);
   return {
     tab,
     ...pageActs(tab, 'frame'),
@@ -110,7 +145,13 @@ async function visitSite(
       mounted.catch(() => {});
       return mounted;
     },
-    heard: () => tab.run('page', () => (window as unknown as SiteWindow).heard),
+    focused: (text) =>
+      holds(tab, () =>
+        tab.run('frame', (wanted) => document.activeElement?.textContent === wanted, text),
+      ),
+    codes: async () =>
+      values(await heard(), 'error').map((error) => (error as { code: string }).code),
+    heard,
   };
 }
 

@@ -90,12 +90,15 @@ export class WebDriverSession {
     await this.command('POST', `/element/${id}/click`, {});
   }
 
-  /** Presses the mouse at a point of the window. */
-  async clickAt(x: number, y: number): Promise<void> {
-    const actions = [
-      { type: 'pointerMove', x, y },
+  /** Presses the mouse at a point of the window, `times` times without a pause. */
+  async clickAt(x: number, y: number, times: number): Promise<void> {
+    const press = [
       { type: 'pointerDown', button: 0 },
       { type: 'pointerUp', button: 0 },
+    ];
+    const actions = [
+      { type: 'pointerMove', x, y },
+      ...Array.from({ length: times }, () => press).flat(),
     ];
     const mouse = { type: 'pointer', id: 'mouse', parameters: { pointerType: 'mouse' }, actions };
     await this.command('POST', '/actions', { actions: [mouse] });
