@@ -73,7 +73,7 @@ const bank: FundingAdapter = {
 
 /** A bill for each visit that may be made in another engine. */
 const OTHER_ENGINES = ['firefox', 'webkit'] as const;
-const WAYS = ['approves', 'declined'] as const;
+const WAYS = ['approves', 'declined', 'bank'] as const;
 const accountFor = (engine: string, way: string, attempt: number): string =>
   `${engine}-${way}-${attempt}`;
 const engineAccounts = OTHER_ENGINES.flatMap((engine) =>
@@ -353,13 +353,14 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
       const paysWith = (
         title: string,
         way: (typeof WAYS)[number],
-        body: (at: Steps) => Promise<void>,
+        body: (at: Steps, tab: Tab) => Promise<void>,
       ): void => {
         test(title, (t) =>
           visitor.visit(t, platform.platform.url, async (open, attempt) => {
-            const at = steps(await open());
+            const tab = await open();
+            const at = steps(tab);
             await at.toConfirm(accountFor(engine, way, attempt));
-            await body(at);
+            await body(at, tab);
           }),
         );
       };
@@ -395,6 +396,32 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
           await at.enter(NUMBERS.bank);
           await at.press();
           await at.title('Paid. Thank you!');
+        },
+      );
+      paysWith(
+        'a customer goes to the bank in a window of its own, which closes when they come back',
+        'bank',
+        async (at, tab) => {
+          await at.choose('Your bank');
+          await at.press();
+          await at.title('Please approve the payment');
+          await at.press();
+          const window_ = await tab.popup();
+          await until(() =>
+            window_.run('page', () => document.querySelector('a')?.textContent === 'Allow it'),
+          );
+          const isAlone = await window_.run('page', () => window.opener === null);
+          assert.equal(isAlone, true, 'the bank has our page');
+          await window_.click('page', 'a');
+          await at.title('Paid. Thank you!');
+          await until(() =>
+            window_
+              .run('page', () => true)
+              .then(
+                () => false,
+                () => true,
+              ),
+          );
         },
       );
     });

@@ -9,9 +9,8 @@ import type { AxeResults } from 'axe-core';
 import { TAGS, type Tag } from '../../packages/web/src/flow/tags.ts';
 import { scriptOf } from './engines.ts';
 import { useRig } from './rig.ts';
-import { inEachEngine, type EngineVisit, type SiteWindow } from './site-visit.ts';
-import type { ScriptedFlow } from './scripted-flow.ts';
-import { SCREENS, textOf, type Standing } from './screens.ts';
+import { inEachEngine, standing, type SiteWindow } from './site-visit.ts';
+import { SCREENS, textOf } from './screens.ts';
 
 const rig = useRig({ withChromium: false });
 const axe = readFileSync(
@@ -123,41 +122,4 @@ async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise
         found.push(`${wanted} no edge: ${element.outerHTML}`);
   }
   return found;
-}
-
-/** Walks by script, so that 33 walks take no time: how a person presses and types is tested elsewhere (engines.test.ts). */
-function standing({ tab, holds }: EngineVisit, flow: ScriptedFlow): Standing {
-  return {
-    press: (selector) =>
-      holds(
-        'frame',
-        (wanted) => {
-          const button = document.querySelector<HTMLButtonElement>(wanted);
-          button?.click();
-          return button !== null;
-        },
-        selector,
-      ),
-    write: (text) =>
-      holds(
-        'frame',
-        (typed) => {
-          const input = document.querySelector('input');
-          if (input) input.value = typed;
-          input?.dispatchEvent(new Event('input', { bubbles: true }));
-          return input !== null;
-        },
-        text,
-      ),
-    there: (selector) =>
-      holds('frame', (wanted) => document.querySelector(wanted) !== null, selector),
-    offline() {
-      // Refused, not cut: each engine repeats a cut request in its own way and for its own time.
-      flow.wire = (path) => (path.startsWith('/v1/') ? 'SERVICE_UNAVAILABLE' : undefined);
-      return tab.run('frame', () => {
-        Object.defineProperty(navigator, 'onLine', { configurable: true, get: () => false });
-        dispatchEvent(new Event('offline'));
-      });
-    },
-  };
 }

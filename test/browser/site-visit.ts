@@ -7,6 +7,7 @@ import test, { after, suite } from 'node:test';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { ENGINES, type EngineName, type Script, type Settings, type Tab } from './engines.ts';
 import { until, values, type Heard, type Rig, type SiteOptions } from './rig.ts';
+import type { Standing } from './screens.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
 import { Visitor } from './visitor.ts';
 
@@ -215,4 +216,46 @@ function isSheet(): boolean {
   return (
     document.querySelector('dialog iframe') !== null && matchMedia('(max-width: 600px)').matches
   );
+}
+
+/**
+ * Walks in any engine, by script, so that 33 walks take no time: how a person presses and types is tested elsewhere (pay.test.ts).
+ */
+export function standing(
+  { tab, holds }: Pick<EngineVisit, 'tab' | 'holds'>,
+  flow: ScriptedFlow,
+): Standing {
+  return {
+    press: (selector) =>
+      holds(
+        'frame',
+        (wanted) => {
+          const button = document.querySelector<HTMLButtonElement>(wanted);
+          button?.click();
+          return button !== null;
+        },
+        selector,
+      ),
+    write: (text) =>
+      holds(
+        'frame',
+        (typed) => {
+          const input = document.querySelector('input');
+          if (input) input.value = typed;
+          input?.dispatchEvent(new Event('input', { bubbles: true }));
+          return input !== null;
+        },
+        text,
+      ),
+    there: (selector) =>
+      holds('frame', (wanted) => document.querySelector(wanted) !== null, selector),
+    offline() {
+      // Refused, not cut: each engine repeats a cut request in its own way and for its own time.
+      flow.wire = (path) => (path.startsWith('/v1/') ? 'SERVICE_UNAVAILABLE' : undefined);
+      return tab.run('frame', () => {
+        Object.defineProperty(navigator, 'onLine', { configurable: true, get: () => false });
+        dispatchEvent(new Event('offline'));
+      });
+    },
+  };
 }

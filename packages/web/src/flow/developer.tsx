@@ -43,6 +43,8 @@ export function watch(site: Site): Watched {
     const code = 'error' in message ? message.error.code : undefined;
     // A token opens a session: neither the screen nor a picture of it may show one.
     const text = type === 'token' && from === 'site' ? '' : JSON.stringify(rest).slice(1, -1);
+    // A line makes the page taller, of which the page tells the site: one line for all heights in a row, or this would go on.
+    if (type === 'resize' && lines[0]?.type === 'resize') lines.shift();
     lines.unshift({ at: new Date().toISOString().slice(11, 23), from, type, text, code });
     lines.length = Math.min(lines.length, MAX_LINES);
     watched.heard();
@@ -83,7 +85,8 @@ export function Tools(props: {
   const [open, setOpen] = useState(false);
   const [, turn] = useState(0);
   useEffect(() => {
-    watched.heard = () => turn((count) => count + 1);
+    // Later: a line that changes the height while the browser tells of a height is an error on the window.
+    watched.heard = () => void requestAnimationFrame(() => turn((count) => count + 1));
   }, []);
   const session = screen.bill?.session;
   const chooses = screen.name === 'review' || screen.name === 'amount';
