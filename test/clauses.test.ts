@@ -9,7 +9,7 @@ import test from 'node:test';
 import { CLAUSES, isClauseId } from '@duebridge/contract';
 
 const root = join(import.meta.dirname, '..');
-const TITLE = /\b(?:test|it)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
+const TITLE = /\b(?:test|it|inEngine)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
 
 function claims(): Map<string, string[]> {
   const found = new Map<string, string[]>();

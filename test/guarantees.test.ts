@@ -21,7 +21,8 @@ const ELSEWHERE =
   /\b(?:reliability|performance|frontend|house) (?:F?\d|fact\b)|\b(?:performance|frontend|house)\.md\b/g;
 /** A letter and a number alone: too much like the ids of conformance checks (P01, T01). */
 const OLD_ID = /(?<![\w.#$/-])[PQEL](?:[1-9]|1[0-6])(?![\w.])/;
-const TITLE = /\b(?:test|it)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
+/** A test with ids at the end of its title; `inEngine` defines one in each browser engine. */
+const TITLE = /\b(?:test|it|inEngine)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
 
 /** One guarantee: its id, the sentence and where it is enforced, without the list of its tests. */
 const LINE = /^- \*\*([A-Z]{2}\d{1,2})\*\*[^\n]*\n(?: {2}(?!- )[^\n]*\n)*/gm;
