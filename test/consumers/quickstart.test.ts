@@ -14,7 +14,9 @@ import { follow, portsOf, readPage } from './page.ts';
 const page = readPage(
   readFileSync(join(import.meta.dirname, '../../docs', 'quickstart-partner.md'), 'utf8'),
 );
-const kitPage = readFileSync(join(import.meta.dirname, '../../docs', 'partner-kit.md'), 'utf8');
+const kitPage = readPage(
+  readFileSync(join(import.meta.dirname, '../../docs', 'partner-kit.md'), 'utf8'),
+);
 const packed = await packAll(await emptyFolder({ after }, 'packed'));
 const migrations = {
   schema: 'nothing',
@@ -80,8 +82,12 @@ describe('a stranger who follows the page ends with a green report', { concurren
     const setup = page.flatMap(({ blocks }) => blocks).find(({ file }) => file === 'setup.js');
     await consumer.write('setup.js', setup?.text ?? '');
     await consumer.run('node', ['setup.js']);
-    const programOf = (heading: string): string =>
-      new RegExp(`^### ${heading}\n[^]*?^\`\`\`js\n([^]*?)^\`\`\`$`, 'm').exec(kitPage)?.[1] ?? '';
+    const programOf = (wanted: string, name?: string): string => {
+      const blocks = kitPage.find(({ heading }) => heading === wanted)?.blocks;
+      const program = blocks?.find(({ language, file }) => language === 'js' && file === name);
+      assert.ok(program, `${wanted} has a program`);
+      return program.text;
+    };
     await consumer.write(
       'koa.js',
       `import { openPartnerDatabase, partnerHandler } from '@duebridge/partner';
@@ -94,7 +100,7 @@ describe('a stranger who follows the page ends with a green report', { concurren
        app.use((ctx) => { ctx.body = 'own'; });
        app.listen(${koaPort}, '127.0.0.1');`,
     );
-    await consumer.write('route.js', programOf('Next.js'));
+    await consumer.write('route.js', programOf('Next.js', 'app/pay/[...path]/route.js'));
     await consumer.write(
       'next.js',
       `import { createServer } from 'node:http';
