@@ -225,8 +225,8 @@ test('a payment that fails is tried again after a pause that doubles to a minute
     'not applied; will be retried',
     ...Array.from({ length: 8 }, () => 'still not applied'),
   ]);
-  // A repeat gets more time than a first try, together or alone.
-  assert.deepEqual(tries.map(({ limitMs }) => limitMs).slice(0, 4), [1_500, 2_000, 2_000, 10_000]);
+  // It fails at once, so more time would not help it, and its neighbours would wait.
+  assert.ok(tries.every(({ limitMs }) => limitMs === 800));
   answers.delete('bad');
   await pass(60_000);
   assert.equal(await sweep(), 1);
