@@ -535,10 +535,7 @@ class Reader {
       const why = error instanceof Error ? error.message : String(error);
       throw new TargetProblem(`The file ${file} cannot be read (${why}): fix ${flag}.`);
     }
-    try {
-      // oxlint-disable-next-line no-new
-      new X509Certificate(text);
-    } catch {
+    if (!holdsCertificate(text)) {
       throw new TargetProblem(`The file ${file} holds no certificate in PEM form: fix ${flag}.`);
     }
     return file;
@@ -600,4 +597,12 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 function present<K extends string, V>(name: K, value: V | undefined): Partial<Record<K, V>> {
   return value === undefined ? {} : ({ [name]: value } as Record<K, V>);
+}
+
+function holdsCertificate(text: string): boolean {
+  try {
+    return new X509Certificate(text).raw.length > 0;
+  } catch {
+    return false;
+  }
 }

@@ -116,7 +116,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [/^if \(name !== undefined\) found\.set/],
     },
     {
-      why: 'Under which name a statement is checked: any that differs for another text.',
+      why: 'The name under which a statement is checked has to differ for another text, no more.',
       places: [/^const own = createHash/],
     },
     {
