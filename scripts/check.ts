@@ -259,9 +259,7 @@ async function runFiles(
     signal: stop.signal,
     execArgv: [
       `--test-timeout=${TEST_TIMEOUT_MS}`,
-      ...['file-limit.ts', 'promises-untracked.ts'].map(
-        (name) => `--import=${pathToFileURL(join(root, 'test/support', name)).href}`,
-      ),
+      `--import=${pathToFileURL(join(root, 'test/support/file-limit.ts')).href}`,
     ],
   });
   let passed = false;
