@@ -12,6 +12,7 @@ import { SCREENS } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
   inEachEngine,
+  opensModal,
   standing,
   type EngineVisit,
   type InEngine,
@@ -68,14 +69,7 @@ function keyboard(inEngine: InEngine, name: EngineName): void {
     async ({ flow, visit }) => {
       const world = flow.world({ outcome: [] });
       const at = await visit(world);
-      await at.tab.run(
-        'page',
-        (settings) => {
-          const site = window as unknown as SiteWindow;
-          site.onOpen = () => void site.start(settings);
-        },
-        { partner: world.partner, frameOrigin: flow.payOrigin, display: 'modal' },
-      );
+      await opensModal(at, world, flow);
       // WebKitGTK's test browser takes the first Tab into its own toolbar.
       if (name === 'webkit')
         await at.tab.run('page', () => document.querySelector<HTMLElement>('#open')?.focus());

@@ -15,7 +15,14 @@ import type { AxeResults } from 'axe-core';
 import { MISSING, scriptOf, type EngineName } from './engines.ts';
 import { until, useRig, values } from './rig.ts';
 import { succeeds } from './scripted-flow.ts';
-import { inEachEngine, pageActs, ready, type InEngine, type SiteWindow } from './site-visit.ts';
+import {
+  inEachEngine,
+  opensModal,
+  pageActs,
+  ready,
+  type InEngine,
+  type SiteWindow,
+} from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
 const axe = readFileSync(
@@ -79,14 +86,7 @@ function payments(inEngine: InEngine, name: EngineName): void {
     async ({ flow, visit }) => {
       const world = flow.world();
       const at = await visit(world);
-      await at.tab.run(
-        'page',
-        (settings) => {
-          const site = window as unknown as SiteWindow;
-          site.onOpen = () => void site.start(settings);
-        },
-        { partner: world.partner, frameOrigin: flow.payOrigin, display: 'modal' },
-      );
+      await opensModal(at, world, flow);
       await at.tab.click('page', '#open');
       await at.title('Your bill from Acme Water');
       const isOnMain = (): Promise<boolean> =>

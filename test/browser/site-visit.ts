@@ -156,6 +156,18 @@ async function visitSite(
   };
 }
 
+/** From now on the site's button opens the payment page over it. */
+export async function opensModal(at: EngineVisit, world: World, flow: ScriptedFlow): Promise<void> {
+  await at.tab.run(
+    'page',
+    (settings) => {
+      const site = window as unknown as SiteWindow;
+      site.onOpen = () => void site.start(settings);
+    },
+    { partner: world.partner, frameOrigin: flow.payOrigin, display: 'modal' },
+  );
+}
+
 /** Waits for the site's script. */
 export const ready = (tab: Tab): Promise<void> =>
   until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));

@@ -10,7 +10,7 @@ import type {
   KitCredentialGrant,
   KitCredentialList,
 } from '@duebridge/contract';
-import { createServer, systemClock, type Database, type Statement } from '@duebridge/runtime';
+import { createServer, systemClock } from '@duebridge/runtime';
 import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
@@ -25,6 +25,7 @@ import {
   startKit,
   TEST_KEY,
   untilOneWaits,
+  watchingTransactions,
   type TestPartner,
 } from './testing.ts';
 
@@ -232,25 +233,16 @@ test('of the last two keys of a client, revoked at once, one stays: the platform
   const database = await kitDatabase(t);
   const bothHaveRead = Promise.withResolvers<void>();
   let reads = 0;
-  const held: Database = {
-    ...database,
-    transaction: (work, options) =>
-      database.transaction(
-        (tx) =>
-          work({
-            ...tx,
-            async query<Row>(statement: Statement, values?: readonly unknown[]) {
-              const rows = await tx.query<Row>(statement, values);
-              if (typeof statement !== 'string' && statement.name === 'kit_credentials') reads += 1;
-              // The first goes on once the second has read the same, or waits for it.
-              if (reads === 1) await Promise.race([untilOneWaits(database), bothHaveRead.promise]);
-              else if (reads > 1) bothHaveRead.resolve();
-              return rows;
-            },
-          }),
-        options,
-      ),
-  };
+  const held = watchingTransactions(
+    database,
+    () => undefined,
+    async (statement) => {
+      if (typeof statement !== 'string' && statement.name === 'kit_credentials') reads += 1;
+      // The first goes on once the second has read the same, or waits for it.
+      if (reads === 1) await Promise.race([untilOneWaits(database), bothHaveRead.promise]);
+      else if (reads > 1) bothHaveRead.resolve();
+    },
+  );
   const credentials = openCredentials({
     configured: new Map([['static-key', [TEST_KEY, `${TEST_KEY} of the rotation`]]]),
     database: held,

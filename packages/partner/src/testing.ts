@@ -19,10 +19,14 @@ export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
   return testDatabase(t, { migrations, name });
 }
 
-/** The same database, whose transactions tell `onQuery` each statement, and its values, before they send it. */
+/**
+ * The same database, whose transactions tell `onQuery` each statement, and its values, before they send it. They go on after it once
+ * what `onRows` gives has resolved.
+ */
 export function watchingTransactions(
   database: Database,
   onQuery: (statement: Statement, values: readonly unknown[] | undefined) => void,
+  onRows: (statement: Statement) => void | Promise<void> = () => undefined,
 ): Database {
   return {
     ...database,
@@ -31,9 +35,11 @@ export function watchingTransactions(
         (tx) =>
           work({
             ...tx,
-            query: (statement, values) => {
+            async query<Row>(statement: Statement, values?: readonly unknown[]) {
               onQuery(statement, values);
-              return tx.query(statement, values);
+              const rows = await tx.query<Row>(statement, values);
+              await onRows(statement);
+              return rows;
             },
           }),
         options,

@@ -10,7 +10,7 @@ import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { createEngine, type EngineStep } from './engine.ts';
-import { SEAL_KEY, scriptedPartner, SHORT_TIMES, engineRig } from './testing.ts';
+import { SEAL_KEY, scriptedPartner, SHORT_TIMES, STEPS, engineRig } from './testing.ts';
 import { sandboxFunding } from '../funding.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS } from '../store/payments.ts';
@@ -19,18 +19,6 @@ import { openPartnerRegistry } from '../partners/registry.ts';
 
 /** Short, so that the survivor need not wait long; a worker that loses such a lease on a busy machine does no harm either. */
 const TIMES = { ...SHORT_TIMES, leaseMs: 700, beatMs: 100 };
-
-const STEPS: readonly EngineStep[] = [
-  'before_authorize',
-  'after_authorize',
-  'after_dispatching',
-  'after_put',
-  'after_accepted',
-  'after_poll',
-  'after_ended',
-  'after_settle_call',
-  'after_settled',
-];
 
 /** Payments of one round; the victim dies at the first, or (every other step) at the last, that comes to the step. */
 const PAYMENTS = 6;

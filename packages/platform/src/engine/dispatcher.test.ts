@@ -20,6 +20,7 @@ import {
   UPTIME,
   type Answered,
 } from './dispatcher-testing.ts';
+import { STEPS } from './testing.ts';
 
 type Rig = ReturnType<typeof dispatcherRig>;
 
@@ -58,17 +59,7 @@ test('a payment through a processor is authorized, put, polled, ended and captur
     [1_017, 'capture 1'],
     [1_023, 'row 1: settled'],
   ]);
-  assert.deepEqual(rig.steps, [
-    'before_authorize',
-    'after_authorize',
-    'after_dispatching',
-    'after_put',
-    'after_accepted',
-    'after_poll',
-    'after_ended',
-    'after_settle_call',
-    'after_settled',
-  ]);
+  assert.deepEqual(rig.steps, STEPS);
   assert.equal(rig.row(1).payment_id, 'P-1');
   assert.equal(rig.dispatcher.size, 0);
   assert.equal(rig.time.sleeping, 0, 'something still waits for a payment that is over');

@@ -10,6 +10,7 @@ import { ARRIVALS, type PaymentRow, type WatchedPayment } from '../store/payment
 import { createEngine } from './engine.ts';
 import { DEFAULT_TIMES } from './options.ts';
 import { SLOTS } from './slots.ts';
+import { replyOf } from './testing.ts';
 
 const ORDER = { funding_method: 'sandbox_bank', amount_in_cents: 100 };
 const PARTNER = { partner_id: 'acme', paused: false };
@@ -131,27 +132,8 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
   };
   const metrics = createMetrics({ processFigures: false });
   const keep = (_details: object, text: string): void => void world.lines.push(text);
-  const reply = (id: string, status: PaymentRow['status']) => {
-    const made = new Date(time.now()).toISOString();
-    return {
-      kind: 'reply',
-      status: 200,
-      problem: undefined,
-      retryAfter: undefined,
-      waited: false,
-      json: {
-        payment_id: `P-${id}`,
-        platform_payment_id: id,
-        platform_batch_id: 'b',
-        biller_id: 'acme',
-        account_id: 'A-1',
-        amount_in_cents: 100,
-        status: status,
-        initiated_at: made,
-        posted_at: status === 'succeeded' ? made : null,
-      },
-    };
-  };
+  const reply = (id: string, status: PaymentRow['status']) =>
+    replyOf(id, status, new Date(time.now()).toISOString());
   const closed = (details: object, text: string): void => {
     if (text === 'batch closed') keep(details, text);
   };

@@ -14,7 +14,7 @@ import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../reconciliation/batch.ts';
-import { createEngine, type Engine } from './engine.ts';
+import { createEngine, type Engine, type EngineStep } from './engine.ts';
 import { sandboxFunding, type Funding } from '../funding.ts';
 import { migrations } from '../migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
@@ -23,6 +23,45 @@ import { findPayment, insertPayment, type PaymentRow, type Writer } from '../sto
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
+
+/** The numbered steps of a payment that succeeds, in their order. */
+export const STEPS: readonly EngineStep[] = [
+  'before_authorize',
+  'after_authorize',
+  'after_dispatching',
+  'after_put',
+  'after_accepted',
+  'after_poll',
+  'after_ended',
+  'after_settle_call',
+  'after_settled',
+];
+
+/** The answer of a partner to a call for a payment of 100 cents, as its client gives it; `made` is when the partner got it. */
+export function replyOf(
+  platform_payment_id: string,
+  status: PaymentRow['status'] = 'processing',
+  made = '2026-01-01T00:00:00.000Z',
+) {
+  return {
+    kind: 'reply',
+    status: 200,
+    problem: undefined,
+    retryAfter: undefined,
+    waited: false,
+    json: {
+      payment_id: `P-${platform_payment_id}`,
+      platform_payment_id,
+      platform_batch_id: 'b',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      amount_in_cents: 100,
+      status,
+      initiated_at: made,
+      posted_at: status === 'succeeded' ? made : null,
+    },
+  };
+}
 
 /** A request as the scripted partner saw it. */
 export interface Seen {

@@ -14,6 +14,7 @@ import { DEFAULT_TIMES, type EngineTimes } from './options.ts';
 import { Outage } from './outage.ts';
 import { DatabaseTime } from './ownership.ts';
 import { SLOTS } from './slots.ts';
+import { replyOf } from './testing.ts';
 import { Worker } from './worker.ts';
 
 // Once polled, a payment is not due again within these tests.
@@ -71,20 +72,9 @@ function rig(options: { random?: () => number; budget?: Partial<Partner['budget'
     funded: true,
   };
   const loaded = ({ id, slot, partner_id }: Row) => ({
-    platform_payment_id: id,
-    partner_id,
-    biller_id: 'acme',
-    account_id: 'A-1',
-    platform_batch_id: 'b',
-    amount_in_cents: 100,
-    funding_method: ORDER.funding_method,
-    status: 'processing',
-    stage: 'accepted',
-    payment_id: `P-${id}`,
+    ...committed(id, partner_id),
     slot,
-    created_at: '2026-01-01T00:00:00.000Z',
     accepted_age_ms: 0,
-    settled_at: null,
   });
   const driven = (holds: (row: Row) => boolean): Row[] =>
     world.rows
@@ -208,24 +198,7 @@ function rig(options: { random?: () => number; budget?: Partial<Partner['budget'
         ) {
           world.polled.push({ id, at: clock.monotonic() });
           await world.answers;
-          return {
-            kind: 'reply',
-            status: 200,
-            problem: undefined,
-            retryAfter: undefined,
-            waited: false,
-            json: {
-              payment_id: `P-${id}`,
-              platform_payment_id: id,
-              platform_batch_id: 'b',
-              biller_id: 'acme',
-              account_id: 'A-1',
-              amount_in_cents: 100,
-              status: 'processing',
-              initiated_at: '2026-01-01T00:00:00.000Z',
-              posted_at: null,
-            },
-          };
+          return replyOf(id);
         },
       } as never,
       funding: { isInDatabase: () => world.funded } as never,
