@@ -5,8 +5,8 @@
  * Plain JSON in a folder (default `.duebridge-conform/`), written to a new file that then replaces the old one, so that a killed
  * run leaves the old file intact.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Json } from '@duebridge/contract';
 import type { Intent } from './payment-fields.ts';
 
@@ -98,10 +98,23 @@ function readFile(file: string): unknown {
 }
 
 function writeFile(folder: string, file: string, value: unknown): void {
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   const draft = `${file}.${process.pid}`;
   writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
   renameSync(draft, file);
+}
+
+/** Creates a folder and those above it. `mkdirSync` with `recursive` never returns below /proc, which says that the parent is missing. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  const parent = dirname(folder);
+  if (parent !== folder) makeFolder(parent);
+  try {
+    mkdirSync(folder);
+  } catch (error) {
+    // Another run may have just made it.
+    if (!existsSync(folder)) throw error;
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
