@@ -22,8 +22,8 @@ import { Server } from './support/processes.ts';
 /** Replays the same kills with DUEBRIDGE_SEED=…; the load's own timing differs from run to run. */
 const seed = Number(process.env['DUEBRIDGE_SEED'] ?? Date.now() % 1_000_000);
 
-/** Each of the four victims is hit four times, at moments that differ. */
-const ROUNDS = 16;
+/** Each of the four victims is hit three times, at moments that differ. */
+const ROUNDS = 12;
 const CUSTOMERS = 10;
 /** Between two payments of one customer: load enough to be hit at every moment, and no more than two cores bear. */
 const PAUSE_MS = 150;

@@ -225,7 +225,8 @@ function heardAndSeen(inEngine: InEngine): void {
             return range.getClientRects().length !== 1 || right > box;
           }).length,
           amounts: document.querySelectorAll('.money').length,
-          overflow: document.documentElement.scrollWidth - innerWidth,
+          // Of what a scroll bar leaves: Firefox shows one until the site has made the frame as high as its text.
+          overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
           width: innerWidth,
         }));
         assert.deepEqual(seen, { broken: 0, amounts: 1, overflow: 0, width: 320 });

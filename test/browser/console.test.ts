@@ -441,7 +441,8 @@ test('a working day by keyboard alone: find, walk, open, act, leave', async () =
   await page.keyboard.type(id);
   await page.keyboard.press('Enter');
   await page.waitForURL(/id=/);
-  await page.getByRole('link', { name: id }).waitFor();
+  // The filter above the list is a link with the id in its name, too.
+  await page.getByRole('row').getByRole('link', { name: id }).waitFor();
   await page.waitForFunction(() => document.querySelectorAll('tr[data-row]').length === 1);
   await page.evaluate(() => (document.activeElement as HTMLElement).blur());
   await page.keyboard.press('j');

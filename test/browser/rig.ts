@@ -183,10 +183,12 @@ export function gate(): { readonly held: Promise<undefined>; readonly open: () =
 
 /** Waits until a condition of the test's own process holds; for what no page shows. */
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
+  const begun = Date.now();
   while (!(await holds())) {
-    assert.ok(Date.now() < end, `never came true: ${holds.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const waited = Date.now() - begun;
+    assert.ok(waited < PATIENCE_MS, `never came true: ${holds.toString()}`);
+    // Each question costs the browser a message between its processes: what takes long is asked less often.
+    await new Promise((resolve) => setTimeout(resolve, Math.min(20 + waited / 4, 120)));
   }
 }
 

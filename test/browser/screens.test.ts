@@ -37,7 +37,7 @@ inEachEngine(rig, (inEngine) => {
   for (const [index, screen] of SCREENS.entries())
     inEngine(
       `the screen ${screen.name} passes axe at 320 px, in every language, theme and direction`,
-      async ({ flow, visit }) => {
+      async ({ name, flow, visit }) => {
         const at = await visit(flow.world(screen.world));
         // Each language is the one that a page opens in, on some of the screens.
         const first = TAGS[index % TAGS.length] ?? 'en';
@@ -56,7 +56,13 @@ inEachEngine(rig, (inEngine) => {
         await at.start({ locale: first, appearance: { theme: 'light' } });
         await screen.act?.(standing(at, flow));
         await at.tab.run('frame', scriptOf(axe));
-        const wanted = looks.map((look) => ({ look, title: textOf(look.locale, screen.title) }));
+        const other = looks.find(({ theme }) => theme !== looks[0]?.theme);
+        const wanted = looks.map((look) => ({
+          look,
+          title: textOf(look.locale, screen.title),
+          // What axe reads differs little between engines: all looks in one of them, a light and a dark one in the others.
+          withAxe: name === 'chromium' || look === looks[0] || look === other,
+        }));
         const wrong = await at.tab.run('frame', wrongIn, wanted);
         assert.deepEqual(wrong, []);
       },
@@ -67,11 +73,13 @@ inEachEngine(rig, (inEngine) => {
  * Runs in the page. What is wrong with its screen in each look, once it shows look and title: axe's findings, and what is cut off, too
  * small to press or not seen as a button.
  */
-async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise<string[]> {
+async function wrongIn(
+  looks: readonly { look: Look; title: string; withAxe: boolean }[],
+): Promise<string[]> {
   const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
   const root = document.documentElement;
   const found: string[] = [];
-  for (const { look, title } of looks) {
+  for (const { look, title, withAxe } of looks) {
     const wanted = `${look.locale} ${look.theme} ${look.direction} 320`;
     parent.postMessage({ look }, '*');
     const isShown = (): boolean =>
@@ -86,10 +94,12 @@ async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise
     // A colour half way between two is in neither of the themes.
     for (const motion of document.getAnimations())
       if (motion.effect?.getComputedTiming().endTime !== Infinity) motion.finish();
-    const { violations } = await axe.run({
-      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-      resultTypes: ['violations'],
-    });
+    const { violations } = withAxe
+      ? await axe.run({
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+          resultTypes: ['violations'],
+        })
+      : { violations: [] };
     for (const { id, nodes } of violations)
       found.push(`${wanted} ${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
     const { scrollWidth, clientWidth } = root;

@@ -29,6 +29,9 @@ const LOOK_MS = 20;
 /** Payments that get a fault at the same time: enough for a short run, while the partner still answers most calls correctly. */
 const FAULTS_AT_ONCE = 20;
 
+/** Number of parts in which a quiet period is waited for. */
+const QUIET_PARTS = 10;
+
 /** Amounts of the payments that only show whether the platform still calls; no check uses these. */
 const PROBE_CENTS = 20_000;
 
@@ -476,9 +479,13 @@ export class CallerContext extends Findings {
     return this.calls(payment).length + fetches.length;
   }
 
-  /** Waits for a period in which no further call should arrive: that of the pace, or longer. */
-  quiet(least_ms = 0): Promise<void> {
-    return this.run.tokens.sleep(Math.max(this.run.tokens.pace.quiet_ms, least_ms));
+  /**
+   * Waits for a period in which no further call should arrive: that of the pace, or longer. In parts: if the judge itself is stopped for
+   * a while, calls that arrived meanwhile are read before the period is over.
+   */
+  async quiet(least_ms = 0): Promise<void> {
+    const part_ms = Math.max(this.run.tokens.pace.quiet_ms, least_ms) / QUIET_PARTS;
+    for (let part = 0; part < QUIET_PARTS; part += 1) await this.run.tokens.sleep(part_ms);
   }
 
   /** A call as an exchange that a finding can point to. */

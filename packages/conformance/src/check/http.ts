@@ -101,7 +101,7 @@ export class Wire {
   readonly exchanges: Exchange[] = [];
   readonly #agent: Agent;
   readonly #freshAgent: Agent;
-  readonly #secrets: Secret[] = [];
+  readonly #secrets: (Secret & { readonly spellings: readonly string[] })[] = [];
   readonly #now: () => number;
   readonly #stop: AbortSignal | undefined;
   #count = 0;
@@ -128,7 +128,9 @@ export class Wire {
   /** Replaces `secret` by its name from now on. Values too short to be secret are ignored. */
   hide(secret: Secret): void {
     if (secret.value.length >= 4 && !this.#secrets.some((known) => known.value === secret.value)) {
-      this.#secrets.push(secret);
+      const { value } = secret;
+      const spellings = new Set([value, encodeURIComponent(value), formEncoded(value)]);
+      this.#secrets.push({ ...secret, spellings: [...spellings] });
       // Longest first, so that replacing a secret inside another one cannot leave a part of the longer one behind.
       this.#secrets.sort((one, other) => other.value.length - one.value.length);
     }
@@ -137,10 +139,8 @@ export class Wire {
   /** The text with every known secret replaced by its name in angle marks. */
   mask(text: string): string {
     let masked = text;
-    for (const { value, name } of this.#secrets) {
-      masked = masked.replaceAll(value, `‹${name}›`);
-      masked = masked.replaceAll(encodeURIComponent(value), `‹${name}›`);
-      masked = masked.replaceAll(formEncoded(value), `‹${name}›`);
+    for (const { spellings, name } of this.#secrets) {
+      for (const spelling of spellings) masked = masked.replaceAll(spelling, `‹${name}›`);
     }
     return masked.replaceAll(GRANTED, '$1"‹GRANTED›"');
   }

@@ -162,7 +162,9 @@ export async function startScriptedPartner(
 
   async function serve(request: http.IncomingMessage, response: http.ServerResponse) {
     const gone = new AbortController();
-    response.on('close', () => gone.abort());
+    response.on('close', () => {
+      if (!response.writableFinished) gone.abort();
+    });
     const released = AbortSignal.any([gone.signal, release.signal]);
     const body = await readBody(request);
     if (isInspection(request.url ?? '')) {
