@@ -699,6 +699,9 @@ test('a biller that does not answer is reported unreachable before a payment, an
   assert.ok(Number(bill.headers.get('retry-after')) >= 1);
   assertCode(await confirm(session), 'PARTNER_UNREACHABLE');
   assert.equal(await paymentsOf(account), 0);
+  // The alerts tell a biller that does not answer from an error of ours by this.
+  const metrics = await (await fetch(new URL('/metrics', platform.adminUrl))).text();
+  assert.match(metrics, /_count\{.*"\/v1\/flow\/session",status="503",code="PARTNER_UNREACHABLE"/);
   partner.mode = 'ok';
   const payment = await pay(session);
   partner.mode = 'broken';

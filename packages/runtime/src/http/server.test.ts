@@ -262,16 +262,17 @@ test('no bytes make the server fail', async (t) => {
   assert.equal((await fetch(`${base}/payment/p1`)).status, 200);
 });
 
-test('requests are counted by pattern, never by path', async (t) => {
+test('requests are counted by pattern and error code, never by path', async (t) => {
   const metrics = createMetrics({ processFigures: false });
   const lines: object[] = [];
   const keep = (line: object): void => void lines.push(line);
   const log = { debug: keep, info: keep, warn: keep, error: keep };
   const { base } = await listening(t, { metrics, log });
   await fetch(`${base}/payment/canary-id`);
-  const text = await metrics.text();
-  assert.match(text, /method="GET",route="\/payment\/:platform_payment_id",status="200"/);
   await fetch(`${base}/canary-id`);
+  const text = await metrics.text();
+  assert.match(text, /method="GET",route="\/payment\/:platform_payment_id",status="200",code=""/);
+  assert.match(text, /method="GET",route="none",status="404",code="NOT_FOUND"/);
   const logged = JSON.stringify(lines);
   assert.match(logged, /"status":404,"ms":\d+,"code":"NOT_FOUND"/, 'with the code of an error');
   assert.doesNotMatch(text + logged, /canary/);

@@ -132,7 +132,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
   const requests = options.metrics?.histogram(
     'duebridge_http_request_duration_seconds',
     'Time from the arrival of a request to the end of its answer',
-    ['method', 'route', 'status'],
+    ['method', 'route', 'status', 'code'],
   );
 
   readBodiesStrictly(app);
@@ -151,15 +151,17 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
   app.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'none';
     const seconds = reply.elapsedTime / 1000;
-    requests?.observe({ method: request.method, route, status: reply.statusCode }, seconds);
+    // Of a 503, for one: whether the biller or the database does not answer.
+    const code = errorCodeOf(reply);
+    const labels = { method: request.method, route, status: reply.statusCode, code: code ?? '' };
+    requests?.observe(labels, seconds);
     // Log the pattern of the path, never the path: it contains account numbers. Log nothing of the body or headers.
     const line = {
       method: request.method,
       route,
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime),
-      // Of a 503, for one: whether the biller or the database does not answer.
-      code: errorCodeOf(reply),
+      code,
       request_id: request.id,
       at: new Date(clock.now()).toISOString(),
     };
