@@ -157,7 +157,19 @@ function ownColours(inEngine: InEngine, name: EngineName): void {
       // WebKit has no such colours, in GTK's theme of high contrast either. The day that it has, this fails, and the rest is tested there too.
       const isForced = await matches(at, '(forced-colors: active)');
       assert.equal(isForced, name !== 'webkit');
-      if (!isForced) assert.equal(await matches(at, '(prefers-contrast: more)'), true);
+      if (!isForced) {
+        assert.equal(await matches(at, '(prefers-contrast: more)'), true);
+        const inks = await at.tab.run('frame', () => {
+          const muted = document.querySelector('dt') ?? document.body;
+          const button = document.querySelector('.actions button:last-child') ?? document.body;
+          const { color } = getComputedStyle(document.body);
+          return {
+            color,
+            rest: [getComputedStyle(muted).color, getComputedStyle(button).borderTopColor],
+          };
+        });
+        assert.deepEqual(inks.rest, [inks.color, inks.color], 'more contrast: one ink');
+      }
       const buttons = (): Promise<{ all: number; edgeless: string[] }> =>
         at.tab.run('frame', () => {
           const all = [...document.querySelectorAll('.actions button')];
