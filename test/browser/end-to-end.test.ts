@@ -1,6 +1,8 @@
 /**
  * Nothing scripted: a real platform, a real partner on its ledger, real databases, and sites that a partner would write. First the
  * demo's site, then the guide for a partner's web engineer, block by block.
+ *
+ * One file because all of it is done on one platform and one partner, which take longer to start than most of its tests.
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -19,16 +21,24 @@ import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/s
 import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import type { Tab } from './engines.ts';
+import { ENGINES, type Tab } from './engines.ts';
 import type { Manifest } from '../../packages/web/build.ts';
 import { reads, until, useRig } from './rig.ts';
-import { Visitor } from './visitor.ts';
+import { Visitor, VISITS } from './visitor.ts';
+
+/** The engines in which one visit does what several tests do in Chromium. */
+const OTHERS = ENGINES.filter((name) => name !== 'chromium');
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
 const rig = useRig({ withRelease: true });
 const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
+
+/** Accounts that are paid from two tabs at once, one for each visit that may be made. */
+const TWICE = OTHERS.flatMap((name) =>
+  Array.from({ length: VISITS }, (_, turn) => `B-${name}-${turn}`),
+);
 
 let client: Client;
 let partner: PartnerSide;
@@ -58,7 +68,8 @@ around(
         'acme,A-11,active,Mary,Jackson,111.00,2099-12-01,,\n' +
         'acme,A-12,active,Joan,Clarke,121.00,2099-12-01,,\n' +
         'acme,A-13,active,Hedy,Lamarr,131.00,2099-12-01,,\n' +
-        'acme,A-14,active,Sophie,Wilson,141.00,2099-12-01,,\n',
+        'acme,A-14,active,Sophie,Wilson,141.00,2099-12-01,,\n' +
+        TWICE.map((id) => `acme,${id},active,Ida,Rhodes,33.00,2099-12-01,,\n`).join(''),
     );
     const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
     const sitePort = await freePort();
@@ -100,6 +111,12 @@ around(
         { account_id: 'A-12', first_name: 'Joan', last_name: 'Clarke', ...person },
         { account_id: 'A-13', first_name: 'Hedy', last_name: 'Lamarr', ...person },
         { account_id: 'A-14', first_name: 'Sophie', last_name: 'Wilson', ...person },
+        ...TWICE.map((account_id) => ({
+          account_id,
+          first_name: 'Ida',
+          last_name: 'Rhodes',
+          ...person,
+        })),
       ],
       readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
     };
@@ -179,7 +196,7 @@ for (const [name, accounts] of [
   ['firefox', ['A-5', 'A-7', 'A-8']],
   ['webkit', ['A-6', 'A-9', 'A-10']],
 ] as const) {
-  const what = `${accounts.length > 0 ? 'a customer of the demo site pays a bill, and ' : ''}an engineer chooses how a test ends`;
+  const what = `${accounts.length > 0 ? 'a customer of the demo site pays a bill, two tabs pay one once, and ' : ''}an engineer chooses how a test ends`;
   test(`${what}, in ${name} too [S1 S4]`, async (t) => {
     const visitor = new Visitor(name);
     t.after(() => visitor.stop());
@@ -187,6 +204,10 @@ for (const [name, accounts] of [
       const tab = await open();
       if (accounts.length > 0) await pays(tab, accounts[attempt] ?? assert.fail('no bill is left'));
       await chooses(tab, `A-${12 + attempt}`);
+      if (name === 'chromium') return;
+      await turnsAway(tab);
+      await looks(tab);
+      await payOnce([tab, await open()], `B-${name}-${attempt}`);
     });
   });
 }
@@ -244,6 +265,99 @@ async function chooses(tab: Tab, account: string): Promise<void> {
   await reads(bank, 'page', 'h1', 'Test bank');
   await bank.click('page', 'button[value=approve]');
   await reads(tab, 'frame', 'h1', 'Paid. Thank you!');
+}
+
+/** What takes no part payment offers none, and a closed account says so. */
+async function turnsAway(tab: Tab): Promise<void> {
+  await tab.goto(`${site.url}/?account=A-2`);
+  await tab.click('page', '#pay');
+  await reads(tab, 'frame', 'h1', 'Your bill from Acme Water');
+  const names = await tab.run('frame', () =>
+    [...document.querySelectorAll('button')].map(({ textContent }) => textContent),
+  );
+  assert.ok(names.includes('Continue') && !names.includes('Pay another amount'), names.join());
+  await tab.goto(`${site.url}/?account=A-3`);
+  await tab.click('page', '#pay');
+  // Either of two honest ends: no token for it, or a page that says why.
+  await until(() =>
+    tab
+      .run('frame', () =>
+        /^We could not (find this account|start)$/.test(
+          document.querySelector('h1')?.textContent ?? '',
+        ),
+      )
+      .catch(() => false),
+  );
+}
+
+/** The second page of the demo: inline and in Spanish, dark while it is open, then over the page. */
+async function looks(tab: Tab): Promise<void> {
+  const choose = (id: string, value: string): Promise<void> =>
+    tab.run(
+      'page',
+      (wanted, chosen) => {
+        const field = document.querySelector<HTMLSelectElement>(wanted);
+        if (field) field.value = chosen;
+        field?.dispatchEvent(new Event('change'));
+      },
+      `#${id}`,
+      value,
+    );
+  const shows = (where: string, lang: string, theme: string): Promise<void> =>
+    until(() =>
+      tab
+        .run(
+          'frame',
+          (wanted) => {
+            const { lang: shown, dataset } = document.documentElement;
+            return `${shown} ${dataset['theme'] ?? ''}` === wanted;
+          },
+          `${lang} ${theme}`,
+        )
+        .catch(() => false)
+        .then(
+          (isSo) => isSo && tab.run('page', (one) => document.querySelector(one) !== null, where),
+        ),
+    );
+  await tab.goto(`${site.url}/options`);
+  await choose('locale', 'es-US');
+  await choose('theme', 'light');
+  await tab.click('page', '#open');
+  await shows('#stage iframe', 'es', 'light');
+  await choose('theme', 'dark');
+  await shows('#stage iframe', 'es', 'dark');
+  await choose('display', 'modal');
+  await tab.click('page', '#open');
+  await shows('dialog iframe', 'es', 'dark');
+  await until(() => tab.run('frame', () => document.querySelector('h1 ~ *') !== null));
+  await tab.press('Escape');
+  await until(() => tab.run('page', () => document.querySelector('dialog') === null));
+}
+
+/** Two tabs, each with its own token, that confirm at the same moment. */
+async function payOnce(tabs: readonly Tab[], account: string): Promise<void> {
+  for (const tab of tabs) {
+    await tab.goto(`${site.url}/?account=${account}`);
+    await tab.click('page', '#pay');
+    await reads(tab, 'frame', 'h1', 'Your bill from Acme Water');
+    await tab.click('frame', '.actions .main');
+    await reads(tab, 'frame', 'h1', 'Check your payment');
+  }
+  await Promise.all(tabs.map((tab) => pressIn(tab, 'Pay $33.00')));
+  const references: (string | undefined)[] = [];
+  for (const tab of tabs) {
+    await reads(tab, 'frame', 'h1', 'Paid. Thank you!');
+    references.push(
+      await tab.run('frame', () => {
+        const facts = [...document.querySelectorAll('dl div')];
+        const reference = facts.find((one) => one.textContent.startsWith('Reference'));
+        return reference?.querySelector('dd')?.textContent;
+      }),
+    );
+  }
+  assert.ok(references[0]);
+  assert.equal(references[0], references[1]);
+  assert.equal((await balanceOf(account))?.amount_due_in_cents, 0);
 }
 
 async function pays(tab: Tab, account: string): Promise<void> {

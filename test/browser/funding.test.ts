@@ -348,30 +348,35 @@ test('a method that does not take the amount is not offered, and Stripe’s fram
 suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
   for (const engine of OTHER_ENGINES) {
     suite(engine, { concurrency: 1 }, () => {
-      const visitor = new Visitor(engine);
+      // In the dark: a frame of another colour scheme than the page's would be opaque.
+      const visitor = new Visitor(engine, { settings: { colorScheme: 'dark' } });
       after(() => visitor.stop());
       const paysWith = (
         title: string,
         way: (typeof WAYS)[number],
-        body: (at: Steps, tab: Tab) => Promise<void>,
+        body: (at: Steps, tab: Tab, account: string) => Promise<void>,
       ): void => {
         test(title, (t) =>
           visitor.visit(t, platform.platform.url, async (open, attempt) => {
             const tab = await open();
             const at = steps(tab);
-            await at.toConfirm(accountFor(engine, way, attempt));
-            await body(at, tab);
+            const account = accountFor(engine, way, attempt);
+            await at.toConfirm(account);
+            await body(at, tab, account);
           }),
         );
       };
       paysWith(
-        'a card that asks for an approval is approved in the page, and taken',
+        'a card that asks for an approval is approved in the page, also after a reload, and taken',
         'approves',
-        async (at) => {
+        async (at, _tab, account) => {
           const before_ = stripe.taken.size;
           await at.choose('Card');
           await at.enter(NUMBERS.asks);
           await at.press();
+          await at.title('Please approve the payment');
+          await at.inStripe('/challenge', () => {});
+          await at.open(account);
           await at.title('Please approve the payment');
           await at.inStripe('/challenge', () => {
             document.querySelector<HTMLElement>('#yes')?.click();
@@ -386,6 +391,7 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
         async (at) => {
           await at.choose('Card');
           await at.enter(NUMBERS.declined);
+          assert.equal(await at.scheme(), 'dark');
           await at.press();
           await at.title('Your payment method was declined');
           await at.press();
@@ -430,6 +436,8 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
 
 /** What a customer does, in an engine that is driven by WebDriver. */
 interface Steps {
+  /** Loads the site and opens the payment page. */
+  open(account: string): Promise<void>;
   toConfirm(account: string): Promise<void>;
   title(text: string): Promise<void>;
   choose(method: string): Promise<void>;
@@ -439,6 +447,8 @@ interface Steps {
   press(): Promise<void>;
   /** Does something in a frame of Stripe's, once it is there. */
   inStripe(path: string, script: () => void): Promise<void>;
+  /** The colour scheme of the frame that holds the method's fields. */
+  scheme(): Promise<string>;
 }
 
 function steps(tab: Tab): Steps {
@@ -460,11 +470,15 @@ function steps(tab: Tab): Steps {
   ];
   const title = (text: string): Promise<void> =>
     done('frame', (wanted) => document.querySelector('h1')?.textContent === wanted, text);
+  const open = async (account: string): Promise<void> => {
+    await tab.goto(`${site.url}/?account=${account}`);
+    await tab.click('page', '#pay');
+  };
   return {
     title,
+    open,
     async toConfirm(account) {
-      await tab.goto(`${site.url}/?account=${account}`);
-      await tab.click('page', '#pay');
+      await open(account);
       await title('Your bill from Acme Water');
       await tab.click('frame', '.actions .main');
       await title('Check your payment');
@@ -501,6 +515,11 @@ function steps(tab: Tab): Steps {
     inStripe: (path, script) =>
       done(framesOf(path), () => document.readyState === 'complete').then(() =>
         tab.run(framesOf(path), script),
+      ),
+    scheme: () =>
+      tab.run(
+        framesOf('/fields').slice(0, 1),
+        () => getComputedStyle(document.documentElement).colorScheme,
       ),
   };
 }
