@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import test, { describe } from 'node:test';
 import { SCENARIO_CASES } from '../src/cases/index.ts';
 import { SCENARIO_RULES } from '../src/cases/scenario/rules.ts';
+import type { MakeDriver } from '../src/check/driver.ts';
 import { platformTarget, type Authentication } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { SCENARIOS } from '../src/sandbox/partner.ts';
@@ -40,6 +41,7 @@ async function judge(
   method: 'key' | 'oauth',
   only: readonly string[],
   tls?: { readonly cert: string; readonly key: string },
+  around: (make: MakeDriver) => MakeDriver = (make) => make,
 ): Promise<RunReport> {
   const stop = new AbortController();
   const authentication = AUTHS[method];
@@ -68,7 +70,7 @@ async function judge(
       profile: 'strict',
       pace: QUICK,
       only,
-      driver: smallPlatform(authentication, fault, stop.signal, tls?.cert),
+      driver: around(smallPlatform(authentication, fault, stop.signal, tls?.cert)),
     });
   } finally {
     stop.abort();
@@ -175,6 +177,34 @@ describe(
     });
   },
 );
+
+test('a platform that calls on after the end is caught, although the judge’s own process stands still meanwhile', async () => {
+  let stood = false;
+  const standStill = (): void => {
+    stood = true;
+    for (const end = performance.now() + 700; performance.now() < end;);
+  };
+  const report = await judge('polls_on', 'key', ['F36'], undefined, (make) => (url) => {
+    const driver = make(url);
+    return {
+      at_once: driver.at_once,
+      async pay(...given) {
+        const driven = await driver.pay(...given);
+        return {
+          ...driven,
+          async status(id) {
+            const status = await driven.status(id);
+            // The judge has just been shown the end: from now on it listens for calls.
+            if (status === 'succeeded' && !stood) setTimeout(standStill, 20);
+            return status;
+          },
+        };
+      },
+    };
+  });
+  assert.equal(stood, true);
+  assert.equal(report.counts.FAIL, 1, tell(report));
+});
 
 test('every scenario is failed by a wrong platform', () => {
   const caught = new Set([...WRONG.flatMap(([, , ids]) => ids.split(' ')), 'F47', ...UNJUDGED]);
