@@ -79,7 +79,7 @@ interface Step {
 }
 
 const HELP = `Usage:
-  npm test                               types, lint, format, dead code and every test; about 15 minutes on 2 cores
+  npm test                               types, lint, format, dead code and every test; 15 to 20 minutes on 2 cores
   npm test -- --only types,lint          some steps: types, lint, format, dead-code, tests
   npm test -- --tests packages/partner   the tests below a folder, or of one file; may be repeated
 
@@ -130,7 +130,7 @@ const failed: string[] = [];
 if (chosen.length === steps.length) {
   console.log(
     'duebridge checks itself: types, lint, format, dead code, then every test, with real PostgreSQL, HTTP and browsers.\n' +
-      'On 2 cores this takes about 15 minutes; npm test -- --tests packages/partner runs the tests of one folder.',
+      'On 2 cores this takes 15 to 20 minutes; npm test -- --tests packages/partner runs the tests of one folder.',
   );
 }
 await Promise.all(
