@@ -1,8 +1,6 @@
 /**
  * Nothing scripted: a real platform, a real partner on its ledger, real databases, and sites that a partner would write. First the
  * demo's site, then the guide for a partner's web engineer, block by block.
- *
- * One file because all of it is done on one platform and one partner, which take longer to start than most of its tests.
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -21,13 +19,11 @@ import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/s
 import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import { ENGINES, type Tab } from './engines.ts';
+import { OTHER_ENGINES, type Tab } from './engines.ts';
 import type { Manifest } from '../../packages/web/build.ts';
 import { reads, until, useRig } from './rig.ts';
+import { holds } from './site-visit.ts';
 import { Visitor, VISITS } from './visitor.ts';
-
-/** The engines in which one visit does what several tests do in Chromium. */
-const OTHERS = ENGINES.filter((name) => name !== 'chromium');
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
@@ -36,7 +32,7 @@ const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
 
 /** Accounts that are paid from two tabs at once, one for each visit that may be made. */
-const TWICE = OTHERS.flatMap((name) =>
+const TWICE = OTHER_ENGINES.flatMap((name) =>
   Array.from({ length: VISITS }, (_, turn) => `B-${name}-${turn}`),
 );
 
@@ -190,7 +186,7 @@ test('a page that pins the SDK of the last release pays with this platform [S1]'
   assert.deepEqual(wrong, []);
 });
 
-// A bill for each visit that may be made; in Chromium a bill is paid by the tests above.
+// A bill for each visit that may be made. In Chromium a test of its own does each of these steps but the last.
 for (const [name, accounts] of [
   ['chromium', []],
   ['firefox', ['A-5', 'A-7', 'A-8']],
@@ -279,14 +275,12 @@ async function turnsAway(tab: Tab): Promise<void> {
   await tab.goto(`${site.url}/?account=A-3`);
   await tab.click('page', '#pay');
   // Either of two honest ends: no token for it, or a page that says why.
-  await until(() =>
-    tab
-      .run('frame', () =>
-        /^We could not (find this account|start)$/.test(
-          document.querySelector('h1')?.textContent ?? '',
-        ),
-      )
-      .catch(() => false),
+  await holds(tab, () =>
+    tab.run('frame', () =>
+      /^We could not (find this account|start)$/.test(
+        document.querySelector('h1')?.textContent ?? '',
+      ),
+    ),
   );
 }
 
@@ -303,32 +297,29 @@ async function looks(tab: Tab): Promise<void> {
       `#${id}`,
       value,
     );
-  const shows = (where: string, lang: string, theme: string): Promise<void> =>
-    until(() =>
-      tab
-        .run(
-          'frame',
-          (wanted) => {
-            const { lang: shown, dataset } = document.documentElement;
-            return `${shown} ${dataset['theme'] ?? ''}` === wanted;
-          },
-          `${lang} ${theme}`,
-        )
-        .catch(() => false)
-        .then(
-          (isSo) => isSo && tab.run('page', (one) => document.querySelector(one) !== null, where),
-        ),
+  const shows = async (place: string, look: string): Promise<void> => {
+    await until(() => tab.run('page', (one) => document.querySelector(one) !== null, place));
+    await holds(tab, () =>
+      tab.run(
+        'frame',
+        (wanted) => {
+          const { lang, dataset } = document.documentElement;
+          return `${lang} ${dataset['theme'] ?? ''}` === wanted;
+        },
+        look,
+      ),
     );
+  };
   await tab.goto(`${site.url}/options`);
   await choose('locale', 'es-US');
   await choose('theme', 'light');
   await tab.click('page', '#open');
-  await shows('#stage iframe', 'es', 'light');
+  await shows('#stage iframe', 'es light');
   await choose('theme', 'dark');
-  await shows('#stage iframe', 'es', 'dark');
+  await shows('#stage iframe', 'es dark');
   await choose('display', 'modal');
   await tab.click('page', '#open');
-  await shows('dialog iframe', 'es', 'dark');
+  await shows('dialog iframe', 'es dark');
   await until(() => tab.run('frame', () => document.querySelector('h1 ~ *') !== null));
   await tab.press('Escape');
   await until(() => tab.run('page', () => document.querySelector('dialog') === null));

@@ -17,8 +17,9 @@ import type { FundingAdapter } from '../../packages/platform/src/funding/adapter
 import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
-import type { Tab, Where } from './engines.ts';
+import { OTHER_ENGINES, type Tab, type Where } from './engines.ts';
 import { until, useRig } from './rig.ts';
+import { holds } from './site-visit.ts';
 import { Visitor, VISITS } from './visitor.ts';
 
 const rig = useRig();
@@ -72,7 +73,6 @@ const bank: FundingAdapter = {
 };
 
 /** A bill for each visit that may be made in another engine. */
-const OTHER_ENGINES = ['firefox', 'webkit'] as const;
 const WAYS = ['approves', 'declined', 'bank'] as const;
 const accountFor = (engine: string, way: string, attempt: number): string =>
   `${engine}-${way}-${attempt}`;
@@ -457,13 +457,7 @@ function steps(tab: Tab): Steps {
     where: Where,
     script: (...given: A) => boolean,
     ...given: A
-  ): Promise<void> =>
-    until(() =>
-      tab.run(where, script, ...given).catch((error: unknown) => {
-        if (tab.lost()) throw error;
-        return false;
-      }),
-    );
+  ): Promise<void> => holds(tab, () => tab.run(where, script, ...given));
   const framesOf = (path: string): readonly string[] => [
     new URL('/flow/v1/acme/fund/', platform.platform.url).href,
     `${stripe.url}${path}`,

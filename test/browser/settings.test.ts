@@ -160,12 +160,14 @@ function ownColours(inEngine: InEngine, name: EngineName): void {
       if (!isForced) {
         assert.equal(await matches(at, '(prefers-contrast: more)'), true);
         const inks = await at.tab.run('frame', () => {
-          const muted = document.querySelector('dt') ?? document.body;
-          const button = document.querySelector('.actions button:last-child') ?? document.body;
-          const { color } = getComputedStyle(document.body);
+          const muted = document.querySelector('dt');
+          const button = document.querySelector('.actions button:last-child');
           return {
-            color,
-            rest: [getComputedStyle(muted).color, getComputedStyle(button).borderTopColor],
+            color: getComputedStyle(document.body).color,
+            rest: [
+              muted && getComputedStyle(muted).color,
+              button && getComputedStyle(button).borderTopColor,
+            ],
           };
         });
         assert.deepEqual(inks.rest, [inks.color, inks.color], 'more contrast: one ink');

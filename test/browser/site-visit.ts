@@ -175,8 +175,8 @@ export async function opensModal(at: EngineVisit, world: World, flow: ScriptedFl
 export const ready = (tab: Tab): Promise<void> =>
   until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));
 
-/** Waits until a page says yes. A frame that is being replaced cannot be asked: not yet. */
-function holds(tab: Tab, asked: () => Promise<boolean>): Promise<void> {
+/** Waits until a page says yes. A frame that is being replaced cannot be asked: not yet. Rejects when the browser is gone. */
+export function holds(tab: Tab, asked: () => Promise<boolean>): Promise<void> {
   return until(() =>
     asked().catch((error: unknown) => {
       if (tab.lost()) throw error;

@@ -163,6 +163,7 @@ export async function startScriptedPartner(
   async function serve(request: http.IncomingMessage, response: http.ServerResponse) {
     const gone = new AbortController();
     response.on('close', () => {
+      // After a whole answer nothing is held, and an abort costs a stack trace for each request.
       if (!response.writableFinished) gone.abort();
     });
     const released = AbortSignal.any([gone.signal, release.signal]);
