@@ -56,6 +56,15 @@ interface Trouble {
 async function sick({ rig, engine }: Place, account_id: string, count: number): Promise<void> {
   for (let n = 0; n < count; n += 1) await rig.pay(engine, 'partner-0', { account_id });
 }
+
+/** How many of them the partner has not accepted yet. */
+async function waitingPuts({ rig }: Place): Promise<number> {
+  const rows = await rig.database.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM duebridge_platform.payments
+     WHERE account_id = 'slow' AND stage <> 'accepted'`,
+  );
+  return rows[0]?.count ?? 0;
+}
 const nothing = (): Promise<void> => Promise.resolve();
 
 const TROUBLES: Readonly<Record<string, Trouble>> = {
@@ -81,7 +90,12 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     figure: 'F12',
     what: '3,000 accepted payments are polled',
     target: 'at most 1.5',
-    begin: async (ground) => (await sick(ground, 'slow', 3_000), nothing),
+    async begin(ground) {
+      await sick(ground, 'slow', 3_000);
+      // What is measured is the wait behind polls; behind PUTs that are not sent yet, a new PUT takes its turn.
+      while ((await waitingPuts(ground)) > 0) await systemClock.sleep(100);
+      return nothing;
+    },
   },
   funding: {
     figure: 'F12',
