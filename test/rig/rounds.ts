@@ -6,7 +6,7 @@
  * A rig lives for some dozens of rounds; the next one keeps its accounts in the other way. Each ends with the drills. A long run begins
  * with a failover by Patroni, on a cluster of its own.
  */
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -32,6 +32,7 @@ const rounds = Number(values.rounds);
 const until =
   performance.now() + (values.minutes === undefined ? Infinity : Number(values.minutes) * 60_000);
 const random = seededRandom(seed);
+mkdirSync(values.folder, { recursive: true });
 
 /** Rounds after which everything is restarted from scratch. */
 const ROUNDS_PER_RIG = 60;

@@ -169,11 +169,11 @@ export class Dispatcher {
     const now = this.#options.clock.now();
     let oldest = now;
     let overdue = 0;
-    for (const sinceBeginning of this.#payments.creationTimes()) {
+    this.#payments.eachCreationTime((sinceBeginning) => {
       const createdAt = this.#beganAt + sinceBeginning;
       oldest = Math.min(oldest, createdAt);
       if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
-    }
+    });
     return { oldestSeconds: (now - oldest) / 1_000, overdue };
   }
 
@@ -200,10 +200,10 @@ export class Dispatcher {
     );
   }
 
-  /** Starts driving a row that this worker owns, `delayMs` from now. Does nothing if it drives it already. */
-  add(row: PaymentRow | LoadedRow, delayMs = 0): void {
+  /** Starts driving a row that this worker owns, `delayMs` from now. Returns false, and does nothing, if it drives it already. */
+  add(row: PaymentRow | LoadedRow, delayMs = 0): boolean {
     const { slot } = row;
-    if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return;
+    if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return false;
     const now = this.#options.clock.monotonic();
     const isLoaded = 'accepted_age_ms' in row;
     const age = isLoaded ? (row.accepted_age_ms ?? 0) : 0;
@@ -224,6 +224,7 @@ export class Dispatcher {
     this.#payments.add(payment);
     this.#count(slot, 1);
     this.#enqueue(payment);
+    return true;
   }
 
   /** Restarts from a row that an operator changed, because its state in memory is out of date. */

@@ -82,10 +82,10 @@ export class HeldPayments {
     }
   }
 
-  /** `createdAt` of every payment. */
-  *creationTimes(): Generator<number> {
-    for (const payment of this.#objects.values()) yield payment.createdAt;
-    for (const record of this.#waiting.records()) yield this.#waiting.createdAtOf(record);
+  /** Visits `createdAt` of every payment, the objects' first: a call for each, because a generator takes ten times as long for a million. */
+  eachCreationTime(visit: (createdAt: number) => void): void {
+    for (const payment of this.#objects.values()) visit(payment.createdAt);
+    this.#waiting.eachCreationTime(visit);
   }
 
   /** A lane for payments of this worker. */

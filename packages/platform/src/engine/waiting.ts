@@ -197,10 +197,6 @@ export class WaitingPayments {
     return this.#columnsOf(record).slot[indexOf(record)] ?? NO_SLOT;
   }
 
-  createdAtOf(record: number): number {
-    return this.#columnsOf(record).createdAt[indexOf(record)] ?? 0;
-  }
-
   idOf(record: number): string {
     const { id } = this.#columnsOf(record);
     const from = 4 * indexOf(record);
@@ -212,6 +208,14 @@ export class WaitingPayments {
   /** Every record that holds a payment. They may be dropped while they are listed. */
   *records(): Generator<number> {
     for (let record = 0; record < this.#used; record += 1) if (this.holds(record)) yield record;
+  }
+
+  /** Visits `createdAt` of every payment, in the order of the records. */
+  eachCreationTime(visit: (createdAt: number) => void): void {
+    for (const [index, { createdAt, slot }] of this.#segments.entries()) {
+      const used = Math.min(SEGMENT, this.#used - index * SEGMENT);
+      for (let at = 0; at < used; at += 1) if (slot[at] !== NO_SLOT) visit(createdAt[at] ?? 0);
+    }
   }
 
   #flagsOf(payment: ActivePayment): number {

@@ -316,12 +316,9 @@ export class Worker {
         await this.#learnBudgets(rows);
         if (this.#ended || !this.#slots.has(slot)) return fresh;
         for (const row of rows) {
-          const { platform_payment_id } = row;
           // A payment that ended since the page was read is not driven again (PL8).
-          if (meanwhile.has(platform_payment_id) || this.#dispatcher.has(platform_payment_id))
-            continue;
-          this.#dispatcher.add(row, this.#spreadMs(row, count));
-          fresh += 1;
+          if (meanwhile.has(row.platform_payment_id)) continue;
+          if (this.#dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
         }
         const last = rows.at(-1);
         if (last === undefined || rows.length < PAGE) return fresh;
