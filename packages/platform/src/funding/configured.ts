@@ -2,12 +2,13 @@
  * The funding adapters that a deployment offers: `DUEBRIDGE_FUNDING` names them (decision 110).
  *
  * enters: the configuration.  leaves: the adapters in that order, and whether the sandbox is on offer. Throws ConfigurationError for
- *         a name that is none, a module without an adapter, and two adapters with one name or one method.
+ *         a name that is none, a module without an adapter, two adapters with one name or one method, and a method that no customer
+ *         could be offered.
  */
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
-import type { FundingAdapter } from './adapter.ts';
+import type { AdapterMethod, FundingAdapter } from './adapter.ts';
 import { adapterOfHolds, type HoldProcessor } from './holds.ts';
 import { stripeAdapter, type StripeSettings } from './stripe.ts';
 
@@ -38,10 +39,23 @@ export async function openAdapters(
         `a funding adapter is named ${JSON.stringify(adapter.name)}: use lower-case letters, digits and _, and not sandbox`,
       );
     }
-    const own = [
-      adapter.name,
-      ...adapter.methods().map((method) => `method ${method.funding_method}`),
-    ];
+    const methods = adapter.methods();
+    if (!Array.isArray(methods)) {
+      throw new ConfigurationError(
+        `methods() of the funding adapter ${adapter.name} must return an array, at once`,
+      );
+    }
+    for (const method of methods) {
+      const problem =
+        method.asks === true && adapter.page === undefined
+          ? 'asks for details, and the adapter has no page'
+          : problemOf(method);
+      if (problem === undefined) continue;
+      throw new ConfigurationError(
+        `method ${JSON.stringify(method.funding_method)} of the funding adapter ${adapter.name} ${problem}`,
+      );
+    }
+    const own = [adapter.name, ...methods.map((method) => `method ${method.funding_method}`)];
     for (const one of own) {
       if (seen.has(one) || one.startsWith('method sandbox_')) {
         throw new ConfigurationError(`two funding adapters have ${one}: each needs its own`);
@@ -101,4 +115,28 @@ function has(made: unknown, acts: readonly string[]): boolean {
 
 function adapterOf(given: FundingAdapter | HoldProcessor): FundingAdapter {
   return 'prepare' in given ? given : adapterOfHolds(given);
+}
+
+/**
+ * What is wrong with a method, as the end of a sentence. A module in JavaScript meets no compiler: without `sandbox` its method would be
+ * offered in neither mode, silently, and without a label the customer would see an empty choice.
+ */
+function problemOf(method: AdapterMethod): string | undefined {
+  const { funding_method, label, sandbox, authorization_text } = method;
+  const [least, most] = [method.min_amount_in_cents, method.max_amount_in_cents];
+  if (typeof funding_method !== 'string' || !/^[A-Za-z0-9_-]{1,64}$/.test(funding_method))
+    return 'needs a funding_method of 1 to 64 letters, digits, _ and -';
+  if (typeof label !== 'string' || label.trim() === '')
+    return 'needs a label, which the customer sees';
+  if (typeof sandbox !== 'boolean')
+    return 'needs sandbox: true if it moves no money, false if it does';
+  for (const limit of [least, most]) {
+    if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1))
+      return 'has a limit that is no amount: min_amount_in_cents and max_amount_in_cents are whole cents, 1 or more';
+  }
+  if (least !== undefined && most !== undefined && least > most)
+    return `is offered for no amount: min_amount_in_cents ${least} is above max_amount_in_cents ${most}`;
+  if (authorization_text !== undefined && typeof authorization_text['en'] !== 'string')
+    return 'needs an authorization_text in en, which is shown where a language is missing';
+  return undefined;
 }

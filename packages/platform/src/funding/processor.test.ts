@@ -327,6 +327,14 @@ test('without the sandbox configured, only the configured methods are offered', 
   );
 });
 
+/** The scripted adapter, whose method has these parts instead. */
+function offering(change: Readonly<Record<string, unknown>>): FundingAdapter {
+  return {
+    ...scripted,
+    methods: () => scripted.methods().map((method) => ({ ...method, ...change })),
+  };
+}
+
 test('the guide’s settings are accepted, and wrong ones are reported in one sentence', async () => {
   const [live = '', another = ''] = blocks('sh');
   const env = (text: string): Record<string, string> =>
@@ -364,6 +372,28 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     [{ funding: [empty] }, /is not a funding adapter/],
     [{ fundingAdapters: [scripted, scripted] }, /two funding adapters have scripted/],
     [{ fundingAdapters: [{ ...scripted, name: 'sandbox' }] }, /is named "sandbox"/],
+    [
+      { fundingAdapters: [{ ...scripted, methods: (() => Promise.resolve([])) as never }] },
+      /methods\(\) of the funding adapter scripted must return an array/,
+    ],
+    ...(
+      [
+        // As a module in JavaScript may leave it: it would never be offered.
+        [{ sandbox: undefined }, /method "scripted" of the funding adapter scripted needs sandbox/],
+        [{ label: undefined }, /needs a label/],
+        [{ label: ' ' }, /needs a label/],
+        [{ funding_method: undefined }, /method undefined of .* needs a funding_method/],
+        [{ funding_method: 'a/b' }, /method "a\/b" of .* needs a funding_method/],
+        [{ min_amount_in_cents: 1.5 }, /a limit that is no amount/],
+        [{ max_amount_in_cents: 0 }, /a limit that is no amount/],
+        [
+          { min_amount_in_cents: 200, max_amount_in_cents: 100 },
+          /200 is above max_amount_in_cents 100/,
+        ],
+        [{ asks: true }, /asks for details, and the adapter has no page/],
+        [{ authorization_text: { fr: 'J’autorise' } }, /authorization_text in en/],
+      ] as const
+    ).map(([change, says]) => [{ fundingAdapters: [offering(change)] }, says] as const),
   ] as const) {
     await assert.rejects(
       openAdapters(config),
