@@ -40,7 +40,15 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
   const postponed: unknown[][] = [];
   /** Payments that ended elsewhere: a lock finds them gone. */
   const gone = new Set<string>();
-  const state = { errors: 0, isUp: true, asked: 0, endsNothing: false, transactions: 0 };
+  const state = { errors: 0, isUp: true, asked: 0, endsNothing: false, transactions: 0 } as {
+    errors: number;
+    isUp: boolean;
+    asked: number;
+    endsNothing: boolean;
+    transactions: number;
+    /** What every COMMIT waits for. */
+    commit?: Promise<void>;
+  };
   const figures = new Map<string, () => number>();
   const observed: string[] = [];
   const rows = new Map<string, PaymentRow>();
@@ -90,7 +98,9 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
         });
         return answered.promise;
       });
-      return work(tx);
+      const done = await work(tx);
+      await state.commit;
+      return done;
     },
   } as unknown as Database;
   const poster = openTransactionPoster({
@@ -982,6 +992,46 @@ test('an outage of the database is the fault of no payment; an error of its own 
     assert.equal(one.result?.result, codes[index] === '55P03' ? 'busy' : 'failed', codes[index]);
   }
   assert.equal(state.asked, 0);
+});
+
+test('a stop gives back what waits behind a COMMIT that hangs, begins none of it, and does not wait for it [LV3 PL5]', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { open, post, poster, state } = rig(t);
+  const commit = Promise.withResolvers<void>();
+  state.commit = commit.promise;
+  t.after(() => commit.resolve());
+  post(payment('1', 'A-1'));
+  post(payment('2', 'A-2'), true);
+  await settle();
+  await only(open).answer();
+  await only(open).answer();
+  // A group and a repeated try hang; one of each kind waits behind them.
+  const next = post(payment('3', 'A-3'));
+  const repeat = post(payment('4', 'A-4'), true);
+  let isStopped = false;
+  void poster.stop().then(() => (isStopped = true));
+  await settle();
+  t.mock.timers.tick(3_999);
+  await settle();
+  assert.deepEqual([next.result, repeat.result, isStopped], [undefined, undefined, false]);
+  t.mock.timers.tick(1);
+  await settle();
+  assert.deepEqual([next.result, repeat.result], [{ result: 'busy' }, { result: 'busy' }]);
+  assert.deepEqual([isStopped, state.transactions], [false, 2]);
+  t.mock.timers.tick(1_000);
+  await settle();
+  assert.equal(isStopped, true);
+  const late = post(payment('5', 'A-5'));
+  await settle();
+  assert.deepEqual([late.result, state.transactions], [{ result: 'busy' }, 2]);
+});
+
+test('a poster with nothing to do stops at once [LV3]', async (t) => {
+  const { poster } = rig(t);
+  let isStopped = false;
+  void poster.stop().then(() => (isStopped = true));
+  await settle();
+  assert.equal(isStopped, true);
 });
 
 test('what the rules refuse fails without a call, what comes later stays, what ended elsewhere is left [FR1 ST1 KT6]', async (t) => {
