@@ -78,6 +78,8 @@ export class Flow {
     });
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
+      // The way back may have opened the biller's app, which leaves this page behind: the button has to work again.
+      this.#leaving = false;
       this.#waiting.wake();
       this.#warn();
     });
