@@ -57,8 +57,8 @@ export interface Tab {
   type(text: string): Promise<void>;
   /** Takes the network from the browser, or gives it back. False: this engine's driver cannot. */
   offline(isOffline: boolean): Promise<boolean>;
-  /** Shows the page as it is printed, or as on a screen again. False: this engine's driver cannot. */
-  printed(isPrinted: boolean): Promise<boolean>;
+  /** The page on paper, as a PDF. Undefined: this engine's driver cannot print (WebKitGTK). */
+  printed(): Promise<Uint8Array | undefined>;
   /** The window that a script or a link opened, once it is there. */
   popup(): Promise<Tab>;
   /** Whether the browser, or what drives it, is gone: then a step's failure says nothing about the page. */
@@ -91,6 +91,12 @@ export interface Engine {
 }
 
 const PHONE = { width: 390, height: 844 } as const;
+
+/** What a person in the United States prints on, with the margins of a browser. */
+const PAPER = {
+  format: 'letter',
+  margin: { top: '0.5in', right: '0.5in', bottom: '0.5in', left: '0.5in' },
+} as const;
 
 const NOT_THERE = 'the frame is not there';
 
@@ -173,8 +179,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
         .context()
         .setOffline(isOffline)
         .then(() => true),
-    printed: (isPrinted) =>
-      page.emulateMedia({ media: isPrinted ? 'print' : null }).then(() => true),
+    printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -254,7 +259,7 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
     },
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
     offline: (isOffline) => page.setOfflineMode(isOffline).then(() => true),
-    printed: () => Promise.resolve(false),
+    printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
     type: (text) => page.keyboard.type(text),
@@ -402,7 +407,7 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
       await session.clickAt(x, y, times);
     },
     offline: () => Promise.resolve(false),
-    printed: () => Promise.resolve(false),
+    printed: () => Promise.resolve(undefined),
     async resize(size) {
       await session.command('POST', '/window', { handle });
       const rect = size === 'phone' ? { x: 0, y: 0, ...PHONE } : VIEW;
@@ -469,7 +474,7 @@ function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
     click: (where, selector) => step('click', tab.click(where, selector)),
     clickAt: (x, y, times) => step('click', tab.clickAt(x, y, times)),
     offline: (isOffline) => step('offline', tab.offline(isOffline)),
-    printed: (isPrinted) => step('printed', tab.printed(isPrinted)),
+    printed: () => step('printed', tab.printed()),
     resize: (to) => step('resize', tab.resize(to)),
     press: (key) => step('press', tab.press(key)),
     type: (text) => step('type', tab.type(text)),

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { extractText } from 'unpdf';
 import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
 import { around } from '../support/around.ts';
@@ -65,6 +66,7 @@ around(
       name: 'Acme Water',
       kind: 'biller',
       biller_id: 'acme',
+      support_contact: '+1 555 0100',
       base_url: partner.server.url,
       origins: ports.map((port) => `http://localhost:${port}`),
       auth: { method: 'key', header: 'x-api-key', key },
@@ -135,6 +137,7 @@ async function paysAndReturns(tab: Tab): Promise<void> {
   await tab.click('page', '.actions .main');
   await reads(tab, 'page', 'h1', 'Paid. Thank you!');
   await reads(tab, 'page', '.actions .main', 'Back to Acme Water');
+  await isWholeOnPaper(tab);
   await tab.click('page', '.actions .main');
   await reads(tab, 'page', 'h1', 'Thank you. Your payment is posted.');
   const returned = await addressOf(tab);
@@ -148,6 +151,27 @@ async function paysAndReturns(tab: Tab): Promise<void> {
   await reads(tab, 'page', 'h1', 'Paid. Thank you!');
 }
 
+/** The printed receipt is one page with all that a receipt needs, and with nothing that only a screen can use. */
+async function isWholeOnPaper(tab: Tab): Promise<void> {
+  // The payer's name is asked for once the payment is posted.
+  await until(() => tab.run('page', () => document.body.innerText.includes('Ada Lovelace')));
+  const paper = await tab.printed();
+  if (paper === undefined) return;
+  const { totalPages, text } = await extractText(new Uint8Array(paper), { mergePages: true });
+  assert.equal(totalPages, 1);
+  const at = String.raw`[A-Z]\w+ \d+, \d{4}, [\d:]+ [AP]M \S+`;
+  const whole = [
+    String.raw`Test mode: no money moves Acme Water Paid\. Thank you! \$42\.42 To Acme Water`,
+    String.raw`Account •+\d+`,
+    String.raw`Amount \$42\.42 Payment method Sandbox bank account Paid by Ada Lovelace`,
+    `Accepted ${at} Posted ${at}`,
+    String.raw`Reference [\dA-F]{4}-[\dA-F]{4} Full reference [\da-f-]{36} Reference at Acme Water [\da-f-]{36}`,
+    String.raw`Questions\? Contact Acme Water at \+1 555 0100 with this reference\.`,
+  ];
+  // Where lines break is the engine's own matter.
+  assert.match(text.replaceAll(/\s+/g, ' '), new RegExp(`^${whole.join(' ')}$`));
+}
+
 /** The browser's Back from the payment page: the site again, with a button that works. */
 async function comesBack(tab: Tab): Promise<void> {
   const site = await startSite();
@@ -159,6 +183,24 @@ async function comesBack(tab: Tab): Promise<void> {
   await reads(tab, 'page', 'h1', 'Your bill');
   await tab.click('page', '#pay');
   await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
+  // The biller's app may take the address, and leave the tab where it is.
+  const isTaken = await tab.run('page', () => {
+    if (!('navigation' in window)) return false;
+    (window.navigation as EventTarget).addEventListener(
+      'navigate',
+      (event) => {
+        event.preventDefault();
+        document.body.dataset['taken'] = 'yes';
+      },
+      { once: true },
+    );
+    return true;
+  });
+  if (isTaken) {
+    await tab.click('page', 'header .close');
+    await until(() => tab.run('page', () => document.body.dataset['taken'] === 'yes'));
+    await tab.run('page', () => void document.dispatchEvent(new Event('visibilitychange')));
+  }
   await tab.click('page', 'header .close');
   await reads(tab, 'page', 'h1', 'You have not paid.');
 }
