@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock, type Database } from '@duebridge/runtime';
@@ -13,6 +11,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
+  putWithHeaderTwice,
   startKit,
   withKey,
   type Answer,
@@ -270,31 +269,12 @@ test('bodies that are too large, of the wrong type or with duplicate headers are
     assert.equal(answer.status, 415, type);
   }
   for (const name of ['x-api-key', 'Authorization', 'Content-Type']) {
-    assert.match(await raw(partner.url, name), /^HTTP\/1\.1 400 /, name);
+    assert.match(await putWithHeaderTwice(partner.url, name), /^HTTP\/1\.1 400 /, name);
   }
   const wrongMethod = await partner.call('POST', paymentPath('p'), { body: instruction() });
   assert.equal(wrongMethod.status, 405);
   assert.deepEqual(await database.query('SELECT * FROM duebridge_partner.payment'), []);
 });
-
-/** Sends a PUT with the header `name` twice, as bytes; returns the first line of the answer. */
-async function raw(url: string, name: string): Promise<string> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  await once(socket, 'connect');
-  const body = instruction();
-  const values: Record<string, string> = {
-    'x-api-key': withKey['x-api-key'],
-    'Content-Type': 'application/json',
-    [name]: name === 'x-api-key' ? withKey['x-api-key'] : 'application/json',
-  };
-  const headers = Object.entries(values).map(([header, value]) => `${header}: ${value}`);
-  headers.push(`${name}: ${values[name] ?? ''}`, `Content-Length: ${body.length}`, 'Host: x');
-  socket.write(`PUT ${paymentPath('p')} HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n${body}`);
-  const [bytes] = (await once(socket, 'data')) as [Buffer];
-  socket.destroy();
-  return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
-}
 
 test('a payment for an unknown or inactive account is kept and fails with a reason [FR1 ST3 PF5 KT14]', async (t) => {
   const database = await kitDatabase(t);

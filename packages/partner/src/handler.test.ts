@@ -19,6 +19,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
+  putWithHeaderTwice,
   TEST_KEY,
   withKey,
   type Answer,
@@ -274,6 +275,9 @@ test('a web request whose body was read is refused, and its signal ends a waitin
   for (const name of ['connection', 'keep-alive', 'transfer-encoding', 'content-length']) {
     assert.equal(taken.headers.get(name), null, `${name} is about the host's connection`);
   }
+  const bare = { method: 'PUT', headers: withKey, body: new TextEncoder().encode(instruction()) };
+  const untyped = await answer(new Request(`https://biller.example${paymentPath('q')}`, bare));
+  assert.equal(untyped.status, 415, 'a body that no header announces is one all the same');
 
   const leaving = new AbortController();
   const waiting = answer(
@@ -284,6 +288,23 @@ test('a web request whose body was read is refused, and its signal ends a waitin
   );
   leaving.abort();
   await assert.rejects(waiting, { name: 'AbortError' });
+  const left = new Request(`https://biller.example${paymentPath('p')}`, {
+    headers: { ...withKey, prefer: 'wait=25' },
+    signal: AbortSignal.abort(),
+  });
+  await assert.rejects(answer(left), { name: 'AbortError' });
+});
+
+test('behind the handler, a key that is sent twice is refused, and requests are counted by the metrics given [S3]', async (t) => {
+  const database = await kitDatabase(t);
+  const metrics = createMetrics({ processFigures: false });
+  const host = await onNode(t, database, (kit) => kit, { metrics });
+  assert.match(await putWithHeaderTwice(host.url, 'x-api-key'), /^HTTP\/1\.1 400 /);
+  assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
+  assert.match(
+    await metrics.text(),
+    /^duebridge_http_request_duration_seconds_count\{[^}]*status="4[^}]*\} 1$/m,
+  );
 });
 
 test('without a log, what goes wrong is said on standard error, without the key [S3]', async (t) => {
@@ -354,7 +375,7 @@ test('a prefix that is not a path is refused, and the error shows a right one [S
 });
 
 /** Reads the body like express.json(), and keeps its bytes when asked to. */
-function parsedBefore(kit: PartnerHandler, keepBytes: boolean): RequestListener {
+function parsedBefore(kit: PartnerHandler, keeps: 'bytes' | 'text' | undefined): RequestListener {
   return (request, response) => {
     const parts: Buffer[] = [];
     request.on('data', (part: Buffer) => parts.push(part));
@@ -362,7 +383,9 @@ function parsedBefore(kit: PartnerHandler, keepBytes: boolean): RequestListener 
       const rawBody = Buffer.concat(parts);
       const parsed = Object.assign(request, {
         body: rawBody.length === 0 ? undefined : (JSON.parse(rawBody.toString()) as unknown),
-        ...(keepBytes ? { rawBody } : undefined),
+        ...(keeps === undefined
+          ? undefined
+          : { rawBody: keeps === 'bytes' ? rawBody : rawBody.toString() }),
       });
       kit(parsed, response);
     });
@@ -376,14 +399,19 @@ test('a body that the host parsed is read strictly from its raw bytes, and refus
   const onWarning = (warning: Error): void => void warnings.push(warning);
   process.on('warning', onWarning);
   t.after(() => process.off('warning', onWarning));
-  const blind = await onNode(t, database, (kit) => parsedBefore(kit, false));
+  const blind = await onNode(t, database, (kit) => parsedBefore(kit, undefined));
   const refused = await blind.call('PUT', paymentPath('p'), { body: instruction() });
   assert.deepEqual([refused.status, refused.body['code']], [500, 'INTERNAL_ERROR']);
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   assert.equal((await blind.call('GET', '/biller/acme/account/A-1')).status, 200);
   assert.match(String(warnings[0]?.message), /before express\.json\(\)/);
 
-  const keeping = await onNode(t, database, (kit) => parsedBefore(kit, true));
+  assert.deepEqual(
+    warnings.map((warning) => (warning as NodeJS.ErrnoException).code),
+    ['DUEBRIDGE_BODY_WAS_READ'],
+  );
+
+  const keeping = await onNode(t, database, (kit) => parsedBefore(kit, 'bytes'));
   for (const body of [
     '{"amount_in_cents":9.9e3,"platform_batch_id":"b"}',
     '{"amount_in_cents":1,"amount_in_cents":9,"platform_batch_id":"b"}',
@@ -392,6 +420,9 @@ test('a body that the host parsed is read strictly from its raw bytes, and refus
   }
   const good = await keeping.call('PUT', paymentPath('p'), { body: instruction(700) });
   assert.deepEqual([good.status, good.body['amount_in_cents']], [200, 700]);
+  const asText = await onNode(t, database, (kit) => parsedBefore(kit, 'text'));
+  const also = await asText.call('PUT', paymentPath('q'), { body: instruction(800) });
+  assert.deepEqual([also.status, also.body['amount_in_cents']], [200, 800]);
 });
 
 test('requests for other paths pass to the next handler, and the mount path is not part of ours [S2]', async (t) => {

@@ -1,6 +1,8 @@
 /** Shared by the tests of this package: a partner server on a fresh database, and an HTTP client for it. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
 import { createServer, type Database, type Statement } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
@@ -238,4 +240,23 @@ export async function untilOneWaits(database: Database): Promise<void> {
     if (rows.length > 0) return;
     assert.ok(performance.now() < end, 'nobody waits for a lock');
   }
+}
+
+/** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. */
+export async function putWithHeaderTwice(url: string, name: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  const body = instruction();
+  const values: Record<string, string> = {
+    'x-api-key': withKey['x-api-key'],
+    'Content-Type': 'application/json',
+    [name]: name === 'x-api-key' ? withKey['x-api-key'] : 'application/json',
+  };
+  const headers = Object.entries(values).map(([header, value]) => `${header}: ${value}`);
+  headers.push(`${name}: ${values[name] ?? ''}`, `Content-Length: ${body.length}`, 'Host: x');
+  socket.write(`PUT ${paymentPath('p')} HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n${body}`);
+  const [bytes] = (await once(socket, 'data')) as [Buffer];
+  socket.destroy();
+  return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
 }
