@@ -593,6 +593,11 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^this\.#used \+= 1; \| 1 -> 2$/,
         /^this\.#table = new Uint32Array\(2 \* this\.#table\.length\); \| 2 -> 3$/,
         /^if \(2 \* records <= this\.#table\.length\) return; \| (?:2 -> 3|<= -> <|.* -> false)$/,
+        /^const CHUNK = 1 << 20;/,
+        /^readonly #free = .* \| 1 -> 2$/,
+        /^if \(this\.#end \+ units > UNITS_PER_CHUNK\) \{ \| > -> >=$/,
+        /^this\.#end = 0; \| 0 -> 1$/,
+        /^return Math\.max\(1, Math\.ceil\(length \/ UNIT\)\); \| 1 -> 2$/,
       ],
     },
     {
@@ -608,8 +613,21 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       places: [
         /^if \(columns === undefined\) throw /,
         /^if \(group === undefined\) throw /,
+        /^if \(chunk === undefined\) throw /,
         /^this\.#groups\[record\] = undefined;/,
       ],
+    },
+    {
+      why: 'A record that was never used has no slot, so it is not visited either way.',
+      places: [/^const used = Math\.min\(SEGMENT, .* \| - -> \+$/],
+    },
+    {
+      why: 'The hyphen that follows ends the number.',
+      places: [/^words\[0\] = .* \| 8 -> 9$/, /^words\[1\] = .* \| 18 -> 19$/],
+    },
+    {
+      why: 'Where in the table an id is, not whether it is found: every probe goes on until it meets it.',
+      places: [/^return \(ids\[from \+ 3\] /, /^while \(table\[gap\] !== record \+ 1\) /],
     },
     {
       why: 'A word that is listed twice is found at its first place, and one that is absent has no place.',
