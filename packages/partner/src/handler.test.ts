@@ -295,11 +295,13 @@ test('a web request whose body was read is refused, and its signal ends a waitin
   await assert.rejects(answer(left), { name: 'AbortError' });
 });
 
-test('behind the handler, a key that is sent twice is refused, and requests are counted by the metrics given [S3]', async (t) => {
+test('behind the handler, a key in a header of the partner’s own that is sent twice is refused, and requests are counted by the metrics given [S3]', async (t) => {
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
-  const host = await onNode(t, database, (kit) => kit, { metrics });
-  assert.match(await putWithHeaderTwice(host.url, 'x-api-key'), /^HTTP\/1\.1 400 /);
+  const header = 'x-partner-key';
+  const options = { auth: { ...auth, header }, metrics } as const;
+  const host = await onNode(t, database, (kit) => kit, options);
+  assert.match(await putWithHeaderTwice(host.url, header), /^HTTP\/1\.1 400 /);
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   assert.match(
     await metrics.text(),
@@ -405,11 +407,7 @@ test('a body that the host parsed is read strictly from its raw bytes, and refus
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   assert.equal((await blind.call('GET', '/biller/acme/account/A-1')).status, 200);
   assert.match(String(warnings[0]?.message), /before express\.json\(\)/);
-
-  assert.deepEqual(
-    warnings.map((warning) => (warning as NodeJS.ErrnoException).code),
-    ['DUEBRIDGE_BODY_WAS_READ'],
-  );
+  assert.equal((warnings[0] as NodeJS.ErrnoException).code, 'DUEBRIDGE_BODY_WAS_READ');
 
   const keeping = await onNode(t, database, (kit) => parsedBefore(kit, 'bytes'));
   for (const body of [

@@ -99,8 +99,6 @@ export async function partnerFetch(options: PartnerKitOptions): Promise<PartnerF
     if (request.bodyUsed) throw bodyWasReadBefore();
     const { pathname, search, host } = new URL(request.url);
     const headers: Record<string, string> = { host, ...Object.fromEntries(request.headers) };
-    // A Request made in the program has a body without the header that announces one.
-    if (request.body && !('content-length' in headers)) headers['transfer-encoding'] = 'chunked';
     // A signal of our own, because Deno aborts the request's after each answer, too.
     const leaving = new AbortController();
     const leave = (): void => leaving.abort(request.signal.reason);

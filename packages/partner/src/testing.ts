@@ -242,7 +242,7 @@ export async function untilOneWaits(database: Database): Promise<void> {
   }
 }
 
-/** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. */
+/** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. A name that ends in `key` carries the key. */
 export async function putWithHeaderTwice(url: string, name: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
@@ -251,7 +251,7 @@ export async function putWithHeaderTwice(url: string, name: string): Promise<str
   const values: Record<string, string> = {
     'x-api-key': withKey['x-api-key'],
     'Content-Type': 'application/json',
-    [name]: name === 'x-api-key' ? withKey['x-api-key'] : 'application/json',
+    [name]: name.endsWith('key') ? withKey['x-api-key'] : 'application/json',
   };
   const headers = Object.entries(values).map(([header, value]) => `${header}: ${value}`);
   headers.push(`${name}: ${values[name] ?? ''}`, `Content-Length: ${body.length}`, 'Host: x');
