@@ -618,10 +618,6 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       ],
     },
     {
-      why: 'A record that was never used has no slot, so it is not visited either way.',
-      places: [/^const used = Math\.min\(SEGMENT, .* \| - -> \+$/],
-    },
-    {
       why: 'The hyphen that follows ends the number.',
       places: [/^words\[0\] = .* \| 8 -> 9$/, /^words\[1\] = .* \| 18 -> 19$/],
     },

@@ -200,7 +200,7 @@ export class Dispatcher {
     );
   }
 
-  /** Starts driving a row that this worker owns, `delayMs` from now. Returns false, and does nothing, if it drives it already. */
+  /** Starts driving a row that this worker owns, `delayMs` from now. Returns whether it is new here. */
   add(row: PaymentRow | LoadedRow, delayMs = 0): boolean {
     const { slot } = row;
     if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return false;

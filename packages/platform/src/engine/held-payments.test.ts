@@ -17,15 +17,15 @@ const GROUPS: readonly PaymentGroup[] = ['acme', 'utility'].map((partner_id) => 
   funding_method: 'bank',
 }));
 
+const SLOTS = 4;
+const LANES = 3;
+
 /** In the order in which they are visited. */
 function creationTimes(held: HeldPayments): number[] {
   const times: number[] = [];
   held.eachCreationTime((createdAt) => times.push(createdAt));
   return times;
 }
-
-const SLOTS = 4;
-const LANES = 3;
 
 /** Ids that the platform mints, and some that it does not: those stay objects. */
 const id = fc.oneof(
@@ -485,6 +485,21 @@ test('texts that are too long together stay in the object', () => {
   lane.push(payment);
   assert.ok(payment.isCurrent);
   assert.equal(lane.pop(), payment);
+});
+
+test('a payment that was removed while it waited stays removed when many others come', () => {
+  const held = new HeldPayments(() => true);
+  const lane = held.newLane();
+  const { platform_payment_id: removed } = plain(0, 0);
+  for (let number = 0; number < 20_000; number += 1) {
+    const payment = plain(number, number);
+    held.add(payment);
+    lane.push(payment);
+    // Its bytes stay in the lane until their turn comes, also while the table of ids is made anew.
+    if (number === 0) held.removeById(removed);
+  }
+  assert.deepEqual([held.has(removed), held.size], [false, 19_999]);
+  assert.equal(lane.peek()?.createdAt, 1);
 });
 
 test('forty thousand payments wait at once, each is found by its id, and one that is not among them is not', () => {

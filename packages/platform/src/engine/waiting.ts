@@ -212,9 +212,8 @@ export class WaitingPayments {
 
   /** Visits `createdAt` of every payment, in the order of the records. */
   eachCreationTime(visit: (createdAt: number) => void): void {
-    for (const [index, { createdAt, slot }] of this.#segments.entries()) {
-      const used = Math.min(SEGMENT, this.#used - index * SEGMENT);
-      for (let at = 0; at < used; at += 1) if (slot[at] !== NO_SLOT) visit(createdAt[at] ?? 0);
+    for (const { createdAt, slot } of this.#segments) {
+      for (let at = 0; at < SEGMENT; at += 1) if (slot[at] !== NO_SLOT) visit(createdAt[at] ?? 0);
     }
   }
 
