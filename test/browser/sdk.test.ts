@@ -322,6 +322,16 @@ function dialogs(inEngine: InEngine): void {
         () => document.querySelector('iframe')?.getBoundingClientRect().top ?? Infinity,
       );
       assert.ok(top + bottom <= 480, 'the button is above the keyboard');
+      // On a phone that lies on its side hardly more than the field is seen, and its label comes with it.
+      await tell(150, 1);
+      assert.deepEqual(await box(), [0, 150]);
+      const label = await at.tab.run('frame', () => {
+        window.scrollTo(0, document.documentElement.scrollHeight);
+        // As little as possible, as a browser does when its window becomes smaller.
+        document.querySelector('input')?.scrollIntoView({ block: 'nearest' });
+        return document.querySelector('label')?.getBoundingClientRect().top ?? -Infinity;
+      });
+      assert.ok(label >= 0, `the label is ${-label} px above what is seen`);
       // Safari moves what is seen down to the field, over a page that stays where it was: the dialog moves along.
       await tell(480, 1, 300, 'scroll');
       assert.deepEqual(await box(), [300, 480]);
