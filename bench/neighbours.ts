@@ -57,7 +57,7 @@ async function sick({ rig, engine }: Place, account_id: string, count: number): 
   for (let n = 0; n < count; n += 1) await rig.pay(engine, 'partner-0', { account_id });
 }
 
-/** How many of them the partner has not accepted yet. */
+/** How many of the payments that never end the partner has not accepted yet. */
 async function waitingPuts({ rig }: Place): Promise<number> {
   const rows = await rig.database.query<{ count: number }>(
     `SELECT count(*)::int AS count FROM duebridge_platform.payments
@@ -65,6 +65,7 @@ async function waitingPuts({ rig }: Place): Promise<number> {
   );
   return rows[0]?.count ?? 0;
 }
+
 const nothing = (): Promise<void> => Promise.resolve();
 
 const TROUBLES: Readonly<Record<string, Trouble>> = {

@@ -40,14 +40,14 @@ function rig(t: TestContext, more: { billers?: Parameters<typeof readRules>[0] }
   const postponed: unknown[][] = [];
   /** Payments that ended elsewhere: a lock finds them gone. */
   const gone = new Set<string>();
-  const state = { errors: 0, isUp: true, asked: 0, endsNothing: false, transactions: 0 } as {
-    errors: number;
-    isUp: boolean;
-    asked: number;
-    endsNothing: boolean;
-    transactions: number;
+  const state = {
+    errors: 0,
+    isUp: true,
+    asked: 0,
+    endsNothing: false,
+    transactions: 0,
     /** What every COMMIT waits for. */
-    commit?: Promise<void>;
+    commit: undefined as Promise<void> | undefined,
   };
   const figures = new Map<string, () => number>();
   const observed: string[] = [];

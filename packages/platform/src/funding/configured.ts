@@ -46,10 +46,7 @@ export async function openAdapters(
       );
     }
     for (const method of methods) {
-      const problem =
-        method.asks === true && adapter.page === undefined
-          ? 'asks for details, and the adapter has no page'
-          : problemOf(method);
+      const problem = problemOf(method, adapter);
       if (problem === undefined) continue;
       throw new ConfigurationError(
         `method ${JSON.stringify(method.funding_method)} of the funding adapter ${adapter.name} ${problem}`,
@@ -121,7 +118,7 @@ function adapterOf(given: FundingAdapter | HoldProcessor): FundingAdapter {
  * What is wrong with a method, as the end of a sentence. A module in JavaScript meets no compiler: without `sandbox` its method would be
  * offered in neither mode, silently, and without a label the customer would see an empty choice.
  */
-function problemOf(method: AdapterMethod): string | undefined {
+function problemOf(method: AdapterMethod, adapter: FundingAdapter): string | undefined {
   const { funding_method, label, sandbox, authorization_text } = method;
   const [least, most] = [method.min_amount_in_cents, method.max_amount_in_cents];
   if (typeof funding_method !== 'string' || !/^[A-Za-z0-9_-]{1,64}$/.test(funding_method))
@@ -136,6 +133,8 @@ function problemOf(method: AdapterMethod): string | undefined {
   }
   if (least !== undefined && most !== undefined && least > most)
     return `is offered for no amount: min_amount_in_cents ${least} is above max_amount_in_cents ${most}`;
+  if (method.asks === true && adapter.page === undefined)
+    return 'asks for details, and the adapter has no page';
   if (authorization_text !== undefined && typeof authorization_text['en'] !== 'string')
     return 'needs an authorization_text in en, which is shown where a language is missing';
   return undefined;
