@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AxeResults } from 'axe-core';
 import { scriptOf, type EngineName } from './engines.ts';
-import { until, useRig, values } from './rig.ts';
+import { until, useRig } from './rig.ts';
 import { SCREENS } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
@@ -105,7 +105,7 @@ function keyboard(inEngine: InEngine, name: EngineName): void {
       await at.holds('page', () => document.querySelector('dialog') === null);
       await until(async () => (await holder(at)) === 'open');
       assert.equal(world.payments[0]?.amount_in_cents, 4_250);
-      const [exit] = values(await at.heard(), 'exit') as { reason: string; at: string }[];
+      const [exit] = await at.hears<{ reason: string; at: string }>('exit');
       assert.deepEqual([exit?.reason, exit?.at], ['completed', 'receipt']);
     },
   );

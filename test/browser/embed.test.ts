@@ -9,7 +9,13 @@ import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
 import { gate, until, useRig, values } from './rig.ts';
-import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import {
+  inEachEngine,
+  statusesOf,
+  type EngineVisit,
+  type InEngine,
+  type SiteWindow,
+} from './site-visit.ts';
 import { succeeds, type Trouble, type World } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -33,11 +39,6 @@ const leftovers = ({ tab }: EngineVisit): Promise<number> =>
 
 const framesOf = ({ tab }: EngineVisit): Promise<number> =>
   tab.run('page', () => document.querySelectorAll('iframe').length);
-
-const codes = (heard: Parameters<typeof values>[0]): unknown[] =>
-  (values(heard, 'error') as { code: string; recoverable: boolean }[]).map(
-    ({ code, recoverable }) => [code, recoverable],
-  );
 
 // What the site asks for ------------------------------------------------------------------------------------------------------
 
@@ -276,8 +277,10 @@ function mounting(inEngine: InEngine): void {
         await instance.mount('#place');
       });
       await at.pay();
-      const statuses = values(await at.heard(), 'payment') as { status: string }[];
-      assert.equal(statuses.filter(({ status }) => status === 'succeeded').length, 1);
+      await until(async () => (await statusesOf(at)).includes('succeeded'));
+      // What it heard twice would come with the first.
+      const succeeded = (await statusesOf(at)).filter((status) => status === 'succeeded');
+      assert.equal(succeeded.length, 1);
       assert.equal(await leftovers(at), 1);
     },
   );
@@ -308,7 +311,8 @@ function events(inEngine: InEngine): void {
       const at = await visit(flow.world({ plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } }));
       assert.equal(await at.start(), 'mounted');
       await at.title('This payment page cannot be shown here');
-      assert.deepEqual(codes(await at.heard()), [['origin_not_allowed', false]]);
+      const [error] = await at.hears<{ code: string; recoverable: boolean }>('error');
+      assert.deepEqual([error?.code, error?.recoverable], ['origin_not_allowed', false]);
     },
   );
 
@@ -321,7 +325,7 @@ function events(inEngine: InEngine): void {
       const at = await visit(world);
       assert.equal(await at.start(), 'mounted');
       await at.title('We could not start the payment');
-      const [error] = values(await at.heard(), 'error') as Record<string, unknown>[];
+      const [error] = await at.hears<Record<string, unknown>>('error');
       assert.deepEqual(
         [error?.['code'], error?.['cause']],
         ['token_invalid', 'token backend: 500'],
@@ -365,7 +369,7 @@ function events(inEngine: InEngine): void {
       await at.title('Paid. Thank you!');
       await at.tab.press('Escape');
       await until(async () => (await leftovers(at)) === 0);
-      const [exit] = values(await at.heard(), 'exit') as Record<string, unknown>[];
+      const [exit] = await at.hears<Record<string, unknown>>('exit');
       assert.deepEqual(
         [exit?.['reason'], exit?.['at'], exit?.['sessionId']],
         ['completed', 'receipt', 'session-1'],

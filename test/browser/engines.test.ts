@@ -20,6 +20,7 @@ import {
   opensModal,
   pageActs,
   ready,
+  statusesOf,
   type InEngine,
   type SiteWindow,
 } from './site-visit.ts';
@@ -254,8 +255,12 @@ function problems(inEngine: InEngine): void {
       world.change(succeeds[0] ?? {});
       world.change(succeeds[1] ?? {});
       await at.title('Paid. Thank you!');
-      const statuses = values(await at.heard(), 'payment') as { status: string }[];
-      assert.ok(statuses.every(({ status }) => status === 'processing' || status === 'succeeded'));
+      await until(async () => (await statusesOf(at)).includes('succeeded'));
+      const others = (await statusesOf(at)).filter((status) => status !== 'succeeded');
+      assert.ok(
+        others.every((status) => status === 'processing'),
+        others.join(),
+      );
     },
   );
 

@@ -4,7 +4,13 @@
 import assert from 'node:assert/strict';
 import { gate, until, useRig, values } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
-import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import {
+  inEachEngine,
+  statusesOf,
+  type EngineVisit,
+  type InEngine,
+  type SiteWindow,
+} from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
 
@@ -33,9 +39,6 @@ async function processing(at: EngineVisit): Promise<void> {
   await sent(at);
   await at.title('Your payment is on its way');
 }
-
-const statusesOf = async (at: EngineVisit): Promise<string[]> =>
-  values(await at.heard(), 'payment').map((payment) => (payment as { status: string }).status);
 
 /** The payment succeeds. */
 function accepted(world: World): void {
@@ -94,7 +97,7 @@ function ways(inEngine: InEngine): void {
       await at.press('Print');
       assert.equal(await at.tab.run('frame', () => document.body.dataset['printed']), 'yes');
       await at.press('Done');
-      await until(async () => values(await at.heard(), 'exit').length === 1);
+      await at.hears('exit');
 
       const heard = await at.heard();
       const names = values(heard, 'screen').map((value) => (value as { name: string }).name);
@@ -381,7 +384,7 @@ function accidents(inEngine: InEngine): void {
       assert.equal(await mounted, 'mounted');
       isConnected = true;
       await at.title('Your bill from Acme Water');
-      assert.deepEqual(await at.codes(), ['network_lost']);
+      assert.deepEqual(await at.codes(1), ['network_lost']);
     },
   );
 
@@ -412,7 +415,7 @@ function accidents(inEngine: InEngine): void {
       assert.equal(await at.start(), 'mounted');
       await at.title('We cannot reach the biller right now');
       await at.sees('You have not been charged.');
-      const [error] = values(await at.heard(), 'error');
+      const [error] = await at.hears('error');
       assert.deepEqual(error, {
         code: 'partner_unreachable',
         recoverable: true,
@@ -433,7 +436,7 @@ function accidents(inEngine: InEngine): void {
       const at = await visit(world);
       assert.equal(await at.start(), 'mounted');
       await at.title('Your bill from Acme Water');
-      assert.deepEqual(await at.codes(), []);
+      assert.deepEqual(await at.codes(0), []);
     },
   );
 }
@@ -465,7 +468,7 @@ function endings(inEngine: InEngine): void {
       assert.ok(shown.text.length <= 500, String(shown.text.length));
       assert.equal(shown.elements, 0);
       await at.sees('Acme <b>Water</b> says:');
-      const [, , last] = values(await at.heard(), 'payment') as { failureReason?: string }[];
+      const [, , last] = await at.hears<{ failureReason?: string }>('payment', 3);
       assert.equal(last?.failureReason, shown.text);
 
       world.outcome = succeeds;
@@ -503,7 +506,8 @@ function endings(inEngine: InEngine): void {
           ).length,
       );
       assert.equal(found, tries);
-      assert.deepEqual(await at.codes(), tries === 0 ? ['duplicate_payment'] : []);
+      const codes = tries === 0 ? ['duplicate_payment'] : [];
+      assert.deepEqual(await at.codes(codes.length), codes);
     });
 }
 
@@ -602,7 +606,7 @@ function amounts(inEngine: InEngine): void {
       await at.press('Continue');
       await at.press('Pay $100.00');
       await at.title('Paid. Thank you!');
-      assert.deepEqual(await at.codes(), ['amount_out_of_range']);
+      assert.deepEqual(await at.codes(1), ['amount_out_of_range']);
     },
   );
 }

@@ -244,7 +244,7 @@ function late(inEngine: InEngine): void {
       };
       assert.equal(await at.start(), 'mounted');
       // The site says it: WebKit's driver does not look into a frame that is loading.
-      await until(async () => values(await at.heard(), 'screen').length === 1);
+      assert.equal((await at.hears('screen')).length, 1);
       assert.equal(texts, 2);
       tools.open();
       await at.title('Your bill from Acme Water');
@@ -267,7 +267,7 @@ function dialogs(inEngine: InEngine): void {
         assert.equal(await mounted, 'destroyed');
         assert.equal(await leftovers(at), 0);
       }
-      const reasons = values(await at.heard(), 'exit') as { reason: string; at: string }[];
+      const reasons = await at.hears<{ reason: string; at: string }>('exit', 2);
       assert.deepEqual(
         reasons.map((exit) => [exit.reason, exit.at]),
         [

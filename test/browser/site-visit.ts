@@ -41,9 +41,12 @@ export interface EngineVisit {
   ) => Promise<void>;
   /** Waits until what has this text in the payment page has the focus: keys go through several processes. */
   focused(text: string): Promise<void>;
-  /** The codes of the errors that the site has heard. */
-  codes(): Promise<string[]>;
+  /** All that the site has heard until now. It hears of a screen in a message, a little after the customer sees the screen. */
   heard(): Promise<Heard[]>;
+  /** The values of one kind of event, once the site has heard at least this many of them. */
+  hears<T>(event: string, atLeast?: number): Promise<T[]>;
+  /** The codes of its errors, once it has heard at least this many. */
+  codes(atLeast: number): Promise<string[]>;
   pay(): Promise<void>;
 }
 
@@ -133,6 +136,14 @@ async function visitSite(
   await ready(tab);
   const heard = (): Promise<Heard[]> =>
     tab.run('page', () => (window as unknown as SiteWindow).heard);
+  const hears = async <T>(event: string, atLeast = 1): Promise<T[]> => {
+    let found: unknown[] = [];
+    await until(async () => {
+      found = values(await heard(), event);
+      return found.length >= atLeast;
+    });
+    return found as T[];
+  };
   return {
     tab,
     ...pageActs(tab, 'frame'),
@@ -153,10 +164,17 @@ async function visitSite(
       holds(tab, () =>
         tab.run('frame', (wanted) => document.activeElement?.textContent === wanted, text),
       ),
-    codes: async () =>
-      values(await heard(), 'error').map((error) => (error as { code: string }).code),
     heard,
+    hears,
+    codes: async (atLeast) =>
+      (await hears<{ code: string }>('error', atLeast)).map(({ code }) => code),
   };
+}
+
+/** The statuses that the site has heard of its payments, until now. */
+export async function statusesOf(at: EngineVisit): Promise<string[]> {
+  const payments = values(await at.heard(), 'payment') as { status: string }[];
+  return payments.map(({ status }) => status);
 }
 
 /** From now on the site's button opens the payment page over it. */
