@@ -17,7 +17,7 @@ import type { FundingAdapter } from '../../packages/platform/src/funding/adapter
 import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
-import { OTHER_ENGINES, type Tab, type Where } from './engines.ts';
+import { ENGINES, type Tab, type Where } from './engines.ts';
 import { until, useRig } from './rig.ts';
 import { holds } from './site-visit.ts';
 import { Visitor, VISITS } from './visitor.ts';
@@ -76,7 +76,7 @@ const bank: FundingAdapter = {
 const WAYS = ['approves', 'declined', 'bank'] as const;
 const accountFor = (engine: string, way: string, attempt: number): string =>
   `${engine}-${way}-${attempt}`;
-const engineAccounts = OTHER_ENGINES.flatMap((engine) =>
+const engineAccounts = ENGINES.flatMap((engine) =>
   WAYS.flatMap((way) => Array.from({ length: VISITS }, (_, turn) => accountFor(engine, way, turn))),
 );
 
@@ -95,7 +95,6 @@ around(
         'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
         'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
         'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
-        'acme,A-5,active,Radia,Perlman,62.00,2099-12-01,,\n' +
         engineAccounts.map((id) => `acme,${id},active,Karen,Jones,44.00,2099-12-01,,\n`).join(''),
     );
     const port = await freePort();
@@ -130,7 +129,7 @@ around(
       apiKey: client.api_key,
       partnerId: 'acme',
       billerName: 'Acme Water',
-      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', ...engineAccounts].map((account_id) => ({
+      accounts: ['A-1', 'A-2', 'A-3', 'A-4', ...engineAccounts].map((account_id) => ({
         account_id,
         ...person,
         email: `${account_id}@example.com`,
@@ -298,28 +297,6 @@ test('a declined card is told as such, and the bill is then paid from a bank acc
   assert.deepEqual(wrong, []);
 });
 
-test('a customer goes to the bank in a window of its own, which closes when they come back', async () => {
-  const visit = await toConfirm('A-5');
-  const { frame, page, wrong } = visit;
-  await frame.getByLabel('Your bank').check();
-  await frame.getByRole('button', { name: 'Pay $62.00' }).click();
-  const onward = frame.getByRole('button', { name: 'Continue at your bank' });
-  await onward.waitFor();
-  assert.deepEqual(await shutsOut(visit), [], 'before the bank');
-  const opened = page.context().waitForEvent('page');
-  await onward.click();
-  const tab = await opened;
-  const closed = tab.waitForEvent('close');
-  const allow = tab.getByRole('link', { name: 'Allow it' });
-  await allow.waitFor();
-  assert.equal(await tab.evaluate(() => window.opener === null), true, 'the bank has our page');
-  await allow.click();
-  await closed;
-  await paid(visit);
-  await until(() => taken.length === 1);
-  assert.deepEqual(wrong, []);
-});
-
 test('a method that does not take the amount is not offered, and Stripe’s frame admits nothing but Stripe', async () => {
   const visit = await toConfirm('A-4', 'dark');
   const { frame, fund } = visit;
@@ -344,9 +321,9 @@ test('a method that does not take the amount is not offered, and Stripe’s fram
   assert.equal((await fetch(new URL('/flow/v1/nobody/fund/stripe_card', root))).status, 404);
 });
 
-// In the other engines: the frames within frames, and what comes back from them.
-suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
-  for (const engine of OTHER_ENGINES) {
+// The frames within frames, and what comes back from them; the first two ways were seen in Chromium above.
+suite('in every engine', { concurrency: ENGINES.length }, () => {
+  for (const engine of ENGINES) {
     suite(engine, { concurrency: 1 }, () => {
       // In the dark: a frame of another colour scheme than the page's would be opaque.
       const visitor = new Visitor(engine, { settings: { colorScheme: 'dark' } });
@@ -354,7 +331,7 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
       const paysWith = (
         title: string,
         way: (typeof WAYS)[number],
-        body: (at: Steps, tab: Tab, account: string) => Promise<void>,
+        body: (at: Steps, tab: Tab, account: string, open: () => Promise<Tab>) => Promise<void>,
       ): void => {
         test(title, (t) =>
           visitor.visit(t, platform.platform.url, async (open, attempt) => {
@@ -362,10 +339,65 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
             const at = steps(tab);
             const account = accountFor(engine, way, attempt);
             await at.toConfirm(account);
-            await body(at, tab, account);
+            await body(at, tab, account, open);
           }),
         );
       };
+      paysWith(
+        'a customer at the bank closes its window, loads the site again, opens another tab, goes back, and pays once',
+        'bank',
+        async (at, tab, account, open) => {
+          const atBank = async (): Promise<Tab> => {
+            await at.title('Please approve the payment');
+            await at.press();
+            const window_ = await tab.popup();
+            await until(() =>
+              window_.run('page', () => document.querySelector('a')?.textContent === 'Allow it'),
+            );
+            return window_;
+          };
+          await at.choose('Your bank');
+          await at.press();
+          const left = await atBank();
+          const isAlone = await left.run('page', () => window.opener === null);
+          assert.equal(isAlone, true, 'the bank has our page');
+          // The answer may not come any more: the window is gone.
+          await left.run('page', () => window.close()).catch(() => {});
+          await at.open(account);
+          await at.title('Please approve the payment');
+          const beside = await open();
+          await steps(beside).open(account);
+          await steps(beside).title('Please approve the payment');
+
+          await tab.goto(`${site.url}/options`);
+          await tab.run('page', () => void setTimeout(() => history.back()));
+          // An engine shows the page as it was left, or loads it anew; then the customer opens the payment page again.
+          await holds(tab, () =>
+            tab.run('page', () => {
+              const isOpen = document.querySelector('dialog[open]') !== null;
+              if (!isOpen) document.querySelector<HTMLElement>('#pay')?.click();
+              return isOpen;
+            }),
+          );
+          const window_ = await atBank();
+          await window_.click('page', 'a');
+          await at.title('Paid. Thank you!');
+          await until(() =>
+            window_
+              .run('page', () => true)
+              .then(
+                () => false,
+                () => true,
+              ),
+          );
+          await steps(beside).title('Paid. Thank you!');
+          const [mine, other] = [await at.reference(), await steps(beside).reference()];
+          assert.equal(other, mine, 'another payment in the other tab');
+          await until(() => taken.includes(mine));
+          assert.equal(taken.filter((one) => one === mine).length, 1);
+        },
+      );
+      if (engine === 'chromium') return;
       paysWith(
         'a card that asks for an approval is approved in the page, also after a reload, and taken',
         'approves',
@@ -404,32 +436,6 @@ suite('in the other engines', { concurrency: OTHER_ENGINES.length }, () => {
           await at.title('Paid. Thank you!');
         },
       );
-      paysWith(
-        'a customer goes to the bank in a window of its own, which closes when they come back',
-        'bank',
-        async (at, tab) => {
-          await at.choose('Your bank');
-          await at.press();
-          await at.title('Please approve the payment');
-          await at.press();
-          const window_ = await tab.popup();
-          await until(() =>
-            window_.run('page', () => document.querySelector('a')?.textContent === 'Allow it'),
-          );
-          const isAlone = await window_.run('page', () => window.opener === null);
-          assert.equal(isAlone, true, 'the bank has our page');
-          await window_.click('page', 'a');
-          await at.title('Paid. Thank you!');
-          await until(() =>
-            window_
-              .run('page', () => true)
-              .then(
-                () => false,
-                () => true,
-              ),
-          );
-        },
-      );
     });
   }
 });
@@ -449,6 +455,8 @@ interface Steps {
   inStripe(path: string, script: () => void): Promise<void>;
   /** The colour scheme of the frame that holds the method's fields. */
   scheme(): Promise<string>;
+  /** The id of the payment on the receipt. */
+  reference(): Promise<string>;
 }
 
 function steps(tab: Tab): Steps {
@@ -506,6 +514,8 @@ function steps(tab: Tab): Steps {
       });
     },
     press: () => tab.click('frame', '.actions .main'),
+    reference: () =>
+      tab.run('frame', () => /[\da-f]{8}-[\da-f-]{27}/.exec(document.body.textContent)?.[0] ?? ''),
     inStripe: (path, script) =>
       done(framesOf(path), () => document.readyState === 'complete').then(() =>
         tab.run(framesOf(path), script),
