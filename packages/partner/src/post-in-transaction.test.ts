@@ -622,6 +622,8 @@ test('a payment that takes too long for a group stays outside, and one that hang
     [800, 'alone'],
     [0, 'hung'],
   ] as const) {
+    // Two groups that took too long, one soon after the other, would be another matter.
+    await clock.advance(5_000);
     const account = `of ${end}`;
     const one = post(payment(`${end}-1`, account));
     await settle();
@@ -799,6 +801,7 @@ test('what took long and is posted after all clears its biller; what was cancele
   await only(open).answer();
   assert.equal(await joins('of x1'), true);
   // One that is posted too late for a group counts neither for its biller nor against it.
+  await clock.advance(5_000);
   await fall('y1');
   await clock.advance(800);
   await only(open).answer();
@@ -908,6 +911,114 @@ test('the only biller stays in the groups, without the accounts that hang [LV3]'
   );
 });
 
+/** Posts one payment, whose group takes too long; it is then tried alone. */
+async function hang({ post, open }: ReturnType<typeof rig>, id: string): Promise<void> {
+  post(payment(id, `of ${id}`));
+  await settle();
+  await only(open).fail(LATE);
+}
+
+test('after two groups that took too long all are tried alone, four at once, until none did for five seconds [LV3]', async (t) => {
+  const world = rig(t);
+  const { post, open, clock } = world;
+  const idsOf = (): string[][] => open.map(({ ids }) => [...ids]);
+  const limit = (at: number): unknown =>
+    (only(open, at).limits as { statementTimeoutMs: number }).statementTimeoutMs;
+  const finish = async (): Promise<void> => {
+    for (let left = open.length; left > 0; left = open.length) await only(open).answer();
+  };
+  /** Whether payments share a transaction. */
+  let count = 0;
+  const shares = async (): Promise<boolean> => {
+    count += 1;
+    for (const id of ['m', 'n']) post(payment(`${id}${count}`, `of ${id}${count}`));
+    await settle();
+    const shared = open.some(({ ids }) => ids.length > 1);
+    await finish();
+    return shared;
+  };
+  // Groups take 30 ms: they wait 90 ms for a lock.
+  post(payment('first', 'of first'));
+  await settle();
+  await clock.advance(30);
+  await only(open).answer();
+  await hang(world, 'h1');
+  await finish();
+  assert.equal(await shares(), true, 'one such group is chance');
+  await hang(world, 'h2');
+  assert.deepEqual(idsOf(), [['h2']]);
+  assert.equal(limit(0), 400, 'half of what a group had before it');
+  for (const id of ['a', 'b', 'c', 'd', 'e']) post(payment(id, `of ${id}`));
+  await settle();
+  assert.deepEqual(idsOf(), [['h2'], ['a'], ['b'], ['c']]);
+  await only(open).fail(LATE);
+  assert.deepEqual(
+    idsOf(),
+    [['a'], ['b'], ['c'], ['d'], ['h2']],
+    'it has more time in another lane',
+  );
+  await only(open, 4).fail(LATE);
+  await clock.advance(4_999);
+  await finish();
+  assert.equal(await shares(), false);
+  // One that hangs alone prolongs it, from then on.
+  await hang(world, 'h3');
+  await only(open).fail(LATE);
+  await clock.advance(4_999);
+  assert.equal(await shares(), false);
+  await clock.advance(1);
+  assert.equal(await shares(), true);
+  // Then two groups count again, not one.
+  await hang(world, 'h4');
+  await finish();
+  assert.equal(await shares(), true);
+  await hang(world, 'h5');
+  await finish();
+  assert.equal(await shares(), false);
+  // One that is posted after all, with more time: not the payment hung, but everything is slow, and groups are quicker.
+  await hang(world, 'h6');
+  assert.equal(limit(0), 2_000);
+  await finish();
+  assert.equal(await shares(), true);
+});
+
+test('payments that would have to wait long to be tried alone share a transaction after all [LV3]', async (t) => {
+  const world = rig(t);
+  const { post, open } = world;
+  // However short groups are, a busy machine may stop for an eighth of a second.
+  for (let n = 0; n < 20; n += 1) {
+    post(payment(`quick-${n}`));
+    await settle();
+    await only(open).answer();
+  }
+  await hang(world, 'h1');
+  await only(open).answer();
+  await hang(world, 'h2');
+  await only(open).answer();
+  const all = Array.from({ length: 4 + 64 + 2 }, (_, index) =>
+    post(payment(`p${index}`, `of p${index}`)),
+  );
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['p64', 'p65', 'p66', 'p67', 'p68', 'p69'], ['p0'], ['p1'], ['p2'], ['p3']],
+  );
+  assert.deepEqual(only(open, 1).limits, { statementTimeoutMs: 125, lockTimeoutMs: 20 });
+  for (let left = open.length; left > 0; left = open.length) await only(open).answer();
+  assert.deepEqual(
+    all.map(({ result }) => result),
+    all.map(() => DONE),
+  );
+  // One biller has half of the places while another waits.
+  for (const id of ['x1', 'x2', 'x3']) post(payment(id, `of ${id}`));
+  post(paymentOf('other', 'y'));
+  await settle();
+  assert.deepEqual(
+    open.map(({ ids }) => [...ids]),
+    [['x1'], ['x2'], ['y']],
+  );
+});
+
 test('accounts that were locked long ago are forgotten, one that still is locked is not [LV3]', async (t) => {
   const [locked] = await errorsOf(t, '55P03');
   const { post, open, clock, figures } = rig(t);
@@ -954,7 +1065,7 @@ test('accounts that were locked long ago are forgotten, one that still is locked
 test('an outage of the database is the fault of no payment; an error of its own is [LV8 PL5]', async (t) => {
   const codes = ['57014', '25P03', '40001', '40P01', '55P03'];
   const errors = await errorsOf(t, ...codes);
-  const { post, open, state } = rig(t);
+  const { post, open, state, clock } = rig(t);
   const group = [post(payment('a', 'of a')), post(payment('b', 'of b'))];
   await settle();
   state.isUp = false;
@@ -983,6 +1094,7 @@ test('an outage of the database is the fault of no payment; an error of its own 
   state.asked = 0;
   state.isUp = false;
   for (const [index, error] of [...errors, new Error('a bug')].entries()) {
+    await clock.advance(5_000);
     const one = post(payment(`e${index}`, `of e${index}`));
     await settle();
     await only(open).fail(error);

@@ -15,7 +15,8 @@
  * are tried alone too, but long enough for a slow account system, and for their turn among transactions that lock the account again
  * and again. Each time that one waits for a lock in vain, the account rests for longer. Payments of such an account stay out of the
  * groups for a while, and so do those of a biller of which two took so long. After a group that took too long, no other takes
- * payments of its billers before one of theirs has been posted alone.
+ * payments of its billers before one of theirs has been posted alone. When that does not help, because ever other accounts
+ * hang, payments are tried alone from the first, more of them at a time and for a shorter time, unless too many wait for that.
  */
 import assert from 'node:assert/strict';
 import { DatabaseUnavailable, sqlState, type Clock, type Database } from '@duebridge/runtime';
@@ -51,10 +52,10 @@ const deadlineMs = { factor: 8, least: 250, most: 800, first: 2_000, repeat: 10_
  */
 const groupMs = { atMost: 700, atLeast: 200 };
 /**
- * Concurrent transactions in each lane of single payments: in all, of one biller while others wait, of billers of which payments took too
- * long, and for payments that failed before.
+ * Concurrent transactions in each lane of single payments: in all, of billers of which payments took too long, and for payments that
+ * failed before. One biller has half of the lane while others wait.
  */
-const laneWidth = { all: 2, ofBiller: 1, hung: 1, repeats: 1 };
+const laneWidth = { all: 2, hung: 1, repeats: 1 };
 /**
  * How long a locked account rests: at first and at most; doubled each time. After that, or after a payment took too long, how long
  * payments stay out of groups.
@@ -62,6 +63,12 @@ const laneWidth = { all: 2, ofBiller: 1, hung: 1, repeats: 1 };
 const restMs = { first: 500, longest: 5_000, apart: 5_000 };
 /** So many payments of a biller that take too long alone, each within five seconds of the one before, keep all its payments out of groups. */
 const SLOW_PAYMENTS = 2;
+/**
+ * After so many `groups` that took too long, each within five seconds of the one before, all payments are tried alone, while fewer than
+ * `queue` wait for that. So many (`places`) are tried at once, in the place of a group too; each has this `part` of a usual group's
+ * deadline.
+ */
+const hanging = { groups: 2, queue: 64, places: 4, part: 0.5 };
 
 /** How long a stop waits for what is in hand, and then a quarter of that for what is under way, in milliseconds. */
 const STOP_MS = 4_000;
@@ -98,7 +105,9 @@ export function openTransactionPoster(options: {
   const side: Lane = { items: [], underWay: new Set(), repeatsUnderWay: 0 };
   const patient: Lane = { items: [], underWay: new Set(), repeatsUnderWay: 0 };
   let size = MAX_BATCH;
+  /** How long a group waits for a lock, and how long before any took too long since the last that did not. */
   let patienceMs = lockWaitMs.first;
+  let usualMs = lockWaitMs.first;
   let isGroupUnderWay = false;
   let isScheduled = false;
   let isStopping = false;
@@ -113,6 +122,8 @@ export function openTransactionPoster(options: {
   const slow = new Map<string, { at: number; payments: number }>();
   /** Accounts and billers of which a payment was in a group that took too long, until one is tried, or posted, alone. */
   const inDoubt = { accounts: new Set<string>(), billers: new Set<string>() };
+  /** The groups that took too long, one soon after the other, and when one did last, or a payment that was tried alone instead. */
+  const hung = { groups: 0, at: -Infinity };
   let whenIdle: (() => void)[] = [];
   metrics.watch('locked_accounts', () => locks.size);
 
@@ -164,19 +175,28 @@ export function openTransactionPoster(options: {
     return asked;
   };
 
-  /** The deadline of a group, and of a payment that is tried alone after one. */
-  const quickMs = (): number =>
-    Math.min(deadlineMs.most, Math.max(deadlineMs.least, patienceMs * deadlineMs.factor));
+  /** The deadline of a group that waits so long for a lock. */
+  const quickMs = (waitMs: number): number =>
+    Math.min(deadlineMs.most, Math.max(deadlineMs.least, waitMs * deadlineMs.factor));
+
+  /** The deadline of a payment that is tried alone in the side lane. */
+  const aloneMs = (): number =>
+    isHanging(hanging.groups) ? quickMs(usualMs) * hanging.part : quickMs(patienceMs);
+
+  /** Whether this many groups took too long, one soon after the other, and something did so a few seconds ago. */
+  const isHanging = (groups: number): boolean =>
+    hung.groups >= groups && clock.monotonic() < hung.at + restMs.apart;
 
   const followGroup = (tookMs: number): void => {
     const wanted = Math.max(lockWaitMs.least, tookMs * lockWaitMs.factor, patienceMs * 0.9);
     patienceMs = Math.min(lockWaitMs.most, Math.ceil(wanted));
+    usualMs = patienceMs;
   };
 
   const runGroup = async (items: Item[]): Promise<void> => {
     const began = clock.monotonic();
     try {
-      await attempt(items, quickMs(), patienceMs);
+      await attempt(items, quickMs(patienceMs), patienceMs);
       const tookMs = clock.monotonic() - began;
       followGroup(tookMs);
       if (tookMs > groupMs.atMost) size = Math.max(1, Math.floor(items.length / 2));
@@ -189,6 +209,10 @@ export function openTransactionPoster(options: {
       // Groups may take longer than before, another replica's as well, unless one payment turns out to be the cause.
       if (isWait(error)) {
         patienceMs = Math.min(lockWaitMs.most, patienceMs * 2);
+        if (isTooLong(error)) {
+          hung.groups = isHanging(1) ? hung.groups + 1 : 1;
+          hung.at = clock.monotonic();
+        }
         for (const { account, biller } of items) {
           inDoubt.accounts.add(account);
           if (hasBillers && isTooLong(error)) inDoubt.billers.add(biller);
@@ -208,7 +232,7 @@ export function openTransactionPoster(options: {
     try {
       const asked = await attempt(
         [item],
-        isPatient ? patientMs : quickMs(),
+        isPatient ? patientMs : aloneMs(),
         isPatient ? lockWaitMs.patient : lockWaitMs.least,
       );
       inDoubt.accounts.delete(account);
@@ -223,12 +247,16 @@ export function openTransactionPoster(options: {
         followGroup(tookMs);
         locks.delete(account);
         slow.delete(biller);
+        hung.groups = 0;
       }
     } catch (error) {
       inDoubt.accounts.delete(account);
       metrics.postErrors.inc();
       const now = clock.monotonic();
-      if (isTooLong(error)) noteSlow(biller, isPatient ? 0 : 1);
+      if (isTooLong(error)) {
+        noteSlow(biller, isPatient ? 0 : 1);
+        if (!isPatient) hung.at = now;
+      }
       if (isWait(error) && !isPatient) {
         patienceMs = Math.max(lockWaitMs.least, Math.ceil(patienceMs / 2));
         locks.set(account, { until: now, pauseMs: 0 });
@@ -291,18 +319,17 @@ export function openTransactionPoster(options: {
     // What may hang comes last.
     const waiting = lane.items.toSorted((a, b) => Number(isHung(a)) - Number(isHung(b)));
     lane.items = [];
-    // A biller whose payments hang leaves a place to the others that wait.
-    const ofBiller = waiting.some((one) => one.biller !== waiting[0]?.biller)
-      ? laneWidth.ofBiller
-      : laneWidth.all;
+    const places = lane === side && isHanging(hanging.groups) ? hanging.places : laneWidth.all;
+    // A biller whose payments hang leaves places to the others that wait.
+    const isShared = waiting.some((one) => one.biller !== waiting[0]?.biller);
     for (const item of waiting) {
       const { account, biller, isRepeat } = item;
       const underWay = [...lane.underWay];
       if (isResting(account)) item.resolve({ result: 'busy' });
       else if (lane === side && isOutsideGroups(item)) patient.items.push(item);
       else if (
-        underWay.length >= laneWidth.all ||
-        underWay.filter((one) => one.biller === biller).length >= ofBiller ||
+        underWay.length >= places ||
+        (isShared && underWay.filter((one) => one.biller === biller).length >= places / 2) ||
         (isHung(item) && underWay.filter(isHung).length >= laneWidth.hung) ||
         accountsUnderWay.has(account) ||
         (isRepeat && lane.repeatsUnderWay >= laneWidth.repeats)
@@ -325,12 +352,15 @@ export function openTransactionPoster(options: {
   /** The next payments of the main lane; those that stay out of groups leave it. */
   const nextGroup = (): Item[] => {
     const items: Item[] = [];
+    const isAlone = isHanging(hanging.groups);
     let looked = 0;
     for (const item of queue) {
       if (items.length === size) break;
       looked += 1;
       if (isOutsideGroups(item)) patient.items.push(item);
-      else (isInDoubt(item) ? side.items : items).push(item);
+      else if (isInDoubt(item) || (isAlone && side.items.length < hanging.queue)) {
+        side.items.push(item);
+      } else items.push(item);
     }
     queue.splice(0, looked);
     return items;
