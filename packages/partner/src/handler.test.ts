@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { createMetrics } from '@duebridge/runtime';
-import type { TestDatabase } from '@duebridge/runtime/testing';
+import { createMetrics, silentLog } from '@duebridge/runtime';
+import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import { partnerFetch, partnerHandler, type PartnerHandler } from './handler.ts';
 import type { PartnerKitOptions } from './kit.ts';
@@ -270,8 +270,10 @@ test('a web request whose body was read is refused, and its signal ends a waitin
   await read.json();
   await assert.rejects(answer(read), /parsed before the partner kit got it/);
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
-  const taken = await answer(put());
+  const first = put();
+  const taken = await answer(first);
   assert.equal(taken.status, 200);
+  assert.equal(getEventListeners(first.signal, 'abort').length, 0, 'it holds the answer no longer');
   for (const name of ['connection', 'keep-alive', 'transfer-encoding', 'content-length']) {
     assert.equal(taken.headers.get(name), null, `${name} is about the host's connection`);
   }
@@ -307,6 +309,35 @@ test('behind the handler, a key in a header of the partner’s own that is sent 
     await metrics.text(),
     /^duebridge_http_request_duration_seconds_count\{[^}]*status="4[^}]*\} 1$/m,
   );
+});
+
+test('behind the handler a token is issued and used, and the app’s own log and clock tell of what was refused [OA1 OA3]', async (t) => {
+  const database = await kitDatabase(t);
+  const clock = manualClock();
+  const refused: unknown[] = [];
+  const log = { ...silentLog, info: (line: object) => void refused.push(line) };
+  const client = { client_id: 'platform', secrets: ['the-secret-of-the-platform'] };
+  const host = await onNode(t, database, (kit) => kit, {
+    auth: { method: 'oauth', clients: [client] },
+    log,
+    clock,
+  });
+  const asked = { grant_type: 'client_credentials', client_id: 'platform', scope: 'read' };
+  const form = (client_secret: string): Promise<Answer> =>
+    host.call('POST', '/oauth/token', {
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ ...asked, client_secret }).toString(),
+    });
+  const at = new Date(clock.now()).toISOString();
+  assert.equal((await form('another')).status, 401);
+  assert.deepEqual(
+    refused.map((line) => (line as { at?: string; status: number }).at),
+    [at],
+  );
+  const token = String((await form('the-secret-of-the-platform')).body['access_token']);
+  const headers = { authorization: `Bearer ${token}` };
+  const none = await host.call('GET', '/biller/acme/account/unheard', { headers });
+  assert.equal(none.body['code'], 'ACCOUNT_NOT_FOUND');
 });
 
 test('without a log, what goes wrong is said on standard error, without the key [S3]', async (t) => {

@@ -88,6 +88,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
       const [ids, statuses] = values as [string[], PaymentRow['status'][]];
       return ids.flatMap((id, index) => end(id, statuses[index] ?? 'failed'));
     }
+    if (name.includes('cancel_actor IS NOT NULL')) return [...asked].filter((id) => id === first);
     if (name === 'SELECT 1') return state.isUp ? [] : Promise.reject(AWAY);
     if (name === 'kit_lock_payment') {
       const row = table.get(String(first));
@@ -568,10 +569,12 @@ test('a cancel is told to waiting reads; what another account system once took i
 });
 
 test('a stop waits for the payments in hand, and an account system that posts nowhere is refused', async (t) => {
-  const { applier, add, answers, told } = rig(t);
+  const { applier, add, answers, told, figures } = rig(t);
   const answer = Promise.withResolvers<PostOutcome>();
   answers.set('p', answer.promise);
   applier.start();
+  await settle();
+  figures.length = 0;
   applier.take(add('p'));
   await settle();
   let isOver = false;
@@ -580,11 +583,38 @@ test('a stop waits for the payments in hand, and an account system that posts no
   assert.equal(isOver, false);
   answer.resolve({ outcome: 'failed', reason: 'Closed.' });
   await stopped;
-  assert.deepEqual(told, ['p failed']);
+  assert.deepEqual([told, figures], [['p failed'], ['failed 1']]);
   assert.throws(
     () => rig(t, { accounts: { posts: 'nowhere' } as unknown as AccountSystem }),
     /in_transaction or in_own_system/,
   );
+});
+
+test('a stop waits for the look at the table that is under way: the database is closed after it', async (t) => {
+  const { applier, pass, state, looks } = rig(t);
+  state.lookMs = 500;
+  applier.start();
+  await pass(499);
+  assert.equal(looks.length, 1);
+  let isOver = false;
+  void applier.stop().then(() => (isOver = true));
+  await settle();
+  assert.equal(isOver, false);
+  await pass(1);
+  assert.equal(isOver, true);
+});
+
+test('a cancel of what another replica has in a call waits for its answer [ST4]', async (t) => {
+  const { applier, add, asked, table, pass } = rig(t, {}, true);
+  add('claimed');
+  asked.add('claimed');
+  let outcome: string | undefined;
+  void applier.cancel('claimed', 'ann', 'asked').then((one) => (outcome = one.outcome));
+  await settle();
+  assert.equal(outcome, undefined, 'it waits for what the other replica says');
+  asked.clear();
+  await pass(100);
+  assert.deepEqual([outcome, table.size], ['too_late', 1]);
 });
 
 test('a stop waits two seconds for a call that it has told to end, and no longer than that takes [KT13 LV5]', async (t) => {
@@ -598,6 +628,9 @@ test('a stop waits two seconds for a call that it has told to end, and no longer
     one.answers.set('p', first.promise);
     one.answers.set('q', answer.promise);
     one.applier.take(one.add('p', 'q'));
+    await settle();
+    // In the other run one payment alone is left in hand.
+    if (!answers) first.resolve({ outcome: 'posted' });
     await settle();
     let isOver = false;
     void one.applier.stop().then(() => (isOver = true));

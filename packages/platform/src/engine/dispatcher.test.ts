@@ -210,10 +210,10 @@ test('a customer is told when the partner has the payment, when it stops in revi
 test('a payment that is handed over twice is put once, and one in no slot not at all', async () => {
   const rig = dispatcherRig();
   const row = rig.pay(1, { stage: 'dispatching' });
-  rig.dispatcher.add(row);
-  rig.dispatcher.add(row);
-  rig.dispatcher.add(rig.loaded(1));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching', slot: null }));
+  const isNew = [row, row, rig.loaded(1), rig.pay(2, { stage: 'dispatching', slot: null })].map(
+    (one) => rig.dispatcher.add(one),
+  );
+  assert.deepEqual(isNew, [true, false, false, false]);
   assert.equal(rig.dispatcher.size, 1);
   assert.deepEqual(
     [idOf(1), idOf(2)].map((id) => rig.dispatcher.has(id)),
@@ -737,6 +737,28 @@ test('when a thousand funding calls hang, one is given up for a payment that wai
   await rig.run(400);
   assert.deepEqual(rig.read(/^put/), ['put 2000']);
   assert.deepEqual(asked.length, 2);
+});
+
+test('of the calls of a processor that fails, then hangs, at most half of the places are second tries [LV3]', async () => {
+  const rig = dispatcherRig();
+  const failed = new Set<string>();
+  let open = 0;
+  let most = 0;
+  rig.onAuthorize = async ({ platform_payment_id: id }) => {
+    if (!failed.has(id)) {
+      failed.add(id);
+      throw new Error('down');
+    }
+    open += 1;
+    most = Math.max(most, open);
+    await rig.time.sleep(9_000);
+    open -= 1;
+    throw new Error('late');
+  };
+  for (let payment = 1; payment <= 700; payment += 1) rig.dispatcher.add(rig.pay(payment));
+  await rig.run(30_000);
+  assert.equal(failed.size, 700);
+  assert.ok(most > 256 && most <= 512, `${most} second tries at once`);
 });
 
 test('a funding call leaves no listener behind, and is not waited for once the worker has stopped', async () => {

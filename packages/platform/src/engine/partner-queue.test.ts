@@ -889,6 +889,22 @@ test('a call gives up its place to what is due now and has not failed, and only 
   assert.equal(queue.take(61_000, all).kind, 'give_up');
 });
 
+test('a call of another kind keeps its place where there is room for more of its kind', () => {
+  const queue = openWide(8);
+  const hung = (['poll', ...Array.from({ length: 6 }, () => 'submit')] as const).map((lane) => {
+    queue.push(item('hung'), lane as 'poll' | 'submit');
+    const call = start(queue, 1_000);
+    call.sent = { kind: lane as 'poll' | 'submit', at: 1_000 };
+    call.giveUp = () => undefined;
+    return call;
+  });
+  // Of eight places PUTs may have six, so that the poll stands in nobody's way.
+  queue.push(item('put', 60_000), 'submit');
+  const turn = queue.take(60_000, all);
+  assert(turn.kind === 'give_up');
+  assert.equal(turn.call, hung[1]);
+});
+
 test('a call keeps its place while all that is due are retries', () => {
   const queue = openWide(1);
   queue.push(item('hung'), 'submit');

@@ -8,6 +8,7 @@ import {
   ARRIVALS,
   findNews,
   findPayment,
+  findWatched,
   insertPayment,
   paymentsOfSession,
 } from './payments.ts';
@@ -371,5 +372,10 @@ test('a watcher is told of payments that stand elsewhere than it knows, and of n
   assert.deepEqual(
     news.map((row) => [row.platform_payment_id, row.stage]),
     [[moved, 'accepted']],
+  );
+  const whole = await findWatched(rig.database, [same]);
+  assert.deepEqual(
+    whole.map((row) => [row.platform_payment_id, row.stage]),
+    [[same, 'created']],
   );
 });
