@@ -106,6 +106,13 @@ async function openAll(
   const clock = config.clock ?? systemClock;
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
+  // Before the database: a platform that cannot start with these settings leaves nothing behind in it.
+  const { adapters, offersSandbox } = await openAdapters(config);
+  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
+    throw new ConfigurationError(
+      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
+    );
+  }
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
   // Closed last: what is under way until then has spans.
@@ -145,7 +152,6 @@ async function openAll(
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const { adapters, offersSandbox } = await openAdapters(config);
   const sandbox = sandboxFunding({
     database: engineDatabase,
     publicUrl: config.publicUrl,
@@ -213,11 +219,6 @@ async function openAll(
     }
   }
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
-  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
-    throw new ConfigurationError(
-      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
-    );
-  }
   const mailing =
     config.smtpUrl === undefined || config.mailFrom === undefined
       ? Promise.resolve()

@@ -15,6 +15,7 @@ import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing
 import { readPlatformConfig } from '../config.ts';
 import { sandboxFunding } from '../funding.ts';
 import { openSealer } from '../partners/seal.ts';
+import { startPlatform } from '../server.ts';
 import type { FundingAdapter } from './adapter.ts';
 import { openAdapters } from './configured.ts';
 import { openFunds, type Funds } from './funds.ts';
@@ -400,6 +401,23 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
       (error: unknown) => error instanceof ConfigurationError && says.test(error.message),
       String(says),
     );
+  }
+  // Said before the database is asked for, which would be migrated to a version that then does not start.
+  const secret = Buffer.alloc(32, 7).toString('base64');
+  const nowhere = {
+    databaseUrl: 'postgres://127.0.0.1:1/nowhere',
+    dataDirectory: folder,
+    sealKey: secret,
+    keyPepper: secret,
+    adminKey: 'the admin key of the test, long enough',
+    log: silentLog,
+  };
+  for (const [config, says] of [
+    [{ funding: ['paypal'] }, /names paypal/],
+    [{ smtpUrl: 'smtp://127.0.0.1:1' }, /set DUEBRIDGE_MAIL_FROM/],
+    [{}, /database/],
+  ] as const) {
+    await assert.rejects(startPlatform({ ...nowhere, ...config }), says);
   }
   for (const [change, says] of [
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'pk_live_1' }, /one of the Stripe keys is for test mode/],
