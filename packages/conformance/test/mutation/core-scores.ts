@@ -411,6 +411,22 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
         /^if \(locks\.size > MAX_BATCH\) \{ \| (?:locks\.size > MAX_BATCH -> true|> -> >=)$/,
       ],
     },
+    {
+      why: 'A first count that is read only with a time, of which there is none before the first group that takes too long.',
+      places: [/^const hung = .* \| 0 -> 1$/],
+    },
+    {
+      why: 'Two such groups are enough; three make no difference.',
+      places: [/^hung\.groups = isHanging\(1\) .* \| 1 -> 2 \(2\)$/],
+    },
+    {
+      why: 'Half of two and of four places, rounded up, is a third of them, rounded up.',
+      places: [/>= places \/ 2\) \|\| \| 2 -> 3$/],
+    },
+    {
+      why: 'Where payments are tried alone, the same is asked again.',
+      places: [/^if \(isResting\(account\)\) return .* -> false$/],
+    },
   ],
   'packages/platform/src/engine/due-heap.ts': [
     {
