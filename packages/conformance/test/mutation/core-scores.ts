@@ -383,7 +383,6 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     },
   ],
   'packages/partner/src/post-in-transaction.ts': [
-    SECOND_LOOK,
     TOLD_TWICE,
     ONE_FOR_EACH,
     {
@@ -720,7 +719,6 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       why: 'Whether a payment that waits is an object or bytes is a matter of memory and time.',
       places: [
         /^payment\.isNew = /,
-        /^\(payment\) => !payment\.isNew .* \| ! -> nothing$/,
         /^this\.#saving\.delete\(payment\);/,
       ],
     },
