@@ -749,7 +749,7 @@ test('a cancel and a call that begin in one moment do not both succeed [ST4 KT5]
 });
 
 test('a payment whose check fails before its call can still be canceled, if it could before [ST4 KT5]', async (t) => {
-  const { post, open, cancel, again, kept, state } = rig(t);
+  const { post, open, cancel, again, kept, state, figures } = rig(t);
   for (const [id, cancelable] of [
     ['p', true],
     ['fixed', false],
@@ -759,12 +759,15 @@ test('a payment whose check fails before its call can still be canceled, if it c
     await only(open).answer({ [id]: { outcome: 'later', cancelable } });
   }
   state.away = 'kit_find_held';
-  const tried = ['p', 'fixed'].map((id) => post(again(id)));
+  // Of the last the account system has said nothing yet.
+  const unheard = { ...payment('unheard'), claimed_by: ME };
+  const tried = [again('p'), again('fixed'), unheard].map((one) => post(one));
   await settle();
   assert.deepEqual(
     tried.map(({ result }) => result?.result),
-    ['failed', 'failed'],
+    ['failed', 'failed', 'failed'],
   );
+  assert.equal(figures.get('calls_undecided')?.(), 2);
   state.away = undefined;
   assert.equal((await cancel('fixed')).outcome, 'too_late');
   assert.equal((await cancel('p')).outcome, 'canceled');
