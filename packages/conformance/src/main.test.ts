@@ -394,6 +394,18 @@ describe('conform', { concurrency: 4 }, () => {
     }
   });
 
+  test('a report file that cannot be written costs no result, and a folder is refused before the run', async () => {
+    const flags = [...where(), '--key', KEY, '--only', 'P20'];
+    const full = await conform([...flags, '--html', '/dev/full']);
+    assert.equal(full.code, 2);
+    assert.match(full.out, /1 of 1 checks passed/);
+    assert.match(full.err, /could not be written to \/dev\/full/);
+    const inFolder = await conform([...flags, '--html', folder]);
+    assert.equal(inFolder.code, 2);
+    assert.match(inFolder.err, /cannot be written to .*choose a file/);
+    assert.doesNotMatch(inFolder.err, /P20 PASS/);
+  });
+
   test('a history that cannot be written costs no report', async () => {
     const place = join(folder, 'a-file');
     writeFileSync(place, '');

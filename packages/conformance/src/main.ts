@@ -4,7 +4,7 @@
  * One file because it is the table of the commands and options; their implementation is elsewhere.
  */
 import { spawn } from 'node:child_process';
-import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
@@ -377,6 +377,8 @@ function canWrite(flags: OutputFlags): void {
     if (file === undefined) continue;
     try {
       accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
+      // A folder may be writable, and is still no file.
+      if (existsSync(file) && statSync(file).isDirectory()) throw new Error('EISDIR');
     } catch {
       throw new TargetProblem(
         `The report cannot be written to ${file}: choose a file in an existing, writable folder.`,
@@ -387,6 +389,14 @@ function canWrite(flags: OutputFlags): void {
 
 /** Prints and writes the report in every requested form; returns the exit code. */
 function deliver(report: RunReport, flags: OutputFlags): number {
+  // Printed first: a disk that is full by now must not cost the result of a whole run.
+  process.stdout.write(
+    flags.json === true
+      ? jsonReport(report)
+      : terminalReport(report, {
+          colour: process.stdout.isTTY && process.env['NO_COLOR'] === undefined,
+        }),
+  );
   for (const [file, form] of forms(flags)) {
     if (file === undefined) continue;
     try {
@@ -395,13 +405,6 @@ function deliver(report: RunReport, flags: OutputFlags): number {
       throw new TargetProblem(`The report could not be written to ${file}.`);
     }
   }
-  process.stdout.write(
-    flags.json === true
-      ? jsonReport(report)
-      : terminalReport(report, {
-          colour: process.stdout.isTTY && process.env['NO_COLOR'] === undefined,
-        }),
-  );
   return report.exit_code;
 }
 

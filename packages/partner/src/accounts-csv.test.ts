@@ -135,6 +135,25 @@ test('a header that is misspelt, duplicate, ambiguous or incomplete is refused a
   }
 });
 
+test('a bad amount is reported under the name of its column in the file', () => {
+  const header = 'account_id,amount_due_in_cents,min_amount_in_cents,max_amount_in_cents';
+  assert.deepEqual(problems(`${header}\nA-1,10.50,0,\nA-2,,,\nA-3,1,5,4\n`, 'acme'), [
+    'line 2: amount_due_in_cents must be whole cents, such as 123456; min_amount_in_cents must be above zero',
+    'line 3: amount_due_in_cents must not be empty',
+    'line 4: min_amount_in_cents must not be above max_amount_in_cents',
+  ]);
+});
+
+test('an empty file, and one with semicolons or tabs, get one sentence with the cure', () => {
+  assert.deepEqual(problems(''), ['line 1: is missing: the file is empty']);
+  assert.deepEqual(problems('biller_id;account_id\nacme;A-1\n'), [
+    'line 1: separates its columns with semicolons: save it with commas',
+  ]);
+  assert.deepEqual(problems('biller_id\taccount_id\nacme\tA-1\n'), [
+    'line 1: separates its columns with tabs: save it with commas',
+  ]);
+});
+
 test('text that is not CSV is reported, not thrown', () => {
   assert.deepEqual(problems('biller_id,account_id\nacme,"A').length, 1);
   assert.deepEqual(problems('biller_id,account_id\nacme,A"B"\n').length, 1);

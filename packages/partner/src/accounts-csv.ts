@@ -52,7 +52,16 @@ export function parseAccountsCsv(csv: string, biller_id?: string): ParsedAccount
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
     const line = typeof error['lines'] === 'number' ? error['lines'] : 1;
-    return { ok: false, problems: [{ path: `line ${line}`, problem: 'is not CSV' }] };
+    return {
+      ok: false,
+      problems: [
+        {
+          path: `line ${line}`,
+          problem:
+            'is not CSV: a quotation mark opens a cell and does not close it, or stands inside one without being doubled',
+        },
+      ],
+    };
   }
   const header = lines[0]?.record.map((name) => name.trim()) ?? [];
   const headerProblems = problemsOfHeader(header, biller_id);
@@ -80,6 +89,13 @@ export function parseAccountsCsv(csv: string, biller_id?: string): ParsedAccount
 
 function problemsOfHeader(header: readonly string[], biller_id: string | undefined): string[] {
   const problems: string[] = [];
+  if (header.length === 0) return ['is missing: the file is empty'];
+  const [only = ''] = header;
+  if (header.length === 1 && /[;\t]/.test(only)) {
+    return [
+      `separates its columns with ${only.includes(';') ? 'semicolons' : 'tabs'}: save it with commas`,
+    ];
+  }
   for (const name of new Set(header)) {
     if (!columns.includes(name)) {
       problems.push(`column ${JSON.stringify(name)} is not known; known are ${columns.join(', ')}`);
@@ -130,6 +146,9 @@ function readLine(
     }
     return value === '' ? null : value;
   };
+  /** The name that the file itself gives an amount: its own column is the one to correct. */
+  const written = (column: string): string =>
+    header.includes(column) ? column : `${column}_in_cents`;
   const cents = (column: string): number | null | undefined => {
     const [inDollars, inCents] = [cell(column), cell(`${column}_in_cents`)];
     const given = inDollars ?? inCents;
@@ -139,7 +158,7 @@ function readLine(
     const value = isRight.test(given) ? Number(given.replace('.', '')) : Number.NaN;
     if (!(Math.abs(value) <= MAX_AMOUNT_IN_CENTS)) {
       const form = inDollars === undefined ? 'whole cents, such as 123456' : 'such as 1234.56';
-      problems.push(`${column} must be ${form}`);
+      problems.push(`${written(column)} must be ${form}`);
     }
     // "-0.00" is zero.
     return value === 0 ? 0 : value;
@@ -158,16 +177,17 @@ function readLine(
     problems.push('first_name and last_name must both be given or both be empty');
   }
   const amount_due_in_cents = cents('amount_due');
-  if (amount_due_in_cents === null) problems.push('amount_due must not be empty');
+  if (amount_due_in_cents === null) problems.push(`${written('amount_due')} must not be empty`);
   const [minimum, maximum] = [cents('min_amount'), cents('max_amount')];
   for (const [column, value] of [
     ['min_amount', minimum],
     ['max_amount', maximum],
   ] as const) {
-    if (typeof value === 'number' && value < 1) problems.push(`${column} must be above zero`);
+    if (typeof value === 'number' && value < 1)
+      problems.push(`${written(column)} must be above zero`);
   }
   if (typeof minimum === 'number' && typeof maximum === 'number' && minimum > maximum) {
-    problems.push('min_amount must not be above max_amount');
+    problems.push(`${written('min_amount')} must not be above ${written('max_amount')}`);
   }
   return {
     account: {

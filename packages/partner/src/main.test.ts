@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
@@ -240,4 +242,34 @@ test('the environment describes a deployment with two keys, or with OAuth client
     method: 'oauth',
     clients: [{ client_id: 'a', secrets: ['a-secret-of-client-a'], scopes: ['read'] }],
   });
+});
+
+test('an import that breaks off in the middle says how much of the file is stored', async (t) => {
+  const rows = Array.from({ length: 6_000 }, (_, index) => `acme,A-${index},${index}`);
+  const csv = `biller_id,account_id,amount_due_in_cents\n${rows.join('\n')}\n`;
+  const refusal = { code: 'INVALID_REQUEST', message: 'The biller is not served here' };
+  for (const [status, said] of [
+    [400, /not served here \(INVALID_REQUEST\)\n3000 of 6000 accounts were imported before that/],
+    [502, /502.*\nat least 3000 of 6000 accounts were imported before that/],
+  ] as const) {
+    let calls = 0;
+    const admin = createServer((request, response) => {
+      request.resume().on('end', () => {
+        calls += 1;
+        response.statusCode = calls === 1 ? 200 : status;
+        const answer = calls === 1 ? { created: 3_000, updated: 0, unchanged: 0 } : refusal;
+        response.end(status === 502 && calls > 1 ? '<html>' : JSON.stringify(answer));
+      });
+    });
+    admin.listen(0, '127.0.0.1');
+    await once(admin, 'listening');
+    t.after(() => admin.close());
+    const { port } = admin.address() as AddressInfo;
+    const env = { ADMIN_PORT: String(port), DUEBRIDGE_ADMIN_KEY: 'k'.repeat(32) };
+    const ran = await run(env, ['accounts', 'import', '-'], csv);
+    assert.equal(ran.code, 1);
+    assert.equal(calls, 2);
+    assert.match(ran.err, said);
+    assert.match(ran.err, /run the same import again/);
+  }
 });

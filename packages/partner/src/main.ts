@@ -207,19 +207,37 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
   // The whole file was validated above; it is sent in parts because a request has a size limit. An interrupted import can simply
   // be run again.
   for (const part of formatAccountsCsv(parsed.accounts, IMPORT_PART_LENGTH)) {
-    const done = await ask<AccountImportResult>(
-      terminal,
-      options,
-      'POST',
-      partnerAdminRoutes.import_accounts.path,
-      { csv: part, ...(options.asOf === undefined ? undefined : { as_of: options.asOf }) },
-    );
+    let done: AccountImportResult;
+    try {
+      done = await ask<AccountImportResult>(
+        terminal,
+        options,
+        'POST',
+        partnerAdminRoutes.import_accounts.path,
+        { csv: part, ...(options.asOf === undefined ? undefined : { as_of: options.asOf }) },
+      );
+    } catch (error) {
+      throw interruptedImport(error, sum, parsed.accounts.length);
+    }
     sum.created += done.created;
     sum.updated += done.updated;
     sum.unchanged += done.unchanged;
   }
   print(terminal, options, sum, () =>
     [`${sum.created} created`, `${sum.updated} updated`, `${sum.unchanged} unchanged`].join(', '),
+  );
+}
+
+/** The error of one part, with how much of the file is stored already: otherwise it reads as if nothing were. */
+function interruptedImport(error: unknown, sum: AccountImportResult, total: number): unknown {
+  const imported = sum.created + sum.updated + sum.unchanged;
+  if (!(error instanceof CommandError) || imported === 0) return error;
+  // An error with a cause leaves the outcome of its own part unknown.
+  const stored = error.cause === undefined ? `${imported}` : `at least ${imported}`;
+  return new CommandError(
+    `${error.message}\n${stored} of ${total} accounts were imported before that, in the order of the file; run the same import again to complete it`,
+    error.exitCode,
+    error.cause === undefined ? undefined : { cause: error.cause },
   );
 }
 
