@@ -158,7 +158,7 @@ export const PaymentDetail = Type.Object({
   audit: Type.Array(AuditEntry),
   pending_close: nullable(PendingClose),
   partner_held: nullable(
-    Type.String({ description: 'Why nothing is sent to its partner now, while it has not ended.' }),
+    Type.String({ description: 'Why calls to its partner are held back now, while it has not ended.' }),
   ),
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;

@@ -182,7 +182,7 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
   });
   assert.match(
     await run(['payment', 'show', String(made.body['platform_payment_id'])]),
-    /^It waits, because nothing is sent to water: paused by an operator: they migrate$/m,
+    /^It waits, because calls to water are held back: paused by an operator: they migrate$/m,
   );
   await run(['partner', 'resume', 'water', '--reason', 'they are done']);
   await run(['partner', 'change', 'water', '--name', 'Springfield Water Co']);

@@ -366,7 +366,7 @@ function describePayment(detail: PaymentDetail): string {
       : [`${follow_up.marked_by} marked it for the partner to look at: ${follow_up.note}`]),
     ...(partner_held === null
       ? []
-      : [`It waits, because nothing is sent to ${payment.partner_id}: ${partner_held}`]),
+      : [`It waits, because calls to ${payment.partner_id} are held back: ${partner_held}`]),
     ...(pending_close === null
       ? []
       : [`${pending_close.requested_by} asked to close it: ${pending_close.reason}`]),

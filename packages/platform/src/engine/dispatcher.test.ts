@@ -902,6 +902,35 @@ test('a partner that fails every call is told of once, and on its first answer a
   assert.equal(rig.dispatcher.size, 0);
 });
 
+test('a partner that stays down is noted for an operator until its first answer; five failures alone are not [LV3]', async () => {
+  const text =
+    'The partner does not answer, or answers with errors; one call at a time is tried until one succeeds.';
+  for (const down of [{ status: 500 }, { lost: 'connection' }] as const) {
+    const rig = dispatcherRig();
+    let isDown = true;
+    rig.script = () => (isDown ? down : undefined);
+    for (const payment of [1, 2, 3, 4, 5])
+      rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
+    await rig.run(CALL_MS + 1);
+    assert.deepEqual(rig.read(/^(?:hold|counted: acme)/), ['counted: acme is broken']);
+    await rig.run(60_000);
+    assert.deepEqual([...new Set(rig.read(/^hold/))], [`hold of acme noted by ${ME}: ${text}`]);
+    isDown = false;
+    await rig.run(120_000);
+    assert.equal(rig.dispatcher.size, 0);
+    assert.equal(rig.partners.get('acme')?.pause_reason, null);
+  }
+  // What an operator has to act on is not hidden by the failures that follow it.
+  const rig = dispatcherRig();
+  let said: { status: number } = { status: 401 };
+  rig.script = () => said;
+  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
+  await rig.run(1_000);
+  said = { status: 500 };
+  await rig.run(1_200_000);
+  assert.match(rig.partners.get('acme')?.pause_reason ?? '', /refuses the credentials/);
+});
+
 test('what failed while others were answered keeps its own delay when the partner recovers [LV3]', async () => {
   const rig = dispatcherRig();
   let isDown = false;

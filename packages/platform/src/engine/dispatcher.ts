@@ -774,6 +774,10 @@ export class Dispatcher {
           );
           this.#metrics.broken(partner_id, true);
         }
+        // Not at the first pause, so that a partner that falters fills no audit. A refusal that an operator must act on stays.
+        if (queue.isDown && queue.held === undefined && partner.pause_reason !== DOWN_TEXT) {
+          void this.#noteHold(partner_id, DOWN_TEXT);
+        }
         return;
       case 'fails_alone':
         queue.failedAlone(now);
@@ -973,6 +977,10 @@ function laneOf(payment: ActivePayment): QueueLane {
   if (nextStep(payment) === 'submit') return 'submit';
   return payment.polls === 0 ? 'poll' : 'again';
 }
+
+/** What an operator sees next to a partner whose breaker stays open, and in the story of each payment that waits for it. */
+const DOWN_TEXT =
+  'The partner does not answer, or answers with errors; one call at a time is tried until one succeeds.';
 
 /** The reason that an operator sees next to the partner. */
 const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {

@@ -210,6 +210,11 @@ export class PartnerQueue<T extends Due> {
     return this.#failures >= BREAKER_THRESHOLD || this.held !== undefined;
   }
 
+  /** True once a trial call has failed too after the breaker's first pause: the partner stays down, and did not only falter. */
+  get isDown(): boolean {
+    return this.#trips > 1;
+  }
+
   /**
    * Whether a read may ask to wait now. Until the partner is known to apply it, only one read at a time asks, because a waiting
    * read notices a stalled partner only after its wait.

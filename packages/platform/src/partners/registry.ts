@@ -59,7 +59,7 @@ export interface Partner {
   readonly auth: PartnerView['auth'];
   /** True: an operator wants nothing sent. */
   readonly paused: boolean;
-  /** Why nothing is sent, or what error the engine met; null when all is well. */
+  /** Why calls are held back, by an operator's word or by the engine's; null when all is well. */
   readonly pause_reason: string | null;
   readonly created_at: string;
 }

@@ -105,8 +105,9 @@ export function PaymentPageOf({ id }: { id: string }) {
       />
       {partner_held === null ? null : (
         <p class="note">
-          It waits, because nothing is sent to{' '}
-          <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>: {partner_held}
+          It waits, because calls to{' '}
+          <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a> are held back:{' '}
+          {partner_held}
         </p>
       )}
       {payment.paused ? (
