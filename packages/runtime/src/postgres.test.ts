@@ -169,6 +169,57 @@ test('a statement that hangs is cut off by the server and named unavailable', as
   await assert.rejects(database.query('SELECT pg_sleep(30)'), isUnavailable('not_executed'));
 });
 
+test('a statement that waited too long costs its transaction, not the connection', async (t) => {
+  const own = await testDatabase(t, { migrations });
+  const database = openDatabase({ url: own.url, applicationName: 'patient', maxConnections: 1 });
+  own.closing(() => database.close());
+  const session = async (): Promise<unknown> => {
+    const [row] = await database.query<{ pid: number; open: boolean }>(
+      `SELECT pg_backend_pid() AS pid, xact_start < query_start AS open FROM pg_stat_activity WHERE pid = pg_backend_pid()`,
+    );
+    return row;
+  };
+  const first = await session();
+  const lock = 'SELECT pg_advisory_xact_lock(7)';
+  const waiting = (limits: object, text: string): Promise<unknown> =>
+    database.transaction(async (tx) => {
+      await tx.query(
+        `INSERT INTO test_ground.payment (platform_payment_id, amount_in_cents) VALUES ('p', 1)`,
+      );
+      await tx.query(text);
+    }, limits);
+  const release = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  const holder = own.transaction(async (tx) => {
+    await tx.query(lock);
+    held.resolve();
+    await release.promise;
+  });
+  await held.promise;
+  try {
+    for (const [limits, text] of [
+      [{ lockTimeoutMs: 20 }, lock],
+      [{ statementTimeoutMs: 20 }, 'SELECT pg_sleep(30)'],
+    ] as const) {
+      await assert.rejects(waiting(limits, text), isUnavailable('not_executed'));
+      assert.deepEqual(await session(), first, text);
+    }
+    // An error of another pool's leaves no transaction open either.
+    const theirs = await waiting({ lockTimeoutMs: 20 }, lock).catch((error: unknown) => error);
+    await assert.rejects(
+      database.transaction(async (tx) => {
+        await tx.query('SELECT 1');
+        throw theirs;
+      }),
+    );
+    assert.deepEqual(await session(), first);
+  } finally {
+    release.resolve();
+    await holder;
+  }
+  assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
+});
+
 test('a full pool refuses in time instead of hanging', async (t) => {
   const own = await testDatabase(t, { migrations });
   const database = openDatabase({

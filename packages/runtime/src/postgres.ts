@@ -170,7 +170,7 @@ export function openDatabase(options: DatabaseOptions): Database {
 
   const withClient = async <T>(
     work: (session: Session) => Promise<T>,
-    isBroken: (error: unknown) => boolean = isDatabaseTrouble,
+    isBroken: (error: unknown) => boolean = breaksSession,
   ): Promise<T> => {
     if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
     if (pool.waitingCount >= maxWaiting) {
@@ -400,9 +400,8 @@ async function oneTransaction<T>(
     return await committed(client, result);
   } catch (error) {
     ended = true;
-    if (error instanceof DatabaseUnavailable) throw error;
     const trouble = explained(error, 'not_executed');
-    if (!(trouble instanceof DatabaseUnavailable)) {
+    if (!breaksSession(trouble)) {
       await client.query('ROLLBACK').catch((lost: unknown) => {
         throw explained(lost, 'not_executed');
       });
@@ -465,6 +464,14 @@ export function constraintOf(error: unknown): string | undefined {
 /** Whether the error is caused by the database or the network, not by the statement. */
 export function isDatabaseTrouble(error: unknown): boolean {
   return error instanceof DatabaseUnavailable || explained(error, 'unknown') !== error;
+}
+
+/**
+ * Whether the session may not be used again. A statement that PostgreSQL gave up after its time, or after its wait for a lock, costs its
+ * transaction alone: new connections beside accounts that stay locked took the processor from healthy payments (decision 234).
+ */
+function breaksSession(error: unknown): boolean {
+  return isDatabaseTrouble(error) && !['57014', '55P03'].includes(sqlState(error) ?? '');
 }
 
 /**
