@@ -157,7 +157,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
       'c',
     );
     assert.ok(!parsed.ok, problem);
-    assert.deepEqual(parsed.problems, [{ path: 'payment 2', problem }]);
+    assert.deepEqual(parsed.problems, [{ path: 'line 3', problem }]);
   }
   // All that is wrong in a row, and every wrong row.
   const many = parseFormerPayments(
@@ -167,11 +167,11 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
   assert.ok(!many.ok);
   assert.deepEqual(many.problems, [
     {
-      path: 'payment 1',
+      path: 'line 2',
       problem: 'status must be succeeded, failed or canceled; amount_in_cents must be whole cents',
     },
     {
-      path: 'payment 2',
+      path: 'line 3',
       problem:
         'account_id is not one that the interface takes; its platform_payment_id appears twice',
     },
@@ -201,10 +201,13 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
     },
   ]);
   const short = parseFormerPayments(`${header}${line()}p,R\n`, 'c');
-  assert.deepEqual(short, {
-    ok: false,
-    problems: [{ path: 'line 3', problem: 'is not CSV with one cell for each column' }],
-  });
+  assert.ok(!short.ok);
+  assert.equal(short.problems[0]?.path, 'line 3');
+  assert.match(short.problems[0].problem, /^is not CSV with one cell for each column: a cell/);
+  const open = parseFormerPayments(`${header}${line()}"p,R\n`, 'c');
+  assert.match(open.ok ? '' : (open.problems[0]?.problem ?? ''), /a quotation mark opens one/);
+  // The other side had nothing that this one lost.
+  assert.deepEqual(parseFormerPayments(header, 'c'), { ok: true, payments: [] });
   const lacking = parseFormerPayments(header.replace('biller_id,', '').repeat(2), 'c');
   assert.deepEqual(lacking, {
     ok: false,

@@ -135,27 +135,34 @@ export function parseFormerPayments(
 ):
   | { readonly ok: true; readonly payments: readonly PaymentRow[] }
   | { readonly ok: false; readonly problems: readonly Detail[] } {
-  let records: Record<string, string>[];
+  let header: readonly string[] = [];
+  let lines: { record: Record<string, string>; info: { lines: number } }[];
   try {
-    records = parse(csv, { bom: true, columns: true, skip_empty_lines: true, trim: true });
+    lines = parse(csv, {
+      bom: true,
+      columns: (names: string[]) => (header = names),
+      info: true,
+      skip_empty_lines: true,
+      trim: true,
+    }) as unknown as typeof lines;
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
-    const problem = 'is not CSV with one cell for each column';
+    const problem =
+      'is not CSV with one cell for each column: a cell is missing, or a quotation mark opens one and does not close it';
     return { ok: false, problems: [{ path: `line ${Number(error['lines'] ?? 1)}`, problem }] };
   }
-  const missing = needed.filter((name) => !(name in (records[0] ?? {})));
+  const missing = needed.filter((name) => !header.includes(name));
   if (missing.length > 0) {
     const problem = `must name the columns ${missing.join(', ')}`;
     return { ok: false, problems: [{ path: 'line 1', problem }] };
   }
   const seen = new Set<string>();
   const problems: Detail[] = [];
-  const payments = records.map((record, index) => {
+  const payments = lines.map(({ record, info }) => {
     const { payment, wrong } = readFormerPayment(record, client_id);
     if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id appears twice');
     seen.add(payment.platform_payment_id);
-    if (wrong.length > 0)
-      problems.push({ path: `payment ${index + 1}`, problem: wrong.join('; ') });
+    if (wrong.length > 0) problems.push({ path: `line ${info.lines}`, problem: wrong.join('; ') });
     return payment;
   });
   return problems.length > 0 ? { ok: false, problems } : { ok: true, payments };

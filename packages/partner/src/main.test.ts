@@ -271,5 +271,6 @@ test('an import that breaks off in the middle says how much of the file is store
     assert.equal(calls, 2);
     assert.match(ran.err, said);
     assert.match(ran.err, /run the same import again/);
+    assert.match(ran.err, /^Imported 3000 of 6000 accounts …$/m, 'a long one says how far it is');
   }
 });

@@ -16,6 +16,7 @@ import {
   jsonOption,
   print,
   processTerminal,
+  progressReport,
   queryOf,
   readTextFile,
   unknownVariables,
@@ -206,6 +207,7 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
   const sum = { created: 0, updated: 0, unchanged: 0 };
   // The whole file was validated above; it is sent in parts because a request has a size limit. An interrupted import can simply
   // be run again.
+  const report = progressReport();
   for (const part of formatAccountsCsv(parsed.accounts, IMPORT_PART_LENGTH)) {
     let done: AccountImportResult;
     try {
@@ -222,6 +224,9 @@ async function importFile(terminal: Terminal, file: string, options: ImportOptio
     sum.created += done.created;
     sum.updated += done.updated;
     sum.unchanged += done.unchanged;
+    const sent = sum.created + sum.updated + sum.unchanged;
+    if (sent < parsed.accounts.length)
+      report(`Imported ${sent} of ${parsed.accounts.length} accounts …`);
   }
   print(terminal, options, sum, () =>
     [`${sum.created} created`, `${sum.updated} updated`, `${sum.unchanged} unchanged`].join(', '),

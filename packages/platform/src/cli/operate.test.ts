@@ -492,7 +492,7 @@ test('a long comparison of the audit goes piece by piece, says how far it is, an
       message: 'it is down; the audit is intact up to seal 450: continue with --after 450',
     },
   );
-  assert.equal(reported[0], 'Compared up to seal 50 of 1000, 100000 lines …\n');
+  assert.equal(reported[0], 'Compared up to seal 50 of 1000, 100000 lines …');
   await verifyAudit(terminal, { after: '450' }, ask, () => undefined);
   assert.match(
     out,

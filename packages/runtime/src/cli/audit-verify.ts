@@ -3,7 +3,7 @@ import type { AuditVerification } from '@duebridge/contract';
 import { CommandError, exitCodes } from '../errors.ts';
 import { queryOf } from './admin-client.ts';
 import { print } from './print.ts';
-import type { Terminal } from './terminal.ts';
+import { progressReport, type Terminal } from './terminal.ts';
 
 /** The options of the command. */
 export interface AuditVerifyOptions {
@@ -16,8 +16,6 @@ export interface AuditVerifyOptions {
 
 type Ask = (query: string) => Promise<AuditVerification>;
 
-/** How often a long comparison says how far it is. */
-const REPORT_EVERY_MS = 2_000;
 /** At this number the server stops counting lines that are not sealed. */
 const MOST_UNSEALED = 10_000;
 
@@ -30,7 +28,7 @@ export async function verifyAudit(
   terminal: Terminal,
   options: AuditVerifyOptions,
   ask: Ask,
-  report: (text: string) => void = (text) => void process.stderr.write(text),
+  report = progressReport(),
 ): Promise<void> {
   const start = options.after === undefined ? 0 : Number(options.after);
   if (!/^[0-9]{1,12}$/.test(options.after ?? '0')) {
@@ -39,7 +37,6 @@ export async function verifyAudit(
   await assertExpected(options.expect, ask);
   const sum = { seals: 0, lines: 0 };
   let after = start;
-  let reportedAt = -Infinity;
   for (;;) {
     const page = await ask(queryOf({ after: String(after) })).catch((error: unknown) => {
       throw error instanceof CommandError && after > start ? continued(error, after) : error;
@@ -65,10 +62,7 @@ export async function verifyAudit(
       return;
     }
     after = page.next;
-    if (performance.now() - reportedAt > REPORT_EVERY_MS) {
-      reportedAt = performance.now();
-      report(`Compared up to seal ${after} of ${page.newest}, ${sum.lines} lines …\n`);
-    }
+    report(`Compared up to seal ${after} of ${page.newest}, ${sum.lines} lines …`);
   }
 }
 

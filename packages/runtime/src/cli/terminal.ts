@@ -35,6 +35,19 @@ export function endWithItsReader(): void {
   }
 }
 
+/** How often long work says how far it is. */
+const REPORT_EVERY_MS = 2_000;
+
+/** Tells on standard error how far long work is: one line, and then none for two seconds. */
+export function progressReport(): (line: string) => void {
+  let reportedAt = -Infinity;
+  return (line) => {
+    if (performance.now() - reportedAt <= REPORT_EVERY_MS) return;
+    reportedAt = performance.now();
+    process.stderr.write(`${line}\n`);
+  };
+}
+
 /** All of standard input. */
 export async function readStdin(terminal: Terminal): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
@@ -74,8 +87,11 @@ export async function readTextFile(terminal: Terminal, file: string): Promise<st
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
     const name = file === '-' ? 'standard input' : file;
+    // A spreadsheet's "Unicode text" begins with one of these two marks.
+    const isUtf16 = ['fffe', 'feff'].includes(Buffer.from(bytes.subarray(0, 2)).toString('hex'));
+    const from = isUtf16 ? 'UTF-16' : 'ISO-8859-1';
     throw new CommandError(
-      `${name} is not UTF-8: save it as UTF-8, or convert it (iconv -f ISO-8859-1 -t UTF-8), and try again`,
+      `${name} is not UTF-8: save it as UTF-8, or convert it (iconv -f ${from} -t UTF-8), and try again`,
       exitCodes.failed,
     );
   }
