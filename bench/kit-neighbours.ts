@@ -9,7 +9,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { systemClock, type Database, type Transaction } from '@duebridge/runtime';
+import { openDatabase, systemClock, type Database, type Transaction } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import type {
   AccountSystem,
@@ -35,6 +35,7 @@ const flags = benchOptions(import.meta.main, {
   only: undefined,
 });
 const ACCOUNTS = 200;
+const LOCK_SICK = "SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE";
 /** Payments in trouble before the stream begins. */
 const SICK = 40;
 
@@ -87,16 +88,20 @@ const troubles: Record<string, Trouble> = {
     sick: () => ['acme', 'sick'],
     begin({ url }) {
       const stopped = new AbortController();
+      // One connection for all: a new one for each lock would take the processor from the healthy payments.
+      const own = openDatabase({ url, applicationName: 'job', maxConnections: 1 });
       const job = (async () => {
         while (!stopped.signal.aborted) {
-          const end = await lockAccount(url);
-          await systemClock.sleep(60);
-          await end();
+          await own.transaction(async (tx) => {
+            await tx.query(LOCK_SICK);
+            await systemClock.sleep(60);
+          });
         }
       })();
       return Promise.resolve(async () => {
         stopped.abort();
         await job;
+        await own.close();
       });
     },
   },
@@ -170,10 +175,7 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 
 /** Holds the lock of the account `sick`. */
 function lockAccount(url: string): Promise<() => Promise<void>> {
-  return holdLock(
-    url,
-    "SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE",
-  );
+  return holdLock(url, LOCK_SICK);
 }
 
 /** A core that takes 5 ms, except for payments in trouble. */

@@ -1023,6 +1023,41 @@ test('payments that would have to wait long to be tried alone share a transactio
   );
 });
 
+test('an account that holds up groups again and again stays out of them for twice as long each time, a minute at most [LV3]', async (t) => {
+  const [locked] = await errorsOf(t, '55P03');
+  const { post, open, clock } = rig(t);
+  let count = 0;
+  /** A job locks the account for a moment: a group waits in vain, then the payment alone, and not where it waits for longer. */
+  const meet = async (): Promise<void> => {
+    const one = post(payment(`met-${(count += 1)}`, 'busy'));
+    await settle();
+    await only(open).fail(locked);
+    await only(open).fail(locked);
+    await only(open).answer();
+    assert.deepEqual(one.result, DONE);
+  };
+  const joins = async (): Promise<boolean> => {
+    count += 1;
+    for (const account of ['busy', 'free']) post(payment(`${account}-${count}`, account));
+    await settle();
+    const groups = open.length;
+    for (let left = groups; left > 0; left = open.length) await only(open).answer();
+    return groups === 1;
+  };
+  for (const ms of [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]) {
+    await meet();
+    await clock.advance(ms - 1);
+    assert.equal(await joins(), false, `${ms} ms`);
+    await clock.advance(1);
+    assert.equal(await joins(), true, `${ms} ms`);
+  }
+  // After as long a time in the groups, it is taken for another one.
+  await clock.advance(60_000);
+  await meet();
+  await clock.advance(5_000);
+  assert.equal(await joins(), true);
+});
+
 test('accounts that were locked long ago are forgotten, one that still is locked is not [LV3]', async (t) => {
   const [locked] = await errorsOf(t, '55P03');
   const { post, open, clock, figures } = rig(t);

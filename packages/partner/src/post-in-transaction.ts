@@ -58,9 +58,9 @@ const groupMs = { atMost: 700, atLeast: 200 };
 const laneWidth = { all: 2, hung: 1, repeats: 1 };
 /**
  * How long a locked account rests: at first and at most; doubled each time. After that, or after a payment took too long, how long
- * payments stay out of groups.
+ * payments stay out of groups: doubled each time that the account holds up another group soon after it was let in again.
  */
-const restMs = { first: 500, longest: 5_000, apart: 5_000 };
+const restMs = { first: 500, longest: 5_000, apart: 5_000, longestApart: 60_000 };
 /** So many payments of a biller that take too long alone, each within five seconds of the one before, keep all its payments out of groups. */
 const SLOW_PAYMENTS = 2;
 /**
@@ -114,7 +114,7 @@ export function openTransactionPoster(options: {
   /** Accounts of the payments that are tried alone. */
   const accountsUnderWay = new Set<string>();
   /** Accounts that were found locked, and how long each rests; and those whose payment took too long, which do not rest. */
-  const locks = new Map<string, { until: number; pauseMs: number }>();
+  const locks = new Map<string, { until: number; pauseMs: number; apartMs: number }>();
   /** With one biller alone there is nobody to keep its payments apart from. */
   let firstBiller: string | undefined;
   let hasBillers = false;
@@ -259,15 +259,18 @@ export function openTransactionPoster(options: {
       }
       if (isWait(error) && !isPatient) {
         patienceMs = Math.max(lockWaitMs.least, Math.ceil(patienceMs / 2));
-        locks.set(account, { until: now, pauseMs: 0 });
+        const last = lockOf(account);
+        const isSoon = now < last.until + 2 * last.apartMs;
+        const apartMs = isSoon ? Math.min(restMs.longestApart, 2 * last.apartMs) : restMs.apart;
+        locks.set(account, { until: now, pauseMs: 0, apartMs });
         patient.items.push({ ...item, tookLong: isTooLong(error) });
       } else if (isLockWait(error)) {
-        const before = locks.get(account)?.pauseMs ?? 0;
+        const { pauseMs: before, apartMs } = lockOf(account);
         const pauseMs = Math.min(restMs.longest, Math.max(restMs.first, before * 2));
-        locks.set(account, { until: now + pauseMs, pauseMs });
+        locks.set(account, { until: now + pauseMs, pauseMs, apartMs });
         item.resolve({ result: 'busy' });
       } else if (isTooLong(error)) {
-        locks.set(account, { until: now, pauseMs: 0 });
+        locks.set(account, { ...lockOf(account), until: now, pauseMs: 0 });
         item.resolve({ result: 'failed', error });
       } else if (await isOutage(error)) item.resolve({ result: 'outage', error });
       else item.resolve({ result: 'failed', error });
@@ -288,8 +291,10 @@ export function openTransactionPoster(options: {
     );
   };
 
-  const isResting = (account: string): boolean =>
-    clock.monotonic() < (locks.get(account)?.until ?? -Infinity);
+  const lockOf = (account: string): { until: number; pauseMs: number; apartMs: number } =>
+    locks.get(account) ?? { until: -Infinity, pauseMs: 0, apartMs: restMs.apart };
+
+  const isResting = (account: string): boolean => clock.monotonic() < lockOf(account).until;
 
   const noteSlow = (biller_id: string, more: 0 | 1): void => {
     slow.set(biller_id, { at: clock.monotonic(), payments: hungOf(biller_id) + more });
@@ -306,8 +311,10 @@ export function openTransactionPoster(options: {
   const isSlow = (biller_id: string): boolean => hasBillers && hungOf(biller_id) >= SLOW_PAYMENTS;
 
   /** Whether payments of the account stay out of groups: it was locked, or a payment took too long, a short time ago. */
-  const isApart = (account: string): boolean =>
-    clock.monotonic() < (locks.get(account)?.until ?? -Infinity) + restMs.apart;
+  const isApart = (account: string): boolean => {
+    const { until, apartMs } = lockOf(account);
+    return clock.monotonic() < until + apartMs;
+  };
 
   const isInDoubt = ({ account, biller }: Item): boolean =>
     inDoubt.accounts.has(account) || inDoubt.billers.has(biller);
