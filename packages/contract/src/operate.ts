@@ -158,7 +158,9 @@ export const PaymentDetail = Type.Object({
   audit: Type.Array(AuditEntry),
   pending_close: nullable(PendingClose),
   partner_held: nullable(
-    Type.String({ description: 'Why calls to its partner are held back now, while it has not ended.' }),
+    Type.String({
+      description: 'Why calls to its partner are held back now, while it has not ended.',
+    }),
   ),
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;

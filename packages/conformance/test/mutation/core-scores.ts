@@ -397,7 +397,8 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
       why: 'A pause that is as good as none: the first rest is half a second either way.',
       places: [
         /^if \(lock && asked > 0\) lock\.pauseMs = 0; \| 0 -> 1 \(2\)$/,
-        /^locks\.set\(account, .* pauseMs: 0 \}\); \| 0 -> 1(?: \(2\))?$/,
+        /^locks\.set\(account, .* pauseMs: 0(?:, apartMs)? \}\); \| 0 -> 1$/,
+        /^locks\.get\(account\) \?\? .* \| 0 -> 1$/,
       ],
     },
     {
@@ -717,10 +718,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     },
     {
       why: 'Whether a payment that waits is an object or bytes is a matter of memory and time.',
-      places: [
-        /^payment\.isNew = /,
-        /^this\.#saving\.delete\(payment\);/,
-      ],
+      places: [/^payment\.isNew = /, /^this\.#saving\.delete\(payment\);/],
     },
     {
       why: 'A payment that the partner has not accepted has no age yet, and one whose acceptance was just read begins now.',
