@@ -105,14 +105,14 @@ async function openAll(
   const log = config.log ?? createLogger({ name: 'platform' });
   const clock = config.clock ?? systemClock;
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
-  const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
-  // Before the database: a platform that cannot start with these settings leaves nothing behind in it.
+  // First: a platform that cannot start with these settings leaves nothing behind, neither files nor a database that is migrated.
   const { adapters, offersSandbox } = await openAdapters(config);
   if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
     throw new ConfigurationError(
       'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
     );
   }
+  const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
   // Closed last: what is under way until then has spans.
