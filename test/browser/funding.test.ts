@@ -319,6 +319,11 @@ test('a method that does not take the amount is not offered, and Stripe’s fram
   assert.ok(framed.includes(`frame-ancestors 'self' ${new URL(site.url).origin}`));
   assert.equal((await fetch(new URL('/flow/v1/acme/fund/sandbox_bank', root))).status, 404);
   assert.equal((await fetch(new URL('/flow/v1/nobody/fund/stripe_card', root))).status, 404);
+  await frame.getByLabel('Your bank').check();
+  await frame.getByRole('button', { name: 'Pay $700.00' }).click();
+  await frame.getByRole('button', { name: 'Continue at your bank' }).waitFor();
+  assert.deepEqual(await shutsOut(visit), [], 'before the bank');
+  assert.deepEqual(visit.wrong, []);
 });
 
 // The frames within frames, and what comes back from them; the first two ways were seen in Chromium above.
