@@ -64,11 +64,11 @@ const restMs = { first: 500, longest: 5_000, apart: 5_000, longestApart: 60_000 
 /** So many payments of a biller that take too long alone, each within five seconds of the one before, keep all its payments out of groups. */
 const SLOW_PAYMENTS = 2;
 /**
- * After so many `groups` that took too long, each within five seconds of the one before, all payments are tried alone, while fewer than
+ * After so many groups that took too long, each within five seconds of the one before, all payments are tried alone, while fewer than
  * `queue` wait for that. So many (`places`) are tried at once, in the place of a group too; each has this `part` of a usual group's
  * deadline.
  */
-const hanging = { groups: 2, queue: 64, places: 4, part: 0.5 };
+const allAlone = { afterGroups: 2, queue: 64, places: 4, part: 0.5 };
 
 /** How long a stop waits for what is in hand, and then a quarter of that for what is under way, in milliseconds. */
 const STOP_MS = 4_000;
@@ -122,8 +122,8 @@ export function openTransactionPoster(options: {
   const slow = new Map<string, { at: number; payments: number }>();
   /** Accounts and billers of which a payment was in a group that took too long, until one is tried, or posted, alone. */
   const inDoubt = { accounts: new Set<string>(), billers: new Set<string>() };
-  /** The groups that took too long, one soon after the other, and when one did last, or a payment that was tried alone instead. */
-  const hung = { groups: 0, at: -Infinity };
+  /** How many groups took too long, one soon after the other, and when one did last, or a payment that was tried alone instead. */
+  const slowGroups = { count: 0, at: -Infinity };
   let whenIdle: (() => void)[] = [];
   metrics.watch('locked_accounts', () => locks.size);
 
@@ -181,11 +181,11 @@ export function openTransactionPoster(options: {
 
   /** The deadline of a payment that is tried alone in the side lane. */
   const aloneMs = (): number =>
-    isHanging(hanging.groups) ? quickMs(usualMs) * hanging.part : quickMs(patienceMs);
+    isAllAlone() ? quickMs(usualMs) * allAlone.part : quickMs(patienceMs);
 
-  /** Whether this many groups took too long, one soon after the other, and something did so a few seconds ago. */
-  const isHanging = (groups: number): boolean =>
-    hung.groups >= groups && clock.monotonic() < hung.at + restMs.apart;
+  const areGroupsSlow = (): boolean => clock.monotonic() < slowGroups.at + restMs.apart;
+  /** Whether payments are tried alone from the first: groups took too long, and a few seconds ago something still did. */
+  const isAllAlone = (): boolean => slowGroups.count >= allAlone.afterGroups && areGroupsSlow();
 
   const followGroup = (tookMs: number): void => {
     const wanted = Math.max(lockWaitMs.least, tookMs * lockWaitMs.factor, patienceMs * 0.9);
@@ -210,8 +210,8 @@ export function openTransactionPoster(options: {
       if (isWait(error)) {
         patienceMs = Math.min(lockWaitMs.most, patienceMs * 2);
         if (isTooLong(error)) {
-          hung.groups = isHanging(1) ? hung.groups + 1 : 1;
-          hung.at = clock.monotonic();
+          slowGroups.count = areGroupsSlow() ? slowGroups.count + 1 : 1;
+          slowGroups.at = clock.monotonic();
         }
         for (const { account, biller } of items) {
           inDoubt.accounts.add(account);
@@ -247,7 +247,7 @@ export function openTransactionPoster(options: {
         followGroup(tookMs);
         locks.delete(account);
         slow.delete(biller);
-        hung.groups = 0;
+        slowGroups.count = 0;
       }
     } catch (error) {
       inDoubt.accounts.delete(account);
@@ -255,7 +255,7 @@ export function openTransactionPoster(options: {
       const now = clock.monotonic();
       if (isTooLong(error)) {
         noteSlow(biller, isPatient ? 0 : 1);
-        if (!isPatient) hung.at = now;
+        if (!isPatient && isAllAlone()) slowGroups.at = now;
       }
       if (isWait(error) && !isPatient) {
         patienceMs = Math.max(lockWaitMs.least, Math.ceil(patienceMs / 2));
@@ -326,7 +326,7 @@ export function openTransactionPoster(options: {
     // What may hang comes last.
     const waiting = lane.items.toSorted((a, b) => Number(isHung(a)) - Number(isHung(b)));
     lane.items = [];
-    const places = lane === side && isHanging(hanging.groups) ? hanging.places : laneWidth.all;
+    const places = lane === side && isAllAlone() ? allAlone.places : laneWidth.all;
     // A biller whose payments hang leaves places to the others that wait.
     const isShared = waiting.some((one) => one.biller !== waiting[0]?.biller);
     for (const item of waiting) {
@@ -359,13 +359,13 @@ export function openTransactionPoster(options: {
   /** The next payments of the main lane; those that stay out of groups leave it. */
   const nextGroup = (): Item[] => {
     const items: Item[] = [];
-    const isAlone = isHanging(hanging.groups);
+    const isAlone = isAllAlone();
     let looked = 0;
     for (const item of queue) {
       if (items.length === size) break;
       looked += 1;
       if (isOutsideGroups(item)) patient.items.push(item);
-      else if (isInDoubt(item) || (isAlone && side.items.length < hanging.queue)) {
+      else if (isInDoubt(item) || (isAlone && side.items.length < allAlone.queue)) {
         side.items.push(item);
       } else items.push(item);
     }
