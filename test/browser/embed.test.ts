@@ -9,13 +9,7 @@ import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
 import { gate, until, useRig, values } from './rig.ts';
-import {
-  inEachEngine,
-  statusesOf,
-  type EngineVisit,
-  type InEngine,
-  type SiteWindow,
-} from './site-visit.ts';
+import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
 import { succeeds, type Trouble, type World } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -277,9 +271,8 @@ function mounting(inEngine: InEngine): void {
         await instance.mount('#place');
       });
       await at.pay();
-      await until(async () => (await statusesOf(at)).includes('succeeded'));
       // What it heard twice would come with the first.
-      const succeeded = (await statusesOf(at)).filter((status) => status === 'succeeded');
+      const succeeded = (await at.statuses()).filter((status) => status === 'succeeded');
       assert.equal(succeeded.length, 1);
       assert.equal(await leftovers(at), 1);
     },

@@ -20,7 +20,6 @@ import {
   opensModal,
   pageActs,
   ready,
-  statusesOf,
   type InEngine,
   type SiteWindow,
 } from './site-visit.ts';
@@ -255,8 +254,7 @@ function problems(inEngine: InEngine): void {
       world.change(succeeds[0] ?? {});
       world.change(succeeds[1] ?? {});
       await at.title('Paid. Thank you!');
-      await until(async () => (await statusesOf(at)).includes('succeeded'));
-      const others = (await statusesOf(at)).filter((status) => status !== 'succeeded');
+      const others = (await at.statuses()).filter((status) => status !== 'succeeded');
       assert.ok(
         others.every((status) => status === 'processing'),
         others.join(),

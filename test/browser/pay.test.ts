@@ -4,13 +4,7 @@
 import assert from 'node:assert/strict';
 import { gate, until, useRig, values } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
-import {
-  inEachEngine,
-  statusesOf,
-  type EngineVisit,
-  type InEngine,
-  type SiteWindow,
-} from './site-visit.ts';
+import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
 
@@ -102,7 +96,7 @@ function ways(inEngine: InEngine): void {
       const heard = await at.heard();
       const names = values(heard, 'screen').map((value) => (value as { name: string }).name);
       assert.deepEqual(names, ['review', 'confirm', 'status', 'receipt']);
-      assert.deepEqual(await statusesOf(at), ['processing', 'processing', 'succeeded']);
+      assert.deepEqual(await at.statuses(), ['processing', 'processing', 'succeeded']);
       const [exit] = values(heard, 'exit') as { reason: string; payment: object }[];
       assert.equal(exit?.reason, 'completed');
       assert.deepEqual(exit.payment, {

@@ -47,6 +47,8 @@ export interface EngineVisit {
   hears<T>(event: string, atLeast?: number): Promise<T[]>;
   /** The codes of its errors, once it has heard at least this many. */
   codes(atLeast: number): Promise<string[]>;
+  /** The statuses of its payments, once it has heard that one succeeded. */
+  statuses(): Promise<string[]>;
   pay(): Promise<void>;
 }
 
@@ -168,13 +170,15 @@ async function visitSite(
     hears,
     codes: async (atLeast) =>
       (await hears<{ code: string }>('error', atLeast)).map(({ code }) => code),
+    async statuses() {
+      let found: string[] = [];
+      await until(async () => {
+        found = (await hears<{ status: string }>('payment')).map(({ status }) => status);
+        return found.includes('succeeded');
+      });
+      return found;
+    },
   };
-}
-
-/** The statuses that the site has heard of its payments, until now. */
-export async function statusesOf(at: EngineVisit): Promise<string[]> {
-  const payments = values(await at.heard(), 'payment') as { status: string }[];
-  return payments.map(({ status }) => status);
 }
 
 /** From now on the site's button opens the payment page over it. */
