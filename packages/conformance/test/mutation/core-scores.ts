@@ -413,11 +413,7 @@ export const CORE_SURVIVORS: Readonly<Record<string, readonly Explanation[]>> = 
     },
     {
       why: 'A first count that is read only with a time, of which there is none before the first group that takes too long.',
-      places: [/^const hung = .* \| 0 -> 1$/],
-    },
-    {
-      why: 'Two such groups are enough; three make no difference.',
-      places: [/^hung\.groups = isHanging\(1\) .* \| 1 -> 2 \(2\)$/],
+      places: [/^const slowGroups = .* \| 0 -> 1$/],
     },
     {
       why: 'Half of two and of four places, rounded up, is a third of them, rounded up.',
