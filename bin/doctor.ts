@@ -24,7 +24,7 @@ interface Finding {
   readonly says: string;
 }
 
-/** Ports of decision 29: what `npm start` listens on. */
+/** Ports of decision 27: what `npm start` listens on. */
 const PORTS = [4000, 4001, 4100, 4101, 4200] as const;
 
 /** A clock further from the database's than this makes times on the wire look wrong to a partner (decision 12). */

@@ -33,7 +33,7 @@ import {
 } from './settings.ts';
 import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
 
-/** Ports of decision 29, as offsets from the platform's port; the second partner's ports follow the first one's. */
+/** Ports of decision 27, as offsets from the platform's port; the second partner's ports follow the first one's. */
 const OFFSETS = {
   platform: 0,
   'platform admin': 1,

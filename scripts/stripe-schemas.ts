@@ -1,6 +1,6 @@
 /**
  * Writes packages/platform/src/funding/stripe-schemas.json: JSON Schemas of the part of Stripe's API that our adapter uses, against
- * which the tests check the adapter and the imitation of Stripe (decision 164).
+ * which the tests check the adapter and the imitation of Stripe.
  *
  *   node scripts/stripe-schemas.ts
  *

@@ -36,7 +36,7 @@ export const SIZE_LIMITS = {
   /** What comes before the bill: the page's script and the inline one before it, compressed each by itself. */
   flow_js: 20_000,
   flow_css: 3000,
-  /** Each part that is loaded later: the last screens in every visit, the others in few (decision 225). */
+  /** Each part that is loaded later: the last screens in every visit, the others in few (decision 194). */
   flow_part: 3000,
   /** The words of each language, loaded on demand. */
   words: 4000,

@@ -1,5 +1,5 @@
 /**
- * The disk on which the rig's PostgreSQL keeps its data: small enough to be filled, and one whose power can fail (decision 178).
+ * The disk on which the rig's PostgreSQL keeps its data: small enough to be filled, and one whose power can fail.
  *
  * It is a file with an ext4 file system, mounted as a loop device. What the server has written and not yet synced is in the kernel's
  * cache above that file system, so the file holds exactly what a disk would hold. A copy of it, taken while the server is stopped, is

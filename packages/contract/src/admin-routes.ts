@@ -630,7 +630,7 @@ export const platformAdminRoutes = routeTable({
     method: 'POST',
     path: '/admin/v1/payments/{platform_payment_id}/poll',
     summary: 'Ask the partner for the status of a payment now; changes nothing',
-    source: 'decision 147',
+    source: 'decision 38',
     auth: 'admin',
     role: 'operator',
     params: paymentParams,

@@ -171,7 +171,7 @@ export const ClientKeyRequest = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: 3_650,
-        description: 'The key expires after this many days (decision 175); without it, never.',
+        description: 'The key expires after this many days (decision 38); without it, never.',
       }),
     ),
   },

@@ -110,7 +110,7 @@ export const KitCredentialRequest = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: 3_650,
-        description: 'It expires after this many days (decision 202); without it, never.',
+        description: 'It expires after this many days (decision 38); without it, never.',
       }),
     ),
   },

@@ -92,7 +92,7 @@ export const OperatorKeyRequest = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: 3_650,
-        description: 'The key expires after this many days (decision 201); without it, never.',
+        description: 'The key expires after this many days (decision 38); without it, never.',
       }),
     ),
   },
@@ -585,7 +585,7 @@ export const Overview = Type.Object({
     }),
     {
       description:
-        'Clients whose last API key expires within 14 days or has expired, at most 50 (decision 175).',
+        'Clients whose last API key expires within 14 days or has expired, at most 50 (decision 38).',
     },
   ),
   operators_ending: Type.Array(
@@ -595,7 +595,7 @@ export const Overview = Type.Object({
     }),
     {
       description:
-        'Operators whose last key expires within 14 days, or expired in the last 14 (decision 201).',
+        'Operators whose last key expires within 14 days, or expired in the last 14 (decision 38).',
     },
   ),
 });

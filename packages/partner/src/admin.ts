@@ -186,7 +186,7 @@ function mountBatches(app: FastifyInstance, database: Database, guard: Guard): v
   );
 }
 
-/** Decision 146: credentials change while the servers run. */
+/** Decision 38: credentials change while the servers run. */
 function mountCredentials(
   app: FastifyInstance,
   { database, kit }: PartnerAdminOptions,

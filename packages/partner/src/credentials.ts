@@ -1,5 +1,5 @@
 /**
- * Client secrets and static keys that an operator issues and revokes while the servers run (decision 146).
+ * Client secrets and static keys that an operator issues and revokes while the servers run (decision 38).
  * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. A
  * replica answers from memory and reads the table again once its last read is `recheckMs` old, so that a revocation takes effect
  * everywhere within five seconds. When the database cannot be read, the last known state applies: nothing can have been revoked

@@ -47,7 +47,7 @@ export interface PartnerConfig {
   readonly holdMs?: number | undefined;
   /** Address of the public listener; default 127.0.0.1. */
   readonly host?: string | undefined;
-  /** Port of the public listener; default 4100 (decision 29), 0 for any free one. */
+  /** Port of the public listener; default 4100 (decision 27), 0 for any free one. */
   readonly port?: number | undefined;
   /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
   readonly adminHost?: string | undefined;
@@ -57,7 +57,7 @@ export interface PartnerConfig {
   readonly adminHosts?: readonly string[] | undefined;
   /** max-age of Strict-Transport-Security in seconds, sent by both listeners; default: left to the proxy. */
   readonly hstsSeconds?: number | undefined;
-  /** Port of the admin listener; default 4101 (decision 29), 0 for any free one. */
+  /** Port of the admin listener; default 4101 (decision 27), 0 for any free one. */
   readonly adminPort?: number | undefined;
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean | undefined;

@@ -28,7 +28,7 @@ import { pepperText, variables, variablesOfOthers } from './variables.ts';
 export interface PlatformConfig extends FundingConfig {
   /** Address of the public listener; default 127.0.0.1. */
   readonly host?: string;
-  /** Port of the public listener; default 4000 (decision 29), 0 for any free one. */
+  /** Port of the public listener; default 4000 (decision 27), 0 for any free one. */
   readonly port?: number;
   /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
   readonly adminHost?: string;
@@ -36,7 +36,7 @@ export interface PlatformConfig extends FundingConfig {
   readonly adminHosts?: readonly string[] | undefined;
   /** Seconds for which browsers shall come by https only, said on both listeners; default: left to the proxy. */
   readonly hstsSeconds?: number | undefined;
-  /** Port of the admin listener; default 4001 (decision 29), 0 for any free one. */
+  /** Port of the admin listener; default 4001 (decision 27), 0 for any free one. */
   readonly adminPort?: number;
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;

@@ -1,5 +1,5 @@
 /**
- * OpenTelemetry traces of payments (decision 145). Off unless a collector is named; then a server has no `Tracing` at all, and the
+ * OpenTelemetry traces of payments (decision 33). Off unless a collector is named; then a server has no `Tracing` at all, and the
  * code that would make a span is not reached.
  *
  * A payment's UUID is the id of its trace, and the second half of it is the id of its first span, that of the customer's confirm.

@@ -28,7 +28,7 @@ const SESSION_HOURS = 10;
 /** Minimum interval between two writes of `last_used_at` for one key. */
 const LAST_USED_EVERY_MS = 60_000;
 
-/** Minimum interval between two audit lines about refused keys, so that guessing keys cannot fill the audit (decision 177). */
+/** Minimum interval between two audit lines about refused keys, so that guessing keys cannot fill the audit (decision 38). */
 const REFUSED_EVERY_MS = 60_000;
 
 const KEY_PATTERN = /^dbo_[A-Za-z0-9_-]{43}$/;

@@ -1,5 +1,5 @@
 /**
- * Checks of requests, answers, errors and webhooks against Stripe's published description of its API (decision 164).
+ * Checks of requests, answers, errors and webhooks against Stripe's published description of its API.
  * scripts/stripe-schemas.ts takes the schemas from it.
  *
  * enters: a message as it is on the wire.  leaves: what is wrong with it, a sentence each; nothing when it is as described.

@@ -16,7 +16,7 @@ const MAX_WAIT_S = 10;
 /** The admin API to call. */
 export interface AdminTarget {
   readonly server: ServerName;
-  /** Port of decision 29, used when neither `url` nor a variable names another. */
+  /** Port of decision 27, used when neither `url` nor a variable names another. */
   readonly defaultPort: number;
   /** From `--url`; takes precedence over DUEBRIDGE_ADMIN_URL. */
   readonly url?: string | undefined;

@@ -1,5 +1,5 @@
 /**
- * What the payment page and the frame of a funding method tell each other, by `postMessage` within one origin (decision 113). The frame
+ * What the payment page and the frame of a funding method tell each other, by `postMessage` within one origin (decision 110). The frame
  * gets no token and no session; the page gets an opaque instrument, never a number.
  */
 

@@ -1,6 +1,6 @@
 /**
  * The frame of the Stripe methods: shows Stripe's Payment Element, and turns what the customer typed there into a ConfirmationToken.
- * Loads Stripe.js from the address that the platform's settings name. Runs in the frame's document alone (decision 113).
+ * Loads Stripe.js from the address that the platform's settings name. Runs in the frame's document alone (decision 110).
  */
 import type { FromFund, ToFund } from './messages.ts';
 
@@ -65,7 +65,7 @@ async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void>
   const elements = stripe.elements({
     currency: 'usd',
     appearance: { theme: dark ? 'night' : 'stripe' },
-    // A bank account cannot be held: its mandate is taken now, and the debit follows (decision 112).
+    // A bank account cannot be held: its mandate is taken now, and the debit follows (decision 110).
     ...(bank
       ? { mode: 'setup', paymentMethodTypes: ['us_bank_account'] }
       : { mode: 'payment', amount, captureMethod: 'manual', paymentMethodTypes: ['card'] }),
