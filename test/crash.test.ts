@@ -39,7 +39,7 @@ interface Paid {
   readonly account_id: string;
 }
 
-test('nothing acknowledged is lost and nothing is paid twice, whatever is killed [S4 PF2 RU2 RU5 EE1 EE2]', async (t) => {
+test('nothing acknowledged is lost and nothing is paid twice, whatever is killed [S4 PF2 RU2 RU5 EE1 EE2 F69 F88]', async (t) => {
   t.diagnostic(`DUEBRIDGE_SEED=${seed}`);
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-crash-'));

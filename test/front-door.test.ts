@@ -225,7 +225,7 @@ test('both report a database that refuses or does not exist alike, never with th
   );
 });
 
-test('both report an unusable database alike: not durable, read only, too new, without rights, of another', async () => {
+test('both report an unusable database alike: not durable, read only, too new, without rights, of another [F75]', async () => {
   const whileSet = async (setting: string, about: string, words: RegExp): Promise<void> => {
     const [name = ''] = setting.split(' ');
     for (const side of both) {

@@ -22,7 +22,7 @@ const POWER = "the power of PostgreSQL's host";
 /** Two servers, with their log. */
 const DISK_MB = 800;
 
-test('kills, lost commits, power loss, a bad gateway, a newer version and a failover lose and duplicate nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5]', async (t) => {
+test('kills, lost commits, power loss, a bad gateway, a newer version and a failover lose and duplicate nothing [EE1 EE2 EE4 EE5 EE10 LV6 S4 PF2 RU2 RU5 F81]', async (t) => {
   t.diagnostic(`DUEBRIDGE_SEED=${seed} runs the same faults again`);
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-rig-'));

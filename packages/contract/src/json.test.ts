@@ -3,7 +3,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { JsonProblem, MAX_JSON_DEPTH, OtherNumber, parseJson } from './json.ts';
 
-test('a number that is not a plain whole number is never an amount [S5 PF6]', () => {
+test('a number that is not a plain whole number is never an amount [S5 PF6 F96]', () => {
   for (const source of ['1e2', '1.0', '100.000000000000001', '9007199254740993', '-0', '1e400']) {
     const value = parseJson(source);
     assert.ok(value instanceof OtherNumber, source);
@@ -28,7 +28,7 @@ test('keys that reach the prototype are refused, escaped or not', () => {
   }
 });
 
-test('strings that PostgreSQL refuses or that collide as keys are refused', () => {
+test('strings that PostgreSQL refuses or that collide as keys are refused [F97 F98]', () => {
   for (const text of [
     '"\\u0000"',
     '"\\ud800"',
@@ -42,7 +42,7 @@ test('strings that PostgreSQL refuses or that collide as keys are refused', () =
   assert.equal(parseJson('"\\ud83d\\ude00 \\u00e9"'), '😀 é');
 });
 
-test('a deeply nested body is refused before it exhausts the stack', () => {
+test('a deeply nested body is refused before it exhausts the stack [F96]', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   assert.throws(() => parseJson(nested(100_000)), JsonProblem);
   assert.throws(() => parseJson(nested(MAX_JSON_DEPTH + 2)), JsonProblem);

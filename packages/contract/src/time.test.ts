@@ -3,7 +3,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { instantText, isDate, isDateTime, parseInstant } from './time.ts';
 
-test('a date that does not exist is refused instead of rolling over [TR3]', () => {
+test('a date that does not exist is refused instead of rolling over [TR3 F104]', () => {
   for (const date of [
     '2026-02-30',
     '2026-13-01',
@@ -18,7 +18,7 @@ test('a date that does not exist is refused instead of rolling over [TR3]', () =
   assert.equal(isDate('2028-02-29'), true);
 });
 
-test('a time without a zone is not an instant and is not read as local time [PF7 PF8]', () => {
+test('a time without a zone is not an instant and is not read as local time [PF7 PF8 F104]', () => {
   assert.equal(parseInstant('2026-03-01T10:00:00'), undefined);
   assert.equal(isDateTime('2026-03-01T10:00:00'), true);
   for (const bad of [

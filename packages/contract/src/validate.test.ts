@@ -54,7 +54,7 @@ test('a payment without its batch is refused [PF3]', () => {
   assert.deepEqual(problems, [{ path: 'body.platform_batch_id', problem: 'is required' }]);
 });
 
-test('ids that a URL would change or a database would refuse are rejected', () => {
+test('ids that a URL would change or a database would refuse are rejected [F99]', () => {
   for (const id of ['', '.', '..', 'a/b', 'a b', 'é', 'x'.repeat(65), 'a\u0000', 'a~b']) {
     assert.equal(
       instruction.holds({ amount_in_cents: 1, platform_batch_id: id }),

@@ -23,7 +23,7 @@ function lasting({ body }: Answer): unknown {
   return rest;
 }
 
-test('1,000 PUTs of one id over 50 connections give one row, one posting and equal answers [RU5 ID1 PF2 S5 KT1 KT10]', async (t) => {
+test('1,000 PUTs of one id over 50 connections give one row, one posting and equal answers [RU5 ID1 PF2 S5 KT1 KT10 F91]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database, { connections: 50 });
@@ -96,7 +96,7 @@ test('a repeat after the end gets the terminal record again, and nothing is post
   assert.equal(row?.['n'], 1);
 });
 
-test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3 PF6]', async (t) => {
+test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3 PF6 F92]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });
   const metrics = createMetrics({ processFigures: false });
@@ -133,7 +133,7 @@ test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3
   }
 });
 
-test('different amounts race for one id: the first one wins, whichever it is [RU5 PF6 KT4]', async (t) => {
+test('different amounts race for one id: the first one wins, whichever it is [RU5 PF6 KT4 F92]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const partner = await startKit(database);

@@ -188,7 +188,7 @@ test('a payment answered with later is asked for again and then ends [ST1 ST2]',
   assert.equal(await statusOf(database, 'nightly'), 'succeeded');
 });
 
-test('a cancel races the posting: there is one terminal status, and the ledger agrees with it [ST4 RU2 KT5]', async (t) => {
+test('a cancel races the posting: there is one terminal status, and the ledger agrees with it [ST4 RU2 KT5 F94]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
@@ -562,7 +562,7 @@ function turn(): Promise<void> {
   });
 }
 
-test('a clock that steps back by an hour keeps no payment processing for that hour [RU3 EE7]', async (t) => {
+test('a clock that steps back by an hour keeps no payment processing for that hour [RU3 EE7 F87]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   // Accepted just before the clock step, and left behind by a crash.

@@ -306,7 +306,7 @@ test('a request without a credential, or with a garbled or unknown one, reaches 
   assert.equal(told['www-authenticate'], 'Bearer');
 });
 
-test('a revoked token is refused at every replica within five seconds [OA4]', async (t) => {
+test('a revoked token is refused at every replica within five seconds [OA4 F95]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const clock = manualClock();

@@ -288,7 +288,7 @@ test('a slow core gets too large a batch: late answers count, batches halve, all
   assert.ok(Math.min(...sizes) <= 16, sizes.join());
 });
 
-test('while a call runs, however late, its payment is in no other call at any replica, and its answer counts [PF2 ST2]', async (t) => {
+test('while a call runs, however late, its payment is in no other call at any replica, and its answer counts [PF2 ST2 F85]', async (t) => {
   const database = await kitDatabase(t);
   const answer = Promise.withResolvers<PostOutcome>();
   const { accounts, asked } = core(

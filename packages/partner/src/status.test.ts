@@ -51,7 +51,7 @@ test('both reads and the PUT agree in every field, before and after the end [B3 
   assert.deepEqual((await partner.call('GET', '/payment/p')).body, after.body);
 });
 
-test('a payment is found right after its acknowledgement, at every replica [B5 ST1 KT9]', async (t) => {
+test('a payment is found right after its acknowledgement, at every replica [B5 ST1 KT9 F77]', async (t) => {
   const database = await kitDatabase(t);
   const [one, other] = [await startKit(database, held), await startKit(database, held)];
   for (let index = 0; index < 20; index += 1) {

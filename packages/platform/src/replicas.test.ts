@@ -86,7 +86,7 @@ test('a stream at one replica follows a payment that another drives, to its end 
   assert.equal(events.at(-1)?.status, 'succeeded');
 });
 
-test('a key revoked at one replica is refused at the other within five seconds [AU1]', async () => {
+test('a key revoked at one replica is refused at the other within five seconds [AU1 F95]', async () => {
   const grant = (await here.admin('POST', `/admin/v1/partners/${partner_id}/keys`, {})).body;
   const ask = async (): Promise<number> => {
     const response = await fetch(new URL('/v1/sbi/token', there.url), {

@@ -220,7 +220,7 @@ test('a killed server loses nothing acknowledged, and its leftovers do not preve
   assert.equal(await rowCount(third.url), 1);
 });
 
-test('a server whose backend is killed comes back by itself, and the pool with it', async (t) => {
+test('a server whose backend is killed comes back by itself, and the pool with it [F69]', async (t) => {
   const server = await started(await folder(t));
   const database = openDatabase({ url: server.url, applicationName: 'test' });
   const [backend] = await database.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');

@@ -166,7 +166,7 @@ test('one bad row fails alone, and the others are stored', async (t) => {
   assert.deepEqual(rows, [{ count: 3 }]);
 });
 
-test('a lost connection is reported to all and repeated for none: the write may have happened [EE5]', async () => {
+test('a lost connection is reported to all and repeated for none: the write may have happened [EE5 F70]', async () => {
   let flushes = 0;
   const group = groupCommit({
     flush: () => {

@@ -32,7 +32,7 @@ async function life(
 
 const up = `console.log('up');`;
 
-test('a signal stops once and gracefully; a second one ends at once', async (t) => {
+test('a signal stops once and gracefully; a second one ends at once [F83]', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up' || line === 'halfway') signal('SIGTERM');
   };
@@ -48,7 +48,7 @@ test('a signal stops once and gracefully; a second one ends at once', async (t) 
   assert.match(forced.printed, /second signal/);
 });
 
-test('a stop that hangs or fails, and a start that hangs, end with 1, a wrong configuration with 2, an uncaught error with 1', async (t) => {
+test('a stop that hangs or fails, and a start that hangs, end with 1, a wrong configuration with 2, an uncaught error with 1 [F90]', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up') signal('SIGINT');
   };

@@ -151,7 +151,7 @@ test('a migration takes as long as it takes, and a replica that starts meanwhile
   assert.deepEqual((await Promise.all([first, second])).flat(), ['003-long.sql']);
 });
 
-test('a migration that meets a busy table lets the traffic pass, and succeeds in the end', async (t) => {
+test('a migration that meets a busy table lets the traffic pass, and succeeds in the end [F80]', async (t) => {
   const { database, here, add } = await migrated(t);
   await add('003-column.sql', 'ALTER TABLE test_ground.payment ADD COLUMN more text');
   const { log, heard } = heardLog();

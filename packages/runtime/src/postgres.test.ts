@@ -120,7 +120,7 @@ test('a transaction is whole: what it wrote is gone when its work throws', async
   assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
-test('two transactions that lock in opposite order both commit in the end', async (t) => {
+test('two transactions that lock in opposite order both commit in the end [F72]', async (t) => {
   const database = await testDatabase(t, { migrations });
   await database.query(`INSERT INTO test_ground.payment VALUES ('a', 1), ('b', 1)`);
   let runs = 0;
@@ -149,7 +149,7 @@ test('two transactions that lock in opposite order both commit in the end', asyn
   );
 });
 
-test('a transaction that always conflicts gives up as unavailable, having written nothing', async (t) => {
+test('a transaction that always conflicts gives up as unavailable, having written nothing [F72]', async (t) => {
   const database = await testDatabase(t, { migrations });
   let runs = 0;
   const hopeless = database.transaction(async (tx) => {
@@ -162,7 +162,7 @@ test('a transaction that always conflicts gives up as unavailable, having writte
   assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
-test('a statement that hangs is cut off by the server and named unavailable', async (t) => {
+test('a statement that hangs is cut off by the server and named unavailable [F78]', async (t) => {
   const own = await testDatabase(t, { migrations });
   const database = openDatabase({ url: own.url, applicationName: 'slow', statementTimeoutMs: 100 });
   own.closing(() => database.close());
@@ -220,7 +220,7 @@ test('a statement that waited too long costs its transaction, not the connection
   assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
-test('a full pool refuses in time instead of hanging', async (t) => {
+test('a full pool refuses in time instead of hanging [F73]', async (t) => {
   const own = await testDatabase(t, { migrations });
   const database = openDatabase({
     url: own.url,
@@ -246,7 +246,7 @@ test('a full pool refuses in time instead of hanging', async (t) => {
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
 });
 
-test('a full disk, a standby, a time limit or a lost right is the database’s trouble, and surely wrote nothing', async (t) => {
+test('a full disk, a standby, a time limit or a lost right is the database’s trouble, and surely wrote nothing [F73]', async (t) => {
   const database = await testDatabase(t, { migrations });
   const raise = (state: string): Promise<unknown> =>
     database.query(`DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '${state}'; END $$`);
@@ -292,7 +292,7 @@ test('a session that the server ends under a statement leaves the outcome unknow
   assert.equal((await database.query('SELECT 1 AS one')).length, 1);
 });
 
-test('a session lost before COMMIT was sent surely wrote nothing', async (t) => {
+test('a session lost before COMMIT was sent surely wrote nothing [F71]', async (t) => {
   const database = await testDatabase(t, { migrations });
   const work = database.transaction(async (tx) => {
     await tx.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
@@ -304,7 +304,7 @@ test('a session lost before COMMIT was sent surely wrote nothing', async (t) => 
   assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
 });
 
-test('idle sessions that the server ends neither end the process nor fail the next statement', async (t) => {
+test('idle sessions that the server ends neither end the process nor fail the next statement [F78]', async (t) => {
   const database = await testDatabase(t, { migrations });
   await Promise.all([1, 2, 3].map(() => database.query('SELECT pg_sleep(0.01)')));
   assert.equal(database.stats().idle, 3);
@@ -356,7 +356,7 @@ test('a database is created once, however many processes try', async (t) => {
   await admin.query(`DROP DATABASE ${name}`);
 });
 
-test('a database that would lose acknowledged payments is refused wherever that was set [KT3]', async (t) => {
+test('a database that would lose acknowledged payments is refused wherever that was set [KT3 F74 F75]', async (t) => {
   const own = await testDatabase(t, { migrations });
   await checkDurability(own);
   const name = new URL(own.url).pathname.slice(1);
@@ -378,7 +378,7 @@ test('a database that would lose acknowledged payments is refused wherever that 
   await assert.rejects(check(), ConfigurationError);
 });
 
-test('a database that is set to read only, as a standby is, makes a server not ready', async (t) => {
+test('a database that is set to read only, as a standby is, makes a server not ready [F73 F77]', async (t) => {
   const database = await testDatabase(t, { migrations });
   assert.equal(await takesWrites(database), true);
   const name = new URL(database.url).pathname.slice(1);

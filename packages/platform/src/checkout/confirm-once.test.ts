@@ -77,7 +77,7 @@ test('the engine learns of a payment once, after its commit, and the payment is 
   assert.equal(row?.slot, 7);
 });
 
-test('a commit whose answer is lost leaves no payment that nobody drives [S4 PL1 PL9]', async () => {
+test('a commit whose answer is lost leaves no payment that nobody drives [S4 PL1 PL9 F70]', async () => {
   const taken: PaymentRow[] = [];
   let lost = 0;
   const cut: Database = {
@@ -189,7 +189,7 @@ test('a commit that never happened is forgotten: nothing is driven, and the next
   );
 });
 
-test('a database clock that is an hour ahead at the cut-off keeps nobody from paying', async () => {
+test('a database clock that is an hour ahead at the cut-off keeps nobody from paying [F87]', async () => {
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60 * 60_000);
   await database.query(

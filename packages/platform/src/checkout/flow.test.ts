@@ -198,7 +198,7 @@ test('an expired or made-up session opens nothing', async () => {
   }
 });
 
-test('a hundred confirms from two tabs and two tokens make one payment [S4 PL3]', async () => {
+test('a hundred confirms from two tabs and two tokens make one payment [S4 PL3 F93]', async () => {
   const account = newAccount();
   const customer = newCustomer();
   const one = await platform.session(credentials, account, customer);

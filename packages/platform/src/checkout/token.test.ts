@@ -143,7 +143,7 @@ test('a body that is not strict JSON is refused as such [A1]', async () => {
   await assertRefused(post(text, { 'content-encoding': 'gzip' }), 'UNSUPPORTED_MEDIA_TYPE');
 });
 
-test('a body of a mebibyte is cut off, and a wrong method gets the right one in Allow [LI1 A1]', async () => {
+test('a body of a mebibyte is cut off, and a wrong method gets the right one in Allow [LI1 A1 F96]', async () => {
   const big = { ...tokenRequest(), notes: 'x'.repeat(1024 * 1024) };
   await assertRefused(platform.token(credentials, big), 'PAYLOAD_TOO_LARGE');
   const get = await platform.call('GET', '/v1/sbi/token', { headers: credentials });
@@ -151,7 +151,7 @@ test('a body of a mebibyte is cut off, and a wrong method gets the right one in 
   assert.equal(get.headers.get('allow'), 'POST');
 });
 
-test('a caller that sends its body very slowly delays nobody else [LI1]', async () => {
+test('a caller that sends its body very slowly delays nobody else [LI1 F102]', async () => {
   const { port } = new URL(platform.url);
   const slow = connect(Number(port), '127.0.0.1');
   await new Promise((resolve) => {

@@ -29,7 +29,7 @@ if (crashAt === undefined) {
   describe('a worker is killed and another takes over', { concurrency: 3 }, () => {
     for (const [index, step] of STEPS.entries()) {
       const nth = index % 2 === 0 ? 1 : PAYMENTS;
-      test(`killed ${step.replaceAll('_', ' ')}, nothing is lost or doubled [S4 PF2 RU2]`, (t) =>
+      test(`killed ${step.replaceAll('_', ' ')}, nothing is lost or doubled [S4 PF2 RU2 F81 F86]`, (t) =>
         round(t, step, nth));
     }
   });

@@ -268,7 +268,7 @@ test('a partner that no longer finds an accepted payment gets the same put again
   assert.equal(new Set(sent.map((put) => put.body)).size, 1);
 });
 
-test('a partner restored from a backup takes the payment under a new id, and the customer pays once [RU5 PF1 PF2]', async (t) => {
+test('a partner restored from a backup takes the payment under a new id, and the customer pays once [RU5 PF1 PF2 F76 F79]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 2;
@@ -836,7 +836,7 @@ test('one open read replaces polls when the partner holds it until the status ch
   assert.equal(partner.seen.length, 2);
 });
 
-test('a stop aborts open reads at once, releases every payment, and the next worker finishes them [LV5]', async (t) => {
+test('a stop aborts open reads at once, releases every payment, and the next worker finishes them [LV5 F82]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   let holding = true;
@@ -891,7 +891,7 @@ test('payments in no slot, or in one whose owner is dead, are driven; those of a
   assert.equal((await rig.until(other.platform_payment_id, settled)).status, 'succeeded');
 });
 
-test('a worker that lost its lease registers under a new id and writes nothing under the old one [PL10]', async (t) => {
+test('a worker that lost its lease registers under a new id and writes nothing under the old one [PL10 F84]', async (t) => {
   const log = keptLog();
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
@@ -939,7 +939,7 @@ test('a worker that lost its lease registers under a new id and writes nothing u
   assert.ok(log.lines.some((line) => line.level === 'error' && line.message.includes('lease')));
 });
 
-test('cutting every database connection again and again loses and duplicates nothing', async (t) => {
+test('cutting every database connection again and again loses and duplicates nothing [F71]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 2;
@@ -967,7 +967,7 @@ test('cutting every database connection again and again loses and duplicates not
   assert.equal(Number(ends[0]?.count), 40);
 });
 
-test('a bug in one payment’s step stops no other payment, and the step is retried', async (t) => {
+test('a bug in one payment’s step stops no other payment, and the step is retried [F90]', async (t) => {
   const log = keptLog();
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);

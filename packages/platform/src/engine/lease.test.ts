@@ -175,7 +175,7 @@ function heals(world: World): void {
   assert.fail('it never comes to a lease');
 }
 
-test('in every order of the first nine events a lease is never relied on too long and is always regained [LV1]', () => {
+test('in every order of the first nine events a lease is never relied on too long and is always regained [LV1 F85]', () => {
   let front = new Map([['start', START]]);
   let seen = 0;
   for (let depth = 0; depth < 9; depth += 1) {

@@ -73,7 +73,7 @@ async function heartbeat(database: Database): Promise<{ id: string; at: number }
   return rows.length === 1 ? rows[0] : undefined;
 }
 
-test('more slow requests than there are connections do not disturb the heartbeat', async (t) => {
+test('more slow requests than there are connections do not disturb the heartbeat [F103]', async (t) => {
   const rig = await startTestPlatform(t);
   const unlock = await locked(rig.database, 'sessions');
   t.after(unlock);

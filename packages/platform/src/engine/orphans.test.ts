@@ -151,7 +151,7 @@ test('a lease that looked lost for a moment leaves no payment behind', async (t)
   assert.equal(partner.created.length, 1);
 });
 
-test('a worker that died before the database clock stepped back is not considered alive [EE7]', async (t) => {
+test('a worker that died before the database clock stepped back is not considered alive [EE7 F87]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   await rig.register('acme', partner.url);

@@ -232,7 +232,7 @@ test('the end is written with the partner’s own record, and the funds with it 
   assert.deepEqual(write, { kind: 'end', by: 'partner', ending: ENDED, settles: true });
 });
 
-test('succeeded without posted_at is accepted, polled five more times, and then left to an operator [PF8]', () => {
+test('succeeded without posted_at is accepted, polled five more times, and then left to an operator [PF8 F35]', () => {
   const incomplete = { kind: 'incomplete', acceptance: TOLD } as const;
   const first = submitted({ ...SENT, grace: 8 }, incomplete);
   assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', acceptance: TOLD });

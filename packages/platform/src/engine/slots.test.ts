@@ -19,7 +19,7 @@ import { eventually, idleWorker, scriptedPartner, engineRig, type EngineRig } fr
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
-test('whichever workers join, leave or die, slots are shared evenly, and no two workers plan to take the same one', () => {
+test('whichever workers join, leave or die, slots are shared evenly, and no two workers plan to take the same one [F88]', () => {
   const event = fc.record({
     worker: fc.nat({ max: 7 }),
     kind: fc.constantFrom('join', 'leave', 'die'),

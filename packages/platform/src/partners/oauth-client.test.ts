@@ -59,7 +59,7 @@ test('the form carries the four fields, each encoded once, whatever characters t
   assert.equal(parsed.get('scope'), 'read write');
 });
 
-test('expires_in is read as seconds, and never as an unlimited lifetime [OA3]', () => {
+test('expires_in is read as seconds, and never as an unlimited lifetime [OA3 F51 F52 F53 F54 F55 F56 F58]', () => {
   const cases: [unknown, number][] = [
     [3600, 3600],
     ['3600', 3600],
@@ -84,7 +84,7 @@ test('expires_in is read as seconds, and never as an unlimited lifetime [OA3]', 
   assert.equal(lifeInSeconds(undefined), 300);
 });
 
-test('an invalid token answer is refused before it reaches a header [OA3]', () => {
+test('an invalid token answer is refused before it reaches a header [OA3 F59 F61 F64]', () => {
   for (const more of [
     { token_type: 'mac' },
     { token_type: undefined },
@@ -130,7 +130,7 @@ test('a temporary failure is distinguished from one that an operator must fix', 
   assert.equal(reason({ kind: 'no_reply', reason: 'certificate' }), 'refused');
 });
 
-test('Retry-After is clamped, and nonsense is ignored', () => {
+test('Retry-After is clamped, and nonsense is ignored [F10]', () => {
   const now = Date.UTC(2026, 0, 1);
   const cases: [string | undefined, number | undefined][] = [
     ['0', 0],
@@ -280,7 +280,7 @@ async function registerOAuth(
   });
 }
 
-test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4 PL13]', async (t) => {
+test('a thousand waiting payments fetch one token, and each call carries it as Bearer [OA2 OA3 OA4 PL13 F65]', async (t) => {
   const log = keptLog();
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
@@ -302,7 +302,7 @@ test('a thousand waiting payments fetch one token, and each call carries it as B
   }
 });
 
-test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 PL13]', async (t) => {
+test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 PL13 F57]', async (t) => {
   const log = keptLog();
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);

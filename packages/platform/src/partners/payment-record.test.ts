@@ -238,7 +238,7 @@ test('whatever is not strictly a payment record is not believed [S5 PF6 PF7]', (
   );
 });
 
-test('a record of another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6]', () => {
+test('a record of another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6 F27 F28 F30 F31]', () => {
   assert.equal(kindOf(answer({ platform_payment_id: 'pay-2' })), 'mismatch platform_payment_id');
   assert.equal(kindOf(answer({ amount_in_cents: 12_344 })), 'mismatch amount_in_cents');
   assert.equal(
@@ -270,7 +270,7 @@ test('an unknown status word keeps a payment processing, whatever it looks like 
   }
 });
 
-test('succeeded without a usable posted_at is not yet the end [PF8]', () => {
+test('succeeded without a usable posted_at is not yet the end [PF8 F35]', () => {
   for (const posted_at of [null, undefined, '', '2026-03-01T10:00:02', 'yesterday', 5]) {
     assert.equal(kindOf(answer({ status: 'succeeded', posted_at })), 'incomplete');
   }

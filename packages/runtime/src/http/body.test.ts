@@ -27,7 +27,7 @@ test('an amount is never coerced, and what is wrong is named', async (t) => {
   }
 });
 
-test('a body that is not what it claims is refused, never a failure of ours', async (t) => {
+test('a body that is not what it claims is refused, never a failure of ours [F96]', async (t) => {
   const { base, port } = await listening(t);
   const bad = [
     '',

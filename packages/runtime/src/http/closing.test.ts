@@ -5,7 +5,7 @@ import { mount } from './mount.ts';
 import { mountOperations } from './operations.ts';
 import { path, record, listening } from './testing.ts';
 
-test('closing answers requests in progress and wakes waiting ones, then refuses connections', async (t) => {
+test('closing answers requests in progress and wakes waiting ones, then refuses connections [F82]', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
   const { app, base } = await listening(t, {}, (app) => {

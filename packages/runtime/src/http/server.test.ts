@@ -64,7 +64,7 @@ test('every operation of every table can be mounted, served and described', asyn
   }
 });
 
-test('duplicate headers with two meanings are refused', async (t) => {
+test('duplicate headers with two meanings are refused [F100 F101]', async (t) => {
   const { port } = await listening(t, { singleHeaders: ['X-Biller-Key'] });
   for (const name of [
     'X-Api-Key',
@@ -88,7 +88,7 @@ test('duplicate headers with two meanings are refused', async (t) => {
   assertRefused(await raw(port, 'what is this\r\n\r\n'), 400, 'INVALID_REQUEST');
 });
 
-test('what a proxy in front may read as another request is refused', async (t) => {
+test('what a proxy in front may read as another request is refused [F101]', async (t) => {
   const { port } = await listening(t);
   const json = '{"amount_in_cents":1250,"platform_batch_id":"b1"}';
   const good = ['Host: x', 'Connection: close', 'Content-Type: application/json'];
@@ -152,7 +152,7 @@ test('every answer forbids guessing its type, even one to bytes that are no requ
   }
 });
 
-test('a path is decoded or refused; ids are judged by our pattern, whatever their length', async (t) => {
+test('a path is decoded or refused; ids are judged by our pattern, whatever their length [F97 F99]', async (t) => {
   const { base } = await listening(t, {}, (app) =>
     mount(app, partnerAdminRoutes.list_kit_payments, () => ({ payments: [], next_cursor: null })),
   );
@@ -228,7 +228,7 @@ test('a harmless request id is kept, any other is replaced', async (t) => {
   assert.match((await idOf('x'.repeat(65))) ?? '', /^[0-9a-f-]{36}$/);
 });
 
-test('a request that arrives too slowly is ended with 408, whether in its headers or its body', async (t) => {
+test('a request that arrives too slowly is ended with 408, whether in its headers or its body [F102]', async (t) => {
   const { port } = await listening(t, {
     limits: { requestTimeoutMs: 200, headersTimeoutMs: 100, checkIntervalMs: 20 },
   });
@@ -237,7 +237,7 @@ test('a request that arrives too slowly is ended with 408, whether in its header
   assertRefused(await raw(port, 'GET / HTTP/1.1\r\nHost: x\r\nX-A'), 408, 'REQUEST_TIMEOUT');
 });
 
-test('no bytes make the server fail', async (t) => {
+test('no bytes make the server fail [F101]', async (t) => {
   const { port, base } = await listening(t);
   const seed = 20_261;
   const random = seededRandom(seed);
