@@ -5,7 +5,13 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import test, { after } from 'node:test';
-import { judgePartner, memoryHistory, partnerTarget, type Profile } from '@duebridge/conformance';
+import {
+  judgePartner,
+  MACHINE_CLOCK,
+  memoryHistory,
+  partnerTarget,
+  type Profile,
+} from '@duebridge/conformance';
 import { BothSides } from './support/both-sides.ts';
 import { findings, judgedPartner, PACE, unjudged } from './support/judged.ts';
 
@@ -45,7 +51,7 @@ for (const [method, profile, skipped] of [
       pace: PACE,
       history,
       only: ['P35', 'P54'],
-      now: () => Date.now() + 25 * 60 * 60 * 1_000,
+      clock: { ...MACHINE_CLOCK, now: () => Date.now() + 25 * 60 * 60 * 1_000 },
     });
     assert.deepEqual(
       next.results.map(({ verdict }) => verdict),

@@ -18,7 +18,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import { judgePartner, memoryHistory, partnerTarget } from '@duebridge/conformance';
+import { judgePartner, MACHINE_CLOCK, memoryHistory, partnerTarget } from '@duebridge/conformance';
 import { freePort } from '@duebridge/runtime/testing';
 
 const root = join(import.meta.dirname, '..');
@@ -87,7 +87,7 @@ for (const { file, command } of EXAMPLES) {
           history.entries().map((entry) => ({ ...entry, base_url: second.url })),
         ),
         only: ['P35', 'P54'],
-        now: () => Date.now() + 25 * 60 * 60 * 1_000,
+        clock: { ...MACHINE_CLOCK, now: () => Date.now() + 25 * 60 * 60 * 1_000 },
       });
       assert.deepEqual(
         report.results.map(({ verdict }) => verdict),

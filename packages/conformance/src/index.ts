@@ -3,6 +3,7 @@ import '@duebridge/contract/supported-node';
 import type { ClauseId } from '@duebridge/contract';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 
+export { MACHINE_CLOCK, type Clock } from './clock.ts';
 export type { CaseInfo } from './check/check.ts';
 export type { Profile, Severity, Verdict } from './check/findings.ts';
 export type { Driven, Driver, MakeDriver } from './check/driver.ts';

@@ -7,6 +7,7 @@
  * One file because the stages of a run share its report, its deadlines and its reasons to stop early.
  */
 import { CLAUSES, type ClauseId } from '@duebridge/contract';
+import { MACHINE_CLOCK, type Clock } from './clock.ts';
 import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';
 import { Silent } from './check/http.ts';
 import type { CallerCase, CallerStage, CaseInfo, PartnerCase, Stage } from './check/check.ts';
@@ -174,7 +175,8 @@ export interface RunOptions {
   readonly expected?: readonly KnownFailure[];
   readonly history?: History;
   readonly pace?: Partial<Pace>;
-  readonly now?: () => number;
+  /** The machine's clock unless given. */
+  readonly clock?: Clock;
   readonly onProgress?: (progress: Progress) => void;
   /** Ends the run early; the report covers what was judged until then. */
   readonly signal?: AbortSignal;
@@ -213,7 +215,7 @@ export async function judgePartner(
   options: PartnerRunOptions = {},
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
-  const now = options.now ?? Date.now;
+  const clock = options.clock ?? MACHINE_CLOCK;
   const quick = options.quick === true;
   const all = choose(PARTNER_CASES, profile, options.recheck === true ? RECHECKS : options.only);
   const cases =
@@ -227,8 +229,9 @@ export async function judgePartner(
     quick ? QUICK_DEADLINE_MS : RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms,
     quick ? 'the time limit of a quick run was reached' : DEADLINE,
     options.signal,
+    clock,
   );
-  const wire = openWire(target.ca_file, now, stop.signal);
+  const wire = openWire(target.ca_file, clock, stop.signal);
   for (const secret of secretsOf(target.authentication)) wire.hide(secret);
   for (const [name, value] of Object.entries(target.cancel?.headers ?? {})) {
     if (/auth|key|token|secret|cookie/i.test(name)) {
@@ -242,12 +245,12 @@ export async function judgePartner(
     wire,
     history,
     pace,
-    now,
-    sleep: (ms) => sleep(ms, stop.signal),
+    clock,
+    stop: stop.signal,
     recheck: options.recheck ?? false,
     restart: options.restart,
   });
-  const book = new ResultBook(options, wire, cases.length, now);
+  const book = new ResultBook(options, wire, cases.length, clock);
   try {
     book.problem = await partnerPreflight(run).catch((error: unknown) => book.ended(error));
     if (book.problem === undefined) await runPartnerCases(run, cases, book);
@@ -303,25 +306,25 @@ export async function judgePlatform(
   options: PlatformRunOptions = {},
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
-  const now = options.now ?? Date.now;
+  const clock = options.clock ?? MACHINE_CLOCK;
   const cases = choose(PLATFORM_CASES, profile, options.only);
   const by_hand = options.driver === undefined && isByHand(target);
   const deadline = by_hand ? BY_HAND_DEADLINE_MS : RUN_DEADLINE_MS * 2;
-  const stop = stopper(deadline, DEADLINE, options.signal);
-  const wire = openWire(target.ca_file, now, stop.signal);
+  const stop = stopper(deadline, DEADLINE, options.signal, clock);
+  const wire = openWire(target.ca_file, clock, stop.signal);
   wire.hide({ value: target.api_key, name: 'API_KEY' });
   if (target.other_client !== undefined) {
     wire.hide({ value: target.other_client.api_key, name: 'OTHER_API_KEY' });
   }
-  const book = new ResultBook(options, wire, cases.length, now);
+  const book = new ResultBook(options, wire, cases.length, clock);
   const pace = { ...USUAL_PACE, ...options.pace };
   const run = new TokenRun({
     target,
     profile,
     wire,
     pace,
-    now,
-    sleep: (ms) => sleep(ms, stop.signal),
+    clock,
+    stop: stop.signal,
   });
   const history = options.history ?? memoryHistory();
   let caller: CallerRun | undefined;
@@ -515,16 +518,17 @@ class ResultBook {
   readonly #options: RunOptions;
   readonly #wire: Wire;
   readonly #total: number;
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #startedAt: number;
-  readonly #started = performance.now();
+  readonly #started: number;
 
-  constructor(options: RunOptions, wire: Wire, total: number, now: () => number) {
+  constructor(options: RunOptions, wire: Wire, total: number, clock: Clock) {
     this.#options = options;
     this.#wire = wire;
     this.#total = total;
-    this.#now = now;
-    this.#startedAt = now();
+    this.#clock = clock;
+    this.#startedAt = clock.now();
+    this.#started = clock.elapsed();
   }
 
   /** Handles an error that ended the run: a problem to report, or merely an early end. */
@@ -537,7 +541,7 @@ class ResultBook {
 
   /** Runs one check and records its result, whatever happens in it. */
   async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
-    const started = performance.now();
+    const started = this.#clock.elapsed();
     let skipped: string | undefined;
     try {
       if (this.problem === undefined && this.#stopped === undefined) await run();
@@ -565,7 +569,7 @@ class ResultBook {
     if (shown !== undefined) this.#cited.set(shown.number, shown);
     const excused =
       verdict === 'FAIL' || verdict === 'WARN'
-        ? excuse(this.#options.expected ?? [], check.id, this.#now())
+        ? excuse(this.#options.expected ?? [], check.id, this.#clock.now())
         : undefined;
     this.#results.set(check.id, {
       id: check.id,
@@ -582,7 +586,7 @@ class ResultBook {
       ...(skipped === undefined || verdict !== 'SKIP' ? {} : { skipped }),
       ...(context.wanting.length === 0 ? {} : { wanting: context.wanting }),
       ...(context.tried === undefined ? {} : { tried: context.tried }),
-      duration_ms: Math.round(performance.now() - started),
+      duration_ms: Math.round(this.#clock.elapsed() - started),
       requests: own.length,
       ...(shown === undefined ? {} : { shown: shown.number }),
       ...(excused === undefined ? {} : { excused }),
@@ -631,7 +635,7 @@ class ResultBook {
       target: about.target,
       profile: about.profile,
       started_at: new Date(this.#startedAt).toISOString(),
-      duration_ms: Math.round(performance.now() - this.#started),
+      duration_ms: Math.round(this.#clock.elapsed() - this.#started),
       ...(left_out.length === 0 ? {} : { left_out }),
       ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
       verdict,
@@ -734,36 +738,22 @@ function stopper(
   ms: number,
   why: string,
   signal: AbortSignal | undefined,
+  clock: Clock,
 ): { readonly signal: AbortSignal; readonly end: () => void } {
   const controller = new AbortController();
   const interrupt = (): void => controller.abort(new Stopped('the run was interrupted'));
-  const timer = setTimeout(() => controller.abort(new Stopped(why)), ms);
+  const cancel = clock.after(ms, () => controller.abort(new Stopped(why)));
   if (signal?.aborted === true) interrupt();
   signal?.addEventListener('abort', interrupt, { once: true });
   return {
     signal: controller.signal,
     end() {
-      clearTimeout(timer);
+      cancel();
       signal?.removeEventListener('abort', interrupt);
     },
   };
 }
 
-function openWire(ca_file: string | undefined, now: () => number, stop: AbortSignal): Wire {
-  return new Wire({ ...(ca_file === undefined ? {} : { ca_file }), now, stop });
-}
-
-function sleep(ms: number, stop: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => {
-      clearTimeout(timer);
-      reject(stop.reason);
-    };
-    const timer = setTimeout(() => {
-      stop.removeEventListener('abort', abort);
-      resolve();
-    }, ms);
-    if (stop.aborted) abort();
-    else stop.addEventListener('abort', abort, { once: true });
-  });
+function openWire(ca_file: string | undefined, clock: Clock, stop: AbortSignal): Wire {
+  return new Wire({ ...(ca_file === undefined ? {} : { ca_file }), clock, stop });
 }

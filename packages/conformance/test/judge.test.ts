@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import test, { after, describe } from 'node:test';
 import { curl } from '../src/report/curl.ts';
 import { fileHistory, memoryHistory } from '../src/check/history.ts';
+import { MACHINE_CLOCK } from '../src/clock.ts';
 import type { Pace } from '../src/check/pace.ts';
 import { UsageProblem } from '../src/check/selection.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
@@ -418,12 +419,15 @@ describe('a run obeys its options', () => {
       const options = { only: ['P22'], expected };
       const before = await judge(url, {
         ...options,
-        now: () => Date.parse('2029-12-31T00:00:00Z'),
+        clock: { ...MACHINE_CLOCK, now: () => Date.parse('2029-12-31T00:00:00Z') },
       });
       assert.equal(before.exit_code, 0);
       assert.equal(before.counts.FAIL, 1);
       assert.match(junitReport(before), /<skipped message="expected to fail until 2030-01-01/);
-      const late = await judge(url, { ...options, now: () => Date.parse('2030-01-02T00:00:00Z') });
+      const late = await judge(url, {
+        ...options,
+        clock: { ...MACHINE_CLOCK, now: () => Date.parse('2030-01-02T00:00:00Z') },
+      });
       assert.equal(late.exit_code, 1);
     });
   });
@@ -566,7 +570,7 @@ describe('reports', () => {
       const report = await judge(partner.url, {
         history,
         only: ['P35', 'P54'],
-        now: () => Date.now() + dayMs,
+        clock: { ...MACHINE_CLOCK, now: () => Date.now() + dayMs },
       });
       assert.deepEqual(
         report.results.map(({ verdict }) => verdict),

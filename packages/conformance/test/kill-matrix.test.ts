@@ -14,6 +14,7 @@ import { memoryHistory } from '../src/check/history.ts';
 import { AT_ONCE, DAY_MS, isCaught, QUICK, tell } from './kill.ts';
 import { CALLER_MUTANTS, PARTNER_MUTANTS, TOKEN_MUTANTS, type PartnerMutant } from './mutants.ts';
 import { judgePartner, type RunReport } from '../src/run.ts';
+import { MACHINE_CLOCK } from '../src/clock.ts';
 import { startScriptedPartner, type ScriptedAuth } from '../src/sandbox/partner.ts';
 import { partnerTarget, type Draft } from '../src/check/target.ts';
 import { WRONG_PARTNERS } from './wrong-partners.ts';
@@ -94,7 +95,7 @@ async function judge(peer: Peer): Promise<RunReport> {
       partner.advance(DAY_MS + 60_000);
       return await judgePartner(partnerTarget(draft), {
         ...options,
-        now: () => Date.now() + DAY_MS + 60_000,
+        clock: { ...MACHINE_CLOCK, now: () => Date.now() + DAY_MS + 60_000 },
       });
     }
     return await judgePartner(partnerTarget(draft), options);

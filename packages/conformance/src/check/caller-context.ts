@@ -115,6 +115,7 @@ export class CallerRun {
     const delegate: { run: CallerRun | undefined } = { run: undefined };
     const of = (call: Call): Behaviour[] => delegate.run?.behavioursOf(call) ?? [];
     const partner = await startScriptedPartner({
+      clock: tokens.clock,
       host: caller.host,
       port: caller.port,
       ...(tls === undefined

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import type { Clock } from '../clock.ts';
 import { errorCode, REQUEST_TIMEOUT_MS } from './http.ts';
 import { tunnelTo } from './proxy.ts';
 
@@ -10,11 +11,12 @@ export async function cutOff(
   url: URL,
   text: string,
   wait_ms: number,
+  clock: Clock,
   ca_file: string | undefined,
 ): Promise<string | undefined> {
   let through: Socket | undefined;
   try {
-    through = await tunnelTo(url);
+    through = await tunnelTo(url, clock);
   } catch (error) {
     return `the connection failed (${errorCode(error)})`;
   }
@@ -22,10 +24,12 @@ export async function cutOff(
     const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
     const host = url.hostname.replace(/^\[|\]$/g, '');
     let socket: Socket;
+    const cancel = clock.after(REQUEST_TIMEOUT_MS, () => end('no connection in time'));
     const write = (): void => {
-      socket.write(text, () => setTimeout(() => end(undefined), wait_ms));
+      socket.write(text, () => clock.after(wait_ms, () => end(undefined)));
     };
     const end = (problem: string | undefined): void => {
+      cancel();
       socket.destroy();
       resolve(problem);
     };
@@ -42,7 +46,6 @@ export async function cutOff(
             write,
           )
         : connectTcp({ host, port }, write);
-    socket.setTimeout(REQUEST_TIMEOUT_MS, () => end('no connection in time'));
     socket.once('error', (error) => end(`the connection failed (${errorCode(error)})`));
   });
 }

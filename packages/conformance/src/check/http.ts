@@ -10,6 +10,7 @@ import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { Agent, buildConnector, request } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
+import { deadline, type Clock } from '../clock.ts';
 import { tunnelTo } from './proxy.ts';
 import type { Secret } from './target.ts';
 
@@ -102,18 +103,18 @@ export class Wire {
   readonly #agent: Agent;
   readonly #freshAgent: Agent;
   readonly #secrets: (Secret & { readonly spellings: readonly string[] })[] = [];
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #stop: AbortSignal | undefined;
   #count = 0;
   #silentInARow = 0;
 
   /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
-  constructor(options: { ca_file?: string; now?: () => number; stop?: AbortSignal }) {
-    this.#now = options.now ?? Date.now;
+  constructor(options: { ca_file?: string; clock: Clock; stop?: AbortSignal }) {
+    this.#clock = options.clock;
     this.#stop = options.stop;
     const agent = (): Agent =>
       new Agent({
-        connect: connector(options.ca_file),
+        connect: connector(options.clock, options.ca_file),
         // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
         keepAliveTimeout: 1_000,
         keepAliveMaxTimeout: 1_000,
@@ -153,10 +154,10 @@ export class Wire {
       );
     }
     this.#stop?.throwIfAborted();
-    const sent = this.#now();
-    const started = performance.now();
+    const sent = this.#clock.now();
+    const started = this.#clock.elapsed();
     const came = await this.#exchange(out);
-    const reply = this.keep(check, out, came, sent, performance.now() - started);
+    const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
     if (came.status !== undefined) this.#silentInARow = 0;
     else if (came.silent) this.#silentInARow += 1;
     return reply;
@@ -208,7 +209,7 @@ export class Wire {
 
   async #exchange(out: Outgoing): Promise<Came> {
     const timeout_ms = out.timeout_ms ?? REQUEST_TIMEOUT_MS;
-    const deadline = AbortSignal.timeout(timeout_ms);
+    const late = deadline(this.#clock, timeout_ms);
     try {
       const answer = await request(out.url, {
         method: out.method,
@@ -223,7 +224,7 @@ export class Wire {
           ? {}
           : { body: out.chunked === true ? Readable.from([Buffer.from(out.body)]) : out.body }),
         dispatcher: out.fresh === true ? this.#freshAgent : this.#agent,
-        signal: this.#stop === undefined ? deadline : AbortSignal.any([deadline, this.#stop]),
+        signal: this.#stop === undefined ? late.signal : AbortSignal.any([late.signal, this.#stop]),
       });
       const headers = flatten(answer.headers);
       const chunks: Buffer[] = [];
@@ -253,10 +254,12 @@ export class Wire {
         : { status: answer.statusCode, headers, text };
     } catch (error) {
       if (this.#stop?.aborted === true) throw this.#stop.reason;
-      if (deadline.aborted) {
+      if (late.signal.aborted) {
         return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
       }
       return { ...nothing(transportProblem(error)), silent: isRefused(error) };
+    } finally {
+      late.cancel();
     }
   }
 
@@ -268,7 +271,7 @@ export class Wire {
 }
 
 /** Connects directly, or through the proxy of the address. */
-function connector(ca_file: string | undefined): buildConnector.connector {
+function connector(clock: Clock, ca_file: string | undefined): buildConnector.connector {
   const open = buildConnector({
     timeout: CONNECT_TIMEOUT_MS,
     ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
@@ -280,7 +283,7 @@ function connector(ca_file: string | undefined): buildConnector.connector {
     const url = new URL(`${options.protocol}//${options.host ?? options.hostname}`);
     let through: Socket | undefined;
     try {
-      through = await tunnelTo(url);
+      through = await tunnelTo(url, clock);
     } catch (error) {
       callback(error instanceof Error ? error : new Error(String(error)), null);
       return;

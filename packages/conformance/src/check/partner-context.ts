@@ -8,6 +8,7 @@
  */
 import { randomUUID, randomBytes } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';
+import { sleep, type Clock } from '../clock.ts';
 import { cutOff } from './cut-connection.ts';
 import { Findings, Skipped, type Profile } from './findings.ts';
 import { asObject, isSuccess, nothing, type Outgoing, type Reply, type Wire } from './http.ts';
@@ -125,7 +126,7 @@ export class PartnerRun {
   readonly history: History;
   readonly pace: Pace;
   readonly throttle: Throttle;
-  readonly now: () => number;
+  readonly clock: Clock;
   /** Every payment requested under its own id. */
   readonly intents: Asked[] = [];
   /** Every record of a payment that the server returned, in order. */
@@ -142,7 +143,7 @@ export class PartnerRun {
   balancesBefore: Balances = new Map();
   readonly #own = new Map<string, Intent>();
   readonly #once = new Map<string, Promise<unknown>>();
-  readonly #sleep: (ms: number) => Promise<void>;
+  readonly #stop: AbortSignal;
   readonly #shared = new Map<string, Promise<Subject>>();
   readonly #lives = new Map<string, Promise<Life>>();
   #access: Promise<{ readonly token: string | undefined; readonly until: number }> | undefined;
@@ -154,8 +155,8 @@ export class PartnerRun {
     wire: Wire;
     history: History;
     pace: Pace;
-    now: () => number;
-    sleep: (ms: number) => Promise<void>;
+    clock: Clock;
+    stop: AbortSignal;
     recheck?: boolean;
     restart?: (() => Promise<void>) | undefined;
   }) {
@@ -164,10 +165,10 @@ export class PartnerRun {
     this.wire = options.wire;
     this.history = options.history;
     this.pace = options.pace;
-    this.now = options.now;
+    this.clock = options.clock;
     this.recheck = options.recheck ?? false;
     this.restart = options.restart;
-    this.#sleep = options.sleep;
+    this.#stop = options.stop;
     this.throttle = new Throttle(options.pace.at_once);
   }
 
@@ -191,8 +192,12 @@ export class PartnerRun {
     return this.#asked;
   }
 
+  now(): number {
+    return this.clock.now();
+  }
+
   sleep(ms: number): Promise<void> {
-    return this.#sleep(ms);
+    return sleep(this.clock, ms, this.#stop);
   }
 
   /** Counts a new payment against the cap. Throws Skipped when it would exceed the cap. */
@@ -375,7 +380,7 @@ export class PartnerContext extends Findings {
         headers: { ...(await headers()), ...out.headers },
       });
     if (out.burst === true) return send();
-    const reply = await run.throttle.send(send, run.now, (ms) => run.sleep(ms));
+    const reply = await run.throttle.send(send, run);
     const wait_ms = Math.min(retryAfterMs(reply) ?? UNSAID_WAIT_MS, LONGEST_RETRY_AFTER_MS);
     run.throttle.saw(reply.status, wait_ms, run.now());
     return reply;
@@ -635,15 +640,15 @@ export class PartnerContext extends Findings {
     };
     const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     const text = `PUT ${url.pathname}${url.search} HTTP/1.1\r\n${head.join('')}\r\n${body}`;
-    const started = performance.now();
+    const started = this.run.clock.elapsed();
     const sent = this.run.now();
-    const problem = await cutOff(url, text, wait_ms, this.target.ca_file);
+    const problem = await cutOff(url, text, wait_ms, this.run.clock, this.target.ca_file);
     this.run.wire.keep(
       this.check,
       { method: 'PUT', url: url.href, headers, body },
       nothing(problem ?? 'the judge closed the connection on purpose before the response'),
       sent,
-      performance.now() - started,
+      this.run.clock.elapsed() - started,
     );
   }
 

@@ -7,6 +7,7 @@ import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import type { Clock } from '../clock.ts';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
 import { accessToken, PartnerContext, type PartnerRun } from './partner-context.ts';
 import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
@@ -29,13 +30,13 @@ export const PREFLIGHT = 'preflight';
 /** Tests a partner's server. Returns undefined when the checks can begin. */
 export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem | undefined> {
   const { target } = run;
-  const unreachable = await reach(target.base_url, 'base_url', target.ca_file);
+  const unreachable = await reach(run.clock, target.base_url, 'base_url', target.ca_file);
   if (unreachable !== undefined) return { sentence: unreachable };
   const context = new PartnerContext(run, PREFLIGHT);
   const { authentication } = target;
   let headers: Readonly<Record<string, string>>;
   if (authentication.method === 'oauth') {
-    const away = await reach(authentication.token_url, 'the token URL', target.ca_file);
+    const away = await reach(run.clock, authentication.token_url, 'the token URL', target.ca_file);
     if (away !== undefined) return { sentence: away };
     const granted = await withTimeout(run.wire, ANSWER_TIMEOUT_MS, {
       method: 'POST',
@@ -65,6 +66,7 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
 
 /** Tests whether an address can be reached. Returns the sentence to report when it cannot. */
 export async function reach(
+  clock: Clock,
   address: string,
   name: string,
   ca_file: string | undefined,
@@ -77,11 +79,11 @@ export async function reach(
   const ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
   let through: Socket | undefined;
   if (proxyFor(url) === undefined) {
-    const named = await resolved(host, name);
+    const named = await resolved(clock, host, name);
     if (named !== undefined) return named;
   } else {
     try {
-      through = await tunnelTo(url);
+      through = await tunnelTo(url, clock);
     } catch (error) {
       if (!(error instanceof TunnelProblem)) throw error;
       return `The proxy ${error.place} opens no connection to ${place} (${error.code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${host} to go without the proxy.`;
@@ -98,10 +100,11 @@ export async function reach(
         })
       : connectTcp({ host, port });
     const end = (sentence: string | undefined): void => {
+      cancel();
       socket.destroy();
       resolve(sentence);
     };
-    socket.setTimeout(REACH_TIMEOUT_MS, () =>
+    const cancel = clock.after(REACH_TIMEOUT_MS, () =>
       end(
         secure
           ? `${place} accepts connections but does not complete a TLS handshake: if the server uses plain http, write http:// in ${name}.`
@@ -114,17 +117,17 @@ export async function reach(
 }
 
 /** The sentence to report when a host name does not resolve. */
-function resolved(host: string, name: string): Promise<string | undefined> {
-  return Promise.race([
-    lookup(host).then(
-      () => undefined,
-      () => `The name ${host} does not resolve: fix the host in ${name}.`,
-    ),
-    after(
-      REACH_TIMEOUT_MS,
-      `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`,
-    ),
-  ]);
+function resolved(clock: Clock, host: string, name: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const late = `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`;
+    const cancel = clock.after(REACH_TIMEOUT_MS, () => resolve(late));
+    lookup(host)
+      .then(
+        () => resolve(undefined),
+        () => resolve(`The name ${host} does not resolve: fix the host in ${name}.`),
+      )
+      .finally(cancel);
+  });
 }
 
 /** What is wrong with a certificate, by Node's error code. */
@@ -263,10 +266,4 @@ function withTimeout(
 
 function isAddress(host: string): boolean {
   return /^[\d.]+$/.test(host) || host.includes(':') || !isNaN(Number(host));
-}
-
-function after<T>(ms: number, value: T): Promise<T> {
-  return new Promise((resolve) => {
-    setTimeout(() => resolve(value), ms).unref();
-  });
 }

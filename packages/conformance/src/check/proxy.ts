@@ -6,6 +6,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
+import type { Clock } from '../clock.ts';
 import { isLoopback, TargetProblem } from './target.ts';
 
 /** Maximum wait for a proxy to open a tunnel: it looks the name up and connects first. */
@@ -50,7 +51,7 @@ export function placeOf(proxy: URL): string {
  * A connection to the host of `url` through its proxy, on which TLS has not begun; undefined when the address is reached directly.
  * Rejects with TunnelProblem.
  */
-export function tunnelTo(url: URL): Promise<Socket | undefined> {
+export function tunnelTo(url: URL, clock: Clock): Promise<Socket | undefined> {
   const proxy = proxyFor(url);
   if (proxy === undefined) return Promise.resolve(undefined);
   const authority = `${url.hostname}:${url.port || '443'}`;
@@ -64,10 +65,14 @@ export function tunnelTo(url: URL): Promise<Socket | undefined> {
       path: authority,
       headers: { host: authority, ...credentialsOf(proxy) },
       agent: false,
-      timeout: TUNNEL_TIMEOUT_MS,
     });
+    const cancel = clock.after(TUNNEL_TIMEOUT_MS, () => {
+      request.destroy();
+      fail('ETIMEDOUT');
+    });
+    request.once('close', cancel);
     request.once('connect', (response, socket: Socket) => {
-      socket.setTimeout(0);
+      cancel();
       if (response.statusCode === 200) {
         resolve(socket);
         return;
@@ -79,10 +84,6 @@ export function tunnelTo(url: URL): Promise<Socket | undefined> {
     request.once('response', (response) => {
       response.destroy();
       fail(`PROXY_${response.statusCode ?? 0}`);
-    });
-    request.once('timeout', () => {
-      request.destroy();
-      fail('ETIMEDOUT');
     });
     request.once('error', (error: NodeJS.ErrnoException) => fail(error.code ?? 'UNKNOWN'));
     request.end();

@@ -45,18 +45,17 @@ export class Throttle {
     return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
   }
 
-  /** Sends as soon as a slot is free; `hold` sleeps by the run's clock. */
+  /** Sends as soon as a slot is free. */
   async send(
     run: () => Promise<Reply>,
-    now: () => number,
-    hold: (ms: number) => Promise<void>,
+    time: { now(): number; sleep(ms: number): Promise<void> },
   ): Promise<Reply> {
     while (this.#closed || this.#under_way >= this.#allowed) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     this.#under_way += 1;
     try {
-      while (this.#until > now()) await hold(this.#until - now());
+      while (this.#until > time.now()) await time.sleep(this.#until - time.now());
       return await run();
     } finally {
       this.#under_way -= 1;

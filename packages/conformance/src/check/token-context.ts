@@ -1,5 +1,6 @@
 /** The context of a check of a platform's token endpoint (A1, A2, TR1-TR4, TK1, AU1). */
 import { platformRoutes } from '@duebridge/contract';
+import { sleep, type Clock } from '../clock.ts';
 import { Findings, type Profile } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
 import type { Pace } from './pace.ts';
@@ -24,8 +25,8 @@ export class TokenRun {
   readonly profile: Profile;
   readonly wire: Wire;
   readonly pace: Pace;
-  readonly now: () => number;
-  readonly sleep: (ms: number) => Promise<void>;
+  readonly clock: Clock;
+  readonly stop: AbortSignal;
   /** True once a request was answered 429 on every attempt. */
   refusesAlways = false;
 
@@ -34,15 +35,23 @@ export class TokenRun {
     profile: Profile;
     wire: Wire;
     pace: Pace;
-    now: () => number;
-    sleep: (ms: number) => Promise<void>;
+    clock: Clock;
+    stop: AbortSignal;
   }) {
     this.target = options.target;
     this.profile = options.profile;
     this.wire = options.wire;
     this.pace = options.pace;
-    this.now = options.now;
-    this.sleep = options.sleep;
+    this.clock = options.clock;
+    this.stop = options.stop;
+  }
+
+  now(): number {
+    return this.clock.now();
+  }
+
+  sleep(ms: number): Promise<void> {
+    return sleep(this.clock, ms, this.stop);
   }
 
   get url(): string {
@@ -172,7 +181,7 @@ export function credentials(
 
 /** Tests a platform. Returns undefined when the checks can begin. */
 export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | undefined> {
-  const unreachable = await reach(run.target.base_url, 'base_url', run.target.ca_file);
+  const unreachable = await reach(run.clock, run.target.base_url, 'base_url', run.target.ca_file);
   if (unreachable !== undefined) return { sentence: unreachable };
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {

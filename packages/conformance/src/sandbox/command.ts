@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { MACHINE_CLOCK } from '../clock.ts';
 import { drivePayment, type DriveExchange, type DriveTarget } from './drive.ts';
 import {
   findScenario,
@@ -335,6 +336,7 @@ function driveCommand(): Command {
         amount_in_cents: flags.amountCents,
       };
       const result = await drivePayment(driveTarget(flags), order, {
+        clock: MACHINE_CLOCK,
         withinMs: flags.withinSeconds * 1000,
         shown: (exchange) => {
           exchanges.push(exchange);

@@ -18,6 +18,7 @@ import {
   type PaymentStatus,
 } from '@duebridge/contract';
 import { request } from 'undici';
+import { deadline, pause, type Clock } from '../clock.ts';
 
 /** The partner under development. */
 export interface DriveTarget {
@@ -91,10 +92,12 @@ export async function drivePayment(
   options: {
     readonly shown: (exchange: DriveExchange) => void;
     readonly withinMs: number;
+    readonly clock: Clock;
     readonly signal?: AbortSignal;
   },
 ): Promise<DriveResult> {
-  const caller = openCaller(target, options.shown);
+  const { clock } = options;
+  const caller = openCaller(target, clock, options.shown);
   const platform_payment_id = randomUUID();
   const ids = { biller_id: order.biller_id, account_id: order.account_id, platform_payment_id };
   const result = (status: PaymentStatus | undefined, problem?: string): DriveResult => ({
@@ -107,7 +110,7 @@ export async function drivePayment(
   const path = fillPath(partnerRoutes.put_account_payment.path, ids);
   const bytes = JSON.stringify({
     platform_payment_id,
-    platform_batch_id: `sandbox-${new Date().toISOString().slice(0, 10)}`,
+    platform_batch_id: `sandbox-${new Date(clock.now()).toISOString().slice(0, 10)}`,
     amount_in_cents: order.amount_in_cents,
   });
   const judge = (status: number | undefined, text: string) =>
@@ -115,7 +118,7 @@ export async function drivePayment(
 
   let first = await caller.call('PUT', path, bytes, judge);
   for (let tries = 1; first.status === undefined && tries < MAX_TRIES; tries += 1) {
-    await pause(FIRST_POLL_MS * 2 ** tries, options.signal);
+    await pause(clock, FIRST_POLL_MS * 2 ** tries, options.signal);
     first = await caller.call('PUT', path, bytes, judge);
   }
   if (first.status === undefined) return result(undefined, `PUT: ${first.says}`);
@@ -127,12 +130,12 @@ export async function drivePayment(
     );
   }
 
-  const until = performance.now() + options.withinMs;
+  const until = clock.elapsed() + options.withinMs;
   let delayMs = FIRST_POLL_MS;
-  while (performance.now() < until && options.signal?.aborted !== true) {
+  while (clock.elapsed() < until && options.signal?.aborted !== true) {
     const seen = await caller.call('GET', path, undefined, judge);
     if (seen.status !== undefined && isTerminal(seen.status)) return result(seen.status);
-    await pause(delayMs, options.signal);
+    await pause(clock, delayMs, options.signal);
     delayMs = Math.min(MAX_POLL_MS, delayMs * POLL_GROWTH);
   }
   return result(
@@ -187,7 +190,7 @@ function readJson(text: string): Json | undefined {
 }
 
 /** Sends a call with credentials; fetches an access token when there is none. */
-function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => void) {
+function openCaller(target: DriveTarget, clock: Clock, shown: (exchange: DriveExchange) => void) {
   const base = target.base_url.replace(/\/+$/, '');
   const { auth } = target;
   let token: string | undefined;
@@ -203,6 +206,7 @@ function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => voi
     const masked = new URLSearchParams(form);
     masked.set('client_secret', '(masked)');
     const { text } = await exchange(
+      clock,
       'POST',
       auth.token_url,
       { 'content-type': 'application/x-www-form-urlencoded' },
@@ -234,7 +238,7 @@ function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => voi
         accept: 'application/json',
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       };
-      const seen = await exchange(method, `${base}${path}`, headers, body, { shown }, judge);
+      const seen = await exchange(clock, method, `${base}${path}`, headers, body, { shown }, judge);
       // One renewal and one retry (decision 14); a static key cannot be renewed.
       if (seen.status !== 401 || auth.method === 'key' || tries > 0) return seen.judged;
       token = undefined;
@@ -245,6 +249,7 @@ function openCaller(target: DriveTarget, shown: (exchange: DriveExchange) => voi
 }
 
 async function exchange(
+  clock: Clock,
   method: 'GET' | 'PUT' | 'POST',
   url: string,
   headers: Record<string, string>,
@@ -256,7 +261,8 @@ async function exchange(
   },
   judge: (status: number | undefined, text: string) => Judged,
 ) {
-  const start = performance.now();
+  const start = clock.elapsed();
+  const late = deadline(clock, CALL_TIMEOUT_MS);
   let status: number | undefined;
   let text = '';
   let trouble = '';
@@ -265,12 +271,14 @@ async function exchange(
       method,
       headers,
       body: body ?? null,
-      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+      signal: late.signal,
     });
     text = await readText(answer.body);
     status = answer.statusCode;
   } catch (error) {
     trouble = error instanceof Error ? error.message || error.name : String(error);
+  } finally {
+    late.cancel();
   }
   const judged = judge(status, text);
   const plain = new Set(['accept', 'content-type']);
@@ -286,7 +294,7 @@ async function exchange(
       show.hideReply === true && status === 200
         ? '(masked)'
         : (trouble || text).slice(0, MAX_SHOWN),
-    milliseconds: Math.round(performance.now() - start),
+    milliseconds: Math.round(clock.elapsed() - start),
     says: judged.says,
   });
   return { status, text, judged };
@@ -302,19 +310,4 @@ async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');
-}
-
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted === true) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
-  });
 }

@@ -3,6 +3,7 @@
  * scenario is a script of one step.
  */
 import http from 'node:http';
+import type { Clock } from '../clock.ts';
 import { findScenario, type FaultTools, type EntryPoint, type Scenario } from './scenarios.ts';
 import type { Answer, Behaviour, Call, Insides } from './behaviour.ts';
 
@@ -88,6 +89,7 @@ export function readScript(value: unknown): ScriptStep[] {
 
 /** Creates the faults. `origin` returns the partner's own address, `stray` that of the other host. */
 export function openFaults(options: {
+  readonly clock: Clock;
   readonly scenario: string | undefined;
   readonly script: readonly ScriptStep[] | undefined;
   readonly faults: number | 'until_healed' | undefined;
@@ -103,6 +105,7 @@ export function openFaults(options: {
   let over = steps.length === 0;
 
   const toolsOf = (index: number): FaultTools => ({
+    clock: options.clock,
     next() {
       if (over || index !== at) return undefined;
       const turn = given;

@@ -12,6 +12,7 @@ import {
   startScriptedPartner,
   type Behaviour,
   type ScriptedPartnerOptions,
+  MACHINE_CLOCK,
 } from './partner.ts';
 
 /** A fixed instant: 2026-03-21T12:00:00Z. */
@@ -21,7 +22,7 @@ const START_MS = Date.UTC(2026, 2, 21, 12);
 async function start(t: TestContext, options: Partial<ScriptedPartnerOptions> = {}) {
   const partner = await startScriptedPartner({
     auth: { method: 'key', header: 'Authorization', key: 'the-key' },
-    clock: { now: () => START_MS },
+    clock: { ...MACHINE_CLOCK, now: () => START_MS },
     ...options,
   });
   t.after(() => partner.stop());

@@ -33,12 +33,13 @@ import {
   type Json,
   type Route,
 } from '@duebridge/contract';
+import { deadline, MACHINE_CLOCK, pause, type Clock } from '../clock.ts';
 import { makeBadCertificate } from './certificate.ts';
 import { openFaults, REPLAY_HEADER, type ScriptStep } from './faults.ts';
 import type { EntryPoint, Scenario } from './scenarios.ts';
 import { answerInspection, isInspection } from './page.ts';
 import type { Answer, Behaviour, Call, Operation, Reply, Wire } from './behaviour.ts';
-import { openBook, statementOf, type Book, type SandboxClock } from './state.ts';
+import { openBook, statementOf, type Book } from './state.ts';
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 
@@ -59,7 +60,7 @@ export * from './magic.ts';
 export { SCENARIOS, findScenario, type EntryPoint, type Scenario } from './scenarios.ts';
 export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from './faults.ts';
 export type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
-export type { SandboxClock } from './state.ts';
+export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
 /** Options of a scripted partner. */
 export interface ScriptedPartnerOptions {
@@ -87,7 +88,7 @@ export interface ScriptedPartnerOptions {
   /** Seed of the random sequence; 1 unless given. */
   readonly seed?: number;
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
-  readonly clock?: SandboxClock;
+  readonly clock?: Clock;
 }
 
 /** Largest request body read (decision 16). */
@@ -107,7 +108,9 @@ export async function startScriptedPartner(
   options: ScriptedPartnerOptions,
 ): Promise<ScriptedPartner> {
   const host = options.host ?? '127.0.0.1';
+  const clock = options.clock ?? MACHINE_CLOCK;
   const faults = openFaults({
+    clock,
     scenario: options.scenario,
     script: options.script,
     faults: options.faults,
@@ -122,7 +125,7 @@ export async function startScriptedPartner(
   const book = openBook({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,
     processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
-    clock: options.clock ?? Date,
+    clock,
     seed: options.seed ?? 1,
     behaviours: () => behaviours,
   });
@@ -288,7 +291,7 @@ export async function startScriptedPartner(
     const { biller_id = '', account_id = '' } = call.params;
     const account = book.account(biller_id, account_id);
     if (account === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
-    if (account.read_delay_ms !== undefined) await pause(account.read_delay_ms, released);
+    if (account.read_delay_ms !== undefined) await pause(clock, account.read_delay_ms, released);
     if (call.operation === 'get_balance') return { status: 200, body: { ...account.balance } };
     const { status, holder, balance, payment_rules } = account;
     return {
@@ -374,8 +377,9 @@ export async function startScriptedPartner(
     const seconds = waitSeconds(call);
     if (seconds === undefined) return { status: 200, body: book.record(payment) };
     if (!isTerminal(payment.status)) {
-      const enough = AbortSignal.any([released, AbortSignal.timeout(seconds * 1000)]);
-      await book.whenEnded(payment, enough);
+      const enough = deadline(clock, seconds * 1000);
+      await book.whenEnded(payment, AbortSignal.any([released, enough.signal]));
+      enough.cancel();
     }
     return {
       status: 200,
@@ -420,7 +424,8 @@ export async function startScriptedPartner(
     async heal() {
       faults.heal();
       letGo();
-      if (faults.entry === 'closed' && !server.listening) await listenAgain(server, port, host);
+      if (faults.entry === 'closed' && !server.listening)
+        await listenAgain(clock, server, port, host);
       held?.resetAndDestroy();
       held = undefined;
     },
@@ -434,7 +439,7 @@ export async function startScriptedPartner(
       const place = await closed;
       return async () => {
         place.resetAndDestroy();
-        if (stopped === undefined) await listenAgain(server, port, host);
+        if (stopped === undefined) await listenAgain(clock, server, port, host);
       };
     },
     refusedHandshakes: () => refusedHandshakes,
@@ -528,7 +533,12 @@ async function closeButHold(
 /** How long to retry the listen when another program took the port in the meantime. */
 const REOPEN_WITHIN_MS = 10_000;
 
-async function listenAgain(server: net.Server, port: number, host: string): Promise<void> {
+async function listenAgain(
+  clock: Clock,
+  server: net.Server,
+  port: number,
+  host: string,
+): Promise<void> {
   for (let waitedMs = 0; ; waitedMs += 50) {
     try {
       await listen(server, port, host);
@@ -536,7 +546,7 @@ async function listenAgain(server: net.Server, port: number, host: string): Prom
     } catch (error) {
       const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
       if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
-      await pause(50, new AbortController().signal);
+      await pause(clock, 50);
     }
   }
 }
@@ -855,15 +865,4 @@ function maskedForm(text: string): string {
   const form = new URLSearchParams(text);
   if (form.has('client_secret')) form.set('client_secret', '(masked)');
   return form.toString();
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { request } from 'undici';
+import { MACHINE_CLOCK } from '../clock.ts';
 import { drivePayment, type DriveExchange } from './drive.ts';
 import { SANDBOX_BILLER, startScriptedPartner, type ScriptedAuth } from './partner.ts';
 import { startScriptedPlatform, UNKNOWN_ACCOUNT } from './platform.ts';
@@ -110,7 +111,7 @@ test('a drive pays a correct partner with either authentication, and shows no se
         auth: auth.method === 'key' ? auth : { ...auth, token_url: partner.token_url },
       },
       { biller_id: SANDBOX_BILLER, account_id: 'active', amount_in_cents: 1_250 },
-      { shown: (exchange) => shown.push(exchange), withinMs: 10_000 },
+      { clock: MACHINE_CLOCK, shown: (exchange) => shown.push(exchange), withinMs: 10_000 },
     );
     assert.equal(result.status, 'succeeded');
     assert.equal(partner.postings().length, 1);
@@ -128,7 +129,7 @@ test('a drive never treats an unknown outcome as failed, and reports what breaks
     const result = await drivePayment(
       { base_url: partner.url, auth },
       { biller_id: SANDBOX_BILLER, account_id: 'active', amount_in_cents: 1_250 },
-      { shown: (exchange) => shown.push(exchange), withinMs: 2_000 },
+      { clock: MACHINE_CLOCK, shown: (exchange) => shown.push(exchange), withinMs: 2_000 },
     );
     return { result, shown, partner };
   };

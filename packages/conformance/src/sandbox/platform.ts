@@ -17,6 +17,7 @@ import {
   TokenRequest,
   type Json,
 } from '@duebridge/contract';
+import { MACHINE_CLOCK, type Clock } from '../clock.ts';
 import type { Answer } from './behaviour.ts';
 import { drivePayment, type DriveExchange, type DriveResult, type DriveTarget } from './drive.ts';
 import { html, htmlAnswer, isForeign } from './html.ts';
@@ -33,7 +34,7 @@ export interface ScriptedPlatformOptions {
     readonly kind?: 'biller' | 'aggregator';
   };
   /** Its time source; the machine's clock unless given. */
-  readonly clock?: { now(): number };
+  readonly clock?: Clock;
 }
 
 /** A token that was issued. */
@@ -101,13 +102,13 @@ export async function startScriptedPlatform(
     kind: 'biller' as const,
     ...options.client,
   };
-  const clock = options.clock ?? Date;
+  const clock = options.clock ?? MACHINE_CLOCK;
   let offsetMs = 0;
   const now = () => clock.now() + offsetMs;
   let tokens = new Map<string, ScriptedToken & { readonly expires_ms: number }>();
   let runs: Run[] = [];
   let allowance = BURST;
-  let refilledAt = performance.now();
+  let refilledAt = clock.elapsed();
   const stopping = new AbortController();
 
   const server = http.createServer({ requestTimeout: 30_000 }, (request, response) => {
@@ -195,7 +196,7 @@ export async function startScriptedPlatform(
   }
 
   function takeAllowance(): void {
-    const at = performance.now();
+    const at = clock.elapsed();
     allowance = Math.min(BURST, allowance + ((at - refilledAt) / 1000) * RATE_PER_SECOND);
     refilledAt = at;
     if (allowance < 1) throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': '1' } });
@@ -336,6 +337,7 @@ export async function startScriptedPlatform(
       run.result = await drivePayment(target, order, {
         shown: (exchange) => run.exchanges.push(exchange),
         withinMs: DRIVE_WITHIN_MS,
+        clock,
         signal: stopping.signal,
       });
       return run.result;

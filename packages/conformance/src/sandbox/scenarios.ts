@@ -8,9 +8,9 @@
  *
  * A table: one entry per scenario, read by id.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { Refusal } from '@duebridge/contract';
+import { pause, type Clock } from '../clock.ts';
 import {
   recordOf,
   type Answer,
@@ -26,6 +26,7 @@ import {
 
 /** What a scenario may use of the partner it runs in. */
 export interface FaultTools {
+  readonly clock: Clock;
   /** Takes one faulty answer: returns its number, starting at 0, or undefined when no more are due. */
   next(): number | undefined;
   /** True once healed, or once all faulty answers are given. */
@@ -97,20 +98,19 @@ const raw =
   };
 
 /** Writes chunk after chunk until the caller disconnects. */
-function drip(pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): TakeOver {
+function drip(
+  { clock }: FaultTools,
+  pieces: (wire: Wire) => Iterable<string | Buffer>,
+  everyMs: number,
+): TakeOver {
   return async (wire) => {
     for (const piece of pieces(wire)) {
       if (wire.released.aborted || wire.socket.destroyed) return;
       const taken = wire.socket.write(piece);
-      if (everyMs > 0) await sleep(everyMs, wire.released);
+      if (everyMs > 0) await pause(clock, everyMs, wire.released);
       else if (!taken) await drained(wire);
     }
   };
-}
-
-/** Waits, or ends early when the signal aborts. */
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  await pause(ms, undefined, { signal }).catch(() => undefined);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
@@ -496,7 +496,7 @@ const paymentScenarios: readonly Scenario[] = [
           delayed.add(call);
           // However long the caller waits, the request arrives after it has given up and had time to ask.
           await aborted(call.released);
-          await pause(700);
+          await pause(tools.clock, 700);
           return undefined;
         },
         answer: (call) => (delayed.has(call) ? silence : undefined),
@@ -873,10 +873,14 @@ const paymentScenarios: readonly Scenario[] = [
     begin: (tools) =>
       after(PAYMENTS, tools, [
         instead(
-          drip(function* () {
-            yield `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${HUGE_BODY_BYTES}\r\n\r\n`;
-            for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
-          }, 0),
+          drip(
+            tools,
+            function* () {
+              yield `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${HUGE_BODY_BYTES}\r\n\r\n`;
+              for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
+            },
+            0,
+          ),
         ),
       ]),
   },
@@ -904,10 +908,14 @@ const paymentScenarios: readonly Scenario[] = [
     begin: (tools) =>
       after(PAYMENTS, tools, [
         instead(
-          drip(function* () {
-            yield 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n';
-            for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
-          }, 100),
+          drip(
+            tools,
+            function* () {
+              yield 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n';
+              for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
+            },
+            100,
+          ),
         ),
       ]),
   },
@@ -933,11 +941,15 @@ const paymentScenarios: readonly Scenario[] = [
           ),
         ),
         instead(
-          drip(function* ({ bytes, answer }) {
-            yield 'HTTP/1.1 200 OK\r\n';
-            for (let line = 0; line < 60_000; line += 1) yield `X-${line}: x\r\n`;
-            yield bytes(answer);
-          }, 100),
+          drip(
+            tools,
+            function* ({ bytes, answer }) {
+              yield 'HTTP/1.1 200 OK\r\n';
+              for (let line = 0; line < 60_000; line += 1) yield `X-${line}: x\r\n`;
+              yield bytes(answer);
+            },
+            100,
+          ),
         ),
       ]),
   },
@@ -1223,7 +1235,7 @@ const tokenScenarios: readonly Scenario[] = [
         { status: 503, body: { error: 'temporarily_unavailable' } },
         silence,
         async (wire) => {
-          await sleep(500, wire.released);
+          await pause(tools.clock, 500, wire.released);
           wire.send({ status: 503, body: { error: 'temporarily_unavailable' } });
         },
       ]),
@@ -1251,7 +1263,7 @@ const tokenScenarios: readonly Scenario[] = [
         async answer(call, answer) {
           if (call.operation !== 'access_token' || answer.status !== 200) return undefined;
           if (tools.next() === undefined) return undefined;
-          await pause(150);
+          await pause(tools.clock, 150);
           return { ...answer, body: { ...(answer.body as object), expires_in: 2 } };
         },
       };

@@ -10,20 +10,12 @@ import {
   PAYMENT_STATUSES,
   type BatchStatement,
 } from '@duebridge/contract';
+import type { Clock } from '../clock.ts';
 import type { Behaviour, Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
 
-/** A clock that a test or a page can move. */
-export interface SandboxClock {
-  /** Milliseconds since 1970. */
-  now(): number;
-}
-
 /** A payment of the same amount on the same account within this time is a duplicate (FR1, decision 10). */
 const DUPLICATE_WINDOW_MS = 24 * 60 * 60 * 1000;
-
-/** Longest timer: Node fires longer ones immediately. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The input of a new payment. */
 export interface NewPayment {
@@ -53,7 +45,7 @@ export interface Book extends Insides {
 export function openBook(options: {
   accounts: readonly SandboxAccount[];
   processing_ms: number;
-  clock: SandboxClock;
+  clock: Clock;
   seed: number;
   behaviours: () => readonly Behaviour[];
 }): Book {
@@ -65,7 +57,7 @@ export function openBook(options: {
   let lines: Posting[] = [];
   const open = new Set<StoredPayment>();
   const waiting = new Map<StoredPayment, Set<() => void>>();
-  let timer: NodeJS.Timeout | undefined;
+  let disarm = (): void => undefined;
 
   const accountKey = (biller_id: string, account_id: string) => `${biller_id}/${account_id}`;
   const load = () => {
@@ -79,13 +71,11 @@ export function openBook(options: {
       : payment.accepted_ms + payment.ending.after_ms;
 
   const arm = () => {
-    clearTimeout(timer);
+    disarm();
     const next = Math.min(...[...open].map((payment) => dueMs(payment) ?? Infinity));
     if (!Number.isFinite(next)) return;
-    // With a clock that does not move this fires repeatedly, at most every 5 ms.
-    const inMs = Math.min(MAX_TIMER_MS, Math.max(5, next - book.now()));
-    timer = setTimeout(() => book.settle(), inMs);
-    timer.unref();
+    // A machine's clock may be behind its timers by a millisecond: this then fires again, at most every 5 ms.
+    disarm = options.clock.after(Math.max(5, next - book.now()), () => book.settle());
   };
 
   const book: Book = {
@@ -212,12 +202,12 @@ export function openBook(options: {
       open.clear();
       for (const wakers of waiting.values()) for (const wake of wakers) wake();
       waiting.clear();
-      clearTimeout(timer);
+      disarm();
       load();
     },
 
     close() {
-      clearTimeout(timer);
+      disarm();
     },
   };
   return book;

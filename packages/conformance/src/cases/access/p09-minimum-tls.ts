@@ -1,4 +1,5 @@
 import { connect as connectTls } from 'node:tls';
+import type { Clock } from '../../clock.ts';
 import type { PartnerCase } from '../../check/check.ts';
 import { CONNECT_TIMEOUT_MS, isSuccess, tell } from '../../check/http.ts';
 import { proxyFor, tunnelTo } from '../../check/proxy.ts';
@@ -24,7 +25,7 @@ export const p09: PartnerCase = {
         account_id: t.target.accounts.payable,
       }),
     );
-    const version = await oldHandshake(url);
+    const version = await oldHandshake(url, t.run.clock);
     t.should(version === undefined, {
       expected: 'a handshake below TLS 1.2 fails',
       got: `the server agreed on ${version ?? 'none'}`,
@@ -45,8 +46,8 @@ export const p09: PartnerCase = {
 };
 
 /** The protocol negotiated when the client offers at most TLS 1.1; undefined when the server refuses. */
-async function oldHandshake(url: URL): Promise<string | undefined> {
-  const through = await tunnelTo(url).catch(() => undefined);
+async function oldHandshake(url: URL, clock: Clock): Promise<string | undefined> {
+  const through = await tunnelTo(url, clock).catch(() => undefined);
   return new Promise((resolve) => {
     const socket = connectTls({
       host: url.hostname.replace(/^\[|\]$/g, ''),
@@ -60,10 +61,11 @@ async function oldHandshake(url: URL): Promise<string | undefined> {
       rejectUnauthorized: false,
     });
     const end = (version: string | undefined): void => {
+      cancel();
       socket.destroy();
       resolve(version);
     };
-    socket.setTimeout(CONNECT_TIMEOUT_MS, () => end(undefined));
+    const cancel = clock.after(CONNECT_TIMEOUT_MS, () => end(undefined));
     socket.once('secureConnect', () => end(socket.getProtocol() ?? undefined));
     socket.once('error', () => end(undefined));
   });

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause, type Clock } from '../../clock.ts';
 import type { CallerCase } from '../../check/check.ts';
 import type { CallerContext, CallerPayment } from '../../check/caller-context.ts';
 import { onRecords, recordOf, type Behaviour } from '../../sandbox/partner.ts';
@@ -91,7 +91,10 @@ async function unusualRecords(t: CallerContext): Promise<void> {
     return;
   }
   const payments = await t.payAll(
-    [...UNUSUAL, lateAnswer()].map((behaviour, place) => ({ cents: 3_011 + place, behaviour })),
+    [...UNUSUAL, lateAnswer(t.run.tokens.clock)].map((behaviour, place) => ({
+      cents: 3_011 + place,
+      behaviour,
+    })),
   );
   for (const payment of payments) await t.accepted(payment);
   await Promise.all(
@@ -111,7 +114,7 @@ const HELD_MS = 1_500;
 const LATER_MS = 100;
 
 /** Holds the first poll's response, which says processing, until a later poll has been told the end. */
-function lateAnswer(): Behaviour {
+function lateAnswer(clock: Clock): Behaviour {
   let polls = 0;
   let told: () => void = () => undefined;
   const end = new Promise<void>((resolve) => {
@@ -123,11 +126,11 @@ function lateAnswer(): Behaviour {
       if (call.method !== 'GET' || record === undefined) return undefined;
       polls += 1;
       if (polls > 1) {
-        if (record['status'] !== 'processing') setTimeout(told, LATER_MS);
+        if (record['status'] !== 'processing') clock.after(LATER_MS, told);
         return undefined;
       }
       const processing = { ...record, status: 'processing', posted_at: null };
-      await Promise.race([end, sleep(HELD_MS)]);
+      await Promise.race([end, pause(clock, HELD_MS)]);
       return { status: 200, body: processing };
     },
   };

@@ -172,6 +172,7 @@ class Fault {
     this.title = scenario.title;
     this.variant = variant;
     const inner = scenario.begin({
+      clock: t.run.tokens.clock,
       next: () => this.#next(),
       healed: () => false,
       stray: t.run.partner.stray_url,

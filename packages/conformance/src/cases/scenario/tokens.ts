@@ -158,6 +158,7 @@ class TokenFault {
     this.#t = t;
     this.#rule = rule;
     const inner = scenario.begin({
+      clock: t.run.tokens.clock,
       next: () => this.#next(variant),
       healed: () => this.#released,
       stray: t.run.partner.stray_url,
