@@ -8,9 +8,19 @@ import test, { describe } from 'node:test';
 import { jobs } from './fresh/measure.ts';
 import { EXPLAINED, fresh, kept, page, PAGE, WRITTEN_AFTER } from './fresh/results.ts';
 import { QUICK } from './kill.ts';
-import { sample } from './mutation/fate.ts';
 
 const SEED = 5;
+
+/** The same choice for the same seed. */
+function sample<T>(all: readonly T[], count: number, seed: number): readonly T[] {
+  let state = seed;
+  const ranked = all.map((one) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return { one, rank: state };
+  });
+  ranked.sort((one, other) => one.rank - other.rank);
+  return ranked.slice(0, count).map(({ one }) => one);
+}
 
 /** None of the callers: waiting for a call that never comes takes too long for this test. */
 const COUNTS = { partners: 9, platforms: 7 } as const;

@@ -242,8 +242,7 @@ list below names it. Of the other ${String(unseen.length)}, the first run failed
   });
   return `# Wrong peers that nobody wrote a check against
 
-The peers of [the kill matrix](kill-matrix.md) were made by people who know the checks, and
-[mutants](mutation.md) are made by a machine. These were written in a third way: from the interface
+The peers of [the kill matrix](kill-matrix.md) were made by people who know the checks. These were written from the interface
 alone, by somebody who had not read a check, with the mistakes of a competent engineer in a hurry.
 Each is a simple correct peer with one method changed; the correct peers pass without a warning. All are
 judged in the strict profile, at the usual pace, by \`npm run fresh\`, which writes this page.

@@ -1,8 +1,6 @@
 /**
  * The dispatcher in virtual time: what a payment, its customer and its partner would notice if a step were lost, doubled, early or
  * late. Each test tells the whole story of a few payments.
- *
- * One file because mutants of the dispatcher are tried against it in one process (docs/mutation.md), which is loaded once for a file.
  */
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
