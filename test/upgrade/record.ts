@@ -1,6 +1,6 @@
 /**
  * Records what a version leaves in its tables while it works, for the versions after it: payments of every kind in flight, on both
- * sides. upgrade.test.ts lets the present version continue from each recording.
+ * sides. upgrade.full.test.ts lets the present version continue from each recording.
  *
  *   node test/upgrade/record.ts test/upgrade/0.1.0.json
  *

@@ -1,6 +1,6 @@
 /**
  * How long payments wait beside others that hang or are locked in the kit's transaction, in virtual time: a database in memory with a few
- * connections and locks of accounts, the account system of several billers, and the poster. neighbours.test.ts has the same on a
+ * connections and locks of accounts, the account system of several billers, and the poster. neighbours.full.test.ts has the same on a
  * real server, where a busy machine would change the times. What is at stake: a biller, or an account, that holds up all others.
  */
 import assert from 'node:assert/strict';

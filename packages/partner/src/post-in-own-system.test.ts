@@ -2,7 +2,7 @@
  * Which payments share a call to the biller's own system, which are looked up first, and which may be canceled, step by step: the
  * system answers when the test says so, timers fire when the test says so, and the rows are in memory. What is at stake: two calls
  * that hold one payment, a canceled payment that was posted, an answer that came late and is lost, a system that hangs and takes
- * every place. account-system.test.ts, neighbours.test.ts and apply.test.ts have the same poster on a real server.
+ * every place. account-system.test.ts, neighbours.full.test.ts and apply.test.ts have the same poster on a real server.
  */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';

@@ -1,7 +1,7 @@
 /**
  * Which payments share a transaction, which are tried alone, and which wait, step by step: the database answers when the test says so,
  * and time moves only with the test. What is at stake: one account, one bad payment or one slow core that holds up every other, a
- * payment that nobody tries again, an outage that is taken for the fault of a payment. neighbours.test.ts and apply.test.ts have
+ * payment that nobody tries again, an outage that is taken for the fault of a payment. neighbours.full.test.ts and apply.test.ts have
  * the same poster on a real server.
  */
 import assert from 'node:assert/strict';

@@ -15,7 +15,7 @@ import { Rig, type Judged } from './rig.ts';
 
 const seed = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000));
 
-/** The quick faults, run every time; kills of a worker wait for its lease and belong to the long form and to crash.test.ts. */
+/** The quick faults, run every time; kills of a worker wait for its lease and belong to the long form and to crash.full.test.ts. */
 const ALWAYS = ['commits of the platform', 'a gateway does', 'the next version'];
 /** Where a loop device may be mounted. */
 const POWER = "the power of PostgreSQL's host";

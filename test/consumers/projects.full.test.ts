@@ -1,5 +1,5 @@
 /**
- * The long set (`npm run consumers`): our packages in the projects of strangers. The short set runs in `npm test`.
+ * Our packages in the projects of strangers: every supported Node, frameworks, strict TypeScript, and a bundler.
  *
  * Each project is installed from tarballs in an empty folder; what is installed comes from npm's cache or the registry, and
  * everything after that happens offline. A partner server counts when the judge is satisfied with it.
@@ -14,14 +14,6 @@ import { promisify } from 'node:util';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
 import { follow, portsOf, readPage } from './page.ts';
-
-if (process.argv.length > 2) {
-  const asked = process.argv.slice(2).some((word) => word === '--help' || word === '-h');
-  (asked ? console.log : console.error)(
-    'Usage: npm run consumers (it takes no options; several minutes, and the npm registry)',
-  );
-  process.exit(asked ? 0 : 3);
-}
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');

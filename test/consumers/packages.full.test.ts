@@ -143,7 +143,7 @@ test('the judge installs alone, stays small, and lists its checks', async (t) =>
 
 /**
  * What a program of today's Node would see in an older one: its version, and no name that it does not export, which fails before any
- * code runs. `npm run consumers` tries real ones.
+ * code runs. projects.full.test.ts tries real ones.
  */
 const OLDER_NODE = `
   import { registerHooks } from 'node:module';

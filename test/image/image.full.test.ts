@@ -1,10 +1,9 @@
 /**
- * The image, built and run (`npm run image`): as an unprivileged user, on a read-only root file system, without capabilities. Both
+ * The image, built and run: as an unprivileged user, on a read-only root file system, without capabilities. Both
  * servers start from it on an empty PostgreSQL, a payment goes from one to the other, and both stop at SIGTERM.
  *
- * It needs podman or docker (CONTAINER_ENGINE; podman unless named), and is not part of `npm test`: a build installs every package
- * anew. Words after `--` go to the build, such as `--volume` for npm's cache; IMAGE names an image that is there already, and nothing
- * is built. Where no registry of images can be reached, test/image/debian-base.sh makes the base first.
+ * It needs podman or docker (CONTAINER_ENGINE; podman unless named). IMAGE names an image that is there already, and nothing is built.
+ * Where no registry of images can be reached, test/image/debian-base.sh makes the base first.
  */
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
@@ -12,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -41,30 +40,22 @@ const CONFINED = [
   '--network=host',
 ];
 
-if (process.argv.slice(2).some((word) => word === '--help' || word === '-h')) {
-  console.log(
-    'Usage: npm run image -- [options of the build, such as --volume]\n\nBuilds the image and pays a bill with it. CONTAINER_ENGINE names the engine (podman), IMAGE an image that is there already.',
-  );
-  process.exit(0);
-}
-if (spawnSync(engine, ['--version']).error !== undefined) {
-  console.error(
-    `image: "${engine}" cannot be run: install podman, or name another engine with CONTAINER_ENGINE, such as docker`,
-  );
-  process.exit(2);
-}
-if (built === undefined) {
+const missing =
+  spawnSync(engine, ['--version']).error !== undefined &&
+  `"${engine}" cannot be run: install podman, or name another engine with CONTAINER_ENGINE, such as docker`;
+
+before(() => {
+  if (built !== undefined || missing !== false) return;
   // The OCI format has no health checks.
   const format = isPodman ? ['--format', 'docker'] : [];
-  const words = ['build', ...format, '--tag', TAG, ...process.argv.slice(2), root];
+  const words = ['build', ...format, '--tag', TAG, root];
   const { status } = spawnSync(engine, words, { stdio: 'inherit', timeout: BUILD_MS });
-  if (status !== 0) {
-    console.error(
-      `image: ${engine} could not build the image: what it printed above says why; IMAGE names one that exists already`,
-    );
-    process.exit(1);
-  }
-}
+  assert.equal(
+    status,
+    0,
+    `${engine} could not build the image; IMAGE names one that exists already`,
+  );
+});
 
 /** Runs the engine to its end with an input; returns what it printed. */
 async function say(words: readonly string[], input = ''): Promise<string> {
@@ -159,81 +150,89 @@ async function serve(
   };
 }
 
-test('the image runs as nobody in particular and can write nothing', async () => {
-  const report = await once(
-    [
-      '-c',
-      'id -u; id -g; for file in /app/x /tmp/x /home/node/x /x; do touch $file 2>&1 && echo wrote; done; cat /proc/self/status',
-    ],
-    { program: 'sh' },
-  );
-  assert.match(report, /^1000\n1000\n/);
-  assert.doesNotMatch(report, /wrote/);
-  assert.match(report, /^CapEff:\s+0+$/m);
-  assert.match(report, /^CapBnd:\s+0+$/m);
-  assert.match(report, /^NoNewPrivs:\s+1$/m);
-  assert.match(await once(['--help']), /Usage: duebridge/);
-});
+test(
+  'the image runs as nobody in particular and can write nothing',
+  { skip: missing },
+  async () => {
+    const report = await once(
+      [
+        '-c',
+        'id -u; id -g; for file in /app/x /tmp/x /home/node/x /x; do touch $file 2>&1 && echo wrote; done; cat /proc/self/status',
+      ],
+      { program: 'sh' },
+    );
+    assert.match(report, /^1000\n1000\n/);
+    assert.doesNotMatch(report, /wrote/);
+    assert.match(report, /^CapEff:\s+0+$/m);
+    assert.match(report, /^CapBnd:\s+0+$/m);
+    assert.match(report, /^NoNewPrivs:\s+1$/m);
+    assert.match(await once(['--help']), /Usage: duebridge/);
+  },
+);
 
-test('both servers of the image carry a payment, answer their health check, and end with 0 at SIGTERM', async (t) => {
-  const nothing = mkdtempSync(join(tmpdir(), 'duebridge-image-'));
-  t.after(() => rmSync(nothing, { recursive: true }));
-  const empty = { migrations: { schema: 'nothing', directory: pathToFileURL(`${nothing}/`) } };
-  const books = { platform: await testDatabase(t, empty), partner: await testDatabase(t, empty) };
-  const key = randomBytes(18).toString('base64url');
-  const adminKey = randomBytes(18).toString('base64url');
-  const platformSecrets = {
-    DATABASE_URL: books.platform.url,
-    DUEBRIDGE_SEAL_KEY: randomBytes(32).toString('base64'),
-    DUEBRIDGE_KEY_PEPPER: randomBytes(32).toString('base64'),
-    DUEBRIDGE_ADMIN_KEY: adminKey,
-  };
-  await once(['platform', 'migrate'], { env: { DATABASE_URL: books.platform.url } });
-  await once(['partner', 'migrate'], { env: { DATABASE_URL: books.partner.url } });
-  const partner = await serve(
-    'partner',
-    books.partner,
-    {},
-    {
-      DATABASE_URL: books.partner.url,
-      DUEBRIDGE_PARTNER_KEY: key,
+test(
+  'both servers of the image carry a payment, answer their health check, and end with 0 at SIGTERM',
+  { skip: missing },
+  async (t) => {
+    const nothing = mkdtempSync(join(tmpdir(), 'duebridge-image-'));
+    t.after(() => rmSync(nothing, { recursive: true }));
+    const empty = { migrations: { schema: 'nothing', directory: pathToFileURL(`${nothing}/`) } };
+    const books = { platform: await testDatabase(t, empty), partner: await testDatabase(t, empty) };
+    const key = randomBytes(18).toString('base64url');
+    const adminKey = randomBytes(18).toString('base64url');
+    const platformSecrets = {
+      DATABASE_URL: books.platform.url,
+      DUEBRIDGE_SEAL_KEY: randomBytes(32).toString('base64'),
+      DUEBRIDGE_KEY_PEPPER: randomBytes(32).toString('base64'),
       DUEBRIDGE_ADMIN_KEY: adminKey,
-    },
-  );
-  const platform = await serve(
-    'platform',
-    books.platform,
-    { DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES: '1' },
-    platformSecrets,
-  );
+    };
+    await once(['platform', 'migrate'], { env: { DATABASE_URL: books.platform.url } });
+    await once(['partner', 'migrate'], { env: { DATABASE_URL: books.partner.url } });
+    const partner = await serve(
+      'partner',
+      books.partner,
+      {},
+      {
+        DATABASE_URL: books.partner.url,
+        DUEBRIDGE_PARTNER_KEY: key,
+        DUEBRIDGE_ADMIN_KEY: adminKey,
+      },
+    );
+    const platform = await serve(
+      'platform',
+      books.platform,
+      { DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES: '1' },
+      platformSecrets,
+    );
 
-  const accounts = 'biller_id,account_id,amount_due\nacme,A-1,120.50\n';
-  await partner.operate('partner accounts import -', accounts);
-  await platform.operate(
-    'platform partner add --id acme --name Acme --kind biller --biller acme ' +
-      `--base-url ${partner.url} --auth key --header x-api-key --key ${key}`,
-  );
-  const issued = await platform.operate('platform key issue --partner acme --json');
-  const { client_id, api_key } = JSON.parse(issued) as ClientKeyGrant;
-  const token = await createToken(
-    { platformUrl: platform.url, client_id, api_key },
-    { account_id: 'A-1' },
-  );
-  const browser = await openSession(platform.url, token.body.token);
-  const { platform_payment_id } = (await browser.confirm(5_000)).body;
-  assert.equal((await browser.ended(platform_payment_id, READY_MS)).status, 'succeeded');
+    const accounts = 'biller_id,account_id,amount_due\nacme,A-1,120.50\n';
+    await partner.operate('partner accounts import -', accounts);
+    await platform.operate(
+      'platform partner add --id acme --name Acme --kind biller --biller acme ' +
+        `--base-url ${partner.url} --auth key --header x-api-key --key ${key}`,
+    );
+    const issued = await platform.operate('platform key issue --partner acme --json');
+    const { client_id, api_key } = JSON.parse(issued) as ClientKeyGrant;
+    const token = await createToken(
+      { platformUrl: platform.url, client_id, api_key },
+      { account_id: 'A-1' },
+    );
+    const browser = await openSession(platform.url, token.body.token);
+    const { platform_payment_id } = (await browser.confirm(5_000)).body;
+    assert.equal((await browser.ended(platform_payment_id, READY_MS)).status, 'succeeded');
 
-  for (const { name } of [platform, partner]) {
-    if (isPodman) await run(engine, ['healthcheck', 'run', name]);
-    else {
-      const format = '--format={{.State.Health.Status}}';
-      for (const until = performance.now() + READY_MS; ; await delay(500)) {
-        const { stdout } = await run(engine, ['inspect', format, name]);
-        if (stdout.trim() === 'healthy') break;
-        assert.ok(performance.now() < until, `${name} is ${stdout}`);
+    for (const { name } of [platform, partner]) {
+      if (isPodman) await run(engine, ['healthcheck', 'run', name]);
+      else {
+        const format = '--format={{.State.Health.Status}}';
+        for (const until = performance.now() + READY_MS; ; await delay(500)) {
+          const { stdout } = await run(engine, ['inspect', format, name]);
+          if (stdout.trim() === 'healthy') break;
+          assert.ok(performance.now() < until, `${name} is ${stdout}`);
+        }
       }
     }
-  }
-  assert.equal(await platform.stop(), 0);
-  assert.equal(await partner.stop(), 0);
-});
+    assert.equal(await platform.stop(), 0);
+    assert.equal(await partner.stop(), 0);
+  },
+);
