@@ -12,7 +12,6 @@ import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
 import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { SCREENS, walkTo } from '../test/browser/screens.ts';
-import { takeReviewPictures } from './review-screenshots.ts';
 import { readWords } from './words.ts';
 
 /** The functions that the test site defines on its window. */
@@ -95,10 +94,6 @@ try {
     }
   }
   console.log(`${wanted.length * DEVICES.length} pictures in ${folder}`);
-  if (language === 'en' && colorScheme === 'light') {
-    const taken = await takeReviewPictures(browser, flow, isWanted);
-    console.log(`${taken} pictures in docs/images/page-review`);
-  }
 } finally {
   await browser.close();
   await flow.stop();

@@ -1,22 +1,15 @@
 /**
  * A simulator that catches nothing proves nothing: every bug planted on purpose has to be caught within a few worlds.
- *
- * DUEBRIDGE_UPDATE_DOCS=1 tries the worlds from the first one and writes docs/planted-bugs.md: how many it takes, and how long.
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after, before } from 'node:test';
-import { format, resolveConfig } from 'prettier';
 import { MAX_WORLDS, PLANTED } from './planted.ts';
 
 /** Processes side by side. */
 const PROCESSES = 2;
-
-const PAGE = join(import.meta.dirname, '../../docs/planted-bugs.md');
-const updates = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';
 
 interface Caught {
   readonly bug: number;
@@ -51,49 +44,9 @@ for (const [index, { name }] of PLANTED.entries()) {
   });
 }
 
-if (updates) {
-  test('the page of the planted bugs is written', async () => {
-    writeFileSync(PAGE, await page(await Promise.all(fates.map(({ promise }) => promise))));
-  });
-}
-
-test('the page of the planted bugs names each of them', () => {
-  const rows = [...readFileSync(PAGE, 'utf8').matchAll(/^\| +(\d+) \| (.+?) +\| `/gm)];
-  assert.deepEqual(
-    rows.map(([, , name]) => name),
-    PLANTED.map(({ name }) => name),
-    'DUEBRIDGE_UPDATE_DOCS=1 writes it anew',
-  );
-});
-
-/** The table for the documentation. */
-async function page(found: readonly Caught[]): Promise<string> {
-  const rows = PLANTED.map(({ name, file }, index) => {
-    const one = found[index];
-    return `| ${index + 1} | ${name} | \`${file}\` | ${one?.caught?.rule ?? 'not caught'} | ${one?.tried ?? ''} | ${one?.seconds ?? ''} |`;
-  });
-  const text = `# Planted bugs
-
-Written by [planted.test.ts](../test/simulation/planted.test.ts). Each bug is a change that somebody could make, planted in the source while the
-simulator loads it; the build fails when one is not caught within ${MAX_WORLDS} worlds. Worlds are counted from seed 1, without a hint; time is
-that of one processor, with loading the changed code. A rule is a line of [guarantees.md](guarantees.md); \`bug\` is an assertion of
-our own that failed.
-
-| # | bug | file below packages/ | broken rule | worlds | seconds |
-| ---: | --- | --- | --- | ---: | ---: |
-${rows.join('\n')}
-`;
-  return format(text, { ...(await resolveConfig(PAGE)), parser: 'markdown' });
-}
-
 /** Tries bugs one after the other in a process of its own, and settles the fate of each as soon as it is known. */
 function run(bugs: readonly number[]): ChildProcess {
-  const args = [
-    join(import.meta.dirname, 'catch.ts'),
-    '--bugs',
-    bugs.join(','),
-    ...(updates ? ['--from-start'] : []),
-  ];
+  const args = [join(import.meta.dirname, 'catch.ts'), '--bugs', bugs.join(',')];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk: Buffer) => (said = `${said}${chunk.toString()}`.slice(-2_000)));
