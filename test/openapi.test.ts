@@ -47,7 +47,7 @@ const info = {
 /** Every document that the route tables make; what is served is added by the test below. */
 const rendered: Readonly<Record<string, object>> = {
   'partner-oauth': renderOpenApi(partnerRoutes, info),
-  'partner-key': partnerOpenApi({ method: 'key', header: 'X-Biller-Key', keys: [] }),
+  'partner-key': partnerOpenApi('X-Biller-Key'),
   'partner-admin': renderOpenApi(partnerAdminRoutes, info),
   platform: renderOpenApi(platformRoutes, info),
   'platform-admin': renderOpenApi(platformAdminRoutes, info),

@@ -111,6 +111,14 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     });
 
   partner
+    .command('openapi')
+    .description('print the OpenAPI document of the operations that a partner hosts')
+    .option('--key-header <name>', 'with a static key in this header instead of OAuth 2.0')
+    .action(async ({ keyHeader: header }: { keyHeader?: string }) => {
+      const { partnerOpenApi } = await import('./server.ts');
+      print(terminal, { json: true }, partnerOpenApi(header), () => '');
+    });
+  partner
     .command('accounts-openapi')
     .description('print the OpenAPI document of the service that --accounts-url calls')
     .action(async () => {

@@ -148,7 +148,10 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       ...(billers === undefined ? {} : { billers }),
       ...(config.holdMs === undefined ? {} : { holdMs: config.holdMs }),
     });
-    mountOperations(app, { ready, openapi: partnerOpenApi(auth) });
+    mountOperations(app, {
+      ready,
+      openapi: partnerOpenApi(auth.method === 'key' ? auth.header : undefined),
+    });
     mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey, billers });
     mountOperations(admin, { ready, metrics, openapi: adminOpenApi() });
     const url = await listen(app, {
@@ -172,17 +175,17 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   }
 }
 
-/** The OpenAPI document of the operations for this authentication method: with a key there is no token endpoint. */
-export function partnerOpenApi(auth: AuthOptions): object {
+/** The OpenAPI document of the operations. With a static key, whose header is given, there is no token endpoint (KY1). */
+export function partnerOpenApi(keyHeader?: string): object {
   const { access_token, ...operations } = partnerRoutes;
   const routes: Record<string, Route> =
-    auth.method === 'oauth' ? { access_token, ...operations } : operations;
+    keyHeader === undefined ? { access_token, ...operations } : operations;
   return renderOpenApi(routes, {
     title: 'duebridge partner kit',
     description: 'Accounts and payments of a partner, as the platform calls them.',
     version: '1',
     servers: [{ url: '/', description: 'This server.' }],
-    ...(auth.method === 'key' ? { keyHeader: auth.header } : {}),
+    ...(keyHeader === undefined ? {} : { keyHeader }),
   });
 }
 
