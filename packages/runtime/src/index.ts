@@ -10,6 +10,7 @@ export * from './group-commit.ts';
 export * from './kept-secret.ts';
 export * from './log.ts';
 export * from './migrations.ts';
+export { openNameLookup } from './name-lookup.ts';
 export * from './postgres.ts';
 export * from './http/index.ts';
 export * from './lifecycle.ts';

@@ -7,9 +7,10 @@
  *         at the first sign-in, so that its absence never keeps the platform from starting.
  */
 import { Refusal } from '@duebridge/contract';
-import { messageOf, type Log } from '@duebridge/runtime';
+import { messageOf, openNameLookup, type Log } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import * as oidc from 'openid-client';
+import { Agent, fetch } from 'undici';
 import type { Sealer } from '../partners/seal.ts';
 import { isSecure, startSession } from './sign-in.ts';
 import type { Operators } from './operators.ts';
@@ -46,13 +47,25 @@ export function mountOpenId(
   },
 ): void {
   const { provider, operators, sealer, log } = options;
+  // A provider whose DNS is silent must not hold the threads of the process.
+  const dispatcher = new Agent({ connect: { lookup: openNameLookup() } });
+  const fetchProvider: oidc.CustomFetch = (url, request) =>
+    // The same class in two declarations: that of undici and that of Node's types.
+    fetch(url, {
+      ...request,
+      body: request.body ?? null,
+      dispatcher,
+    }) as Promise<unknown> as Promise<Response>;
   let found: Promise<oidc.Configuration> | undefined;
   const configuration = (): Promise<oidc.Configuration> => {
     const { issuer, clientId, clientSecret } = provider;
     // http is for a provider on this machine; the library refuses it otherwise, and so does the configuration.
     const execute = issuer.startsWith('http://') ? [oidc.allowInsecureRequests] : [];
     found ??= oidc
-      .discovery(new URL(issuer), clientId, clientSecret, undefined, { execute })
+      .discovery(new URL(issuer), clientId, clientSecret, undefined, {
+        execute,
+        [oidc.customFetch]: fetchProvider,
+      })
       .catch((error: unknown) => {
         found = undefined;
         log.error({ error: messageOf(error) }, 'the OpenID Connect provider cannot be reached');

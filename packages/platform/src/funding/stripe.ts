@@ -11,6 +11,9 @@
  *
  * One file because it is one adapter: the acts of the port in turn, and what Stripe answers to each.
  */
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { openNameLookup } from '@duebridge/runtime';
 import { Stripe } from 'stripe';
 import type {
   AdapterMethod,
@@ -80,7 +83,11 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   const { publishableKey, webhookSecrets, bankMaxCents = BANK_MAX_CENTS } = settings;
   const api = new URL(settings.apiUrl ?? 'https://api.stripe.com');
   const script = new URL(settings.scriptUrl ?? 'https://js.stripe.com/v3/');
+  const connections = { keepAlive: true, lookup: openNameLookup() };
   const stripe = new Stripe(settings.secretKey, {
+    httpClient: Stripe.createNodeHttpClient(
+      api.protocol === 'http:' ? new HttpAgent(connections) : new HttpsAgent(connections),
+    ),
     host: api.hostname,
     port: api.port === '' ? (api.protocol === 'http:' ? 80 : 443) : api.port,
     protocol: api.protocol === 'http:' ? 'http' : 'https',

@@ -5,7 +5,7 @@
  * 127.0.0.1 there and no name lookup follows. It checks every address that a name resolves to at connect time, and only checked
  * addresses are connected to, so that a name that changes between the check and the call cannot bypass it (F48).
  */
-import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
+import type { LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** What is wrong with a URL to call, or undefined. `allowPrivate` admits http and private addresses (decision 30). */
@@ -60,30 +60,18 @@ export class AddressRefused extends Error {
   }
 }
 
-type LookupCallback = (
-  error: NodeJS.ErrnoException | null,
-  address: string | LookupAddress[],
-  family?: number,
-) => void;
-
 /** A `lookup` for net.connect that returns only public addresses, pinned for the connection about to be made. */
-export function guardedLookup(
-  hostname: string,
-  options: LookupOptions,
-  callback: LookupCallback,
-): void {
-  lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    if (error !== null) {
-      callback(error, []);
-      return;
-    }
-    // One private address among public ones is an attack or a mistake: refuse the name as a whole.
-    if (addresses.length === 0 || !addresses.every((entry) => isPublicAddress(entry.address))) {
-      callback(new AddressRefused(), []);
-      return;
-    }
-    const [first] = addresses;
-    if (options.all === true) callback(null, addresses);
-    else if (first !== undefined) callback(null, first.address, first.family);
-  });
+export function guardedLookup(lookup: LookupFunction): LookupFunction {
+  return (hostname, options, callback) => {
+    lookup(hostname, { ...options, all: true }, (error, found) => {
+      const addresses = typeof found === 'string' ? [] : found;
+      const [first] = addresses;
+      if (error !== null) callback(error, []);
+      // One private address among public ones is an attack or a mistake: refuse the name as a whole.
+      else if (first === undefined || !addresses.every(({ address }) => isPublicAddress(address))) {
+        callback(new AddressRefused(), []);
+      } else if (options.all === true) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
 }

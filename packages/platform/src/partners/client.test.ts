@@ -148,6 +148,17 @@ test('a hanging, slow, endless or compressed answer costs a customer no more tha
   }
 });
 
+test('a name is resolved without getaddrinfo, whose threads all partners would share', async (t) => {
+  const scripted = await scriptedPartner(t);
+  scripted.script = () => ({ json: {} });
+  // getaddrinfo does not know this name; our own lookup does (RFC 6761).
+  const url = scripted.url.replace('127.0.0.1', 'partner.localhost');
+  const peer = openPeer(url, { connections: 1, allowPrivateAddresses: true });
+  t.after(() => peer.close());
+  const answer = await peer.exchange({ method: 'GET', path: '/', headers: {}, deadlineMs: 5_000 });
+  assert.equal(answer.kind, 'reply');
+});
+
 test('an untrusted certificate ends the call, whatever the environment says', async () => {
   const server = createServer(selfSigned(), (_request, response) => {
     response.end('{}');

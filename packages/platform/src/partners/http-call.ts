@@ -9,6 +9,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
+import { openNameLookup } from '@duebridge/runtime';
 import { buildConnector, Pool, type Dispatcher } from 'undici';
 import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
 
@@ -105,8 +106,10 @@ function guardedConnector(allowPrivate: boolean): buildConnector.connector {
     rejectUnauthorized: true,
     minVersion: 'TLSv1.2',
   } as const;
-  if (allowPrivate) return buildConnector(base);
-  const connect = buildConnector({ ...base, lookup: guardedLookup });
+  // One for each peer: a partner whose DNS is silent delays no other.
+  const lookup = openNameLookup();
+  if (allowPrivate) return buildConnector({ ...base, lookup });
+  const connect = buildConnector({ ...base, lookup: guardedLookup(lookup) });
   return (target, callback) => {
     // A literal is never looked up, so the lookup's guard does not see it.
     const literal = literalAddress(target.hostname);

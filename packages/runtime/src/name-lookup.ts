@@ -1,0 +1,163 @@
+/**
+ * Resolves host names without libuv's thread pool.
+ *
+ * enters: a host name from `net.connect`. leaves: its addresses, or an error within the deadline.
+ * holds:  node's own `lookup` calls getaddrinfo in one of four threads that the whole process shares, so that a few names whose
+ *         DNS servers are silent stop every other lookup, file and compression for as long as getaddrinfo waits. This one asks the
+ *         DNS servers through sockets (c-ares): a name that hangs delays only those who asked for that name.
+ *
+ * /etc/hosts comes first, then DNS with the search domains of /etc/resolv.conf. Names that only other sources know (mDNS, NIS) do
+ * not resolve.
+ */
+import type { LookupAddress } from 'node:dns';
+import { Resolver } from 'node:dns/promises';
+import { readFileSync } from 'node:fs';
+import { isIP, type LookupFunction } from 'node:net';
+import { callbackify } from 'node:util';
+
+/** A name that has not resolved by then fails; shorter than the 3 s in which a partner's connection must stand. */
+const DEADLINE_MS = 2_500;
+/** An address is used for its DNS lifetime within these bounds: a failover by DNS is followed within a minute. */
+const SHORTEST_LIFE_S = 1;
+const LONGEST_LIFE_S = 60;
+/** A failure is remembered this long, so that a burst of calls asks once. */
+const FAILURE_LIFE_MS = 1_000;
+/** Names remembered per lookup function; the oldest is dropped. A client of one peer needs one. */
+const MAX_NAMES = 100;
+
+interface Known {
+  readonly addresses: Promise<readonly LookupAddress[]>;
+  /** Monotonic milliseconds until which the answer may be used; without end while the question is open. */
+  until: number;
+}
+
+interface Found {
+  readonly addresses: readonly LookupAddress[];
+  readonly lifeMs: number;
+}
+
+/** What a test sets. */
+export interface NameLookupOptions {
+  /** DNS servers as `address:port`; default: those of the system. */
+  readonly servers?: readonly string[];
+  /** Default 2,500 ms. */
+  readonly deadlineMs?: number;
+}
+
+/**
+ * A `lookup` for `net.connect` and everything built on it, with a cache of its own: give each peer one, so that peers share nothing.
+ * Its errors have the codes ENOTFOUND (there is no such name) and EAI_AGAIN (no usable answer in time).
+ */
+export function openNameLookup(options: NameLookupOptions = {}): LookupFunction {
+  const names = new Map<string, Known>();
+
+  const ask = (name: string): Known => {
+    const found = resolve(name, options);
+    const known: Known = { addresses: found.then(({ addresses }) => addresses), until: Infinity };
+    found.then(
+      ({ lifeMs }) => (known.until = performance.now() + lifeMs),
+      () => (known.until = performance.now() + FAILURE_LIFE_MS),
+    );
+    names.delete(name);
+    names.set(name, known);
+    const [oldest] = names.keys();
+    if (names.size > MAX_NAMES && oldest !== undefined) names.delete(oldest);
+    return known;
+  };
+
+  return (hostname, { all, family }, callback) => {
+    const name = hostname.toLowerCase();
+    const kept = names.get(name);
+    const known = kept !== undefined && performance.now() < kept.until ? kept : ask(name);
+    callbackify(() => known.addresses)((error, addresses) => {
+      if (error !== null) {
+        callback(error, '', 0);
+        return;
+      }
+      const wanted = addresses.filter((one) => !family || `${family}`.endsWith(`${one.family}`));
+      const [first] = wanted;
+      if (first === undefined) callback(failure('ENOTFOUND', name), '', 0);
+      else if (all === true) callback(null, wanted);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+async function resolve(name: string, options: NameLookupOptions): Promise<Found> {
+  const written = hostsEntry(name.replace(/\.$/, ''));
+  if (written.length > 0) return { addresses: written, lifeMs: SHORTEST_LIFE_S * 1_000 };
+  // One resolver for each question: it reads the current resolv.conf, and can be canceled by itself.
+  const resolver = new Resolver({ timeout: 1_000, tries: 3, maxTimeout: 1_000 });
+  if (options.servers !== undefined) resolver.setServers(options.servers);
+  const late = setTimeout(() => resolver.cancel(), options.deadlineMs ?? DEADLINE_MS);
+  try {
+    const found = await query(resolver, name);
+    if (found !== undefined) return found;
+    for (const domain of name.endsWith('.') ? [] : searchDomains()) {
+      const within = await query(resolver, `${name}.${domain}`);
+      if (within !== undefined) return within;
+    }
+  } finally {
+    clearTimeout(late);
+  }
+  throw failure('ENOTFOUND', name);
+}
+
+/** The addresses of a name; undefined when DNS says that it has none. Throws EAI_AGAIN when DNS does not say. */
+async function query(resolver: Resolver, name: string): Promise<Found | undefined> {
+  const answers = await Promise.allSettled([
+    resolver.resolve4(name, { ttl: true }),
+    resolver.resolve6(name, { ttl: true }),
+  ]);
+  const records = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+  if (records.length > 0) {
+    const life = Math.min(LONGEST_LIFE_S, ...records.map(({ ttl }) => ttl));
+    return {
+      addresses: records.map(({ address }) => ({ address, family: isIP(address) })),
+      lifeMs: Math.max(SHORTEST_LIFE_S, life) * 1_000,
+    };
+  }
+  const isUnknown = answers.every(
+    (answer) =>
+      answer.status === 'rejected' && ['ENOTFOUND', 'ENODATA'].includes(String(answer.reason.code)),
+  );
+  if (isUnknown) return undefined;
+  throw failure('EAI_AGAIN', name);
+}
+
+/** The addresses that /etc/hosts gives a name; `localhost` and what ends in it is always this machine (RFC 6761). */
+function hostsEntry(name: string): LookupAddress[] {
+  const found = linesOf('/etc/hosts')
+    .filter(([address = '', ...names]) => isIP(address) > 0 && names.includes(name))
+    .map(([address = '']) => ({ address, family: isIP(address) }));
+  if (found.length > 0 || !/(^|\.)localhost$/.test(name)) return found;
+  return [
+    { address: '127.0.0.1', family: 4 },
+    { address: '::1', family: 6 },
+  ];
+}
+
+function searchDomains(): readonly string[] {
+  const last = linesOf('/etc/resolv.conf').findLast(([word]) => word === 'search');
+  return (last ?? []).slice(1).map((domain) => domain.replace(/\.$/, ''));
+}
+
+/** The lines of a small system file as lower-case words, without comments; none when it cannot be read. */
+function linesOf(file: string): string[][] {
+  try {
+    const lines = readFileSync(file, 'utf8').toLowerCase().split('\n');
+    return lines.map((line) =>
+      line
+        .replace(/[#;].*/, '')
+        .trim()
+        .split(/\s+/),
+    );
+  } catch {
+    return [];
+  }
+}
+
+function failure(code: 'ENOTFOUND' | 'EAI_AGAIN', name: string): NodeJS.ErrnoException {
+  const what = code === 'ENOTFOUND' ? 'does not exist' : 'could not be resolved in time';
+  return Object.assign(new Error(`the host name ${name} ${what}`), { code });
+}
