@@ -23,7 +23,7 @@ import type { MakeDriver } from './check/driver.ts';
 import { isByHand } from './check/drivers.ts';
 import { curl } from './report/curl.ts';
 import { Wire, type Exchange } from './check/http.ts';
-import { BALANCE_CHECK, readBalancesBefore } from './cases/balance-effect.ts';
+import { BALANCE_CHECK, readBalancesBefore } from './cases/balance.ts';
 import { KIT_VERSION } from './version.ts';
 import { excuse, type KnownFailure } from './check/known-failures.ts';
 import { memoryHistory, type History } from './check/history.ts';

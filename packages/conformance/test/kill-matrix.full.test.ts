@@ -3,9 +3,9 @@
  * a correct peer passes all checks; every check has a file and at least one wrong peer.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import test, { describe } from 'node:test';
 import { CLAUSES } from '@duebridge/contract';
 import type { CaseInfo } from '../src/check/check.ts';
@@ -150,13 +150,8 @@ describe('a wrong partner is caught by its check', { concurrency: AT_ONCE }, () 
   }
 });
 
-test('every check has a file and every file a check', () => {
-  const files = readdirSync(new URL('../src/cases/', import.meta.url), { recursive: true })
-    .map((path) => basename(String(path)))
-    .filter((name) => /^[ptc]\d\d-[a-z0-9-]+\.ts$/.test(name))
-    .map((name) => name.slice(0, 3).toUpperCase());
+test('every check has an id of its own', () => {
   const checks = CASES.map(({ id }) => id);
-  assert.deepEqual(files.sort(), [...checks].sort());
   assert.equal(new Set(checks).size, checks.length);
 });
 

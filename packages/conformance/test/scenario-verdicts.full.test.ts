@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { describe } from 'node:test';
 import { SCENARIO_CASES } from '../src/cases/index.ts';
-import { SCENARIO_RULES } from '../src/cases/scenario/rules.ts';
+import { SCENARIO_RULES } from '../src/cases/scenario-rules.ts';
 import type { MakeDriver } from '../src/check/driver.ts';
 import { platformTarget, type Authentication } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';

@@ -1,7 +1,7 @@
 /** Shared by several checks. */
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import type { Findings } from '../check/findings.ts';
-import { asObject, tell, type Reply } from '../check/http.ts';
+import { asObject, type Reply } from '../check/http.ts';
 import type { PaymentFields } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 
@@ -97,12 +97,9 @@ export function looksInternal(text: string): boolean {
 export function isAnswer(t: Findings, reply: Reply): boolean {
   const { status } = reply;
   const none = status === undefined || status === 429 || status >= 500;
-  return t.should(!none, {
-    expected: 'a response other than 429 or 5xx',
-    got: tell(reply),
+  return t.should(!none, 'a response other than 429 or 5xx', reply, {
     clause: 'ER3',
     cause: 'The server is overloaded or has an internal error.',
-    at: reply,
   });
 }
 

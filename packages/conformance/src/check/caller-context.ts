@@ -490,7 +490,10 @@ export class CallerContext extends Findings {
   }
 
   /** A call as an exchange that a finding can point to. */
-  cite(call: ScriptedExchange): Reply {
+  cite(call: ScriptedExchange): Reply;
+  cite(call: ScriptedExchange | undefined): Reply | undefined;
+  cite(call: ScriptedExchange | undefined): Reply | undefined {
+    if (call === undefined) return undefined;
     const known = this.#cited.get(call.number);
     if (known !== undefined) return known;
     const reply = this.run.tokens.wire.keep(

@@ -1,5 +1,5 @@
 /**
- * A check: one rule of the interface in one file, with what it sends, what must hold, and what usually causes a breach. A check
+ * A check: one rule of the interface, with what it sends, what must hold, and what usually causes a breach. A check
  * tests its own precondition first; when that is not met, the result is SKIP with the reason, never a pass.
  */
 import type { ClauseId } from '@duebridge/contract';
@@ -31,6 +31,10 @@ export interface CaseInfo {
   /** What usually causes the breach, for the engineer who fixes it. */
   readonly likely_cause: string;
 }
+
+/** A check as its chapter writes it: a must of the contract profile unless it says otherwise. */
+export type Draft<C extends CaseInfo> = Omit<C, 'severity' | 'profile'> &
+  Partial<Pick<C, 'severity' | 'profile'>>;
 
 /**
  * When a check runs. `first`: before any payment. `main`: in parallel with all others. `last`: after the run has waited for every

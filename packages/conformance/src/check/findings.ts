@@ -3,7 +3,7 @@
  * FAIL, a should-finding WARN.
  */
 import type { ClauseId } from '@duebridge/contract';
-import type { Exchange } from './http.ts';
+import { tell, type Exchange, type Reply } from './http.ts';
 
 /** must: the interface or money is broken. should: a warning. */
 export type Severity = 'must' | 'should';
@@ -63,18 +63,18 @@ export class Findings {
   }
 
   /** Raises a must-finding unless `holds`. Returns `holds`, so that a check can continue or stop. */
-  must(holds: boolean, finding: FindingText): boolean {
-    return this.#raise('must', holds, finding);
+  must(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
+    return this.#raise('must', holds, expected, at, more);
   }
 
   /** Raises a should-finding unless `holds`. */
-  should(holds: boolean, finding: FindingText): boolean {
-    return this.#raise('should', holds, finding);
+  should(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
+    return this.#raise('should', holds, expected, at, more);
   }
 
   /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
-  strict(holds: boolean, finding: FindingText): boolean {
-    return this.profile === 'strict' ? this.#raise('should', holds, finding) : true;
+  strict(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
+    return this.profile === 'strict' ? this.should(holds, expected, at, more) : true;
   }
 
   /** Ends the check as SKIP unless `holds`: its precondition. */
@@ -82,21 +82,31 @@ export class Findings {
     if (!holds) throw new Skipped(reason);
   }
 
-  #raise(severity: Severity, holds: boolean, finding: FindingText): boolean {
+  #raise(
+    severity: Severity,
+    holds: boolean,
+    expected: string,
+    at: Shown,
+    more: FindingMore = {},
+  ): boolean {
     if (!holds) {
-      const { at, ...words } = finding;
-      const exchange = at === undefined ? undefined : 'exchange' in at ? at.exchange : at;
-      this.all.push({ severity, ...words, ...(exchange === undefined ? {} : { exchange }) });
+      const reply = at !== undefined && 'exchange' in at ? at : undefined;
+      const exchange = reply?.exchange ?? (at as Exchange | undefined);
+      const got = reply === undefined ? '' : tell(reply);
+      this.all.push({
+        severity,
+        expected,
+        got,
+        ...more,
+        ...(exchange === undefined ? {} : { exchange }),
+      });
     }
     return holds;
   }
 }
 
-/** The text of a finding, and the exchange (or the reply that carries it) that shows it. */
-export interface FindingText {
-  readonly expected: string;
-  readonly got: string;
-  readonly clause?: ClauseId;
-  readonly cause?: string;
-  readonly at?: Exchange | { readonly exchange: Exchange };
-}
+/** What shows a finding: the reply or the exchange; undefined when no single one does. */
+export type Shown = Reply | Exchange | undefined;
+
+/** The rest of a finding. `got`: what was received, when it is not simply the reply that shows it. */
+export type FindingMore = Partial<Pick<Finding, 'got' | 'clause' | 'cause'>>;

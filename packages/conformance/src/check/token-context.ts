@@ -108,9 +108,8 @@ export class TokenContext extends Findings {
 
   /** Raises a finding when a request that must be refused was issued a token. */
   refused(reply: Reply, what: string, severity: 'must' | 'should' = 'must'): boolean {
-    const finding = { expected: `no token for ${what}`, got: tell(reply), at: reply };
     const refused = reply.status !== undefined && !isSuccess(reply) && tokenOf(reply) === undefined;
-    return severity === 'must' ? this.must(refused, finding) : this.should(refused, finding);
+    return this[severity](refused, `no token for ${what}`, reply);
   }
 }
 

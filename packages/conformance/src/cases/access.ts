@@ -1,0 +1,544 @@
+/**
+ * Checks of who may call a partner (P01 to P09, P67): each operation with a wrong credential, with a right one of the wrong scope,
+ * and the partner's own token endpoint. A hole here lets strangers read bills or record payments.
+ */
+import { connect as connectTls } from 'node:tls';
+import type { Draft, PartnerCase } from '../check/check.ts';
+import {
+  asObject,
+  CONNECT_TIMEOUT_MS,
+  isJson,
+  isRefusal,
+  isSuccess,
+  type Reply,
+  show,
+  tell,
+} from '../check/http.ts';
+import { accessToken, type PartnerContext, type Proof } from '../check/partner-context.ts';
+import { own, sharedAll } from '../check/planned-payments.ts';
+import { proxyFor, tunnelTo } from '../check/proxy.ts';
+import { isLoopback } from '../check/target.ts';
+import type { Clock } from '../clock.ts';
+import { oauthOnly } from './shared.ts';
+
+/** Fields that reveal an account or a payment. */
+const DATA = ['balance', 'holder', 'account_id', 'amount_due_in_cents', 'payment_id', 'status'];
+
+/**
+ * Calls every operation with each credential in turn. Each call must be refused, must return no data and must not create a
+ * payment. `offset` keeps the amount distinct from those of other checks.
+ */
+async function refusesAll(
+  t: PartnerContext,
+  proofs: readonly (readonly [name: string, proof: Proof])[],
+  offset: number,
+): Promise<void> {
+  const { accepted, paths } = { accepted: await t.subject(), paths: t.target.paths };
+  await Promise.all(
+    proofs.map(async ([name, proof]) => {
+      const intent = t.intend(own(t.target, offset));
+      const calls: (readonly [string, Promise<Reply>])[] = [
+        ['GET account', t.readAccount(undefined, { proof })],
+        ['GET payment under its account', t.read(accepted.intent, { proof })],
+        ['PUT payment', t.put(intent, { proof })],
+      ];
+      if (paths.get_balance !== null) {
+        calls.push(['GET balance', t.readBalance(undefined, { proof })]);
+      }
+      if (paths.get_payment !== null) {
+        calls.push(['GET payment', t.readById(accepted.intent, { proof })]);
+      }
+      const replies = await Promise.all(calls.map(([, call]) => call));
+      for (const [place, [what]] of calls.entries()) {
+        const reply = replies[place];
+        if (reply !== undefined) refused(t, reply, `${what} with ${name}`);
+      }
+      const read = await t.read(intent);
+      t.must(!isSuccess(read), `no payment created by a PUT with ${name}`, read, {
+        cause: 'The payment is stored before the credential is checked.',
+      });
+    }),
+  );
+}
+
+function refused(t: PartnerContext, reply: Reply, what: string): void {
+  const holds = t.must(isRefusal(reply), `${what}: a refusal, such as 401`, reply);
+  if (!holds) return;
+  // A gateway may answer 404 for a request it blocks; that is still a refusal.
+  const body = asObject(reply.json) ?? {};
+  const shown = DATA.filter((field) => field in body && typeof body[field] !== 'number');
+  const money = typeof body['amount_due_in_cents'] === 'number';
+  t.must(
+    !(money || shown.some((field) => field !== 'status')),
+    `${what}: no data in the refusal`,
+    reply,
+  );
+  t.strict(reply.status === 401, `${what}: 401`, reply);
+}
+
+const p01: Draft<PartnerCase> = {
+  id: 'P01',
+  title: 'Requests without a credential are refused',
+  clauses: ['S3'],
+  sends:
+    'every operation without a credential; then GET of the payment that the PUT would have created',
+  expects: 'a refusal (401) each time, with no data in the response, and no payment',
+  likely_cause:
+    'A route is mounted outside the authentication layer, the credential is checked after the request is processed, or a missing header skips the check.',
+  creates: (target) => [own(target, 1)],
+  run: (t) => refusesAll(t, [['no credential', 'none']], 1),
+};
+
+/** Maximum number of wrong credentials tried; the plan reserves one payment for each. */
+const MOST = 8;
+
+const p02: Draft<PartnerCase> = {
+  id: 'P02',
+  title: 'Requests with a wrong credential are refused',
+  clauses: ['S3', 'OA4', 'KY1'],
+  sends:
+    'every operation with a made-up credential, with an empty one, and with the right one truncated, lengthened, in another case, or with one character changed',
+  expects: 'a refusal (401) each time, with no data in the response, and no payment',
+  likely_cause:
+    'The server checks only that the header is present, compares only a prefix, ignores case, or never verifies the token’s signature.',
+  creates: (target) => Array.from({ length: MOST }, () => own(target, 2)),
+  async run(t) {
+    const { authentication } = t.target;
+    const wrong =
+      authentication.method === 'key'
+        ? wrongKeys(authentication.header, authentication.key)
+        : wrongTokens(await freshToken(t));
+    await refusesAll(t, wrong.slice(0, MOST), 2);
+  },
+};
+
+async function freshToken(t: PartnerContext): Promise<string> {
+  const granted = await t.run.fetchToken(t.check);
+  const token = accessToken(granted);
+  t.given(token !== undefined, 'the token endpoint issues no token (see P03)');
+  return token;
+}
+
+function wrongKeys(header: string, key: string): (readonly [string, Proof])[] {
+  const tries: [string, string][] = [
+    ['a made-up key', 'wrong-key-duebridge'],
+    ['an empty key', ''],
+    ['the key with one character appended', `${key}x`],
+    ['the key without its last character', key.slice(0, -1)],
+    ['the first character of the key', key.slice(0, 1)],
+    ['the key with one character changed', changed(key, Math.floor(key.length / 2))],
+    ['the key in another case', otherCase(key)],
+  ];
+  return tries
+    .filter(([name, value]) => value !== key && (value !== '' || name === 'an empty key'))
+    .map(([name, value]) => [name, { [header]: value }] as const);
+}
+
+function wrongTokens(token: string): (readonly [string, Proof])[] {
+  const parts = token.split('.');
+  const tries: [string, string][] = [
+    ['a made-up token', 'Bearer not-a-token-duebridge'],
+    ['no token after the word Bearer', 'Bearer'],
+    ['Basic instead of Bearer', 'Basic ZHVlYnJpZGdlOndyb25n'],
+    ['the token without its last four characters', `Bearer ${token.slice(0, -4)}`],
+    // Never the last character: the final base64 character may carry bits that decoders ignore.
+    [
+      'the token with one character near its end changed',
+      `Bearer ${changed(token, token.length - 6)}`,
+    ],
+    [
+      'the token with one character in the middle changed',
+      `Bearer ${changed(token, Math.floor(token.length / 2))}`,
+    ],
+    ['the token in another case', `Bearer ${otherCase(token)}`],
+  ];
+  if (parts.length === 3)
+    tries.push(['the token without its signature', `Bearer ${parts[0]}.${parts[1]}.`]);
+  return tries
+    .filter(([, value]) => value !== `Bearer ${token}`)
+    .map(([name, authorization]) => [name, { authorization }] as const);
+}
+
+/** The text with one character replaced. */
+function changed(text: string, place: number): string {
+  const at = Math.max(0, place);
+  return `${text.slice(0, at)}${text[at] === 'A' ? 'B' : 'A'}${text.slice(at + 1)}`;
+}
+
+function otherCase(text: string): string {
+  const upper = text.toUpperCase();
+  return upper === text ? text.toLowerCase() : upper;
+}
+
+const p03: Draft<PartnerCase> = {
+  id: 'P03',
+  title: 'The token endpoint accepts the OAuth 2.0 client credentials form',
+  clauses: ['OA2', 'OA3'],
+  decisions: [14],
+  sends: 'a form POST to the token endpoint: grant_type, client_id, client_secret, scope',
+  expects:
+    '200 JSON with access_token, token_type Bearer, expires_in as a positive integer, and scope',
+  likely_cause:
+    'The endpoint expects JSON instead of a form, or omits a field that the partner’s own client library does not read.',
+  unfit: oauthOnly,
+  async run(t) {
+    const reply = await t.run.fetchToken(t.check);
+    const body = asObject(reply.json);
+    const read = t.must(
+      reply.status === 200 && isJson(reply) && body !== undefined,
+      '200 with a JSON object',
+      reply,
+    );
+    if (!read || body === undefined) return;
+    const { access_token, token_type, expires_in, scope } = body;
+    t.must(
+      typeof access_token === 'string' && access_token !== '',
+      'access_token, a non-empty string',
+      reply,
+      {
+        got: `access_token is ${access_token === undefined ? 'missing' : 'not a non-empty string'}`,
+      },
+    );
+    t.must(
+      typeof token_type === 'string' && token_type.toLowerCase() === 'bearer',
+      'token_type "Bearer"',
+      reply,
+      { got: `token_type is ${show(token_type)}` },
+    );
+    t.must(
+      typeof expires_in === 'number' && expires_in > 0,
+      'expires_in, a positive integer number of seconds',
+      reply,
+      { got: `expires_in is ${show(expires_in)}` },
+    );
+    t.must(typeof scope === 'string', 'scope, the scopes granted', reply, {
+      got: `scope is ${show(scope)}`,
+    });
+  },
+};
+
+const p04: Draft<PartnerCase> = {
+  id: 'P04',
+  title: 'The token endpoint refuses wrong client credentials',
+  clauses: ['OA1'],
+  sends:
+    'a form POST to the token endpoint with a wrong client_secret, with the right one truncated and lengthened, and with another client_id',
+  expects: '400 or 401, and no access token',
+  likely_cause:
+    'The endpoint looks up the client but does not compare the whole secret, or it compares only the secret and ignores the client_id.',
+  unfit: oauthOnly,
+  async run(t: PartnerContext) {
+    const { authentication } = t.target;
+    t.given(authentication.method === 'oauth', 'the target uses a static key, not OAuth');
+    const { client_id, client_secret } = authentication;
+    const tries: [string, { client_secret?: string; client_id?: string }][] = [
+      ['a wrong secret', { client_secret: 'wrong-secret-duebridge' }],
+      ['the secret without its last character', { client_secret: client_secret.slice(0, -1) }],
+      ['the secret with one character appended', { client_secret: `${client_secret}x` }],
+      ['the right secret under another client_id', { client_id: `${client_id}-duebridge` }],
+    ];
+    for (const [what, change] of tries) {
+      const reply = await t.run.fetchToken(t.check, change);
+      t.must(
+        (reply.status === 400 || reply.status === 401 || reply.status === 403) &&
+          accessToken(reply) === undefined &&
+          !reply.text.includes('"access_token"'),
+        `400 or 401 without a token, for ${what}`,
+        reply,
+      );
+    }
+  },
+};
+
+/** Content types for which the scope must be enforced too. */
+const TYPES = ['application/json', 'application/json; charset=utf-8', 'text/plain'];
+
+const p05: Draft<PartnerCase> = {
+  id: 'P05',
+  title: 'A token with scope read cannot create payments',
+  clauses: ['SC1'],
+  sends:
+    'PUT payment with a token that has scope read: as JSON, as JSON with a charset, and as text; and PUT of an existing payment',
+  expects: 'a refusal (403), and no payment under that id',
+  likely_cause:
+    'Any valid token is accepted, or the scope is checked only for one content type or only when a payment is new.',
+  unfit: oauthOnly,
+  creates: (target) => [...sharedAll(target, ['first']), ...TYPES.map(() => own(target, 5))],
+  async run(t: PartnerContext) {
+    const granted = await t.run.fetchToken(t.check, { scope: 'read' });
+    const token = accessToken(granted);
+    t.given(
+      token !== undefined,
+      `the token endpoint issues no token for scope read: ${tell(granted)}`,
+    );
+    const proof = { authorization: `Bearer ${token}` };
+    for (const type of TYPES) {
+      const intent = t.intend(own(t.target, 5));
+      const reply = await t.put(intent, { proof, headers: { 'content-type': type } });
+      const refused = t.must(isRefusal(reply), `a refusal of a PUT as ${type}, such as 403`, reply);
+      if (type === TYPES[0]) {
+        t.strict(!refused || reply.status === 403, '403', reply);
+      }
+      const read = await t.read(intent);
+      t.must(!isSuccess(read), 'no payment under the refused id', read);
+    }
+    const { subject } = await t.accepted();
+    const again = await t.put(subject.intent, { proof });
+    t.must(isRefusal(again), 'a refusal of a PUT that repeats a known payment, such as 403', again);
+  },
+};
+
+const p06: Draft<PartnerCase> = {
+  id: 'P06',
+  title: 'A token with scope write cannot read',
+  clauses: ['SC1'],
+  severity: 'should',
+  sends: 'every read with a token that has scope write',
+  expects: 'a refusal (403)',
+  likely_cause:
+    'The server treats write as including read; in the interface they are separate scopes.',
+  unfit: oauthOnly,
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerContext) {
+    const granted = await t.run.fetchToken(t.check, { scope: 'write' });
+    const token = accessToken(granted);
+    t.given(
+      token !== undefined,
+      `the token endpoint issues no token for scope write: ${tell(granted)}`,
+    );
+    const proof = { authorization: `Bearer ${token}` };
+    const replies = [await t.readAccount(undefined, { proof })];
+    if (t.target.paths.get_balance !== null)
+      replies.push(await t.readBalance(undefined, { proof }));
+    if (t.target.paths.get_payment !== null) {
+      const { subject } = await t.accepted();
+      replies.push(await t.readById(subject.intent, { proof }));
+    }
+    for (const reply of replies) {
+      t.should(isRefusal(reply), 'a refusal, such as 403', reply);
+    }
+  },
+};
+
+/** Longest token lifetime for which the judge waits until expiry. */
+const LONGEST_WAIT_SECONDS = 10;
+
+const p07: Draft<PartnerCase> = {
+  id: 'P07',
+  title: 'An expired access token is refused',
+  clauses: ['OA3'],
+  decisions: [14],
+  severity: 'should',
+  sends: `GET account with a token whose expires_in has passed (only if expires_in is ${LONGEST_WAIT_SECONDS} s or less)`,
+  expects: '401, and a new token works',
+  likely_cause:
+    'The server announces expires_in but never enforces it, or its unit is not seconds.',
+  unfit: oauthOnly,
+  async run(t: PartnerContext) {
+    const granted = await t.run.fetchToken(t.check);
+    const token = accessToken(granted);
+    const seconds = asObject(granted.json)?.['expires_in'];
+    t.given(
+      token !== undefined && typeof seconds === 'number' && seconds <= LONGEST_WAIT_SECONDS,
+      `the token lives longer than ${LONGEST_WAIT_SECONDS} s`,
+    );
+    // Wait half a second longer than announced, because neither clock is exact.
+    await t.run.sleep(seconds * 1_000 + 500);
+    const late = await t.readAccount(undefined, { proof: { authorization: `Bearer ${token}` } });
+    t.should(late.status === 401, '401', late);
+    const fresh = accessToken(await t.run.fetchToken(t.check));
+    const again = await t.readAccount(undefined, {
+      proof: { authorization: `Bearer ${fresh ?? ''}` },
+    });
+    t.should(isSuccess(again), '200 with a new token', again);
+  },
+};
+
+const p08: Draft<PartnerCase> = {
+  id: 'P08',
+  title: 'The key is accepted in the declared header and in no other',
+  clauses: ['KY1', 'KY2'],
+  decisions: [15],
+  sends:
+    'GET account with the key in the declared header, with its name in upper and lower case; then with the key in another header',
+  expects: 'accepted in the declared header, refused in another header',
+  likely_cause:
+    'The header name is compared case-sensitively, an authentication scheme is expected before the key, or the server reads several headers.',
+  unfit: (target) =>
+    target.authentication.method === 'key' ? undefined : 'the target uses OAuth, not a static key',
+  async run(t: PartnerContext) {
+    const { authentication } = t.target;
+    t.given(authentication.method === 'key', 'the target uses OAuth, not a static key');
+    const { header, key } = authentication;
+    for (const name of [header, header.toLowerCase(), header.toUpperCase()]) {
+      const reply = await t.readAccount(undefined, { proof: { [name]: key } });
+      const accepted = t.must(
+        isSuccess(reply),
+        `the plain key is accepted in ${name}: header names are case-insensitive`,
+        reply,
+      );
+      if (!accepted) return;
+    }
+    const other = header.toLowerCase() === 'authorization' ? 'x-api-key' : 'authorization';
+    const reply = await t.readAccount(undefined, { proof: { [other]: key } });
+    t.should(isRefusal(reply), `a refusal of the key in ${other}`, reply);
+  },
+};
+
+const p09: Draft<PartnerCase> = {
+  id: 'P09',
+  title: 'Connections below TLS 1.2 are refused',
+  clauses: ['S3'],
+  decisions: [30],
+  severity: 'should',
+  profile: 'strict',
+  sends:
+    'a TLS handshake that offers at most TLS 1.1; and, on port 80, GET account without a credential',
+  expects: 'the handshake fails; plain http is refused or redirected to https',
+  likely_cause: 'The load balancer still uses an old default for its minimum TLS version.',
+  unfit: (target) =>
+    target.base_url.startsWith('http:') ? 'the target uses plain http on this machine' : undefined,
+  async run(t) {
+    const url = new URL(
+      t.run.url('get_account', {
+        biller_id: t.target.biller_id,
+        account_id: t.target.accounts.payable,
+      }),
+    );
+    const version = await oldHandshake(url, t.run.clock);
+    t.should(version === undefined, 'a handshake below TLS 1.2 fails', undefined, {
+      got: `the server agreed on ${version ?? 'none'}`,
+    });
+    // Only https goes through a proxy, and without one the server is out of reach.
+    if (isLoopback(url.hostname) || proxyFor(url) !== undefined) return;
+    const plain = await t.send({
+      method: 'GET',
+      url: `http://${url.hostname}${url.pathname}`,
+      timeout_ms: CONNECT_TIMEOUT_MS,
+    });
+    t.should(
+      !isSuccess(plain) && plain.status !== 401,
+      'plain http is refused or redirected to https',
+      plain,
+    );
+  },
+};
+
+/** The protocol negotiated when the client offers at most TLS 1.1; undefined when the server refuses. */
+async function oldHandshake(url: URL, clock: Clock): Promise<string | undefined> {
+  const through = await tunnelTo(url, clock).catch(() => undefined);
+  return new Promise((resolve) => {
+    const socket = connectTls({
+      host: url.hostname.replace(/^\[|\]$/g, ''),
+      port: Number(url.port || 443),
+      servername: url.hostname,
+      ...(through === undefined ? {} : { socket: through }),
+      minVersion: 'TLSv1',
+      maxVersion: 'TLSv1.1',
+      // OpenSSL 3 offers these versions only at a lower security level. Nothing is sent over the connection.
+      ciphers: 'DEFAULT@SECLEVEL=0',
+      rejectUnauthorized: false,
+    });
+    const end = (version: string | undefined): void => {
+      cancel();
+      socket.destroy();
+      resolve(version);
+    };
+    const cancel = clock.after(CONNECT_TIMEOUT_MS, () => end(undefined));
+    socket.once('secureConnect', () => end(socket.getProtocol() ?? undefined));
+    socket.once('error', () => end(undefined));
+  });
+}
+
+/** A scope that no server knows. */
+const NO_SCOPE = 'no-such-scope-duebridge';
+
+const p67: Draft<PartnerCase> = {
+  id: 'P67',
+  title: 'The token endpoint refuses other grants and scopes with the errors of OAuth 2.0',
+  clauses: ['OA2', 'OA1', 'OA3', 'SC1'],
+  decisions: [5],
+  severity: 'should',
+  sends:
+    'a form POST to the token endpoint with grant_type password, without grant_type, with a wrong secret, and with an unknown scope',
+  expects:
+    'no token for another grant, and no scope that was not requested; in the strict profile, 400 or 401 with the errors of RFC 6749: unsupported_grant_type, invalid_request, invalid_client and invalid_scope',
+  likely_cause:
+    'Only client_id and client_secret are read, or errors have the form of the payment operations.',
+  unfit: oauthOnly,
+  async run(t: PartnerContext) {
+    const other = await t.run.fetchToken(t.check, { grant_type: 'password' });
+    // RFC 6749 has no separate error for a missing field, and many servers treat it as an unknown grant.
+    const none = await t.run.fetchToken(t.check, { grant_type: undefined });
+    for (const [what, reply] of [
+      ['grant_type password', other],
+      ['a request without grant_type', none],
+    ] as const) {
+      t.should(
+        accessToken(reply) === undefined && !isSuccess(reply),
+        `no token for ${what}: the only grant is client_credentials`,
+        reply,
+      );
+    }
+    errorOf(t, other, [400], ['unsupported_grant_type', 'unauthorized_client']);
+    errorOf(t, none, [400], ['invalid_request', 'unsupported_grant_type']);
+    const wrong = await t.run.fetchToken(t.check, { client_secret: 'wrong-secret-duebridge' });
+    errorOf(t, wrong, [400, 401], ['invalid_client']);
+    const unknown = await t.run.fetchToken(t.check, { scope: NO_SCOPE });
+    const granted = asObject(unknown.json)?.['scope'];
+    t.should(
+      typeof granted !== 'string' || !granted.split(' ').includes(NO_SCOPE),
+      'a refusal, or a token without the unknown scope',
+      unknown,
+      {
+        got: `scope ${show(granted)}`,
+        clause: 'OA3',
+        cause: 'The response repeats the requested scope instead of the granted one.',
+      },
+    );
+    errorOf(t, unknown, [400], ['invalid_scope']);
+    const read = await t.run.fetchToken(t.check, { scope: 'read' });
+    const shown = asObject(read.json)?.['scope'];
+    t.should(
+      typeof shown !== 'string' || !shown.split(' ').includes('write'),
+      'a token of scope read, as requested',
+      read,
+      {
+        got: `scope ${show(shown)}`,
+        clause: 'SC1',
+        cause: 'The token gets every scope of the client, whatever was requested.',
+      },
+    );
+  },
+};
+
+/** Raises a finding, in the strict profile, when a refusal has not the form and one of these errors of RFC 6749, section 5.2. */
+function errorOf(
+  t: PartnerContext,
+  reply: Reply,
+  statuses: readonly number[],
+  words: readonly string[],
+): void {
+  // Whether a token may be issued at all is judged elsewhere, and a rate limit says nothing about the request.
+  if (isSuccess(reply) || reply.status === undefined || reply.status === 429) return;
+  const error = asObject(reply.json)?.['error'];
+  const holds =
+    statuses.includes(reply.status ?? 0) &&
+    isJson(reply) &&
+    typeof error === 'string' &&
+    words.includes(error);
+  t.strict(holds, `${statuses.join(' or ')} {"error":"${words[0] ?? ''}"}`, reply);
+}
+
+export const ACCESS: readonly Draft<PartnerCase>[] = [
+  p01,
+  p02,
+  p03,
+  p04,
+  p05,
+  p06,
+  p07,
+  p08,
+  p09,
+  p67,
+];

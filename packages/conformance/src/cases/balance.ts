@@ -1,0 +1,172 @@
+/**
+ * The effect of a run on the amounts due, read before the first payment and after the last one has ended.
+ * A balance may lag, be refreshed nightly, or change for other reasons. A fall that is too small therefore proves nothing. A fall
+ * that is too large is reported only after two more payments have shown that the balance follows each payment immediately.
+ */
+import type {
+  AccountEffect,
+  Balances,
+  BalanceVerdict,
+  PartnerContext,
+} from '../check/partner-context.ts';
+import type { Intent } from '../check/payment-fields.ts';
+import type { SharedName } from '../check/planned-payments.ts';
+
+/** The check that reports on the balances. */
+export const BALANCE_CHECK = 'P62';
+
+/** The payments that show whether the balance follows immediately. */
+export const CONTROLS: readonly SharedName[] = ['control', 'second control'];
+
+/** Maximum number of effects of one payment that may explain an excess: P27 sends one PUT a hundred times. */
+const MOST_EFFECTS = 120;
+
+/** Reads the amounts due before anything is paid. */
+export async function readBalancesBefore(t: PartnerContext): Promise<void> {
+  t.run.balancesBefore = await readBalances(t);
+}
+
+/** The verdict over all payments so far; unmeasured unless every one of them has ended. */
+export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict> {
+  const { run } = t;
+  if (run.unsettled) return { unmeasured: 'the account changed while nothing was paid or read' };
+  if (run.balancesBefore.size === 0) return { unmeasured: 'the partner shows no amount due' };
+  const sums = await sumsByEnd(t);
+  if (sums === undefined) return { unmeasured: 'a payment of this run has not ended' };
+  const deadline = run.now() + run.pace.balance_lag_ms;
+  let effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
+  while (effects.some(({ fell, expected }) => fell !== expected) && run.now() < deadline) {
+    await run.sleep(run.pace.poll_first_ms);
+    effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
+  }
+  const sure = effects.filter(fellByWhatFailed);
+  if (sure.length > 0) return { effects: sure };
+  if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
+    const sign = effects.some(rose) ? -1 : 1;
+    const follows = await followsAtOnce(t, sign);
+    if (!follows)
+      return { unmeasured: 'the amount due does not change immediately with each payment' };
+  }
+  return { effects };
+}
+
+/** True when two more payments show that the amount due follows each payment immediately; determined once per run. */
+export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<boolean> {
+  return t.run.once('the balance follows', () => balanceFollows(t, sign));
+}
+
+/**
+ * Raises a must-finding when the amount due fell by more than the sum of the succeeded payments and the excess is a multiple of
+ * this payment's amount. P62 reports every other excess.
+ */
+export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
+  const verdict = await t.run.once('the balances', () => measureBalances(t));
+  if (verdict.unmeasured !== undefined) {
+    t.notes.push(`The effect on the balance was not measured: ${verdict.unmeasured}.`);
+    return;
+  }
+  const effect = verdict.effects.find(({ account_id }) => account_id === intent.account_id);
+  if (effect === undefined) return;
+  const excess = effect.fell - effect.expected;
+  const times = excess / intent.amount_in_cents;
+  t.must(
+    !(excess > 0 && Number.isInteger(times) && times <= MOST_EFFECTS),
+    `each payment reduces the balance once: the amount due falls by ${effect.expected} cents over this run`,
+    effect.reply,
+    {
+      got: `it fell by ${effect.fell} cents: ${times} times this payment’s ${intent.amount_in_cents} cents too much`,
+    },
+  );
+}
+
+async function readBalances(t: PartnerContext): Promise<Balances> {
+  const { payable, other, inactive, canceled } = t.target.accounts;
+  const ids = new Set([payable, other, inactive, canceled].filter((id) => id !== undefined));
+  const balances = new Map<string, { due: number; reply: AccountEffect['reply'] }>();
+  const reads = [...ids].map(async (id) => ({ id, ...(await t.amountDue(id)) }));
+  for (const { id, due, reply } of await Promise.all(reads)) {
+    if (due !== undefined) balances.set(id, { due, reply });
+  }
+  return balances;
+}
+
+/** Cents by account. */
+type Sums = ReadonlyMap<string, number>;
+
+/** The cents that succeeded, and that failed or were canceled, on each account; undefined when a payment has not ended. */
+async function sumsByEnd(
+  t: PartnerContext,
+): Promise<{ readonly succeeded: Sums; readonly undone: Sums } | undefined> {
+  const succeeded = new Map<string, number>();
+  const undone = new Map<string, number>();
+  const ends = t.run.intents.map(async ({ intent, first }) => {
+    // A refused payment must not exist; if a read finds it anyway, it counts.
+    if (first === undefined && (await t.read(intent)).status === 404) return true;
+    const { end } = await t.end(intent);
+    if (end === undefined) return false;
+    const sums = end.record['status'] === 'succeeded' ? succeeded : undone;
+    const amount = end.record['amount_in_cents'];
+    const cents = typeof amount === 'number' ? amount : intent.amount_in_cents;
+    sums.set(intent.account_id, (sums.get(intent.account_id) ?? 0) + cents);
+    return true;
+  });
+  return (await Promise.all(ends)).every(Boolean) ? { succeeded, undone } : undefined;
+}
+
+function effectsOf(
+  before: Balances,
+  after: Balances,
+  { succeeded, undone }: { readonly succeeded: Sums; readonly undone: Sums },
+): AccountEffect[] {
+  return [...before].flatMap(([account_id, { due }]) => {
+    const now = after.get(account_id);
+    return now === undefined
+      ? []
+      : {
+          account_id,
+          fell: due - now.due,
+          expected: succeeded.get(account_id) ?? 0,
+          undone: undone.get(account_id) ?? 0,
+          reply: now.reply,
+        };
+  });
+}
+
+/**
+ * True when an account's amount due fell by exactly the sum of its failed payments. That is not a coincidence, even if something else also
+ * changes the balance.
+ */
+export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {
+  return undone > 0 && fell === undone && fell !== expected;
+}
+
+/**
+ * True when an account's amount due grew by exactly the amount paid: the sign is wrong, since a new bill of that amount would be
+ * a coincidence.
+ */
+export function rose({ fell, expected }: AccountEffect): boolean {
+  return expected > 0 && fell === -expected;
+}
+
+/**
+ * True when each of two payments shows in the first or second read of the amount due after its end: as a fall of at least its amount, or as
+ * a rise when the sign is -1.
+ */
+async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
+  for (const name of CONTROLS) {
+    const { due: before } = await t.amountDue();
+    const made = await t.sharedPayment(name);
+    if (made === undefined || before === undefined) return false;
+    const { end } = await t.end(made.intent);
+    if (end?.record['status'] !== 'succeeded') return false;
+    const follows = async (): Promise<boolean> => {
+      const { due: after } = await t.amountDue();
+      return after !== undefined && sign * (before - after) >= made.intent.amount_in_cents;
+    };
+    if (await follows()) continue;
+    // Status and balance may be two writes, one just behind the other.
+    await t.run.sleep(t.run.pace.poll_first_ms);
+    if (!(await follows())) return false;
+  }
+  return true;
+}

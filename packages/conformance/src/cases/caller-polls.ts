@@ -1,0 +1,507 @@
+/** Checks of how often and how long a platform calls (C03, C04, C13, C14): to the end of each payment, and not beyond. */
+import type { ClauseId } from '@duebridge/contract';
+import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import type { Draft, CallerCase } from '../check/check.ts';
+import { type Clock, pause } from '../clock.ts';
+import { type Behaviour, type Call, onRecords, recordOf } from '../sandbox/partner.ts';
+import {
+  goesOn,
+  noDouble,
+  notEnded,
+  notTooFast,
+  returnedTheEnd,
+  sameBytes,
+  stopsAtTheEnd,
+} from './caller-rules.ts';
+import { parsed } from './shared.ts';
+
+/** The three terminal statuses, one payment each. */
+const ENDS = ['succeeded', 'failed', 'canceled'] as const;
+
+const c03: Draft<CallerCase> = {
+  id: 'C03',
+  title: 'Polling stops once the payment has ended',
+  clauses: ['RU4', 'B5', 'EV1'],
+  sends:
+    'the scripted partner ends one payment as succeeded, one as failed and one as canceled; others have a long payment_id, times with offsets, objects that have a status of their own, or a poll whose response arrives after that to a later one',
+  expects:
+    'the customer sees the same status, and the platform makes no further call for that payment, then or later in the run',
+  likely_cause:
+    'The next poll is scheduled before the response is examined; or a valid record of unusual form is passed over.',
+  async run(t) {
+    const payments = await t.payAll(
+      ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
+    );
+    for (const payment of payments) await t.accepted(payment);
+    await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
+    await Promise.all(
+      payments.map(async (payment) => {
+        const calls = t.calls(payment);
+        const polled = t.must(
+          calls.some(returnedTheEnd),
+          'polls until the payment has ended',
+          undefined,
+          {
+            got: `${calls.length} calls, none of which got a terminal status`,
+            cause: 'The platform treats the response to the PUT as final, or polls the wrong URL.',
+          },
+        );
+        if (polled) await stopsAtTheEnd(t, payment);
+      }),
+    );
+    await unusualRecords(t);
+    CALLS_C03.set(
+      t,
+      payments.map((payment) => ({ payment, calls: t.calls(payment).length })),
+    );
+  },
+  async atEnd(t) {
+    // One read after the end may be a reconciliation, and one more may follow a restart (C14); the next are polls at a slower pace.
+    const most = t.run.restart === undefined ? 1 : 2;
+    for (const { payment, calls } of t.all.length > 0 ? [] : (CALLS_C03.get(t) ?? [])) {
+      const later = t.calls(payment).slice(calls);
+      const next = later[most];
+      t.must(
+        next === undefined,
+        `at most ${most} calls for an ended payment while the other checks run`,
+        t.cite(next),
+        { got: `${later.length}`, cause: 'The platform goes on polling at a slower pace.' },
+      );
+    }
+  },
+};
+
+/** Valid records of unusual form, which a platform must read like any other. */
+const UNUSUAL: readonly Behaviour[] = [
+  // PF1: payment_id is a string of any length.
+  onRecords((record) => ({
+    ...record,
+    payment_id: `urn:ledger:${String(record['platform_payment_id'])}`.padEnd(80, '0'),
+  })),
+  // PF7 and PF8: the partner chooses the time zone.
+  onRecords((record) => ({
+    ...record,
+    initiated_at: atOffset(record['initiated_at'], 330),
+    posted_at: atOffset(record['posted_at'], -210),
+  })),
+  // PF9: further fields, which may have a status of their own.
+  onRecords((record) => ({ account: { status: 'failed' }, ...record, fee: { status: 'failed' } })),
+];
+
+/** The same instant at an offset in minutes, in whole seconds. */
+function atOffset(instant: unknown, minutes: number): unknown {
+  if (typeof instant !== 'string') return instant;
+  const local = new Date(Date.parse(instant) + minutes * 60_000).toISOString().slice(0, 19);
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  const two = (number: number): string => String(number).padStart(2, '0');
+  return `${local}${minutes < 0 ? '-' : '+'}${two(hours)}:${two(rest)}`;
+}
+
+async function unusualRecords(t: CallerContext): Promise<void> {
+  if (t.all.length > 0) return;
+  if (t.run.driver.at_once === 1) {
+    t.notes.push('Records of unusual form were not tried, because a person makes the payments.');
+    return;
+  }
+  const payments = await t.payAll(
+    [...UNUSUAL, lateAnswer(t.run.tokens.clock)].map((behaviour, place) => ({
+      cents: 3_011 + place,
+      behaviour,
+    })),
+  );
+  for (const payment of payments) await t.accepted(payment);
+  await Promise.all(
+    payments.map(async (payment) => {
+      const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+      // A platform that read another object's status has ended the payment too early.
+      if (!ended) await notEnded(t, payment, 'a poll answered with status processing', 'B5');
+      await stopsAtTheEnd(t, payment);
+    }),
+  );
+}
+
+/** How long the first poll is held for a platform that sends another one meanwhile; shorter than usual timeouts. */
+const HELD_MS = 1_500;
+
+/** How long after the end was sent the held response follows it. */
+const LATER_MS = 100;
+
+/** Holds the first poll's response, which says processing, until a later poll has been told the end. */
+function lateAnswer(clock: Clock): Behaviour {
+  let polls = 0;
+  let told: () => void = () => undefined;
+  const end = new Promise<void>((resolve) => {
+    told = resolve;
+  });
+  return {
+    async answer(call, answer) {
+      const record = recordOf(answer);
+      if (call.method !== 'GET' || record === undefined) return undefined;
+      polls += 1;
+      if (polls > 1) {
+        if (record['status'] !== 'processing') clock.after(LATER_MS, told);
+        return undefined;
+      }
+      const processing = { ...record, status: 'processing', posted_at: null };
+      await Promise.race([end, pause(clock, HELD_MS)]);
+      return { status: 200, body: processing };
+    },
+  };
+}
+
+/** The payments of a run, each with the number of its calls when it was seen to rest. */
+const CALLS_C03 = new WeakMap<
+  CallerContext,
+  readonly { readonly payment: CallerPayment; readonly calls: number }[]
+>();
+
+/** Ends the payment with this status when the sandbox ends it. */
+function endsAs(status: (typeof ENDS)[number]): Behaviour {
+  return onRecords((record) =>
+    record['status'] !== 'succeeded' || status === 'succeeded'
+      ? record
+      : {
+          ...record,
+          status,
+          posted_at: null,
+          ...(status === 'failed' ? { failure_reason: 'The account is closed.' } : {}),
+        },
+  );
+}
+
+/** The Retry-After that the scripted partner sends. */
+const WAIT_SECONDS = 2;
+
+/** Tolerance for an early call, because timers and clocks are not exact. */
+const TOLERANCE_MS = 100;
+
+/** How long the payment can be polled after that. */
+const POLLED_MS = 1_200;
+
+/** Maximum number of calls per second for one payment that a partner should have to handle. */
+const MOST_A_SECOND_C04 = 10;
+
+const c04: Draft<CallerCase> = {
+  id: 'C04',
+  title: 'The platform obeys Retry-After',
+  clauses: ['RU4', 'LI1'],
+  decisions: [23, 25],
+  severity: 'should',
+  sends: `the scripted partner answers the PUT of one payment and a poll of another with 429 and a Retry-After, in seconds and as a date`,
+  expects: `no earlier call for that payment, and never more than ${MOST_A_SECOND_C04} polls for it per second`,
+  likely_cause: 'Retry-After is read only on 503, only for polls, only in seconds, or not at all.',
+  async run(t: CallerContext) {
+    await t.each(['PUT', 'GET'] as const, async (method, place) => {
+      const payment = await t.pay(
+        4_001 + place,
+        asksToWait((call) => call.method === method),
+      );
+      await (method === 'PUT' ? t.arrived(payment) : t.accepted(payment));
+      waited(t, payment, method, await t.until(() => calls(t, payment, method).length > 1));
+      if (method === 'PUT') return;
+      await t.until(() => t.calls(payment).some(returnedTheEnd));
+      notTooFast(t, payment, 'GET', MOST_A_SECOND_C04);
+    });
+    t.notes.push(
+      'The kit cannot test whether a restart keeps the poll budget; the platform’s own tests must.',
+    );
+  },
+};
+
+function calls(t: CallerContext, payment: CallerPayment, method: string) {
+  return t.calls(payment).filter((call) => call.method === method);
+}
+
+function waited(t: CallerContext, payment: CallerPayment, method: string, again: boolean): void {
+  const [first, second] = calls(t, payment, method);
+  t.given(
+    again && first !== undefined && second !== undefined,
+    `the platform sent no second ${method}`,
+  );
+  const ms = second.at_ms - first.at_ms;
+  t.should(
+    ms >= WAIT_SECONDS * 1_000 - TOLERANCE_MS,
+    `the next ${method} ${WAIT_SECONDS} s after the 429`,
+    t.cite(second),
+    { got: `after ${ms} ms` },
+  );
+}
+
+/** The same wait as a date, the other form that HTTP has for it; dates are whole seconds, so it may be one more. */
+function inDate(now: number): string {
+  return new Date(Math.ceil(now / 1_000 + WAIT_SECONDS) * 1_000).toUTCString();
+}
+
+/** Answers the first call of this kind with 429, then keeps the payment processing for a while. */
+function asksToWait(kind: (call: Call) => boolean): Behaviour {
+  let asked: number | undefined;
+  return {
+    receive(call, partner) {
+      if (!kind(call) || asked !== undefined) return undefined;
+      asked = partner.now();
+      return {
+        status: 429,
+        headers: { 'Retry-After': call.method === 'PUT' ? String(WAIT_SECONDS) : inDate(asked) },
+        body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
+      };
+    },
+    // The payment stays processing so that there is something to poll. Reply immediately, like a partner without waiting reads.
+    answer(call, answer, partner) {
+      const record = call.method === 'GET' ? recordOf(answer) : undefined;
+      return record === undefined ||
+        asked === undefined ||
+        partner.now() - asked > WAIT_SECONDS * 1_000 + POLLED_MS
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  };
+}
+
+/** Calls after which a platform with a retry limit would have given up; polls are cheaper, and limits on them higher. */
+const CALLS_C13 = { PUT: 5, GET: 12 } as const;
+
+/** Maximum number of PUTs per second for one payment that a partner should have to handle. */
+const MOST_A_SECOND_C13 = 5;
+
+const c13: Draft<CallerCase> = {
+  id: 'C13',
+  title: 'The platform neither floods a failing partner nor gives up on a slow one',
+  clauses: ['RU4', 'RU5', 'ST3', 'B5'],
+  decisions: [21, 23, 25],
+  sends:
+    'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
+  expects: `at most ${MOST_A_SECOND_C13} PUTs per second meanwhile; both payments still processing; polls with GET; and calls until each is terminal; in the strict profile, other payments meanwhile`,
+  likely_cause:
+    'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
+  async run(t: CallerContext) {
+    await t.each([staysProcessing, failsAWhile], (judged) => judged(t));
+  },
+};
+
+/** A payment that is processing for many polls. */
+async function staysProcessing(t: CallerContext): Promise<void> {
+  const slow = new Spell(t, 'GET');
+  const polled = await slow.pay(13_001, stays(slow));
+  await t.accepted(polled);
+  await slow.last();
+  await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
+  pollsByGet(t, polled);
+  await othersGoOn(t);
+  slow.end();
+  await asked(t, polled, `after ${slow.calls()} polls that say processing`, 'RU4');
+}
+
+/** A payment whose PUT fails many times. */
+async function failsAWhile(t: CallerContext): Promise<void> {
+  const broken = new Spell(t, 'PUT');
+  const failing = await broken.pay(13_002, fails(broken));
+  await t.arrived(failing);
+  await broken.last();
+  await notEnded(t, failing, `${broken.calls()} PUTs answered with 500`, 'ST3');
+  broken.end();
+  notTooFast(t, failing, 'PUT', MOST_A_SECOND_C13);
+  await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'RU5');
+}
+
+/** A period in which the partner is slow or failing: it lasts a number of calls, or as long as the judge is willing to wait. */
+class Spell {
+  readonly #t: CallerContext;
+  readonly #method: 'GET' | 'PUT';
+  #payment: CallerPayment | undefined;
+  #over = false;
+
+  constructor(t: CallerContext, method: 'GET' | 'PUT') {
+    this.#t = t;
+    this.#method = method;
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  async pay(cents: number, behaviour: Behaviour): Promise<CallerPayment> {
+    this.#payment = await this.#t.pay(cents, behaviour);
+    return this.#payment;
+  }
+
+  calls(): number {
+    return this.#t.calls(this.#payment).filter(({ method }) => method === this.#method).length;
+  }
+
+  /** Waits for enough calls that a platform with a retry limit would have given up. */
+  async last(): Promise<void> {
+    const { quiet_ms } = this.#t.run.tokens.pace;
+    await this.#t.run.tokens.sleep(quiet_ms);
+    await this.#t.until(() => this.calls() > CALLS_C13[this.#method]);
+  }
+
+  end(): void {
+    this.#over = true;
+  }
+}
+
+async function asked(
+  t: CallerContext,
+  payment: CallerPayment,
+  what: string,
+  clause: ClauseId,
+): Promise<void> {
+  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  await goesOn(t, payment, ended, {
+    expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
+    got: `${t.calls(payment).length} calls, and then none`,
+    clause,
+  });
+  sameBytes(t, payment);
+  noDouble(t, payment);
+}
+
+function fails(spell: Spell): Behaviour {
+  return {
+    receive: (call) =>
+      call.method === 'PUT' && !spell.over
+        ? { status: 500, body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' } }
+        : undefined,
+  };
+}
+
+/** Reports processing immediately, like a partner without waiting reads. */
+function stays(spell: Spell): Behaviour {
+  return {
+    answer(_call, answer) {
+      const record = recordOf(answer);
+      return record === undefined || spell.over
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  };
+}
+
+/** Maximum number of PUTs of an accepted payment without a poll: some may be retries after a lost response. */
+const MOST_PUTS = 3;
+
+/** The status is asked with Get Account Payment; a repeated PUT is a payment instruction. */
+function pollsByGet(t: CallerContext, payment: CallerPayment): void {
+  const calls = t.calls(payment);
+  const accepted = calls.findIndex(({ answer }) => answer?.status === 200);
+  const later = calls.slice(accepted + 1);
+  const puts = later.filter(({ method }) => method === 'PUT');
+  const [put] = puts;
+  t.must(
+    puts.length <= MOST_PUTS || puts.length < later.length,
+    'polls with Get Account Payment once the PUT is accepted',
+    t.cite(put),
+    {
+      got: `${puts.length} more PUTs and no GET`,
+      clause: 'B5',
+      cause: 'The client repeats the PUT to learn the status.',
+    },
+  );
+}
+
+/** A payment that takes long must not hold up the next one. */
+async function othersGoOn(t: CallerContext): Promise<void> {
+  if (t.profile !== 'strict' || t.run.driver.at_once === 1) return;
+  const other = await t.pay(13_003);
+  const wait_ms = Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0);
+  t.strict(
+    await t.until(() => t.puts(other).length > 0, wait_ms),
+    `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`,
+    undefined,
+    {
+      got: 'none',
+      clause: 'S4',
+      cause: 'The platform makes one payment at a time and waits for its end.',
+    },
+  );
+}
+
+const c14: Draft<CallerCase> = {
+  id: 'C14',
+  title: 'Open payments survive a restart of the platform',
+  clauses: ['RU5', 'S4', 'ST3'],
+  stage: 'last',
+  sends:
+    'the scripted partner keeps one payment processing and leaves the PUT of another without a response; then the platform is restarted, and makes one more payment',
+  expects:
+    'the same PUT again for the unanswered payment, polls for the other, no second payment, and a new id for the next one',
+  likely_cause:
+    'The id is stored only after the response, or open payments exist only in memory and are forgotten or made anew.',
+  async run(t: CallerContext) {
+    const { restart } = t.run;
+    t.given(
+      restart !== undefined,
+      'the target declares no caller.restart_command, and --restart was not given',
+    );
+    let restarted = false;
+    const polled = await t.pay(
+      14_001,
+      staysOpen(() => restarted),
+    );
+    await t.accepted(polled);
+    const unanswered = await t.pay(
+      14_002,
+      loses(() => restarted),
+    );
+    await t.arrived(unanswered);
+    await restart();
+    restarted = true;
+    await goesOnFor(t, polled, 'a payment that was processing');
+    await goesOnFor(t, unanswered, 'a payment whose PUT had no response');
+    await newIds(t);
+  },
+};
+
+/** A payment made after the restart must not get an id that another payment has (PF2). */
+async function newIds(t: CallerContext): Promise<void> {
+  const known = new Set(t.run.partner.exchanges().map(({ path }) => lastSegment(path)));
+  await t.pay(14_003);
+  const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_003);
+  await t.until(() => put() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0));
+  const first = put();
+  if (first === undefined) return;
+  t.must(
+    !known.has(lastSegment(first.path)),
+    'a new platform_payment_id for a payment made after the restart',
+    t.cite(first),
+    { got: first.path, clause: 'PF2', cause: 'Ids are numbered by a counter in memory.' },
+  );
+}
+
+function lastSegment(path: string): string | undefined {
+  return path.split('?')[0]?.split('/').at(-1);
+}
+
+async function goesOnFor(t: CallerContext, payment: CallerPayment, what: string): Promise<void> {
+  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  noDouble(t, payment);
+  sameBytes(t, payment);
+  if (ended || t.all.length > 0) return;
+  await notEnded(t, payment, 'a restart', 'ST3');
+  await goesOn(t, payment, ended, {
+    expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s of the restart`,
+    got: `${t.calls(payment).length} calls in all`,
+    clause: 'S4',
+  });
+}
+
+/** Reports processing until the restart. */
+function staysOpen(isOver: () => boolean): Behaviour {
+  return {
+    answer(_call, answer) {
+      const record = recordOf(answer);
+      return record === undefined || isOver()
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  };
+}
+
+/** Accepts the payment, but sends no response to a PUT before the restart. */
+function loses(isOver: () => boolean): Behaviour {
+  return {
+    answer: (call) => (call.method === 'PUT' && !isOver() ? () => undefined : undefined),
+  };
+}
+
+export const CALLER_POLLS: readonly Draft<CallerCase>[] = [c03, c04, c13, c14];

@@ -1,0 +1,248 @@
+/** Shared by several checks of the caller. */
+import type { ClauseId, Json } from '@duebridge/contract';
+import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import type { Answer, Reply, ScriptedExchange } from '../sandbox/partner.ts';
+import { parsed } from './shared.ts';
+
+/** A response that says nothing about the payment. */
+export interface UnclearAnswer {
+  readonly name: string;
+  readonly reply: Reply;
+}
+
+/** A 2xx answer with this body, labelled as JSON. */
+const said = (body: string, type = 'application/json'): Answer => ({
+  status: 200,
+  headers: { 'Content-Type': type },
+  body,
+});
+
+const PAGE = '<html><body>Service error: payment failed</body></html>';
+
+const code = (status: number, headers: Record<string, string> = {}): Answer => ({
+  status,
+  headers,
+  body: { code: 'INJECTED', message: 'Injected by the judge' },
+});
+
+/** Answers that leave the outcome of the request unknown; a gateway between the two sides may send any of them. */
+export const UNCLEAR: readonly UnclearAnswer[] = [
+  { name: '500', reply: code(500) },
+  { name: '503', reply: { status: 503, body: '' } },
+  { name: '404', reply: code(404) },
+  { name: '409', reply: code(409) },
+  { name: '429', reply: code(429) },
+  { name: '408', reply: code(408) },
+  { name: '502 with a web page', reply: { ...said(PAGE, 'text/html'), status: 502 } },
+  { name: '200 with a web page', reply: said(PAGE, 'text/html') },
+  { name: '200 with an empty body', reply: { status: 200, body: '' } },
+  { name: '200 with an array', reply: said('[]') },
+  { name: '200 with a truncated record', reply: said('{"payment_id":"p-1","status":"fai') },
+  {
+    name: 'a truncated body',
+    reply: (wire) => {
+      const bytes = wire.bytes(wire.answer);
+      wire.socket.end(bytes.subarray(0, bytes.length - 20));
+    },
+  },
+  { name: 'a closed connection', reply: (wire) => void wire.socket.destroy() },
+];
+
+/**
+ * No response to a PUT. Not used for polls: a platform may rightly wait long for a poll that is held until something
+ * changes.
+ */
+export const SILENCE: UnclearAnswer = { name: 'no response', reply: () => undefined };
+
+/** The body of a call as an object; undefined when it is not an object. */
+export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
+  return parsed(call.body);
+}
+
+/** A path segment without percent-encoding, which may also encode characters that need none. */
+export function decoded(segment: string | undefined): string | undefined {
+  try {
+    return segment === undefined ? undefined : decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The status word in the answer that a call was given; undefined when there is none. */
+function statusGiven(call: ScriptedExchange): string | undefined {
+  const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
+  return typeof status === 'string' ? status : undefined;
+}
+
+/** True when the answer to a call reported to the platform that the payment has ended. */
+export function returnedTheEnd(call: ScriptedExchange): boolean {
+  return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
+}
+
+/** How many times longer than its longest pause so far a platform must be silent before it counts as having given up. */
+const GIVEN_UP = 2.5;
+
+/**
+ * Raises a must-finding when the platform has given up on a payment. A platform that may only be slower than the judge waits is
+ * not reported; the target file must then declare the longest wait between two attempts. Nor is one that pauses the whole partner.
+ */
+export async function goesOn(
+  t: CallerContext,
+  payment: CallerPayment,
+  holds: boolean,
+  finding: {
+    readonly expected: string;
+    readonly got: string;
+    readonly clause: ClauseId;
+    readonly cause?: string;
+  },
+): Promise<void> {
+  if (holds) return;
+  const calls = t.calls(payment);
+  const last = calls.at(-1);
+  const times = calls.map(({ at_ms }) => at_ms);
+  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
+  const silence = t.run.partner.now() - (times.at(-1) ?? 0);
+  const declared = t.run.caller.patience_declared;
+  const isSilent = silence >= GIVEN_UP * Math.max(0, ...pauses);
+  if (!declared || !isSilent || !(await t.isAwake())) {
+    t.wanting.push(
+      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
+    );
+    return;
+  }
+  // The call may have come while the judge requested another payment.
+  if (t.calls(payment).length > calls.length) return;
+  const { expected, ...more } = finding;
+  t.must(false, expected, t.cite(last), more);
+}
+
+/**
+ * Raises a must-finding when the customer is not shown the terminal status that the partner reported first. Returns the call that
+ * reported it and the status shown, which is undefined when the judge cannot read it; undefined when there was no end or it is not shown.
+ */
+export async function showsTheEnd(
+  t: CallerContext,
+  payment: CallerPayment,
+): Promise<{ readonly end: ScriptedExchange; readonly status: string | undefined } | undefined> {
+  const end = t.calls(payment).find(returnedTheEnd);
+  if (end === undefined) return undefined;
+  const word = statusGiven(end);
+  let status: string | undefined;
+  const shown = await t.untilSilent(payment, async () => {
+    status = await payment.status();
+    return status === undefined || status === word;
+  });
+  t.must(shown, `status ${word ?? ''} for the customer, as the partner reported`, t.cite(end), {
+    got: `status ${status ?? ''}`,
+    clause: word === 'succeeded' ? 'ST2' : word === 'failed' ? 'ST3' : 'ST4',
+    cause: 'The platform reads the terminal status but loses it before storing it.',
+  });
+  return shown ? { end, status } : undefined;
+}
+
+/**
+ * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although
+ * the platform knows that end. A single call after the response proves nothing, because the response may have been lost; a platform
+ * that shows the end has read it. `known` is called as soon as it does.
+ */
+export async function stopsAtTheEnd(
+  t: CallerContext,
+  payment: CallerPayment,
+  known: () => void = () => undefined,
+): Promise<void> {
+  const seen = await showsTheEnd(t, payment);
+  if (seen === undefined) return;
+  const { end, status } = seen;
+  const word = statusGiven(end) ?? '';
+  known();
+  const before = t.calls(payment).length;
+  // A platform that polls slowly is watched for longer than it usually pauses.
+  const times = t.calls(payment).map(({ at_ms }) => at_ms);
+  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
+  await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
+  const calls = t.calls(payment);
+  // One call may have been in progress; if the judge cannot read the status, the call may be due to a lost response.
+  const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
+  const after = calls[most];
+  t.must(after === undefined, `no call after the terminal status ${word}`, t.cite(after), {
+    got: `${calls.length - most} more`,
+    clause: 'RU4',
+    cause: 'The next poll is scheduled before the response is examined.',
+  });
+  const later = await payment.status();
+  // A status that cannot be read at the moment says nothing.
+  t.must(later === undefined || later === word, `status ${word} permanently`, t.cite(after), {
+    got: `status ${later ?? ''}`,
+    clause: 'RU2',
+    cause: 'A later response overwrites the terminal status.',
+  });
+}
+
+/** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
+export function sameBytes(t: CallerContext, payment: CallerPayment): void {
+  const [first, ...rest] = t.puts(payment);
+  const other = rest.find((put) => put.body !== first?.body || put.path !== first.path);
+  t.must(
+    other === undefined,
+    `the path and bytes of the first PUT: ${first?.body.slice(0, 200) ?? ''}`,
+    t.cite(other),
+    {
+      got: other === undefined ? '' : `${other.path} ${other.body.slice(0, 200)}`,
+      clause: 'RU5',
+      cause: 'A retry rebuilds the body with another time or batch id.',
+    },
+  );
+}
+
+/** Raises a should-finding when more calls of this method came for one payment in a second than a partner has to handle (LI1). */
+export function notTooFast(
+  t: CallerContext,
+  payment: CallerPayment,
+  method: 'PUT' | 'GET',
+  most: number,
+): void {
+  const calls = t.calls(payment).filter((call) => call.method === method);
+  const times = calls.map(({ at_ms }) => at_ms);
+  const [first] = calls;
+  t.should(
+    !times.some((time, place) => (times[place + most] ?? Infinity) - time < 1_000),
+    `at most ${most} ${method}s per second`,
+    t.cite(first),
+    {
+      got: `${times.length} ${method}s in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
+      clause: 'LI1',
+      cause: 'The call is retried immediately, without backoff.',
+    },
+  );
+}
+
+/** Raises a must-finding when the platform also put this amount under another id (RU5). */
+export function noDouble(t: CallerContext, payment: CallerPayment): void {
+  const [double] = t.doubles(payment);
+  t.must(double === undefined, 'no PUT of this amount with another id', t.cite(double), {
+    got: double?.path ?? '',
+    clause: 'RU5',
+    cause: 'A retry generates a new id, so the customer pays twice.',
+  });
+}
+
+/** Raises a finding of this severity when the platform reports a payment as ended although no clear response ended it. Returns true when it did not. */
+export async function notEnded(
+  t: CallerContext,
+  payment: CallerPayment,
+  after: string,
+  clause: ClauseId,
+  severity: 'must' | 'should' = 'must',
+): Promise<boolean> {
+  const status = await payment.status();
+  // Check this last: the partner may have reported the end while the judge was asking the platform.
+  if (t.calls(payment).some(returnedTheEnd)) return true;
+  const last = t.calls(payment).at(-1);
+  return t[severity](
+    status === undefined || status === 'processing',
+    `after ${after}: still processing`,
+    t.cite(last),
+    { got: `status ${status ?? ''}`, clause },
+  );
+}

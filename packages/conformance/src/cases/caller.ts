@@ -1,0 +1,546 @@
+/** Checks of the requests that a platform sends to a partner (C01, C02, C05, C06, C09): their form, ids and credentials. */
+import { OtherNumber, Refusal } from '@duebridge/contract';
+import { type CallerContext, type CallerPayment, partnerSecrets } from '../check/caller-context.ts';
+import type { Draft, CallerCase } from '../check/check.ts';
+import { Skipped } from '../check/findings.ts';
+import { type Reply, show } from '../check/http.ts';
+import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/planned-payments.ts';
+import { type Behaviour, type Call, recordOf, type ScriptedExchange } from '../sandbox/partner.ts';
+import { bodyOf, decoded, goesOn, noDouble, returnedTheEnd, sameBytes } from './caller-rules.ts';
+import { parsed } from './shared.ts';
+
+const CENTS = 9_001;
+
+/** Odd amounts just beyond 24 and 32 bits. */
+const LARGE_CENTS = [BEYOND_24_BITS, BEYOND_32_BITS];
+
+/** Maximum wait for a payment that the platform may refuse to make. */
+const LARGE_WAIT_MS = 5_000;
+
+/** Names of fields that hold personal data. */
+const PERSONAL = /^(?:.*_)?(?:name|email|phone|address|customer|payer|holder)(?:_.*)?$/i;
+
+const c09: Draft<CallerCase> = {
+  id: 'C09',
+  title: 'The first requests of a payment conform to the interface',
+  clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
+  stage: 'first',
+  sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents; with a static key, all calls of the run are examined for it`,
+  expects:
+    'a JSON PUT under the account’s path, with the requested amount in integer cents, large or small, and a batch id; the credential in the declared form, a static key in every call; a form POST to the token endpoint',
+  likely_cause: 'The client was written for another interface.',
+  async run(t: CallerContext) {
+    const payment = await t.pay(CENTS);
+    await t.until(() => t.puts().length > 0 || refusedTokens(t) > 2);
+    tokenRequests(t);
+    await t.arrived(payment);
+    const [first] = t.puts(payment);
+    const put =
+      first === undefined ? undefined : t.run.raw.find(({ number }) => number === first.number);
+    if (first === undefined || put === undefined) return;
+    const at = t.cite(first);
+    const { biller_id, account_id } = t.run.caller;
+    const path = ['biller', biller_id, 'account', account_id, 'payment'];
+    t.must(
+      path.every((segment, place) => decoded(put.path.split('/')[place + 1]) === segment),
+      `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`,
+      at,
+      { got: put.path, clause: 'B4' },
+    );
+    const type = (put.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
+    t.must(type === 'application/json', 'content type application/json', at, {
+      got: type === undefined || type === '' ? 'no content type' : type,
+      clause: 'B4',
+    });
+    instruction(t, put, at, payment.platform_payment_id);
+    credential(t, put, at);
+    await taken(t, payment);
+    // A platform whose first request is wrong would only make the run longer.
+    if (t.all.length === 0) await largeAmounts(t);
+  },
+  atEnd: laterCalls,
+};
+
+/**
+ * Every later call must carry the key too, such as the poll after a Retry-After. Not judged for OAuth: some scenarios issue unusable
+ * tokens, and what a call carries then says nothing.
+ */
+async function laterCalls(t: CallerContext): Promise<void> {
+  const { authentication } = t.run.caller;
+  if (t.all.length > 0 || authentication.method === 'oauth') return;
+  const { header, key } = authentication;
+  const bare = t.run.raw.find(
+    ({ operation, headers }) =>
+      PROTECTED.includes(operation) && headers[header.toLowerCase()] !== key,
+  );
+  const exchange = t.run.partner.exchanges().find(({ number }) => number === bare?.number);
+  t.must(bare === undefined, `${header} with the key in every call`, t.cite(exchange), {
+    got: `${bare?.method ?? ''} ${bare?.path ?? ''} without it`,
+    clause: 'KY1',
+    cause: 'A retry or a deferred poll is sent without the headers of the first call.',
+  });
+}
+
+/** The operations that require a credential. */
+const PROTECTED: readonly string[] = ['put_account_payment', 'get_account_payment', 'get_payment'];
+
+/** The scripted partner accepts every correct PUT; one that it refuses for another reason than those above is wrong too. */
+async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
+  const answered = (): readonly ScriptedExchange[] =>
+    t.puts(payment).filter(({ answer }) => answer !== undefined);
+  if (t.all.length > 0 || !(await t.until(() => answered().length > 0))) return;
+  const refused = answered().find(({ answer }) => answer?.status === 400);
+  const batch = parsed(answered()[0]?.body ?? '')?.['platform_batch_id'];
+  // The interface sets no form for the platform's ids; the scripted partner takes those of decision 13.
+  const usual = [payment.platform_payment_id, batch].every(
+    (id) => typeof id === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(id),
+  );
+  t[usual ? 'must' : 'should'](
+    refused === undefined,
+    usual
+      ? 'a PUT that a partner accepts'
+      : 'a platform_payment_id and a platform_batch_id of 1 to 64 letters, digits, dots, underscores and hyphens',
+    t.cite(refused),
+    { got: refused?.answer?.body.slice(0, 200) ?? '', clause: usual ? 'B4' : 'PF2' },
+  );
+}
+
+/** Amounts that a number type narrower than the interface's would change (PF6). */
+async function largeAmounts(t: CallerContext): Promise<void> {
+  if (t.run.driver.at_once === 1) {
+    t.notes.push('Large amounts were not judged, because a person makes the payments.');
+    return;
+  }
+  for (const cents of LARGE_CENTS) {
+    // The platform may have a limit of its own, and then refuses to make the payment.
+    const payment = await t.pay(cents).catch((error: unknown) => {
+      if (error instanceof Skipped) return undefined;
+      throw error;
+    });
+    const wait_ms = Math.min(t.patience_ms, LARGE_WAIT_MS);
+    const came =
+      payment !== undefined && (await t.until(() => t.puts(payment).length > 0, wait_ms));
+    const [first] = came ? t.puts(payment) : [];
+    if (first === undefined) {
+      t.notes.push(
+        `The platform made no payment of ${cents} cents, so that amount was not judged.`,
+      );
+      continue;
+    }
+    const amount = parsed(first.body)?.['amount_in_cents'];
+    t.must(amount === cents, `amount_in_cents as a plain JSON integer, ${cents}`, t.cite(first), {
+      got: amount instanceof OtherNumber ? amount.source : show(amount),
+      clause: typeof amount === 'number' ? 'PF6' : 'S5',
+      cause: 'Amounts beyond 24 or 32 bits are rounded, wrapped, or written as text.',
+    });
+  }
+}
+
+function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefined): void {
+  const body = parsed(put.text);
+  if (
+    !t.must(body !== undefined, 'a JSON object', at, {
+      got: put.text.slice(0, 200),
+      clause: 'B4',
+    }) ||
+    body === undefined
+  ) {
+    return;
+  }
+  const amount = body['amount_in_cents'];
+  const whole = t.must(
+    typeof amount === 'number',
+    `amount_in_cents as a plain JSON integer, ${CENTS}`,
+    at,
+    {
+      got: amount instanceof OtherNumber ? amount.source : show(amount),
+      clause: 'S5',
+      cause: 'The amount is in dollars, is a string, or has another name.',
+    },
+  );
+  if (whole) {
+    t.must(amount === CENTS, `the requested amount, ${CENTS}`, at, {
+      got: show(amount),
+      clause: 'PF6',
+      cause: 'A fee is added, or the amount is converted to cents twice.',
+    });
+  }
+  const batch = body['platform_batch_id'];
+  t.must(typeof batch === 'string' && batch !== '', 'platform_batch_id, a non-empty string', at, {
+    got: show(batch),
+    clause: 'PF3',
+  });
+  const personal = Object.keys(body).find((name) => PERSONAL.test(name));
+  t.strict(personal === undefined, 'no personal data: the account identifies the customer', at, {
+    got: `the field ${personal ?? ''}`,
+    cause: 'The client sends the whole order.',
+  });
+  const named = body['platform_payment_id'];
+  t.must(
+    named === undefined || named === id,
+    `platform_payment_id as in the path, ${id ?? ''}`,
+    at,
+    { got: show(named), clause: 'PF2' },
+  );
+}
+
+/** The credential of a call, as the partner declared it. */
+function credential(t: CallerContext, put: Call, at: Reply): void {
+  const { authentication } = t.run.caller;
+  if (authentication.method === 'oauth') {
+    t.must(
+      /^Bearer \S+$/.test(put.headers.authorization ?? ''),
+      'Authorization: Bearer and the access token',
+      at,
+      { got: kindOf(put.headers.authorization), clause: 'OA4' },
+    );
+    return;
+  }
+  const { header, key } = authentication;
+  const given = put.headers[header.toLowerCase()];
+  const text = Array.isArray(given) ? given.join(', ') : given;
+  t.must(text === key, `${header} with only the key, without a scheme such as Bearer`, at, {
+    got:
+      text !== undefined && text.endsWith(key)
+        ? `${text.slice(0, -key.length)}and the key`
+        : kindOf(text),
+    clause: 'KY2',
+    cause: 'The client library adds Bearer or another scheme to the Authorization header.',
+  });
+}
+
+/** The requests at the token endpoint (OA2). */
+function tokenRequests(t: CallerContext): void {
+  const { authentication } = t.run.caller;
+  if (authentication.method !== 'oauth') return;
+  const fetches = t.run.raw.filter(({ operation }) => operation === 'access_token');
+  // A platform may hold one token for reads and another for writes.
+  const fetch = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
+  t.must(fetch !== undefined, 'a request to the token endpoint', undefined, {
+    got: 'none',
+    clause: 'OA2',
+  });
+  if (fetch === undefined) return;
+  const exchange = t.run.partner.exchanges().find(({ number }) => number === fetch.number);
+  const at = t.cite(exchange);
+  const type = (fetch.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
+  t.must(
+    type === 'application/x-www-form-urlencoded',
+    'content type application/x-www-form-urlencoded at the token endpoint',
+    at,
+    {
+      got: type === undefined || type === '' ? 'no content type' : type,
+      clause: 'OA2',
+      cause: 'The form is sent as JSON.',
+    },
+  );
+  const form = new URLSearchParams(fetch.text);
+  const wanted: [string, string][] = [
+    ['grant_type', 'client_credentials'],
+    ['client_id', authentication.client_id],
+    ['client_secret', authentication.client_secret],
+  ];
+  for (const [name, value] of wanted) {
+    t.must(form.get(name) === value, `the form field ${name}`, at, {
+      got: form.has(name) ? 'another value' : 'it is missing',
+      clause: 'OA2',
+    });
+  }
+  t.must(asksToWrite(fetch.text), 'the form field scope, including write', at, {
+    got: show(form.get('scope') ?? undefined),
+    clause: 'OA2',
+  });
+}
+
+function asksToWrite(form: string): boolean {
+  return (new URLSearchParams(form).get('scope') ?? '').split(' ').includes('write');
+}
+
+function refusedTokens(t: CallerContext): number {
+  return t
+    .calls()
+    .filter(({ operation, answer }) => operation === 'access_token' && answer?.status !== 200)
+    .length;
+}
+
+/** Describes a header value without revealing a possible secret. */
+function kindOf(value: string | undefined): string {
+  if (value === undefined || value === '') return 'no such header';
+  const [word = '', ...rest] = value.split(' ');
+  return rest.length === 0 ? 'another value' : `${word} and another value`;
+}
+
+const c01: Draft<CallerCase> = {
+  id: 'C01',
+  title: 'Every PUT has a batch id, and every payment a distinct id',
+  clauses: ['PF3', 'PF2'],
+  sends:
+    'nothing: the platform makes three payments, then a second one of the first amount after the first has ended, and (with caller.other_account_id) one for another account; its PUTs are examined',
+  expects:
+    'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount and for the payment of the other account',
+  likely_cause: 'A later job assigns the batch, after the PUT.',
+  async run(t) {
+    const payments = await t.payAll([{ cents: 1_001 }, { cents: 1_002 }, { cents: 1_003 }]);
+    for (const payment of payments) {
+      await t.arrived(payment);
+      for (const put of t.puts(payment)) {
+        const batch = bodyOf(put)?.['platform_batch_id'];
+        t.must(
+          typeof batch === 'string' && batch !== '',
+          'platform_batch_id, a non-empty string',
+          t.cite(put),
+          { got: `the body ${put.body.slice(0, 200)}` },
+        );
+      }
+    }
+    const [first] = payments;
+    if (first !== undefined) await paidAgain(t, first);
+    await otherAccount(t);
+  },
+};
+
+/** An id that another account has used is another account's payment (PF2). */
+async function otherAccount(t: CallerContext): Promise<void> {
+  const { other_account_id } = t.run.caller;
+  if (other_account_id === undefined) {
+    t.notes.push(
+      'The ids of two accounts were not compared: the target declares no caller.other_account_id.',
+    );
+    return;
+  }
+  const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
+  const payment = await t.pay(1_004, {}, other_account_id);
+  const its = (): ScriptedExchange | undefined =>
+    t
+      .puts()
+      .find(
+        (put) =>
+          bodyOf(put)?.['amount_in_cents'] === payment.amount_in_cents ||
+          accountOf(put) === other_account_id,
+      );
+  t.given(
+    await t.until(() => its() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0)),
+    'the platform sent no PUT for the other account',
+  );
+  const put = its();
+  if (put === undefined) return;
+  t.must(
+    accountOf(put) === other_account_id,
+    `a path with the account ${encodeURIComponent(other_account_id)}`,
+    t.cite(put),
+    {
+      got: put.path,
+      clause: 'B4',
+      cause: 'The id is written into the path without percent-encoding, or encoded as in a query.',
+    },
+  );
+  t.must(
+    !known.has(put.path.split('/').at(-1)),
+    'a platform_payment_id that no payment of another account has',
+    t.cite(put),
+    { got: put.path, clause: 'PF2', cause: 'Ids are numbered within each account.' },
+  );
+}
+
+function accountOf({ path }: ScriptedExchange): string | undefined {
+  return decoded(path.split('/').at(-3));
+}
+
+/** A second payment of the same amount to the same account is another payment (PF2). */
+async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> {
+  if (!(await t.until(() => t.calls(first).some(returnedTheEnd)))) return;
+  const before = t.puts(first).length;
+  await t.pay(first.amount_in_cents);
+  const other = (): boolean => t.doubles(first).length > 0;
+  await t.until(() => other() || t.puts(first).length > before);
+  // Its polls would otherwise reach into the next check.
+  const [double] = t.doubles(first);
+  if (double !== undefined) {
+    await t.until(() =>
+      t.calls().some((call) => call.path === double.path && returnedTheEnd(call)),
+    );
+  }
+  const repeated = t.puts(first)[before];
+  t.must(
+    other() || repeated === undefined,
+    'another platform_payment_id for a second payment of the same amount',
+    t.cite(repeated),
+    {
+      got: repeated?.path ?? '',
+      clause: 'PF2',
+      cause:
+        'The id is derived from account, amount and date, so the second payment is never made.',
+    },
+  );
+  if (!other() && repeated === undefined) {
+    t.notes.push(
+      'The platform sent no PUT for the second payment of the same amount; it may have rejected it as a duplicate.',
+    );
+  }
+}
+
+/** PUTs left without an answer before one is answered. */
+const LOST = 2;
+
+const c02: Draft<CallerCase> = {
+  id: 'C02',
+  title: 'A PUT whose response was lost is retried unchanged',
+  clauses: ['RU5', 'S4'],
+  decisions: [21],
+  sends: `the scripted partner accepts the payment and closes the connection, ${LOST} times`,
+  expects: 'the same PUT again, with the same id and the same bytes; no second payment',
+  likely_cause: 'Any error of the call ends the payment, or nothing retries it.',
+  async run(t: CallerContext) {
+    let cut = 0;
+    const loses: Behaviour = {
+      answer(call, answer) {
+        if (call.method !== 'PUT' || cut >= LOST || answer.status !== 200) return undefined;
+        cut += 1;
+        return (wire) => void wire.socket.destroy();
+      },
+    };
+    const payment = await t.pay(2_001, loses);
+    await t.arrived(payment);
+    t.given(
+      await t.until(() => cut > 0 || t.puts(payment).length > 1),
+      'no PUT was accepted (see C09)',
+    );
+    const retried = await t.until(() => t.puts(payment).length > LOST);
+    await goesOn(t, payment, retried, {
+      expected: `the same PUT again, until it gets a response`,
+      got: `${t.puts(payment).length} PUTs with this id`,
+      clause: 'RU5',
+    });
+    sameBytes(t, payment);
+    noDouble(t, payment);
+  },
+};
+
+/** Payments made in parallel. */
+const PARALLEL = 50;
+
+const c05: Draft<CallerCase> = {
+  id: 'C05',
+  title: 'An access token expires while fifty payments are sent',
+  clauses: ['OA4', 'OA3', 'OA2'],
+  decisions: [14],
+  severity: 'should',
+  stage: 'alone',
+  sends:
+    'the scripted partner answers 401 to the access token that was valid until then; then it does so while one payment is polled',
+  expects: 'one new token for all payments, and every call retried once with it',
+  likely_cause: 'Each call that gets a 401 fetches its own token.',
+  async run(t: CallerContext) {
+    t.given(
+      t.run.caller.authentication.method === 'oauth',
+      'the platform calls this partner with a static key',
+    );
+    const before = await t.pay(5_001);
+    await t.accepted(before);
+    t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
+    const number = Math.min(PARALLEL, t.run.driver.at_once);
+    const refused = new Set<string>();
+    let fetched = false;
+    t.script({
+      receive(call) {
+        if (call.operation === 'access_token') fetched = true;
+        return undefined;
+      },
+      authorize(call, refusal) {
+        const credential = call.headers.authorization ?? '';
+        // All tokens that the platform holds are refused until it fetches a new one.
+        if (!fetched) refused.add(credential);
+        return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+      },
+    });
+    const payments = await t.payAll(
+      Array.from({ length: number }, (_, place) => ({ cents: 5_100 + place })),
+    );
+    const all = await t.until(() =>
+      payments.every((payment) => t.puts(payment).some((put) => put.answer?.status === 200)),
+    );
+    t.should(all, `${number} payments accepted with the new token`, undefined, {
+      got: `${payments.filter((payment) => t.puts(payment).some((put) => put.answer?.status === 200)).length}`,
+    });
+    const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+    // The first request may be the one with which the platform fetched a token for the previous payment.
+    const after = fetches.filter(({ number }) => number > (t.puts(before)[0]?.number ?? 0));
+    // A platform may hold one token for reads and another for writes.
+    const repeated = after.find(({ body }, place) =>
+      after.slice(0, place).some((earlier) => earlier.body === body),
+    );
+    t.should(
+      after.length > 0 && repeated === undefined,
+      'one token request for each scope',
+      t.cite(repeated),
+      { got: `${after.length}` },
+    );
+    await refusedPolls(t);
+  },
+};
+
+/** Polls with a refused token after which the platform is not going to fetch another one. */
+const MOST_REFUSED = 8;
+
+/** A token may also be refused while a payment is polled. */
+async function refusedPolls(t: CallerContext): Promise<void> {
+  let refusing = false;
+  const held = new Set<string>();
+  const payment = await t.pay(5_002, {
+    authorize(call, refusal) {
+      const credential = call.headers.authorization ?? '';
+      if (!refusing) held.add(credential);
+      return refusing && held.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+    },
+    answer(_call, answer) {
+      const record = recordOf(answer);
+      return record === undefined || refusing
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  });
+  t.script({});
+  await t.accepted(payment);
+  const polls = (status: number) =>
+    t.calls(payment).filter(({ method, answer }) => method === 'GET' && answer?.status === status);
+  await t.until(() => polls(200).length > 0);
+  refusing = true;
+  await t.until(() => t.calls(payment).some(returnedTheEnd) || polls(401).length > MOST_REFUSED);
+  const [refused] = polls(401);
+  t.should(
+    polls(401).length <= MOST_REFUSED || t.calls(payment).some(returnedTheEnd),
+    'a new token for polls that are answered 401',
+    t.cite(refused),
+    {
+      got: `${polls(401).length} polls with a refused token`,
+      cause: 'Polls keep the token of the PUT.',
+    },
+  );
+}
+
+const c06: Draft<CallerCase> = {
+  id: 'C06',
+  title: 'No URL contains a credential',
+  clauses: ['S3', 'OA4', 'KY1'],
+  sends: 'nothing: the platform makes a payment, and the URLs of all its calls are examined',
+  expects: 'no key, secret or access token in any path or query',
+  likely_cause: 'The key is also sent as a query parameter, for a partner that once required it.',
+  async run(t: CallerContext) {
+    const payment = await t.pay(6_001);
+    await t.arrived(payment);
+    const secrets = partnerSecrets(t.run);
+    const loose = t.run.partner
+      .exchanges()
+      .find(
+        ({ path }) =>
+          secrets.some(
+            (secret) => path.includes(secret) || path.includes(encodeURIComponent(secret)),
+          ) || /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
+      );
+    t.must(loose === undefined, 'URLs without credentials', t.cite(loose), {
+      got: loose === undefined ? '' : `${loose.method} ${loose.path.split('?')[0]} contains one`,
+    });
+  },
+};
+
+export const CALLER_REQUESTS: readonly Draft<CallerCase>[] = [c09, c01, c02, c05, c06];

@@ -1,0 +1,504 @@
+/** Checks of a payment's way to its end (P50 to P58), as a platform that polls sees it. */
+import { isPaymentStatus, parseInstant } from '@duebridge/contract';
+import type { Draft, PartnerCase } from '../check/check.ts';
+import { Skipped } from '../check/findings.ts';
+import { isSuccess, type Reply, show, tell } from '../check/http.ts';
+import type { PartnerContext } from '../check/partner-context.ts';
+import {
+  differences,
+  type Intent,
+  isTerminalWord,
+  recordOf,
+  tellDifferences,
+} from '../check/payment-fields.ts';
+import {
+  own,
+  plainAmount,
+  type Planned,
+  sharedAll,
+  type SharedName,
+} from '../check/planned-payments.ts';
+import type { OutsideCall, PartnerTarget } from '../check/target.ts';
+import { ENDED_FIELDS, isAnswer, isReadableReason, statusOf } from './shared.ts';
+
+/** How many payments of earlier runs are checked. */
+const MOST = 50;
+
+const p50: Draft<PartnerCase> = {
+  id: 'P50',
+  title: 'A payment reaches one terminal status within the declared time',
+  clauses: ['ST2', 'ST3', 'ST4', 'RU2', 'S4', 'EV1'],
+  sends: 'GET payment until it ends (the payment of P20)',
+  expects:
+    'processing, then succeeded, failed or canceled within the declared time, and no change after that',
+  likely_cause:
+    'Nothing completes the payment, a status is not one of the four words, or a read is served by a lagging replica.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerContext) {
+    if (t.run.recheck) return recheck(t);
+    const { subject } = await t.accepted();
+    const life = await t.end(subject.intent);
+    const odd = life.reads.find(({ record }) => !isPaymentStatus(record['status']));
+    if (odd !== undefined) {
+      t.must(false, 'status processing, succeeded, failed or canceled in every read', odd.reply, {
+        got: `status is ${statusOf(odd.record)}`,
+      });
+      return;
+    }
+    if (life.end === undefined) {
+      if (t.run.endsLater || t.target.terminal_window_seconds === undefined) throw t.notEnded();
+      t.must(false, `a terminal status within ${t.target.terminal_window_seconds} s`, life.last, {
+        got: `after that time: ${tell(life.last)}`,
+      });
+      return;
+    }
+    const after = await t.read(subject.intent);
+    t.must(
+      recordOf(after)?.['status'] === life.end.record['status'],
+      `status ${statusOf(life.end.record)}, unchanged`,
+      after,
+    );
+  },
+};
+
+/** Payments of earlier runs that had not ended then, but must have ended by now. */
+async function recheck(t: PartnerContext): Promise<void> {
+  const window_ms = (t.target.terminal_window_seconds ?? 0) * 1_000;
+  const open = t.oldEntries(window_ms).filter(({ record }) => !isTerminalWord(record['status']));
+  t.given(open.length > 0, 'no payment of an earlier run was left processing');
+  for (const { intent, made_at } of open.slice(-MOST)) {
+    const reply = await t.read(intent);
+    const record = recordOf(reply);
+    t.must(
+      record !== undefined && isTerminalWord(record['status']),
+      `a terminal status of the payment created at ${made_at}`,
+      reply,
+    );
+    if (record?.['status'] === 'succeeded') {
+      const posted = record['posted_at'];
+      t.must(
+        typeof posted === 'string' && parseInstant(posted) !== undefined,
+        'posted_at such as 2026-03-01T09:30:04.000Z, because it succeeded',
+        reply,
+        { got: `posted_at is ${show(posted)}`, clause: 'PF8' },
+      );
+    }
+    t.must(
+      record?.['status'] !== 'failed' || isReadableReason(record['failure_reason']),
+      'failure_reason such as "The account is closed.", because it failed',
+      reply,
+      { got: `failure_reason is ${show(record?.['failure_reason'])}`, clause: 'PF5' },
+    );
+  }
+}
+
+/** Allowed difference between two clocks (decision 12), plus rounding to a second. */
+const SKEW_MS = 5 * 60_000;
+const ROUNDING_MS = 1_000;
+
+const p51: Draft<PartnerCase> = {
+  id: 'P51',
+  title: 'A succeeded payment has posted_at',
+  clauses: ['PF8', 'ST2'],
+  sends: 'GET payment once it has succeeded (the payment of P20)',
+  expects: 'posted_at in ISO 8601 with a time zone, neither before initiated_at nor in the future',
+  likely_cause:
+    'posted_at is a date without a time, is local time without an offset, or is set by a later job.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerContext) {
+    const { subject } = await t.accepted();
+    const { reply, record } = await t.ended(subject.intent);
+    if (record['status'] !== 'succeeded') {
+      // Allowed by the interface, but then the check has seen no payment that succeeds.
+      throw new Skipped(
+        `a payment of ${subject.intent.amount_in_cents} cents to accounts.payable ended as ${statusOf(record)}: declare an account that can be paid`,
+        'wanting',
+      );
+    }
+    t.strict(
+      record['failure_reason'] === undefined,
+      'no failure_reason, because the payment did not fail',
+      reply,
+      { got: `failure_reason is ${show(record['failure_reason'])}`, clause: 'PF5' },
+    );
+    const posted = record['posted_at'];
+    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    const read = t.must(
+      instant !== undefined,
+      'posted_at such as 2026-03-01T09:30:04.000Z',
+      reply,
+      { got: `posted_at is ${show(posted)}` },
+    );
+    const initiated = record['initiated_at'];
+    const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
+    if (!read || instant === undefined || start === undefined) return;
+    const early = start - instant;
+    t.must(early <= SKEW_MS, `posted_at not before initiated_at ${show(initiated)}`, reply, {
+      got: `posted_at is ${show(posted)}`,
+    });
+    // P22 reports a server whose clock is ahead. Here the check takes the server's clock as given.
+    const ahead = instant - reply.came - Math.max(0, start - subject.put.came);
+    t.must(
+      ahead <= SKEW_MS,
+      `posted_at not after ${new Date(reply.came).toISOString()}, when it was read`,
+      reply,
+      {
+        got: `posted_at is ${show(posted)}`,
+        cause: 'posted_at is the effective date of the posting, not the time at which it was made.',
+      },
+    );
+    // Two clocks may differ, and one may show whole seconds only: report a remark, not a finding.
+    if (early > ROUNDING_MS || ahead > ROUNDING_MS) {
+      t.notes.push(
+        `posted_at ${show(posted)} is inconsistent with initiated_at ${show(initiated)}: the clocks differ.`,
+      );
+    }
+  },
+};
+
+const NAMES: readonly SharedName[] = ['unknown', 'inactive', 'above'];
+
+const p52: Draft<PartnerCase> = {
+  id: 'P52',
+  title: 'A failed payment has a readable failure_reason',
+  clauses: ['PF5', 'ST3'],
+  stage: 'last',
+  sends: 'GET of every payment of this run that failed',
+  expects: 'failure_reason in words; not missing, not a code, not a stack trace',
+  likely_cause: 'The server returns an exception message or an internal code as the reason.',
+  creates: (target) => sharedAll(target, NAMES),
+  async run(t: PartnerContext) {
+    for (const name of NAMES) {
+      const made = await t.sharedPayment(name);
+      if (made !== undefined && recordOf(made.put) !== undefined) await t.end(made.intent);
+    }
+    const failed = (await t.run.lives()).filter(
+      ({ life }) => life.end?.record['status'] === 'failed',
+    );
+    t.given(failed.length > 0, 'no payment of this run failed');
+    for (const { life } of failed) {
+      const reason = life.end?.record['failure_reason'];
+      const readable = t.must(
+        isReadableReason(reason),
+        'failure_reason such as "The account is closed."',
+        life.end?.reply,
+        { got: `failure_reason is ${show(reason)}` },
+      );
+      if (!readable) return;
+    }
+  },
+};
+
+/** When payable payments are canceled, in first gaps between two polls (Pace): before and after a posting run selects them. */
+const CANCELED_AFTER: readonly number[] = [0, 0.2, 0.4, 0.7];
+
+const p53: Draft<PartnerCase> = {
+  id: 'P53',
+  title: 'A canceled payment has status canceled',
+  clauses: ['ST4', 'RU2'],
+  decisions: [18],
+  severity: 'should',
+  sends:
+    'PUT payment, which the partner then cancels, and GET until it is terminal; with the declared request to cancel, also a cancellation of payable payments, and of one that has already ended',
+  expects:
+    'status canceled, spelled with one l, and terminal; a payment that has ended in another way stays as it is',
+  likely_cause:
+    'The status is spelled cancelled, a cancellation is reported as failed, or a cancellation does not check the status first.',
+  unfit: (target) =>
+    target.accounts.canceled === undefined && target.cancel === undefined
+      ? 'the target declares no way to cancel a payment'
+      : undefined,
+  creates: (target) => [
+    planned(target),
+    ...(target.cancel === undefined || target.accounts.canceled === undefined
+      ? []
+      : CANCELED_AFTER.map(() => own(target, 54))),
+    ...sharedAll(target, ['first']),
+  ],
+  async run(t: PartnerContext) {
+    const intent = t.intend(planned(t.target));
+    const put = await t.put(intent);
+    t.given(recordOf(put) !== undefined, 'no new payment was accepted (see P20)');
+    const { cancel } = t.target;
+    if (t.target.accounts.canceled === undefined && cancel !== undefined) {
+      const reply = await sendCancel(t, cancel, intent);
+      t.given(isSuccess(reply), `the declared way to cancel did not work: ${tell(reply)}`);
+    }
+    const life = await t.end(intent);
+    const last = life.end?.reply ?? life.last;
+    t.should(recordOf(last)?.['status'] === 'canceled', 'status canceled', last);
+    if (cancel === undefined) return;
+    await cancelAfterTheEnd(t, cancel);
+    if (t.target.accounts.canceled !== undefined) await cancelPayable(t, cancel);
+  },
+};
+
+function sendCancel(
+  t: PartnerContext,
+  cancel: OutsideCall,
+  intent: Intent,
+  options: { burst?: boolean } = {},
+): Promise<Reply> {
+  return t.send({
+    ...options,
+    method: cancel.method,
+    url: cancel.url.replaceAll(
+      '{platform_payment_id}',
+      encodeURIComponent(intent.platform_payment_id),
+    ),
+    headers: cancel.headers,
+    ...(cancel.body === '' ? {} : { body: cancel.body }),
+  });
+}
+
+/** The answer to the cancellation does not matter; the payment must stay as it ended (RU2). */
+async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promise<void> {
+  const { subject } = await t.accepted();
+  const { end } = await t.end(subject.intent);
+  if (end === undefined) return;
+  await sendCancel(t, cancel, subject.intent);
+  const read = await t.read(subject.intent);
+  if (!isAnswer(t, read)) return;
+  const record = recordOf(read);
+  t.must(
+    record !== undefined && differences(end.record, record, ENDED_FIELDS).length === 0,
+    `the payment as it ended, status ${statusOf(end.record)}`,
+    read,
+    {
+      got: tellDifferences(end.record, read, ENDED_FIELDS),
+      clause: 'RU2',
+      cause: 'The cancellation updates the row without checking that it is still processing.',
+    },
+  );
+}
+
+/** Payments that would have been posted. P60 and P61 read them again at the end of the run. */
+async function cancelPayable(t: PartnerContext, cancel: OutsideCall): Promise<void> {
+  await Promise.all(
+    CANCELED_AFTER.map(async (share) => {
+      const intent = t.intend(own(t.target, 54));
+      // Ahead of the other checks' requests, because the payment may be posted within milliseconds.
+      await t.put(intent, { burst: true });
+      await t.run.sleep(share * t.run.pace.poll_first_ms);
+      await sendCancel(t, cancel, intent, { burst: true });
+      const shown = recordOf(await t.read(intent, { burst: true }));
+      if (shown?.['status'] !== 'canceled') return;
+      await t.run.sleep(t.run.pace.poll_first_ms);
+      const { end } = await t.end(intent);
+      if (end === undefined) return;
+      t.must(
+        differences(shown, end.record, ENDED_FIELDS).length === 0,
+        'a canceled payment stays canceled',
+        end.reply,
+        {
+          got: tellDifferences(shown, end.reply, ENDED_FIELDS),
+          clause: 'RU2',
+          cause:
+            'The posting run selects its payments first and does not look at their status again.',
+        },
+      );
+    }),
+  );
+}
+
+function planned(target: PartnerTarget): Planned {
+  return {
+    amount_in_cents: plainAmount(target, 53),
+    account_id: target.accounts.canceled ?? target.accounts.payable,
+  };
+}
+
+/** Why no payment was read again. */
+const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours old yet';
+
+/** Number of polls after the end, and of payments of earlier runs that are read again. */
+const POLLS = 10;
+
+const p54: Draft<PartnerCase> = {
+  id: 'P54',
+  title: 'A terminal payment never changes',
+  clauses: ['RU2'],
+  stage: 'last',
+  sends: `GET payment ${POLLS} times after it has ended, and GET of the payments of a run at least 24 hours old`,
+  expects: 'the same record each time',
+  likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerContext) {
+    if (!t.run.recheck) {
+      const { subject } = await t.accepted();
+      const { record } = await t.ended(subject.intent);
+      await t.run.sleep(t.run.pace.after_end_ms);
+      // Each over its own connection: behind a balancer, one replica of three may lag.
+      const replies = await t.paced(POLLS, t.run.pace.after_end_ms, () =>
+        t.read(subject.intent, { fresh: true }),
+      );
+      for (const reply of replies) {
+        if (!isAnswer(t, reply)) return;
+        const now = recordOf(reply);
+        const same = t.must(
+          now !== undefined && differences(record, now, ENDED_FIELDS).length === 0,
+          'the terminal payment, unchanged',
+          reply,
+          { got: tellDifferences(record, reply, ENDED_FIELDS) },
+        );
+        if (!same) return;
+      }
+    }
+    const old = t.oldEntries().filter((entry) => isTerminalWord(entry.record['status']));
+    t.given(!t.run.recheck || old.length > 0, NOTHING_OLD);
+    for (const entry of old.slice(0, POLLS)) {
+      const reply = await t.read(entry.intent);
+      const now = recordOf(reply);
+      const same = t.must(
+        now !== undefined && differences(entry.record, now, ENDED_FIELDS).length === 0,
+        `the payment of ${entry.made_at}, unchanged`,
+        reply,
+        {
+          got: now === undefined ? tell(reply) : tellDifferences(entry.record, reply, ENDED_FIELDS),
+        },
+      );
+      if (!same) return;
+    }
+  },
+};
+
+const FIELDS = [
+  'payment_id',
+  'platform_payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'amount_in_cents',
+  'initiated_at',
+] as const;
+
+const p55: Draft<PartnerCase> = {
+  id: 'P55',
+  title: 'The PUT response and both reads agree',
+  clauses: ['B3', 'B5', 'PF9'],
+  sends: 'PUT payment, then Get Account Payment and Get Payment (the payment of P20)',
+  expects: 'equal fields in all responses; only status, posted_at and failure_reason may change',
+  likely_cause:
+    'The two reads use different tables, or the PUT returns what was sent instead of what was stored.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject, record } = await t.accepted();
+    const reads = [subject.read, ...(subject.other_read === undefined ? [] : [subject.other_read])];
+    for (const read of reads) {
+      const found = recordOf(read);
+      // P56 reports a read that finds nothing. This check compares the contents of successful reads.
+      if (found === undefined && read === subject.read) continue;
+      t.must(
+        found !== undefined && differences(record, found, FIELDS).length === 0,
+        'the fields of the response to the PUT',
+        read,
+        { got: tellDifferences(record, read, FIELDS) },
+      );
+    }
+  },
+};
+
+const p56: Draft<PartnerCase> = {
+  id: 'P56',
+  title: 'A payment can be read as soon as its PUT is acknowledged',
+  clauses: ['ST1', 'B5', 'B3'],
+  // Runs when little else is sent, because a late read would prove nothing.
+  stage: 'last',
+  sends:
+    'PUT payment, then an immediate GET (the payment of P20); PUT of another payment, then immediately Get Account Payment and Get Payment',
+  expects: '200 with that payment from both',
+  likely_cause:
+    'The server responds before it commits the row, or reads go to a lagging replica or index.',
+  creates: (target) => [...sharedAll(target, ['first']), own(target, 56)],
+  async run(t: PartnerContext) {
+    const { subject } = await t.accepted();
+    const before = recordOf(subject.read);
+    t.must(
+      before?.['platform_payment_id'] === subject.intent.platform_payment_id,
+      `200 with platform_payment_id "${subject.intent.platform_payment_id}"`,
+      subject.read,
+    );
+    const intent = t.intend(own(t.target, 56));
+    const put = await t.put(intent, { burst: true });
+    if (!isSuccess(put)) return;
+    const reads = await Promise.all([
+      t.read(intent, { burst: true }),
+      ...(t.target.paths.get_payment === null ? [] : [t.readById(intent, { burst: true })]),
+    ]);
+    for (const [place, read] of reads.entries()) {
+      if (!isAnswer(t, read)) continue;
+      const found = recordOf(read);
+      t.must(
+        found?.['platform_payment_id'] === intent.platform_payment_id,
+        `200 with platform_payment_id "${intent.platform_payment_id}"`,
+        read,
+        { clause: place === 0 ? 'B5' : 'B3' },
+      );
+    }
+  },
+};
+
+const p57: Draft<PartnerCase> = {
+  id: 'P57',
+  title: 'Ten polls per second do not overload the server',
+  clauses: ['RU4'],
+  severity: 'should',
+  stage: 'last',
+  sends: 'GET payment ten times per second for ten seconds',
+  expects: '200 each time, or 429 with Retry-After; no 5xx',
+  likely_cause:
+    'A rate limit in the gateway answers 503 or closes connections instead of answering 429.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject } = await t.accepted();
+    const { burst_per_second, burst_seconds } = t.run.pace;
+    const replies = await t.paced(burst_per_second * burst_seconds, 1_000 / burst_per_second, () =>
+      t.read(subject.intent, { burst: true }),
+    );
+    const bad = replies.find(
+      (reply) =>
+        reply.status !== 200 &&
+        !(reply.status === 429 && reply.headers['retry-after'] !== undefined),
+    );
+    t.should(bad === undefined, '200, or 429 with Retry-After', bad);
+  },
+};
+
+/** Maximum time between the posting and the first read that shows it. */
+const MOST_LATE_MS = 60_000;
+
+const p58: Draft<PartnerCase> = {
+  id: 'P58',
+  title: 'Reads show a new status within a minute',
+  clauses: ['RU3'],
+  severity: 'should',
+  sends: 'GET payment until it ends (the payment of P20)',
+  expects: 'a read shows succeeded within 60 s of posted_at',
+  likely_cause: 'A nightly or hourly job copies the statuses to the API.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t: PartnerContext) {
+    const { subject } = await t.accepted();
+    const { reply, record } = await t.ended(subject.intent);
+    const posted = record['posted_at'];
+    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    t.given(
+      record['status'] === 'succeeded' && instant !== undefined,
+      'no payment succeeded with a posted_at that can be read',
+    );
+    // Use the server's own clock where it sends one, so that both times are from the same clock.
+    const date = Date.parse(reply.headers['date'] ?? '');
+    const shown = Number.isNaN(date) ? reply.came : Math.min(reply.came, date + 1_000);
+    // Its ledger may use another clock; initiated_at shows how far that clock is behind.
+    const initiated = record['initiated_at'];
+    const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
+    const behind = start === undefined ? 0 : Math.max(0, subject.put.sent - start);
+    t.should(
+      shown - behind - instant <= MOST_LATE_MS,
+      `succeeded shown within ${MOST_LATE_MS / 1_000} s of posted_at`,
+      reply,
+      { got: `posted_at ${show(posted)}, first shown ${new Date(reply.came).toISOString()}` },
+    );
+  },
+};
+
+export const POLLING: readonly Draft<PartnerCase>[] = [p50, p51, p52, p53, p54, p55, p56, p57, p58];

@@ -1,0 +1,289 @@
+/**
+ * Checks of the PUT that comes again (P25, P26, P28, P29, P31 to P33, P35): a platform repeats a PUT whenever it has not read the
+ * answer, so a repeat that makes a second payment charges a customer twice.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import type { Draft, PartnerCase } from '../check/check.ts';
+import { isSuccess, show, tell } from '../check/http.ts';
+import type { PartnerContext } from '../check/partner-context.ts';
+import { differences, recordOf, tellDifferences } from '../check/payment-fields.ts';
+import { own, sharedAll } from '../check/planned-payments.ts';
+import { CONTROLS, oneEffect } from './balance.ts';
+import { ENDED_FIELDS, LASTING_FIELDS } from './shared.ts';
+
+const p25: Draft<PartnerCase> = {
+  id: 'P25',
+  title: 'An identical PUT returns the same payment',
+  clauses: ['RU5', 'ID1'],
+  sends: 'PUT payment, then the identical PUT',
+  expects: '200 with the same payment_id, initiated_at and amount',
+  likely_cause:
+    'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject, record } = await t.accepted();
+    const again = await t.put(subject.intent);
+    const second = recordOf(again);
+    t.must(
+      again.status === 200 &&
+        second !== undefined &&
+        differences(record, second, LASTING_FIELDS).length === 0,
+      '200 with the first payment, unchanged',
+      again,
+      {
+        got:
+          again.status === 200
+            ? tellDifferences(record, again, LASTING_FIELDS)
+            : `${again.status ?? 'no answer'}: ${again.exchange.answer_body || (again.exchange.no_answer ?? '')}`,
+      },
+    );
+  },
+};
+
+/** Consecutive repeats. */
+const REPEATS = 20;
+
+/** Repeats that even a slow server must handle. Beyond these, the check stops after `Pace.repeat_ms`. */
+const FEWEST = 5;
+
+const p26: Draft<PartnerCase> = {
+  id: 'P26',
+  title: 'Twenty repeats of a PUT create one payment',
+  clauses: ['RU5'],
+  sends: `PUT payment, then the identical PUT ${REPEATS} times, one after another`,
+  expects: 'one payment_id, and one effect on the balance',
+  likely_cause: 'Each request posts the payment, or queues it for posting again.',
+  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 26)],
+  async run(t: PartnerContext) {
+    const payment = t.run.own(t.check, () => t.intend(own(t.target, 26)));
+    const first = await t.put(payment);
+    const payment_id = recordOf(first)?.['payment_id'];
+    t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
+    const until = t.run.now() + t.run.pace.repeat_ms;
+    let repeats = 0;
+    while (repeats < REPEATS && (repeats < FEWEST || t.run.now() < until)) {
+      const reply = await t.put(payment);
+      repeats += 1;
+      const same = t.must(
+        recordOf(reply)?.['payment_id'] === payment_id,
+        `200 with payment_id ${JSON.stringify(payment_id)}`,
+        reply,
+        { got: `repeat ${repeats}: ${tell(reply)}` },
+      );
+      if (!same) break;
+    }
+    t.tried = `${repeats}`;
+  },
+  atEnd: (t) =>
+    oneEffect(
+      t,
+      t.run.own(t.check, () => t.intend(own(t.target, 26))),
+    ),
+};
+
+const p28: Draft<PartnerCase> = {
+  id: 'P28',
+  title: 'A repeat with another amount returns the original payment',
+  clauses: ['RU5', 'PF6'],
+  decisions: [9],
+  sends: 'PUT payment, then PUT with the same id and twice the amount',
+  expects:
+    'the original amount; 409 or 422 is a warning, because the response to a known id is its payment',
+  likely_cause: 'The server upserts: the second request overwrites the first.',
+  creates: (target) => [own(target, 28)],
+  async run(t: PartnerContext) {
+    const intent = t.intend(own(t.target, 28));
+    const first = recordOf(await t.put(intent));
+    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents * 2 } });
+    if (isSuccess(reply)) {
+      const second = recordOf(reply);
+      t.must(
+        second !== undefined &&
+          second['amount_in_cents'] === first['amount_in_cents'] &&
+          second['payment_id'] === first['payment_id'],
+        `payment_id ${show(first['payment_id'])} with amount_in_cents ${show(first['amount_in_cents'])}`,
+        reply,
+      );
+    } else {
+      const conflict = reply.status === 409 || reply.status === 422;
+      t.must(conflict, '200 with the first payment', reply);
+      t.should(!conflict, '200 with the first payment', reply);
+    }
+    const read = await t.read(intent);
+    t.must(
+      recordOf(read)?.['amount_in_cents'] === first['amount_in_cents'],
+      `amount_in_cents ${show(first['amount_in_cents'])} when read again`,
+      read,
+    );
+  },
+};
+
+const p29: Draft<PartnerCase> = {
+  id: 'P29',
+  title: 'A repeat with another batch id leaves the stored one unchanged',
+  clauses: ['PF3', 'RU5'],
+  decisions: [9],
+  severity: 'should',
+  sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
+  expects: 'the batch id of the first request',
+  likely_cause: 'The server upserts: the second request overwrites the first.',
+  creates: (target) => [own(target, 29)],
+  async run(t: PartnerContext) {
+    const intent = t.intend(own(t.target, 29));
+    const first = recordOf(await t.put(intent));
+    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    await t.put(intent, { fields: { platform_batch_id: randomUUID() } });
+    const read = await t.read(intent);
+    t.should(
+      recordOf(read)?.['platform_batch_id'] === first['platform_batch_id'],
+      `platform_batch_id ${show(first['platform_batch_id'])}`,
+      read,
+    );
+  },
+};
+
+const p31: Draft<PartnerCase> = {
+  id: 'P31',
+  title: 'A repeat after the end returns the same terminal payment',
+  clauses: ['RU2', 'RU5'],
+  sends: 'PUT payment, GET until it is terminal, then the identical PUT, then GET',
+  expects: '200 with the same terminal payment; nothing is processed again',
+  likely_cause: 'The repeat resets the status to processing or queues the payment again.',
+  creates: (target) => sharedAll(target, ['first']),
+  async run(t) {
+    const { subject } = await t.accepted();
+    const { record } = await t.ended(subject.intent);
+    for (const again of [await t.put(subject.intent), await t.read(subject.intent)]) {
+      const found = recordOf(again);
+      const same = t.must(
+        found !== undefined && differences(record, found, ENDED_FIELDS).length === 0,
+        'the terminal payment, unchanged',
+        again,
+        { got: tellDifferences(record, again, ENDED_FIELDS) },
+      );
+      if (!same) return;
+    }
+  },
+};
+
+const p32: Draft<PartnerCase> = {
+  id: 'P32',
+  title: 'A PUT with another id is another payment, even with the same account and amount',
+  clauses: ['ID1', 'FR1'],
+  sends: 'two PUTs with different ids, the same account and the same amount',
+  expects:
+    '200 and a distinct payment_id for each; the second may end as failed because it is a business duplicate',
+  likely_cause: 'The server detects repeats by account and amount instead of by id.',
+  creates: (target) => [own(target, 32), own(target, 32)],
+  async run(t: PartnerContext) {
+    const first = recordOf(await t.put(t.intend(own(t.target, 32))));
+    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const intent = t.intend(own(t.target, 32));
+    const reply = await t.put(intent);
+    const second = recordOf(reply);
+    t.must(
+      second !== undefined &&
+        second['payment_id'] !== first['payment_id'] &&
+        second['platform_payment_id'] === intent.platform_payment_id,
+      '200 with a distinct payment_id and the id that was sent',
+      reply,
+    );
+  },
+};
+
+/** Payments that share one batch. */
+const PAYMENTS = 3;
+
+/** Batch ids that careless code changes. A server may refuse them, but must not store another one. */
+const UNUSUAL: readonly ((random: string) => string)[] = [
+  (random) => `0012${BigInt(`0x${random}`)}`,
+  (random) => `Judge.${random.toUpperCase()}.`,
+  (random) => `judge-${random}`.padEnd(64, 'x'),
+  (random) => `${random} & <"O'Neill">`,
+];
+
+const p33: Draft<PartnerCase> = {
+  id: 'P33',
+  title: 'Several payments can share a batch id',
+  clauses: ['PF3'],
+  sends: `${PAYMENTS} PUTs with different ids and one platform_batch_id, then GET of each; ${UNUSUAL.length} PUTs with a batch id of digits, of mixed case, of 64 characters and with punctuation`,
+  expects: `${PAYMENTS} payments, each with that batch id; the others with theirs, unless refused`,
+  likely_cause: 'The server uses the batch id as an idempotency key, or does not store it.',
+  creates: (target) =>
+    Array.from({ length: PAYMENTS + UNUSUAL.length }, (_, number) => own(target, 330 + number)),
+  async run(t: PartnerContext) {
+    const batch = randomUUID();
+    const seen = new Set<string>();
+    for (let number = 0; number < PAYMENTS; number += 1) {
+      const intent = t.intend(own(t.target, 330 + number), batch);
+      const put = await t.put(intent);
+      t.given(number > 0 || recordOf(put) !== undefined, 'no new payment was accepted (see P20)');
+      const read = await t.read(intent);
+      const record = recordOf(read);
+      const payment_id = show(record?.['payment_id']);
+      const holds = t.must(
+        record !== undefined && record['platform_batch_id'] === batch && !seen.has(payment_id),
+        `a distinct payment with platform_batch_id ${show(batch)}`,
+        read,
+      );
+      if (!holds) return;
+      seen.add(payment_id);
+    }
+    await Promise.all(
+      UNUSUAL.map(async (make, place) => {
+        const unusual = make(randomBytes(8).toString('hex'));
+        const intent = t.intend(own(t.target, 330 + PAYMENTS + place), unusual);
+        const put = await t.put(intent);
+        if (!isSuccess(put)) return;
+        for (const reply of [put, await t.read(intent)]) {
+          t.must(
+            recordOf(reply)?.['platform_batch_id'] === unusual,
+            `platform_batch_id ${show(unusual)}, as it was sent`,
+            reply,
+            { cause: 'The batch id is escaped, folded, cut or converted to a number.' },
+          );
+        }
+      }),
+    );
+  },
+};
+
+/** How many payments of earlier runs are put again. */
+const MOST_REPEATS = 10;
+
+const p35: Draft<PartnerCase> = {
+  id: 'P35',
+  title: 'A PUT repeated the next day returns the original payment',
+  clauses: ['PF2', 'RU5'],
+  sends: `up to ${MOST_REPEATS} PUTs of a run at least 24 hours old, byte for byte`,
+  expects: '200 with the original payments: ids are kept forever',
+  likely_cause: 'Idempotency keys are kept in a cache or table whose entries expire after a day.',
+  async run(t: PartnerContext) {
+    const old = t.oldEntries().slice(0, MOST_REPEATS);
+    t.given(
+      old.length > 0,
+      'no run against this server is 24 hours old yet: run again tomorrow with --recheck',
+    );
+    for (const entry of old) {
+      const reply = await t.repeatOld(entry);
+      const record = recordOf(reply);
+      const same = t.must(
+        reply.status === 200 &&
+          record !== undefined &&
+          differences(entry.record, record, LASTING_FIELDS).length === 0,
+        `the payment created at ${entry.made_at}`,
+        reply,
+        {
+          got:
+            record === undefined
+              ? tell(reply)
+              : tellDifferences(entry.record, reply, LASTING_FIELDS),
+        },
+      );
+      if (!same) return;
+    }
+  },
+};
+
+export const PUT_REPEATS: readonly Draft<PartnerCase>[] = [p25, p26, p28, p29, p31, p32, p33, p35];

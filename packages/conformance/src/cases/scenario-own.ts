@@ -1,0 +1,186 @@
+/** Judges the scenarios that need more than a faulty payment call or a faulty token response. */
+import { Refusal } from '@duebridge/contract';
+import type { CallerContext } from '../check/caller-context.ts';
+import { makeBadCertificate } from '../sandbox/certificate.ts';
+import type { Behaviour } from '../sandbox/partner.ts';
+import { holdsToken } from './scenario-tokens.ts';
+import { goesOn, noDouble, notEnded, sameBytes, returnedTheEnd } from './caller-rules.ts';
+
+/** Payments that wait when an access token expires. */
+const HERD = 19;
+
+/** Lifetime of a token in this check. */
+const LIFE_SECONDS = 2;
+
+/** Characters that a form must encode, or that careless code corrupts. */
+const AWKWARD = /[^A-Za-z0-9._~-]/;
+
+/** Judges one scenario. `cents` is the first of the amounts that belong to this check. */
+export type OwnJudge = (t: CallerContext, cents: number) => Promise<void>;
+
+/** Keyed by the scenario's full name. */
+export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
+  'F03-connection-refused': (t, cents) =>
+    broken(t, cents, 'connections refused', () => t.run.partner.refuseConnections()),
+  'F47-bad-certificate': async (t: CallerContext, cents: number) => {
+    t.given(
+      t.run.caller.tls !== undefined,
+      'the scripted partner uses plain http: declare caller.tls',
+    );
+    const { partner } = t.run;
+    let [calls, refused] = [0, 0];
+    const came = (): number => t.calls().length - calls;
+    await broken(
+      t,
+      cents,
+      'a bad certificate',
+      async () => {
+        const restore = partner.replaceCertificate(makeBadCertificate());
+        [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
+        return async () => restore();
+      },
+      async () => {
+        await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
+        t.must(
+          came() === 0,
+          'no request over a connection with an untrusted certificate',
+          undefined,
+          {
+            got: `${came()} requests`,
+            clause: 'S3',
+            cause: 'Certificate verification is disabled.',
+          },
+        );
+      },
+    );
+  },
+  'F65-herd-on-expiry': herd,
+  'F66-awkward-secret': awkwardSecret,
+};
+
+/** The connection breaks at the first PUT, and stays broken for a while. */
+async function broken(
+  t: CallerContext,
+  cents: number,
+  what: string,
+  breakIt: () => Promise<() => Promise<void>>,
+  meanwhile: () => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
+  let restore: Promise<() => Promise<void>> | undefined;
+  const breaks: Behaviour = {
+    receive(call) {
+      if (call.method !== 'PUT' || restore !== undefined) return undefined;
+      restore = breakIt();
+      return (wire) => void wire.socket.destroy();
+    },
+  };
+  const payment = await t.pay(cents, breaks);
+  try {
+    await t.arrived(payment);
+    await t.until(() => restore !== undefined);
+    await meanwhile();
+    await t.quiet();
+    await notEnded(t, payment, what, 'ST3');
+  } finally {
+    await (
+      await restore
+    )?.();
+  }
+  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  await goesOn(t, payment, ended, {
+    expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
+    got: `${t.calls(payment).length} calls, and then none`,
+    clause: 'RU5',
+    cause: 'The platform treats an unreachable partner as a refusal, or never retries.',
+  });
+  sameBytes(t, payment);
+  noDouble(t, payment);
+}
+
+/** Many payments wait while a slow token endpoint issues short-lived tokens. */
+async function herd(t: CallerContext, cents: number): Promise<void> {
+  t.given(
+    t.run.caller.authentication.method === 'oauth',
+    'the platform calls this partner with a static key',
+  );
+  t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
+  await holdsToken(t, cents + HERD);
+  let [under_way, most, fetched, done] = [0, 0, false, false];
+  const refused = new Set<string>();
+  t.script({
+    receive(call) {
+      if (call.operation !== 'access_token') delete call.headers['prefer'];
+      else {
+        fetched = true;
+        under_way += 1;
+        most = Math.max(most, under_way);
+      }
+      return undefined;
+    },
+    authorize(call, refusal) {
+      const credential = call.headers.authorization ?? '';
+      if (call.method === 'PUT' && !fetched) refused.add(credential);
+      return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
+    },
+    async answer(call, answer) {
+      if (call.operation !== 'access_token') return undefined;
+      // Slow enough that calls which do not share a fetch overlap.
+      await t.run.tokens.sleep(150);
+      under_way -= 1;
+      return answer.status === 200
+        ? { ...answer, body: { ...(answer.body as object), expires_in: LIFE_SECONDS } }
+        : undefined;
+    },
+    born(payment) {
+      if (!done) payment.ending = { ...payment.ending, after_ms: undefined };
+    },
+  });
+  const number = Math.min(HERD, t.run.driver.at_once);
+  const payments = await t.payAll(
+    Array.from({ length: number }, (_, place) => ({ cents: cents + place })),
+  );
+  const taken = await t.until(() =>
+    payments.every((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)),
+  );
+  // One more expiry, now under polls.
+  await t.run.tokens.sleep(LIFE_SECONDS * 1_000);
+  done = true;
+  for (const payment of payments) t.settle(payment);
+  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+  t.given(fetches.length > 0, 'the platform fetched no access token after a 401');
+  t.should(taken, `${number} payments accepted with the new token`, undefined, {
+    got: `${payments.filter((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)).length}`,
+  });
+  const [, second] = fetches;
+  t.should(most === 1, 'one token request at a time, shared by all calls', t.cite(second), {
+    got: `${most} at the same time`,
+  });
+  await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
+}
+
+/** The check needs a registered secret with characters that a form must encode. */
+async function awkwardSecret(t: CallerContext, cents: number): Promise<void> {
+  const { authentication } = t.run.caller;
+  t.given(authentication.method === 'oauth', 'the platform calls this partner with a static key');
+  t.given(
+    AWKWARD.test(authentication.client_secret),
+    'the client secret contains no character that a form must encode: register a secret with + % & : = é and a space',
+  );
+  const last = () => t.run.raw.findLast(({ operation }) => operation === 'access_token');
+  if (last() === undefined) {
+    await t.pay(cents);
+    await t.until(() => last() !== undefined);
+  }
+  const fetch = last();
+  t.given(fetch !== undefined, 'the platform has fetched no access token');
+  const sent = new URLSearchParams(fetch.text).get('client_secret');
+  t.must(
+    sent === authentication.client_secret,
+    'the form field client_secret, which decodes to the secret',
+    undefined,
+    {
+      got: sent === null ? 'it is missing' : 'another value',
+      cause: 'The form body is built without URL encoding.',
+    },
+  );
+}

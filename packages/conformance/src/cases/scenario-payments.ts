@@ -1,0 +1,252 @@
+/**
+ * Judges how a platform handles a fault of calls about a payment. Each variant of the fault has its own payment, which is
+ * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
+ */
+import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import type { Behaviour, Call, Scenario } from '../sandbox/partner.ts';
+import {
+  goesOn,
+  noDouble,
+  notEnded,
+  notTooFast,
+  sameBytes,
+  showsTheEnd,
+  stopsAtTheEnd,
+  returnedTheEnd,
+} from './caller-rules.ts';
+import type { PaymentRule } from './scenario-rules.ts';
+
+/** Maximum number of calls per second of one method for one payment that a partner should have to handle. */
+const MOST_A_SECOND = 10;
+
+/** After this many polls without the fault, none will get it. */
+const MOST_POLLS = 8;
+
+/** Interval at which the judge reads the status of a payment from the platform. */
+const ASK_EVERY_MS = 500;
+
+/** Tolerance for an early call, because timers and clocks are not exact. */
+const TOLERANCE_MS = 100;
+
+/** Judges every variant. `first_cents` is the first of the amounts that belong to this check. */
+export async function judgePayments(
+  t: CallerContext,
+  scenario: Scenario,
+  rule: PaymentRule,
+  first_cents: number,
+): Promise<void> {
+  const variants = Array.from({ length: rule.variants ?? 1 }, (_, variant) => variant);
+  let met = 0;
+  await t.each(variants, async (variant) => {
+    const fault = new Fault(t, scenario, rule, variant);
+    const payment = await t.pay(first_cents + variant, fault.behaviour);
+    await t.arrived(payment);
+    if (rule.after === 'stops') met += await judgeStop(t, payment, fault);
+    else {
+      const polls = (): number => t.calls(payment).filter(({ method }) => method === 'GET').length;
+      await t.until(() => fault.isMet() || polls() > MOST_POLLS);
+      if (fault.calls.length > 0) {
+        met += 1;
+        await judgeFault(t, payment, fault, rule);
+      }
+    }
+    sameBytes(t, payment);
+    noDouble(t, payment);
+  });
+  t.must(t.strays() === 0, 'no request to the redirect’s target host', undefined, {
+    got: `${t.strays()} requests`,
+    clause: 'S3',
+    cause: 'The HTTP library follows redirects by default.',
+  });
+  t.given(met > 0, 'the platform sent no call to which this fault applies');
+  t.tried = `${met} of ${variants.length} ${variants.length === 1 ? 'variant' : 'variants'} of the fault delivered`;
+}
+
+async function judgeFault(
+  t: CallerContext,
+  payment: CallerPayment,
+  fault: Fault,
+  rule: PaymentRule,
+): Promise<void> {
+  const severity = rule.strict === true ? 'should' : 'must';
+  const what = `${fault.title} (variant ${fault.variant + 1})`;
+  // The next call shows that the platform has read the faulty answer; where none is required, wait for a fixed time.
+  if (rule.after === 'goes_on') await reaction(t, payment, fault);
+  else await t.quiet();
+  if (rule.after === 'frozen') return await frozen(t, payment, what, severity);
+  const clause = rule.clauses.includes('PF4') ? 'PF4' : 'ST3';
+  if (!(await notEnded(t, payment, what, clause, severity))) return;
+  notTooFast(t, payment, 'PUT', MOST_A_SECOND);
+  notTooFast(t, payment, 'GET', MOST_A_SECOND);
+  if (rule.retry_after_seconds !== undefined) waited(t, fault, rule.retry_after_seconds);
+  fault.release(payment);
+  if (rule.after === 'may_stop') return;
+  const over = (): boolean =>
+    rule.ends === true ? t.calls(payment).some(returnedTheEnd) : fault.nextCall() !== undefined;
+  const ended = await t.until(over);
+  await goesOn(t, payment, ended, {
+    expected: `after ${what}: ${rule.ends === true ? 'calls until a terminal status' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
+    got: `${t.calls(payment).length} calls, and then none`,
+    clause: 'RU4',
+    cause: 'The platform treats the response as final, or the error ends the retry loop.',
+  });
+  if (ended && rule.ends === true) await showsTheEnd(t, payment);
+}
+
+/** Waits for the next call, or for a terminal status that the partner never reported. */
+async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<void> {
+  let asked = t.run.tokens.now();
+  await t.until(async () => {
+    if (fault.nextCall() !== undefined) return true;
+    // A person is asked once, afterwards.
+    if (t.run.driver.at_once === 1 || t.run.tokens.now() - asked < ASK_EVERY_MS) return false;
+    asked = t.run.tokens.now();
+    const status = await payment.status();
+    return status !== undefined && status !== 'processing';
+  });
+}
+
+/** The fault begins once the platform shows the end. Returns 1 if the end was reported, else 0. */
+async function judgeStop(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<0 | 1> {
+  if (!(await t.until(() => t.calls(payment).some(returnedTheEnd)))) return 0;
+  await stopsAtTheEnd(t, payment, () => fault.begin());
+  return 1;
+}
+
+/** The payment must still be processing for the customer. */
+async function frozen(
+  t: CallerContext,
+  payment: CallerPayment,
+  what: string,
+  severity: 'must' | 'should',
+): Promise<void> {
+  const status = await payment.status();
+  t.given(
+    status !== undefined,
+    'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
+  );
+  const last = t.calls(payment).at(-1);
+  t[severity](
+    status === 'processing',
+    `still processing after ${what}: it needs manual review`,
+    t.cite(last),
+    {
+      got: `status ${status}`,
+      cause: 'The platform reads the status without comparing the other fields of the response.',
+    },
+  );
+}
+
+function waited(t: CallerContext, fault: Fault, seconds: number): void {
+  for (const number of fault.calls) {
+    const [asked, next] = fault.around(number);
+    if (asked === undefined || next === undefined) continue;
+    const ms = next.at_ms - asked.at_ms;
+    t.should(
+      ms >= seconds * 1_000 - TOLERANCE_MS,
+      `the next call ${seconds} s after ${asked.method} was answered with Retry-After: ${seconds}`,
+      t.cite(next),
+      {
+        got: `after ${ms} ms`,
+        clause: 'LI1',
+        cause: 'Retry-After is read only on one status, only for polls, or not at all.',
+      },
+    );
+  }
+}
+
+/** One variant of a scenario, for the calls of one payment. */
+class Fault {
+  readonly title: string;
+  readonly variant: number;
+  readonly behaviour: Behaviour;
+  /** Numbers of the calls that were answered wrongly. */
+  readonly calls: number[] = [];
+  readonly #t: CallerContext;
+  readonly #rule: PaymentRule;
+  readonly #given = { PUT: 0, GET: 0 };
+  #current: Call | undefined;
+  #id: string | undefined;
+  #released = false;
+  #begun: boolean;
+
+  constructor(t: CallerContext, scenario: Scenario, rule: PaymentRule, variant: number) {
+    this.#t = t;
+    this.#rule = rule;
+    this.#begun = rule.after !== 'stops';
+    this.title = scenario.title;
+    this.variant = variant;
+    const inner = scenario.begin({
+      clock: t.run.tokens.clock,
+      next: () => this.#next(),
+      healed: () => false,
+      stray: t.run.partner.stray_url,
+      replay: () => undefined,
+    });
+    this.behaviour = {
+      receive: (call, partner) => {
+        this.#id = call.params['platform_payment_id'];
+        // Answers at once, like a partner without waiting reads.
+        delete call.headers['prefer'];
+        this.#current = call;
+        return inner.receive?.(call, partner);
+      },
+      born: (payment, call, partner) => {
+        if (rule.payment === 'ended') return;
+        inner.born?.(payment, call, partner);
+        if (!this.#released) {
+          payment.ending = { ...payment.ending, after_ms: undefined };
+        }
+      },
+      answer: async (call, answer, partner) => {
+        this.#current = call;
+        const faulty = await inner.answer?.(call, answer, partner);
+        return this.#begun ? faulty : undefined;
+      },
+    };
+  }
+
+  /** The next faulty answer's turn; undefined when the current call is answered correctly. */
+  #next(): number | undefined {
+    const call = this.#current;
+    const { on = 'PUT', times = 1, inTurn } = this.#rule;
+    if (call === undefined || (call.method !== 'PUT' && call.method !== 'GET')) return undefined;
+    if (on !== 'both' && on !== call.method) return undefined;
+    const given = this.#given[call.method];
+    if (given >= times) return undefined;
+    this.#given[call.method] = given + 1;
+    this.calls.push(call.number);
+    return inTurn === true ? given : this.variant;
+  }
+
+  /** Makes all further responses faulty. */
+  begin(): void {
+    this.#begun = true;
+  }
+
+  /** True when as many calls as the rule names were answered wrongly. */
+  isMet(): boolean {
+    const { on = 'PUT', times = 1, enough = Number.isFinite(times) ? times : 1 } = this.#rule;
+    const { PUT, GET } = this.#given;
+    return (on === 'GET' || PUT > 0) && (on === 'PUT' || GET >= enough);
+  }
+
+  /** The first call for the payment after the last faulty answer; after the first one, where all are faulty. */
+  nextCall() {
+    const isEndless = this.#rule.times === Infinity;
+    return this.around((isEndless ? this.calls[0] : this.calls.at(-1)) ?? 0)[1];
+  }
+
+  /** The call with this number, and the next one for the same payment. */
+  around(number: number) {
+    const all = this.#t.run.exchangesOf(this.#id);
+    const place = all.findIndex((call) => call.number === number);
+    return place < 0 ? [] : ([all[place], all[place + 1]] as const);
+  }
+
+  /** Lets the payment end. */
+  release(payment: CallerPayment): void {
+    this.#released = true;
+    this.#t.settle(payment);
+  }
+}

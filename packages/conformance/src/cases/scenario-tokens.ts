@@ -1,0 +1,234 @@
+/**
+ * Judges how a platform handles a fault of the token endpoint. The platform's PUT is refused with 401 until it has fetched a new access
+ * token, and that fetch gets the fault. No other check may run at the same time, because all calls share a token.
+ */
+import { Refusal } from '@duebridge/contract';
+import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import type { Answer, Behaviour, Call, Scenario } from '../sandbox/partner.ts';
+import {
+  goesOn,
+  noDouble,
+  notEnded,
+  notTooFast,
+  sameBytes,
+  returnedTheEnd,
+} from './caller-rules.ts';
+import type { TokenRule } from './scenario-rules.ts';
+
+/** Maximum number of token requests per second that a partner should have to handle. */
+const MOST_A_SECOND = 10;
+
+/** Maximum number of token requests for one long-lived token. */
+const FEW_FETCHES = 3;
+
+/** Time between two token requests that a platform may choose after a refusal. */
+const TOKEN_PAUSE_SECONDS = 60;
+
+/** Judges every variant. `first_cents` is the first of the amounts that belong to this check. */
+export async function judgeTokens(
+  t: CallerContext,
+  scenario: Scenario,
+  rule: TokenRule,
+  first_cents: number,
+): Promise<void> {
+  t.given(
+    t.run.caller.authentication.method === 'oauth',
+    'the platform calls this partner with a static key',
+  );
+  await holdsToken(t, first_cents + rule.variants);
+  const strays = t.run.partner.strayRequests();
+  // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
+  const rounds = rule.usable === true ? rule.variants : 1;
+  for (let round = 0; round < rounds; round += 1) {
+    await judgeRound(t, scenario, rule, { variant: round, cents: first_cents + round });
+    if (t.all.length > 0) break;
+  }
+  const followed = t.run.partner.strayRequests() - strays;
+  t.must(
+    followed === 0,
+    'no request to the redirect’s target host, which would receive the secret',
+    undefined,
+    {
+      got: `${followed} requests`,
+      clause: 'S3',
+      cause: 'The HTTP library follows redirects by default.',
+    },
+  );
+}
+
+/** Makes a payment unless one was accepted before, so that the platform holds a token when the fault starts. */
+export async function holdsToken(t: CallerContext, cents: number): Promise<void> {
+  if (
+    t.run.partner
+      .exchanges()
+      .some(({ method, answer }) => method === 'PUT' && answer?.status === 200)
+  )
+    return;
+  await t.accepted(await t.pay(cents));
+}
+
+async function judgeRound(
+  t: CallerContext,
+  scenario: Scenario,
+  rule: TokenRule,
+  { variant, cents }: { variant: number; cents: number },
+): Promise<void> {
+  const fault = new TokenFault(t, scenario, rule, variant);
+  t.script(fault.behaviour);
+  const payment = await t.pay(cents, fault.ofPayment);
+  const taken = (): boolean => t.puts(payment).some(({ answer }) => answer?.status === 200);
+  const met = await t.untilSilent(payment, () => fault.isMet() || taken());
+  if (fault.given === 0) {
+    await t.arrived(payment);
+    if (!(await notEnded(t, payment, 'a 401 for a valid access token', 'ST3'))) return;
+  }
+  t.given(fault.given > 0, 'the platform fetched no access token after a 401');
+  const what = `${scenario.title}${rule.usable === true ? ` (variant ${variant + 1})` : ''}`;
+  if (rule.until_healed === true) await t.quiet();
+  else if (met) await t.untilSilent(payment, taken);
+  if (rule.watched === true) await t.quiet();
+  const open = await notEnded(t, payment, what, 'ST3');
+  fault.release(payment);
+  if (open && rule.until_healed !== true) {
+    const ended = taken() && (await t.until(() => t.calls(payment).some(returnedTheEnd)));
+    await goesOnAfterToken(t, payment, ended, {
+      expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
+      got: `${t.calls(payment).length} calls, and then none`,
+      clause: 'RU4',
+      cause: 'An unusable or missing access token ends the payment or the retry loop.',
+    });
+  }
+  notTooFast(t, payment, 'PUT', MOST_A_SECOND);
+  sameBytes(t, payment);
+  noDouble(t, payment);
+  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+  const times = fetches.map(({ at_ms }) => at_ms);
+  const [first] = fetches;
+  const crowded = times.some((time, n) => (times[n + MOST_A_SECOND] ?? Infinity) - time < 1_000);
+  t.should(!crowded, `at most ${MOST_A_SECOND} token requests per second`, t.cite(first), {
+    got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
+    clause: 'LI1',
+    cause:
+      'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or the platform retries a refusal without a delay.',
+  });
+  // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
+  t.should(
+    rule.watched !== true || fetches.length <= FEW_FETCHES,
+    `at most ${FEW_FETCHES} token requests for a long-lived token`,
+    t.cite(first),
+    {
+      got: `${fetches.length}`,
+      clause: 'OA3',
+      cause: 'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately.',
+    },
+  );
+  const injected = t.calls().find(({ headers }) => 'x-injected' in headers);
+  t.must(injected === undefined, 'no header injected through an access token', t.cite(injected), {
+    got: `X-Injected in ${injected?.method ?? ''} ${injected?.path ?? ''}`,
+    clause: 'OA4',
+    cause: 'The token is written to the header unchanged, including its line feed.',
+  });
+}
+
+/**
+ * Like goesOn. A platform may request tokens as rarely as once a minute, and a payment that waits for one looks abandoned meanwhile,
+ * so it is not reported unless the target file declares a patience of more.
+ */
+async function goesOnAfterToken(...given: Parameters<typeof goesOn>): Promise<void> {
+  const [t, , holds] = given;
+  if (holds || t.run.caller.patience_seconds > TOKEN_PAUSE_SECONDS) return await goesOn(...given);
+  t.wanting.push(
+    `no call for ${t.run.caller.patience_seconds} s (${given[3].expected}): set caller.patience_seconds to more than ${TOKEN_PAUSE_SECONDS}, because token requests may be a minute apart`,
+  );
+}
+
+/** One variant of a scenario, or all of them in turn, for the token requests that follow a 401. */
+class TokenFault {
+  /** For every call. */
+  readonly behaviour: Behaviour;
+  /** Only for the calls of the payment. */
+  readonly ofPayment: Behaviour;
+  /** Token requests that met the fault. */
+  given = 0;
+  readonly #rule: TokenRule;
+  readonly #refused = new Set<string>();
+  readonly #shrunk = new Set<string>();
+  #fetched = false;
+  #released = false;
+  readonly #t: CallerContext;
+
+  constructor(t: CallerContext, scenario: Scenario, rule: TokenRule, variant: number) {
+    this.#t = t;
+    this.#rule = rule;
+    const inner = scenario.begin({
+      clock: t.run.tokens.clock,
+      next: () => this.#next(variant),
+      healed: () => this.#released,
+      stray: t.run.partner.stray_url,
+      replay: () => undefined,
+    });
+    this.behaviour = {
+      receive: (call, partner) => {
+        if (call.operation !== 'access_token') return undefined;
+        this.#fetched = true;
+        // F57 has no fault at the token endpoint: the refusal is the fault.
+        if (inner.receive === undefined && inner.answer === undefined) this.given += 1;
+        return inner.receive?.(call, partner);
+      },
+      answer: async (call, answer, partner) => {
+        if (call.operation !== 'access_token') return undefined;
+        const reply = await inner.answer?.(call, answer, partner);
+        if (typeof reply === 'object') this.#note(reply);
+        return reply;
+      },
+    };
+    this.ofPayment = {
+      authorize: (call, refusal) => this.#authorize(call, refusal),
+      born: (payment) => {
+        if (!this.#released) payment.ending = { ...payment.ending, after_ms: undefined };
+      },
+      receive: (call) => {
+        delete call.headers['prefer'];
+        return undefined;
+      },
+    };
+  }
+
+  #next(variant: number): number | undefined {
+    const { usable, watched, until_healed, variants } = this.#rule;
+    if (this.#released || !this.#fetched) return undefined;
+    if (usable === true && watched !== true && this.given > 0) return undefined;
+    if (usable !== true && until_healed !== true && this.given >= variants) return undefined;
+    this.given += 1;
+    return usable === true ? variant : this.given - 1;
+  }
+
+  isMet(): boolean {
+    const { usable, until_healed, variants } = this.#rule;
+    return this.given >= (usable === true || until_healed === true ? 1 : variants);
+  }
+
+  /** Refuses the platform's tokens until it has fetched a new one, and PUTs with a token that lost its scope. */
+  #authorize(call: Call, refusal: Refusal | undefined): Refusal | undefined {
+    const credential = call.headers.authorization ?? '';
+    if (call.method === 'PUT' && !this.#fetched) this.#refused.add(credential);
+    if (this.#refused.has(credential)) return new Refusal('UNAUTHORIZED');
+    if (call.method === 'PUT' && this.#shrunk.has(credential)) {
+      return new Refusal('INSUFFICIENT_SCOPE');
+    }
+    return refusal;
+  }
+
+  #note({ body }: Answer): void {
+    if (typeof body !== 'object' || body === null || !('scope' in body)) return;
+    if (body['scope'] === 'read' && 'access_token' in body) {
+      this.#shrunk.add(`Bearer ${String(body['access_token'])}`);
+    }
+  }
+
+  /** The token endpoint works again, and the payment may end. */
+  release(payment: CallerPayment): void {
+    this.#released = true;
+    this.#t.settle(payment);
+  }
+}

@@ -1,0 +1,634 @@
+/**
+ * Checks of who gets a token, and of what a platform answers (T04 to T07, T11 to T17, T20, T21): a token starts payments in a
+ * customer's name, and an error must not tell strangers anything.
+ */
+import { platformRoutes } from '@duebridge/contract';
+import type { Draft, TokenCase } from '../check/check.ts';
+import {
+  asObject,
+  type Exchange,
+  isRefusal,
+  isSuccess,
+  type Reply,
+  show,
+  tell,
+} from '../check/http.ts';
+import type { PlatformTarget } from '../check/target.ts';
+import {
+  credentials,
+  fullBody,
+  identifiers,
+  leastBody,
+  type TokenContext,
+  tokenOf,
+} from '../check/token-context.ts';
+import { looksInternal, parsed } from './shared.ts';
+
+const t04: Draft<TokenCase> = {
+  id: 'T04',
+  title: 'A token request without a client id or a key is refused',
+  clauses: ['AU1'],
+  decisions: [6],
+  sends: 'POST create token without X-Client-Id, then without X-Api-Key',
+  expects: 'a refusal, and no token',
+  likely_cause: 'The server treats a request without the header as an internal call.',
+  async run(t) {
+    for (const header of ['x-client-id', 'x-api-key']) {
+      const reply = await t.create(undefined, { [header]: undefined });
+      if (!t.refused(reply, `a request without ${header}`)) continue;
+      t.strict(reply.status === 401, '401', reply);
+    }
+  },
+};
+
+const t05: Draft<TokenCase> = {
+  id: 'T05',
+  title: 'An unknown client id returns 404',
+  clauses: ['ER1'],
+  decisions: [6],
+  sends:
+    'POST create token with an X-Client-Id that was never issued: a made-up one (twice), the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
+  expects:
+    '404 {"code": "NOT_FOUND", "message": "Resource not found"} for the made-up one, and a refusal of the others',
+  likely_cause: 'The authentication layer answers 401 before the client is looked up.',
+  async run(t) {
+    const { client_id } = t.target;
+    // Twice: the first lookup may leave something behind that the second one finds.
+    for (let time = 0; time < 2; time += 1) {
+      const reply = await t.create(undefined, { 'x-client-id': 'never-issued-duebridge' });
+      const known = t.must(isNotFound(reply), NOT_FOUND, reply);
+      if (!known) return;
+    }
+    const similar: [string, string][] = [
+      ['the pattern % as client id', '%'],
+      ['the pattern * as client id', '*'],
+      ['the right client id without its last character', client_id.slice(0, -1)],
+      ['the right client id with a character appended', `${client_id}x`],
+    ];
+    for (const [what, id] of similar.filter(([, one]) => one !== '')) {
+      const refusal = await t.create(undefined, { 'x-client-id': id });
+      if (!t.refused(refusal, what)) return;
+      // A gateway may refuse a malformed id by itself, and a similar one may belong to another client.
+      t.should(isNotFound(refusal) || refusal.status === 401, `${NOT_FOUND} for ${what}`, refusal);
+    }
+    const upper = client_id.toUpperCase();
+    const folded = upper === client_id ? client_id.toLowerCase() : upper;
+    if (folded !== client_id) {
+      const other = await t.create(undefined, { 'x-client-id': folded });
+      t.refused(other, 'the client id in another case, which was never issued', 'should');
+    }
+    const broken = await t.create('{', { 'x-client-id': 'never-issued-duebridge' });
+    t.strict(isNotFound(broken), `${NOT_FOUND} for an unknown client, whatever its body`, broken, {
+      cause: 'The body is validated before the caller is authenticated.',
+    });
+  },
+};
+
+const NOT_FOUND = '404 {"code":"NOT_FOUND","message":"Resource not found"}';
+
+function isNotFound(reply: Reply): boolean {
+  const error = asObject(reply.json);
+  return (
+    reply.status === 404 &&
+    error?.['code'] === 'NOT_FOUND' &&
+    error['message'] === 'Resource not found'
+  );
+}
+
+const t06: Draft<TokenCase> = {
+  id: 'T06',
+  title: 'A known client with a wrong key is refused',
+  clauses: ['AU1'],
+  decisions: [6],
+  sends:
+    'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed; a wrong one with an invalid body; and (with other_client) the valid key of another client',
+  expects: 'no token (401)',
+  likely_cause: 'The server looks up the client but does not compare its whole key.',
+  async run(t) {
+    const { api_key } = t.target;
+    const upper = api_key.toUpperCase();
+    const middle = Math.floor(api_key.length / 2);
+    const tries = [
+      // Twice: a refused key may be cached, and the cache read as a list of valid ones.
+      'wrong-key-duebridge',
+      'wrong-key-duebridge',
+      `${api_key}x`,
+      api_key.slice(0, -1),
+      upper === api_key ? api_key.toLowerCase() : upper,
+      `${api_key.slice(0, middle)}${api_key[middle] === 'A' ? 'B' : 'A'}${api_key.slice(middle + 1)}`,
+    ];
+    for (const key of tries.filter((key) => key !== '' && key !== api_key)) {
+      const reply = await t.create(undefined, { 'x-api-key': key });
+      if (!t.refused(reply, 'a wrong key')) return;
+      t.strict(reply.status === 401, '401', reply);
+    }
+    const broken = await t.create('{', { 'x-api-key': 'wrong-key-duebridge' });
+    t.strict(broken.status === 401, '401 for a wrong key, whatever the body', broken, {
+      cause: 'The body is validated before the caller is authenticated.',
+    });
+    await otherClient(t);
+  },
+};
+
+/** A valid key must not be accepted with the id of another client. */
+async function otherClient(t: TokenContext): Promise<void> {
+  const { other_client, client_id, api_key } = t.target;
+  if (other_client === undefined) {
+    t.notes.push('Keys of other clients were not tried: the target declares no other_client.');
+    return;
+  }
+  const crossed = [
+    { 'x-client-id': client_id, 'x-api-key': other_client.api_key },
+    { 'x-client-id': other_client.client_id, 'x-api-key': api_key },
+  ];
+  for (const headers of crossed) {
+    const reply = await t.create(undefined, headers);
+    if (!t.refused(reply, 'the valid key of another client')) return;
+  }
+}
+
+const t07: Draft<TokenCase> = {
+  id: 'T07',
+  title: 'An account unknown to the partner returns 404',
+  clauses: ['ER1', 'TR4'],
+  decisions: [7],
+  sends: 'POST create token with an account_id that does not exist, twice',
+  expects: '404 NOT_FOUND',
+  likely_cause:
+    'The platform does not look up the account at the partner before it issues the token.',
+  async run(t: TokenContext) {
+    const { unknown_account_id } = t.target;
+    t.given(
+      unknown_account_id !== undefined,
+      'the target declares no unknown_account_id (its partner must be reachable from the platform)',
+    );
+    for (const time of ['first', 'second']) {
+      const reply = await t.create({
+        ...fullBody(t.target),
+        external_identifiers: identifiers(t.target, unknown_account_id),
+      });
+      const isUnknown = reply.status === 404 && asObject(reply.json)?.['code'] === 'NOT_FOUND';
+      const found = t.must(isUnknown, '404 with code NOT_FOUND', reply, {
+        got: `${time} request: ${tell(reply)}`,
+        ...(time === 'second' && {
+          cause: 'The first request leaves a row behind that the second one finds.',
+        }),
+      });
+      if (!found) return;
+    }
+  },
+};
+
+const t11: Draft<TokenCase> = {
+  id: 'T11',
+  title: 'Other content types and methods are refused',
+  clauses: ['A1', 'ER3'],
+  decisions: [5],
+  severity: 'should',
+  sends:
+    'POST create token as text/plain, and as types whose names only begin with application/json; GET on its path',
+  expects: '415 for the content types, 405 for the method',
+  likely_cause: 'Any body is parsed as JSON, or the router answers 404 for an unsupported method.',
+  async run(t) {
+    for (const type of ['text/plain', 'application/jsonlines', 'application/json-patch+json']) {
+      const typed = await t.create(undefined, { 'content-type': type });
+      t.should(typed.status === 415, `415 for ${type}`, typed);
+    }
+    const got = await t.send({
+      method: 'GET',
+      url: t.run.url,
+      headers: credentials(t.target, { 'content-type': undefined }),
+    });
+    t.should(got.status === 405, '405', got);
+    t.strict(
+      got.status !== 405 || /\bPOST\b/.test(got.headers['allow'] ?? ''),
+      'the header Allow: POST',
+      got,
+      { got: show(got.headers['allow']) },
+    );
+  },
+};
+
+const t12: Draft<TokenCase> = {
+  id: 'T12',
+  title: 'An internal error reveals no details',
+  clauses: ['ER2'],
+  sends: 'POST create token with headers that make a test build raise an internal error',
+  expects:
+    '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more',
+  likely_cause: 'The exception’s message or stack trace is returned to the caller.',
+  async run(t: TokenContext) {
+    const { internal_fault_headers } = t.target;
+    t.given(
+      internal_fault_headers !== undefined,
+      'the target declares no internal_fault_headers: only a test build can raise an internal error on request',
+    );
+    const reply = await t.create(undefined, internal_fault_headers);
+    const error = asObject(reply.json);
+    const fields = Object.keys(error ?? {}).sort();
+    t.must(
+      reply.status === 500 &&
+        error?.['code'] === 'INTERNAL_ERROR' &&
+        error['message'] === 'An unexpected error occurred' &&
+        fields.length === 2,
+      '500 {"code":"INTERNAL_ERROR","message":"An unexpected error occurred"}',
+      reply,
+      { got: error === undefined ? tell(reply) : `${reply.status} ${show(reply.json)}` },
+    );
+  },
+};
+
+/** Concurrent requests: fast, yet far below the burst of any rate limit. */
+const AT_ONCE_T13 = 10;
+
+/** Shortest token that can carry 128 bits, which nobody can guess (decision 8 gives 256). */
+const LEAST_CHARACTERS = 22;
+
+const t13: Draft<TokenCase> = {
+  id: 'T13',
+  title: 'Tokens are unique and unguessable',
+  clauses: ['TK1'],
+  decisions: [8],
+  severity: 'should',
+  sends: 'the same token request many times (token_sample, a thousand by default)',
+  expects: 'distinct tokens that cannot be guessed from each other and contain no personal data',
+  likely_cause: 'The token is a counter, a timestamp, or an encoded copy of the customer’s data.',
+  async run(t: TokenContext) {
+    const replies: Reply[] = [];
+    const wanted = t.target.token_sample;
+    while (replies.length < wanted) {
+      const some = Array.from({ length: Math.min(AT_ONCE_T13, wanted - replies.length) }, () =>
+        t.create(leastBody()),
+      );
+      replies.push(...(await Promise.all(some)));
+      if (replies.slice(-AT_ONCE_T13).every((reply) => tokenOf(reply) === undefined)) break;
+    }
+    const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
+    const last = replies.at(-1);
+    t.given(tokens.length > 1, 'fewer than two tokens were issued');
+    t.should(new Set(tokens).size === tokens.length, `${tokens.length} different tokens`, last, {
+      got: `${new Set(tokens).size} different ones`,
+    });
+    t.should(
+      !tokens.some((token) => hasPersonalData(token)),
+      'no personal data inside a token',
+      last,
+      {
+        got: 'a token contains the customer’s name, email address or phone number, in plain text or encoded',
+      },
+    );
+    const varying = positionsThatVary(tokens);
+    t.should(
+      varying >= LEAST_CHARACTERS,
+      `at least ${LEAST_CHARACTERS} characters that differ from token to token`,
+      last,
+      { got: `${varying} do` },
+    );
+  },
+};
+
+/** True when the token, or any part of it decoded as base64 or hexadecimal, reveals something about the customer. */
+function hasPersonalData(token: string): boolean {
+  const readings = [
+    token,
+    ...token
+      .split(/[._~-]/)
+      .flatMap((part) => [
+        Buffer.from(part, 'base64url').toString('latin1'),
+        Buffer.from(part, 'hex').toString('latin1'),
+      ]),
+  ];
+  return readings.some((text) => /ada@example|ada.{0,3}example|5125550100/i.test(text));
+}
+
+/** Number of positions at which more than one third of the tokens differ from the most common character. */
+function positionsThatVary(tokens: readonly string[]): number {
+  const longest = Math.max(...tokens.map((token) => token.length));
+  let varying = 0;
+  for (let place = 0; place < longest; place += 1) {
+    const counts = new Map<string, number>();
+    for (const token of tokens) {
+      const character = token[place] ?? '';
+      counts.set(character, (counts.get(character) ?? 0) + 1);
+    }
+    if (Math.max(...counts.values()) <= (tokens.length * 2) / 3) varying += 1;
+  }
+  return varying;
+}
+
+/** Maximum number of bursts sent to exceed a limit, and the margin by which a count must exceed it to prove anything. */
+const MOST_BURSTS = 4;
+const SLACK = 0.1;
+
+const t14: Draft<TokenCase> = {
+  id: 'T14',
+  title: 'A large body and a burst of requests are limited',
+  clauses: ['LI1'],
+  decisions: [16],
+  severity: 'should',
+  sends: 'POST create token with a body of 1 MiB; then many concurrent requests (burst)',
+  expects: '413 for the body; 429 with Retry-After for requests beyond the declared rate; no 5xx',
+  likely_cause:
+    'No limit is configured, or the server closes connections instead of answering 429.',
+  async run(t: TokenContext) {
+    const large = await t.create({ ...leastBody(), last_name: 'x'.repeat(1_048_576) });
+    // A server may answer 413 and close the connection while the body is still being sent.
+    t.should(large.status === 413, '413', large);
+    const replies: Reply[] = [];
+    const started = t.run.clock.elapsed();
+    let seconds = 0;
+    // On a slow machine a single burst may be no faster than the limit; several may exceed it.
+    for (
+      let burst = 0;
+      burst < MOST_BURSTS && !tooMuch(t.target, replies.length, seconds);
+      burst += 1
+    ) {
+      if (replies.some(({ status }) => status !== 200)) break;
+      const some = Array.from({ length: t.target.burst }, () =>
+        t.create(leastBody(), {}, { raw: true }),
+      );
+      replies.push(...(await Promise.all(some)));
+      seconds = (t.run.clock.elapsed() - started) / 1_000;
+    }
+    const bad = replies.find(
+      (reply) =>
+        reply.status !== 200 &&
+        !(reply.status === 429 && reply.headers['retry-after'] !== undefined),
+    );
+    t.should(bad === undefined, '200, or 429 with Retry-After', bad);
+    const taken = replies.filter(({ status }) => status === 200).length;
+    const { requests_per_second, burst } = t.target.rate;
+    const reached = `${taken} tokens in ${seconds.toFixed(2)} s`;
+    const isReached = taken < replies.length || tooMuch(t.target, taken, seconds);
+    t.given(
+      isReached,
+      `the limit could not be reached: ${reached}, while ${burst} at once and ${requests_per_second} per second are allowed; run the kit on a faster machine, or declare a larger burst`,
+    );
+    t.strict(
+      !tooMuch(t.target, taken, seconds),
+      `429 beyond ${burst} requests at once and ${requests_per_second} per second`,
+      replies[0],
+      { got: reached },
+    );
+  },
+};
+
+/** True when this many requests in this time exceed what the declared limit allows. */
+function tooMuch(target: PlatformTarget, requests: number, seconds: number): boolean {
+  const { requests_per_second, burst } = target.rate;
+  return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
+}
+
+const t15: Draft<TokenCase> = {
+  id: 'T15',
+  title: 'A token opens the flow; a made-up one is refused',
+  clauses: ['S1', 'TK1'],
+  decisions: [8, 31],
+  sends: 'POST flow session with a new token, with the same one again, and with a made-up one',
+  expects:
+    'the flow starts; a used token opens the same flow or is refused with code and message; a made-up one is refused with code and message',
+  likely_cause: 'A wrong token causes an exception, or opens a flow without a customer.',
+  async run(t: TokenContext) {
+    t.given(t.target.flow, 'the target does not offer the flow of decision 31 (--flow)');
+    const token = tokenOf(await t.create(fullBody(t.target)));
+    t.given(token !== undefined, 'no token was issued (see T01)');
+    t.run.wire.hide({ value: token, name: 'TOKEN' });
+    const opened = await open(t, token);
+    t.must(isSuccess(opened), '200: the flow starts', opened);
+    const used = await open(t, token);
+    t.must(
+      isSuccess(used) || isTypedRefusal(used),
+      'the same flow again, or a refusal with code and message',
+      used,
+    );
+    const random = await open(t, 'dbt_made-up-duebridge');
+    t.must(isTypedRefusal(random), 'a refusal of a made-up token, with code and message', random);
+  },
+};
+
+function isTypedRefusal(reply: Reply): boolean {
+  const error = asObject(reply.json);
+  return (
+    isRefusal(reply) && typeof error?.['code'] === 'string' && typeof error['message'] === 'string'
+  );
+}
+
+function open(t: TokenContext, token: string): Promise<Reply> {
+  return t.send({
+    method: 'POST',
+    url: t.target.base_url + platformRoutes.create_flow_session.path,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: '{}',
+  });
+}
+
+const ORIGIN = 'https://evil.example';
+
+const t16: Draft<TokenCase> = {
+  id: 'T16',
+  title: 'Other origins get no permissive CORS',
+  clauses: ['AU1'],
+  severity: 'should',
+  sends: `OPTIONS and POST create token with Origin ${ORIGIN}`,
+  expects: 'no Access-Control-Allow-Origin: the API key belongs on a server, never in a page',
+  likely_cause: 'CORS is enabled for all routes and all origins.',
+  async run(t) {
+    const asked = await t.send({
+      method: 'OPTIONS',
+      url: t.run.url,
+      headers: {
+        origin: ORIGIN,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'x-client-id, x-api-key, content-type',
+      },
+    });
+    const posted = await t.send({
+      method: 'POST',
+      url: t.run.url,
+      headers: credentials(t.target, { origin: ORIGIN }),
+      body: '{}',
+    });
+    for (const reply of [asked, posted]) {
+      const allowed = reply.headers['access-control-allow-origin'];
+      t.should(
+        allowed !== '*' && allowed !== ORIGIN,
+        'no Access-Control-Allow-Origin for another site',
+        reply,
+        { got: `Access-Control-Allow-Origin: ${allowed ?? ''}` },
+      );
+    }
+  },
+};
+
+/** First names and email addresses of customers whom a careless key takes for one. */
+const SIMILAR: readonly (readonly [string, string])[] = [
+  ['Joan', 'jo.an@example.com'],
+  ['Jonathan', 'joan@example.com'],
+  ['Joanna', 'joan+home@example.com'],
+  ['Jo', 'joan+work@example.com'],
+  // Spouses share an address.
+  ['John', 'joan@example.com'],
+];
+
+/** Concurrent requests: enough to overlap, and far below the burst of any rate limit. */
+const AT_ONCE_T17 = 10;
+
+const t17: Draft<TokenCase> = {
+  id: 'T17',
+  title: 'Each customer gets a different token',
+  clauses: ['TK1', 'S1'],
+  sends: `POST create token for three customers, two of them of the same account; for customers with similar email addresses or with the same one; then for ${AT_ONCE_T17} customers concurrently`,
+  expects: 'different tokens: a token starts the flow for the customer for whom it was issued',
+  likely_cause:
+    'The token is derived from the client, the account or a normalised email address, comes from a cache without a key, or is kept in a variable that concurrent requests share.',
+  async run(t: TokenContext) {
+    const bodies = [
+      fullBody(t.target),
+      { ...fullBody(t.target), first_name: 'Grace', email: 'grace@example.com' },
+      { ...leastBody(), first_name: 'Alan', last_name: 'Other', email: 'alan@example.com' },
+      ...SIMILAR.map(([first_name, email]) => ({ ...leastBody(), first_name, email })),
+    ];
+    const replies = [];
+    for (const body of bodies) replies.push(await t.create(body));
+    const crowd = Array.from({ length: AT_ONCE_T17 }, (_, place) => ({
+      ...leastBody(),
+      email: `customer-${place}@example.com`,
+    }));
+    replies.push(...(await Promise.all(crowd.map((body) => t.create(body)))));
+    const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
+    t.given(tokens.length > 1, 'fewer than two tokens were issued (see T01)');
+    const last = replies.at(-1);
+    t.must(
+      new Set(tokens).size === tokens.length,
+      `${tokens.length} different tokens for ${tokens.length} customers`,
+      last,
+      { got: `${new Set(tokens).size} different ones` },
+    );
+  },
+};
+
+const t20: Draft<TokenCase> = {
+  id: 'T20',
+  title: 'Every 5xx of this run has the form the interface defines',
+  clauses: ['ER2', 'ER3'],
+  sends: 'nothing new: every 5xx from the token endpoint in this run is examined',
+  expects:
+    '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more; or 503 with a code and a message',
+  likely_cause: 'An exception message or a gateway’s error page reaches the caller.',
+  async run(t: TokenContext) {
+    const failed = t.run.wire.exchanges.filter(
+      ({ check, method, url, status }) =>
+        check.startsWith('T') &&
+        check !== 'T15' &&
+        method === 'POST' &&
+        url === t.run.url &&
+        (status ?? 0) >= 500,
+    );
+    t.given(failed.length > 0, 'the platform never answered 5xx');
+    for (const exchange of failed) {
+      const error = parsed(exchange.answer_body);
+      const plain = exchange.status === 500 && Object.keys(error ?? {}).length === 2;
+      const holds =
+        exchange.status === 503
+          ? typeof error?.['code'] === 'string' && typeof error['message'] === 'string'
+          : plain &&
+            error?.['code'] === 'INTERNAL_ERROR' &&
+            error['message'] === 'An unexpected error occurred';
+      const right = t.must(
+        holds,
+        '500 {"code":"INTERNAL_ERROR","message":"An unexpected error occurred"}',
+        exchange,
+        { got: `${exchange.status ?? ''} ${exchange.answer_body.slice(0, 200)}` },
+      );
+      if (!right) return;
+    }
+  },
+};
+
+/** Statuses that a proxy in front of the platform may answer by itself. */
+const OF_A_PROXY: readonly number[] = [408, 413, 429, 431];
+
+const t21: Draft<TokenCase> = {
+  id: 'T21',
+  title: 'Errors are JSON with code and message, and repeat nothing confidential',
+  clauses: ['ER3', 'ER1'],
+  decisions: [5],
+  sends:
+    'POST create token with an invalid email address and with an invalid phone number; all refusals of this run are examined',
+  expects:
+    'every refusal is JSON with the strings code and message, without a stack trace, the key, or the customer’s data',
+  likely_cause:
+    'A refusal comes from the router, the body parser or a proxy instead of the error handler, or it quotes the value that it refuses.',
+  async run(t: TokenContext) {
+    // Values that a refusal can be seen to repeat: no other request has them.
+    const marks = ['private.duebridge', '+1 512 555 0199'];
+    const sent = [
+      await t.create({ ...leastBody(), email: { address: marks[0] } }),
+      await t.create({ ...leastBody(), phone_number: [marks[1]] }),
+      await t.create({ ...leastBody(), email: `${marks[0]}@example.com`, last_name: 7 }),
+    ];
+    const refusals = t.run.wire.exchanges.filter(
+      ({ check, method, url, status = 0 }) =>
+        check.startsWith('T') &&
+        check !== 'T15' &&
+        method === 'POST' &&
+        url === t.run.url &&
+        status >= 400 &&
+        status < 500,
+    );
+    t.given(refusals.length > 0, 'the platform refused nothing');
+    const unformed = refusals.filter((one) => !hasForm(one));
+    const own = unformed.find(({ status }) => !OF_A_PROXY.includes(status ?? 0));
+    const one = own ?? unformed[0];
+    t[own === undefined ? 'should' : 'must'](
+      one === undefined,
+      'a JSON object with the strings code and message',
+      one,
+      {
+        got: `${one?.status ?? ''} ${show(one?.answer_headers['content-type'])} ${one?.answer_body.slice(0, 100) ?? ''} (${unformed.length} such refusals)`,
+      },
+    );
+    const internal = refusals.find((one) => looksInternal(one.answer_body));
+    t.should(internal === undefined, 'refusals without a stack trace', internal, {
+      got: `${internal?.status ?? ''} with one`,
+    });
+    const leak = refusals.find(({ leaked }) => leaked);
+    t.should(leak === undefined, 'no credential in a refusal', leak, {
+      got: 'a refusal repeats the key that was sent',
+    });
+    const quoting = sent.find(({ text }) => marks.some((mark) => text.includes(mark)));
+    t.should(
+      quoting === undefined,
+      'a refusal that names the field, without the customer’s data',
+      quoting,
+      { got: 'it repeats the value that was sent, which then stands in logs on both sides' },
+    );
+    t.tried = `${refusals.length} refusals`;
+  },
+};
+
+function hasForm({ answer_body, answer_headers }: Exchange): boolean {
+  const { code, message } = parsed(answer_body) ?? {};
+  return (
+    typeof code === 'string' &&
+    code !== '' &&
+    typeof message === 'string' &&
+    /^application\/(?:[\w.+-]+\+)?json\b/i.test(answer_headers['content-type'] ?? '')
+  );
+}
+
+export const TOKEN_ACCESS: readonly Draft<TokenCase>[] = [
+  t04,
+  t05,
+  t06,
+  t07,
+  t11,
+  t12,
+  t13,
+  t14,
+  t15,
+  t16,
+  t17,
+  t20,
+  t21,
+];
