@@ -82,7 +82,7 @@ async function main(): Promise<boolean> {
       what: `${name}, resident memory, the larger of both`,
       value: Math.max(first.megabytes, second.megabytes),
       unit: 'MB',
-      target: 'at most 500 MB',
+      target: 'at most 1,000 MB',
     });
     report({
       figure: 'F5',

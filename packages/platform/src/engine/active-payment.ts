@@ -1,8 +1,13 @@
 /**
- * A payment while something is done with it: while it is new, while a call for it is under way, and while its acceptance is not
- * written yet. A payment that only waits for its next step is bytes instead (waiting.ts), because a worker holds up to a million.
+ * A payment that a worker drives, as it is in memory: what its row says, and what is remembered of its calls. A worker holds up to a
+ * million, so the fields are few, and what payments have in common is one object for all of them.
  */
-import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
+import {
+  PAYMENT_STAGES,
+  PAYMENT_STATUSES,
+  type PaymentStage,
+  type PaymentStatus,
+} from '@duebridge/contract';
 import type { Anomaly } from '../partners/payment-record.ts';
 import type { CallOrder } from './calls.ts';
 import type { PartnerQueue } from './partner-queue.ts';
@@ -19,7 +24,7 @@ export interface PaymentGroup {
 /** The slot of a payment that is not driven any more. */
 const GONE = -2;
 
-/** What a payment is made of, besides what is remembered of its calls. */
+/** What a payment begins with, besides what is remembered of its calls. */
 export type PaymentFacts = Pick<
   ActivePayment,
   | 'at'
@@ -49,6 +54,8 @@ export class ActivePayment implements PaymentMemory {
   status: PaymentStatus;
   payment_id: string | null;
   acceptedAt: number;
+  /** Its age since the acceptance, in milliseconds, at the last poll that found it processing. */
+  processingMs = 0;
   polls = 0;
   tries = 0;
   failedAt: number | undefined = undefined;
@@ -57,9 +64,8 @@ export class ActivePayment implements PaymentMemory {
   grace = 0;
   resubmit = false;
   anomaly: Anomaly | undefined = undefined;
-  /** Just committed by this process, and not taken from its queue yet: its first step usually starts at once. */
-  isNew = false;
-  #slot: number;
+  /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */
+  slot: number;
 
   constructor(facts: PaymentFacts) {
     this.at = facts.at;
@@ -68,30 +74,25 @@ export class ActivePayment implements PaymentMemory {
     this.amount_in_cents = facts.amount_in_cents;
     this.group = facts.group;
     this.createdAt = facts.createdAt;
-    this.stage = facts.stage;
-    this.status = facts.status;
+    // Each row comes with strings of its own; a million payments share these.
+    this.stage = PAYMENT_STAGES.find((stage) => stage === facts.stage) ?? facts.stage;
+    this.status = PAYMENT_STATUSES.find((status) => status === facts.status) ?? facts.status;
     this.payment_id = facts.payment_id;
     this.acceptedAt = facts.acceptedAt;
-    this.#slot = facts.slot;
+    this.slot = facts.slot;
   }
 
   get queue(): PartnerQueue<ActivePayment> {
     return this.group.queue;
   }
 
-  /** See slots.ts. */
-  get slot(): number {
-    return this.#slot;
-  }
-
-  /** False once the payment was forgotten, restarted from its row, or is kept as bytes. */
+  /** False once the payment was forgotten or restarted from its row: whatever still holds this object drops it. */
   get isCurrent(): boolean {
-    return this.#slot !== GONE;
+    return this.slot !== GONE;
   }
 
-  /** Marks it as out of date: whatever still holds it drops it. */
   forget(): void {
-    this.#slot = GONE;
+    this.slot = GONE;
   }
 }
 

@@ -20,7 +20,6 @@ import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
 import { FundingQueue, type FundingCall } from './funding-queue.ts';
-import { HeldPayments, type Removed } from './held-payments.ts';
 import type { Outage } from './outage.ts';
 import { PartnerQueue, type QueueLane, type RunningCall } from './partner-queue.ts';
 import {
@@ -31,7 +30,7 @@ import {
   type PaymentEvent,
   type StepWrite,
 } from './payment-steps.ts';
-import { lastFoundMs, learn, learnBetween, OVERDUE_AFTER_MS } from './poll-schedule.ts';
+import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
 
@@ -76,7 +75,7 @@ export class Dispatcher {
   readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
   readonly #callContext: CallContext;
-  #payments = this.#newPayments();
+  readonly #payments = new Map<string, ActivePayment>();
   readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
   /** Aborts the calls under way. */
   readonly #calls = new AbortController();
@@ -161,7 +160,7 @@ export class Dispatcher {
 
   /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that is not driven here. */
   dueAt(platform_payment_id: string): number | undefined {
-    return this.#payments.dueAt(platform_payment_id);
+    return this.#payments.get(platform_payment_id)?.at;
   }
 
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
@@ -169,11 +168,11 @@ export class Dispatcher {
     const now = this.#options.clock.now();
     let oldest = now;
     let overdue = 0;
-    this.#payments.eachCreationTime((sinceBeginning) => {
-      const createdAt = this.#beganAt + sinceBeginning;
+    for (const payment of this.#payments.values()) {
+      const createdAt = this.#beganAt + payment.createdAt;
       oldest = Math.min(oldest, createdAt);
       if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
-    });
+    }
     return { oldestSeconds: (now - oldest) / 1_000, overdue };
   }
 
@@ -205,8 +204,7 @@ export class Dispatcher {
     const { slot } = row;
     if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return false;
     const now = this.#options.clock.monotonic();
-    const isLoaded = 'accepted_age_ms' in row;
-    const age = isLoaded ? (row.accepted_age_ms ?? 0) : 0;
+    const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
     const payment = new ActivePayment({
       at: Math.ceil(now + delayMs),
       platform_payment_id: row.platform_payment_id,
@@ -220,8 +218,7 @@ export class Dispatcher {
       acceptedAt: Math.floor(now - age),
       slot,
     });
-    payment.isNew = !isLoaded;
-    this.#payments.add(payment);
+    this.#payments.set(payment.platform_payment_id, payment);
     this.#count(slot, 1);
     this.#enqueue(payment);
     return true;
@@ -235,8 +232,8 @@ export class Dispatcher {
 
   /** Stops driving a payment. The fence refuses the write of a step that is under way. */
   dropById(platform_payment_id: string): void {
-    const known = this.#payments.removeById(platform_payment_id);
-    if (known !== undefined) this.#forgot(known);
+    const known = this.#payments.get(platform_payment_id);
+    if (known !== undefined) this.#forget(known);
   }
 
   /** Payments of a slot in memory. */
@@ -261,7 +258,9 @@ export class Dispatcher {
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
     this.#saveAll();
-    for (const removed of this.#payments.removeSlots(slots)) this.#forgot(removed);
+    for (const payment of this.#payments.values()) {
+      if (slots.has(payment.slot)) this.#forget(payment);
+    }
     const { clock } = this.#options;
     const until = clock.monotonic() + ms;
     const isBusy = (): boolean => [...slots].some((slot) => (this.#underWayIn[slot] ?? 0) > 0);
@@ -272,7 +271,7 @@ export class Dispatcher {
     let queue = this.#queues.get(partner_id);
     if (queue === undefined) {
       const { breakMs, maxBreakMs } = this.#times;
-      queue = new PartnerQueue(partner_id, breakMs, maxBreakMs, () => this.#payments.newLane());
+      queue = new PartnerQueue(partner_id, breakMs, maxBreakMs);
       this.#queues.set(partner_id, queue);
     }
     return queue;
@@ -285,7 +284,7 @@ export class Dispatcher {
     this.#calls.abort();
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#timers.clear();
-    this.#payments = this.#newPayments();
+    this.#payments.clear();
     this.#inSlot.fill(0);
     this.#queues.clear();
     this.#funding.clear();
@@ -330,20 +329,13 @@ export class Dispatcher {
     this.pump(payment.queue);
   }
 
-  /** A payment stays an object while a write of its acceptance is pending, and until its first step: that one usually starts at once. */
-  #newPayments(): HeldPayments {
-    return new HeldPayments(
-      (payment) => !payment.isNew && !this.#unsaved.has(payment) && !this.#saving.has(payment),
-    );
-  }
-
+  /** Drops a payment, if this object is its current state. Its queue drops it when its turn comes. */
   #forget(payment: ActivePayment): void {
-    const removed = this.#payments.remove(payment);
-    if (removed !== undefined) this.#forgot(removed);
-  }
-
-  #forgot({ platform_payment_id, slot, object }: Removed): void {
-    if (object !== undefined) this.#unsaved.delete(object);
+    if (!payment.isCurrent) return;
+    const { platform_payment_id, slot } = payment;
+    this.#payments.delete(platform_payment_id);
+    payment.forget();
+    this.#unsaved.delete(payment);
     this.#count(slot, -1);
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
   }
@@ -377,7 +369,6 @@ export class Dispatcher {
     const { clock } = this.#options;
     // A payment that is forgotten meanwhile has no slot any more.
     const { slot } = payment;
-    payment.isNew = false;
     this.#began(slot);
     void (async () => {
       let next: number | 'forget';
@@ -665,6 +656,9 @@ export class Dispatcher {
           ? clock.monotonic() - payment.acceptedAt
           : undefined,
     };
+    if (event.kind === 'polled' && event.outcome.kind === 'processing') {
+      payment.processingMs = Math.floor(event.facts.startedAt - payment.acceptedAt);
+    }
     Object.assign(payment, decision.memory);
     if (decision.write === undefined) return decision.next;
     if (decision.write.kind === 'advance' && decision.write.to === 'accepted') {
@@ -711,29 +705,23 @@ export class Dispatcher {
     }
   }
 
-  /** Learns how long the partner took. */
+  /**
+   * Learns how long the partner took. Both of its times come from its own clock, so their difference is exact whatever that clock
+   * shows. It is believed if it lies between the poll that last found the payment processing and the time at which this one was due:
+   * some partners date a posting back, and some by the poll that asks for it, which polls planned by it would make later and later.
+   */
   #learnSettlementTime(
-    { queue: { settlements }, polls }: ActivePayment,
+    { queue: { settlements }, processingMs }: ActivePayment,
     { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
     { dueMs, heldMs }: CallAge,
   ): void {
-    const { clock } = this.#options;
-    const processingMs =
-      dueMs === undefined ? 0 : lastFoundMs(settlements, dueMs, polls, this.#times.pollMs);
     if (posted_at !== null) {
-      this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
+      this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
     }
-    // Both times come from the partner's clock, so their difference is exact whatever that clock shows. A partner may date the
-    // posting back, but the payment did not end before it was last found processing.
-    const toldMs =
-      posted_at === null || initiated_at === null
-        ? heldMs
-        : Math.max(Date.parse(posted_at) - Date.parse(initiated_at), processingMs);
-    // Nobody says when a payment failed or was canceled, and a posting that is dated after the poll was due may be dated by the poll.
-    const isExact =
-      toldMs !== undefined && (heldMs !== undefined || dueMs === undefined || toldMs < dueMs);
-    if (isExact) learn(settlements, toldMs);
-    else if (dueMs !== undefined) learnBetween(settlements, processingMs, dueMs, clock.random());
+    if (heldMs !== undefined) learn(settlements, heldMs);
+    if (heldMs !== undefined || posted_at === null || initiated_at === null) return;
+    const toldMs = Date.parse(posted_at) - Date.parse(initiated_at);
+    if (toldMs >= processingMs && toldMs < (dueMs ?? Infinity)) learn(settlements, toldMs);
   }
 
   /** Acts on what an answer says about the partner as a whole. */

@@ -1,7 +1,4 @@
-/**
- * Items by due time: what a lane of a partner's queue is made of (partner-queue.ts). held-payments.ts has a lane of its own, whose
- * payments are bytes.
- */
+/** Items by due time: what a lane of a queue is made of. */
 
 /** Something that is due at a time. */
 export interface Due {
