@@ -60,8 +60,8 @@ describe('with the pauses of production', () => {
         0.5,
       );
       t.diagnostic(`median of the latest 60: ${median.toFixed(0)} ms`);
-      // The first are asked for after a second, the others when they have usually ended: after 100 ms.
-      assert.ok(median < 500, `${median} ms`);
+      // Such times teach nothing, so the first poll comes after a second.
+      assert.ok(median < 1_200, `${median} ms`);
     });
   }
 
