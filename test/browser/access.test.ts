@@ -1,17 +1,17 @@
 /**
- * The page for everybody, in every engine: a keyboard alone, large text, a reader of the screen; each screen through axe is in
- * screens.test.ts, the system's own colours in settings.test.ts.
+ * The page for everybody: a keyboard alone, large text, a reader of the screen; each screen through axe is in
+ * screens.test.ts, the system's own colours in settings.full.test.ts.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AxeResults } from 'axe-core';
-import { scriptOf, type EngineName } from './engines.ts';
+import { scriptOf } from './engines.ts';
 import { until, useRig } from './rig.ts';
 import { SCREENS } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
-  inEachEngine,
+  inChromium,
   opensModal,
   standing,
   type EngineVisit,
@@ -25,14 +25,13 @@ const axe = readFileSync(
   'utf8',
 );
 
-inEachEngine(
+inChromium(
   rig,
-  (inEngine, name) => {
-    keyboard(inEngine, name);
+  (inEngine) => {
+    keyboard(inEngine);
     heardAndSeen(inEngine);
     developers(inEngine);
   },
-  () => ({}),
   { isWatched: true },
 );
 
@@ -63,21 +62,18 @@ async function narrow(at: EngineVisit, width: number): Promise<void> {
 const holder = (at: EngineVisit): Promise<string | undefined> =>
   at.tab.run('page', () => document.activeElement?.id || document.activeElement?.tagName);
 
-function keyboard(inEngine: InEngine, name: EngineName): void {
+function keyboard(inEngine: InEngine): void {
   inEngine(
     'a bill is paid with the keyboard alone, and the focus is where the customer looks',
     async ({ flow, visit }) => {
       const world = flow.world({ outcome: [] });
       const at = await visit(world);
       await opensModal(at, world, flow);
-      // WebKitGTK's test browser takes the first Tab into its own toolbar.
-      if (name === 'webkit')
-        await at.tab.run('page', () => document.querySelector<HTMLElement>('#open')?.focus());
-      else await at.tab.press('Tab');
+      await at.tab.press('Tab');
       await until(async () => (await holder(at)) === 'open');
       await at.tab.press('Enter');
       await at.title('Your bill from Acme Water');
-      // The first Tab, or the first two, lead to the page: engines differ in when a dialog gives the focus to its frame.
+      // The first Tab, or the first two, lead to the page: a dialog gives the focus to its frame at a time of the browser's own.
       const isOnMain = (): Promise<boolean> =>
         at.tab.run('frame', () => document.activeElement?.className === 'main');
       for (let tabs = 0; tabs < 4 && !(await isOnMain()); tabs += 1) await at.tab.press('Tab');
@@ -107,24 +103,6 @@ function keyboard(inEngine: InEngine, name: EngineName): void {
       assert.equal(world.payments[0]?.amount_in_cents, 4_250);
       const [exit] = await at.hears<{ reason: string; at: string }>('exit');
       assert.deepEqual([exit?.reason, exit?.at], ['completed', 'receipt']);
-    },
-  );
-
-  // WebKit's driver does not see where the focus is when a script has moved it into a frame.
-  if (name === 'webkit') return;
-  inEngine(
-    'the first screen leaves the focus of the site alone, and focus() moves it in',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      await at.tab.run('page', () => document.querySelector<HTMLElement>('#after')?.focus());
-      await at.start();
-      await at.title('Your bill from Acme Water');
-      assert.equal(await holder(at), 'after');
-      await at.tab.run('page', () => (window as unknown as SiteWindow).instance.focus());
-      await at.focused('Your bill from Acme Water');
-      assert.equal(await holder(at), 'IFRAME');
-      await at.tab.run('page', () => (window as unknown as SiteWindow).instance.destroy());
-      assert.equal(await holder(at), 'after');
     },
   );
 }

@@ -11,9 +11,7 @@ import { buildWeb } from '../../packages/web/build.ts';
 import { launchChromium } from './chromium.ts';
 import { platformCommand } from '../../packages/platform/src/main.ts';
 import { startWorkingDay, type WorkingDay } from './console-rig.ts';
-import type { Tab } from './engines.ts';
 import { until } from './rig.ts';
-import { Visitor } from './visitor.ts';
 
 const axe = readFileSync(
   join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
@@ -645,51 +643,3 @@ test('every page passes axe, light and dark', async () => {
   }
   await close();
 });
-
-for (const name of ['firefox', 'webkit'] as const) {
-  test(`"I paid $25 yesterday" in ${name} too: signed in, found by amount, its story read, and polled`, async (t) => {
-    const id = await work.pay(`pays-${name}`, 2_500, `${name}@example.com`);
-    const visitor = new Visitor(name);
-    t.after(() => visitor.stop());
-    await visitor.visit(t, work.platform.adminUrl, async (open) => finds(await open(), id));
-  });
-}
-
-async function finds(tab: Tab, id: string): Promise<void> {
-  const reads = (selector: string, pattern: string): Promise<void> =>
-    until(() =>
-      tab.run(
-        'page',
-        (wanted, inside) =>
-          new RegExp(inside).test(document.querySelector(wanted)?.textContent ?? ''),
-        selector,
-        pattern,
-      ),
-    );
-  await tab.goto(`${work.platform.adminUrl}/console`);
-  await reads('h1', '^duebridge console$');
-  await tab.click('page', 'input[name=key]');
-  await tab.type(work.keys.bob);
-  await tab.press('Enter');
-  await reads('h1', '^Overview$');
-  await tab.click('page', 'nav a[href="/console/payments"]');
-  await reads('h1', '^Payments$');
-  await tab.click('page', 'input[name=amount]');
-  await tab.type('25');
-  await tab.press('Enter');
-  await reads(`a[href="/console/payments/${id}"]`, id);
-  await tab.click('page', `a[href="/console/payments/${id}"]`);
-  await reads('h1', String.raw`^\$25\.00.*succeeded`);
-  await reads('main', 'payment ended');
-  await reads('main', String.raw`succeeded · HTTP 200`);
-  // Picked, looked at, and acted on: the page of several payments.
-  await tab.goto(`${work.platform.adminUrl}/console/payments?id=${id}`);
-  await reads(`a[href="/console/payments/${id}"]`, id);
-  await tab.click('page', `input[aria-label="Pick ${id}"]`);
-  await tab.click('page', '[aria-label="Selected payments"] button:nth-of-type(2)');
-  await reads('h1', '^Poll 1 payment$');
-  await tab.click('page', 'textarea');
-  await tab.type('asked');
-  await tab.click('page', 'form .primary');
-  await reads('main', '1 done, 0 refused, 0 left');
-}

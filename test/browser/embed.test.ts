@@ -1,7 +1,7 @@
 /**
- * The SDK in a site, in every engine: its options, timeouts, events and errors, the React component and the test kit; files that are
- * late, blocked or missing; a browser without storage and one whose clock is wrong. Engines differ in what they tell of a frame, in
- * which order, and in what becomes of a request that fails. sdk.test.ts has what only Chromium's driver can do.
+ * The SDK in a site: its options, timeouts, events and errors, the React component and the test kit; files that are
+ * late, blocked or missing; a browser without storage and one whose clock is wrong. sdk.test.ts has what is loaded
+ * ahead, dialogs and apps.
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -9,12 +9,12 @@ import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
 import { gate, until, useRig, values } from './rig.ts';
-import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import { inChromium, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
 import { succeeds, type Trouble, type World } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
 
-inEachEngine(rig, (inEngine) => {
+inChromium(rig, (inEngine) => {
   options(inEngine);
   mounting(inEngine);
   events(inEngine);
@@ -175,17 +175,6 @@ function mounting(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a platform that does not answer is given up after the time allowed',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world({ plan: { page: () => 'hang' } }));
-      for (const display of ['inline', 'modal'] as const) {
-        assert.equal(await at.start({ display, loadTimeoutMs: 300 }), 'load_timeout');
-        assert.equal(await leftovers(at), 0);
-      }
-    },
-  );
-
-  inEngine(
     'a platform that is down, or misses a file of its page, is not told as a site that is not registered',
     async ({ flow, visit }) => {
       const at = await visit(flow.world());
@@ -291,6 +280,27 @@ function mounting(inEngine: InEngine): void {
       assert.equal(await mounted, 'mounted');
       // No read of its own.
       assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
+    },
+  );
+
+  inEngine(
+    'a partner with several sites serves each of them, and tells the platform which',
+    async ({ flow, visit }) => {
+      const world = flow.world();
+      world.origins = ['elsewhere', 'acme', 'third'].map((name) => flow.site(name));
+      const at = await visit(world);
+      assert.equal(await at.start(), 'mounted');
+      await at.title('Your bill from Acme Water');
+      const own = world.seen.filter(({ headers }) =>
+        headers.authorization?.includes(`_${world.partner}_`),
+      );
+      const asked = own.filter(
+        ({ path, method }) => path === '/v1/flow/session' && method === 'POST',
+      );
+      assert.deepEqual(
+        asked.map(({ body }) => (JSON.parse(body) as { origin: string }).origin),
+        [flow.site('acme')],
+      );
     },
   );
 }

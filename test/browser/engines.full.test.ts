@@ -3,16 +3,12 @@
  * frame, where Escape goes, what a blocked frame looks like. packages/web/README.md says what is tested where, and why.
  */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
-import { pathToFileURL } from 'node:url';
 import type { AxeResults } from 'axe-core';
-import { MISSING, scriptOf, type EngineName } from './engines.ts';
+import { scriptOf, type EngineName } from './engines.ts';
 import { until, useRig, values } from './rig.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
@@ -34,49 +30,7 @@ inEachEngine(rig, (inEngine, name) => {
   payments(inEngine, name);
   problems(inEngine);
   security(inEngine);
-  void test('a test that is killed leaves no process of its browser behind', (t) =>
-    killed(t, name));
 });
-
-/** Starts an engine in a process that is then killed, and looks for what has the mark in its environment. */
-async function killed(t: TestContext, name: EngineName): Promise<void> {
-  const mark = `DUEBRIDGE_TEST_MARK=${randomUUID()}`;
-  const script = `
-    import { startEngine } from ${JSON.stringify(pathToFileURL(join(import.meta.dirname, 'engines.ts')).href)};
-    const engine = await startEngine(${JSON.stringify(name)});
-    const tab = await engine?.open('http://localhost');
-    await tab?.goto('about:blank');
-    console.log(engine ? 'open' : 'missing');
-    setInterval(() => {}, 1_000);`;
-  const [variable = '', value] = mark.split('=');
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
-    env: { ...process.env, [variable]: value },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  try {
-    const [said] = (await once(child.stdout, 'data', { signal: AbortSignal.timeout(60_000) })) as [
-      Buffer,
-    ];
-    if (said.toString().trim() === 'missing') return t.diagnostic(MISSING[name]);
-    const [, ...browser] = marked(mark);
-    assert.ok(browser.length > 0, 'its processes are told by their mark');
-  } finally {
-    child.kill('SIGKILL');
-  }
-  await until(() => marked(mark).length === 0);
-}
-
-/** The processes that have this in their environment. */
-function marked(mark: string): string[] {
-  return readdirSync('/proc').filter((id) => {
-    try {
-      return /^\d+$/.test(id) && readFileSync(`/proc/${id}/environ`, 'utf8').includes(mark);
-    } catch {
-      // It has ended, or belongs to somebody else.
-      return false;
-    }
-  });
-}
 
 // The payment -----------------------------------------------------------------------------------------------------------------
 
@@ -100,24 +54,6 @@ function payments(inEngine: InEngine, name: EngineName): void {
       await until(() => at.tab.run('page', () => document.querySelector('dialog') === null));
       assert.equal(await at.tab.run('page', () => document.activeElement?.id), 'open');
       assert.equal(world.counts.pay, 0);
-    },
-  );
-
-  inEngine(
-    'a page that was loaded ahead, hidden in its dialog, has the bill at the click',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      await at.tab.run(
-        'page',
-        (settings) => (window as unknown as SiteWindow).make(settings).preload({ session: true }),
-        { partner: world.partner, frameOrigin: flow.payOrigin, display: 'modal' },
-      );
-      await until(() => world.sessions.size === 1);
-      await at.tab.run('page', () => void (window as unknown as SiteWindow).instance.mount());
-      await at.title('Your bill from Acme Water');
-      await at.pay();
-      assert.deepEqual([world.counts.page, world.counts.token, world.counts.exchange], [1, 1, 1]);
     },
   );
 
@@ -237,53 +173,6 @@ function payments(inEngine: InEngine, name: EngineName): void {
 // Its problems ----------------------------------------------------------------------------------------------------------------
 
 function problems(inEngine: InEngine): void {
-  inEngine(
-    'a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]',
-    async ({ flow, visit }) => {
-      const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
-      const world = flow.world({
-        outcome: [],
-        plan: { events: () => 'SERVICE_UNAVAILABLE', payment: (count) => troubles[count - 1] },
-      });
-      const at = await visit(world);
-      await at.start();
-      await at.press('Continue');
-      await at.press('Pay $123.45');
-      await until(() => world.counts.payment >= 3);
-      await at.title('Your payment is on its way');
-      world.change(succeeds[0] ?? {});
-      world.change(succeeds[1] ?? {});
-      await at.title('Paid. Thank you!');
-      const others = (await at.statuses()).filter((status) => status !== 'succeeded');
-      assert.ok(
-        others.every((status) => status === 'processing'),
-        others.join(),
-      );
-    },
-  );
-
-  inEngine(
-    'a token that expired and a session that ended are replaced unseen',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        plan: { exchange: (count) => (count === 1 ? 'TOKEN_EXPIRED' : undefined) },
-      });
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.press('Continue');
-      world.endSessions();
-      await at.press('Pay $123.45');
-      await at.title('Paid. Thank you!');
-      assert.equal(world.payments.length, 1);
-      assert.deepEqual(values(await at.heard(), 'fetchToken'), ['initial', 'expired', 'expired']);
-      assert.deepEqual(
-        [...world.sessions.values()].map(({ continues }) => continues),
-        [undefined, 'session-1'],
-      );
-      assert.deepEqual(values(await at.heard(), 'error'), []);
-    },
-  );
-
   inEngine(
     'a platform that does not answer, or does not exist, is given up with nothing left behind',
     async ({ flow, visit }) => {
@@ -415,27 +304,6 @@ function security(inEngine: InEngine): void {
       assert.equal(world.counts.exchange, 0);
       // A token may have been asked for while the frame loaded; it was handed to nobody.
       assert.equal(world.sessions.size, 0);
-    },
-  );
-
-  inEngine(
-    'a partner with several sites serves each of them, and tells the platform which',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      world.origins = ['elsewhere', 'acme', 'third'].map((name) => flow.site(name));
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.title('Your bill from Acme Water');
-      const own = world.seen.filter(({ headers }) =>
-        headers.authorization?.includes(`_${world.partner}_`),
-      );
-      const asked = own.filter(
-        ({ path, method }) => path === '/v1/flow/session' && method === 'POST',
-      );
-      assert.deepEqual(
-        asked.map(({ body }) => (JSON.parse(body) as { origin: string }).origin),
-        [flow.site('acme')],
-      );
     },
   );
 

@@ -29,9 +29,6 @@ import { spawnWithUs, WITH_US } from './with-us.ts';
 export const ENGINES = ['chromium', 'firefox', 'webkit'] as const;
 export type EngineName = (typeof ENGINES)[number];
 
-/** The engines of a test that its file also makes with what only Chromium's driver can do. */
-export const OTHER_ENGINES = ['firefox', 'webkit'] as const;
-
 /**
  * Where a script runs: in the site's page, in the payment page that stands in it, or in a frame within that: how the addresses of the
  * frames on the way start, from the payment page inwards.

@@ -1,14 +1,12 @@
-/**
- * The way from a token to a receipt, and what browsers and people do on it, in every engine.
- */
+/** The way from a token to a receipt, and what people and networks do on it. */
 import assert from 'node:assert/strict';
 import { gate, until, useRig, values } from './rig.ts';
 import { succeeds, type World } from './scripted-flow.ts';
-import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import { inChromium, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
 
-inEachEngine(
+inChromium(
   rig,
   (inEngine) => {
     ways(inEngine);
@@ -17,7 +15,6 @@ inEachEngine(
     endings(inEngine);
     amounts(inEngine);
   },
-  () => ({}),
   { isWatched: true },
 );
 
@@ -301,6 +298,53 @@ async function pointOf(at: EngineVisit, name: string): Promise<{ x: number; y: n
 }
 
 function accidents(inEngine: InEngine): void {
+  inEngine(
+    'a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]',
+    async ({ flow, visit }) => {
+      const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
+      const world = flow.world({
+        outcome: [],
+        plan: { events: () => 'SERVICE_UNAVAILABLE', payment: (count) => troubles[count - 1] },
+      });
+      const at = await visit(world);
+      await at.start();
+      await at.press('Continue');
+      await at.press('Pay $123.45');
+      await until(() => world.counts.payment >= 3);
+      await at.title('Your payment is on its way');
+      world.change(succeeds[0] ?? {});
+      world.change(succeeds[1] ?? {});
+      await at.title('Paid. Thank you!');
+      const others = (await at.statuses()).filter((status) => status !== 'succeeded');
+      assert.ok(
+        others.every((status) => status === 'processing'),
+        others.join(),
+      );
+    },
+  );
+
+  inEngine(
+    'a token that expired and a session that ended are replaced unseen',
+    async ({ flow, visit }) => {
+      const world = flow.world({
+        plan: { exchange: (count) => (count === 1 ? 'TOKEN_EXPIRED' : undefined) },
+      });
+      const at = await visit(world);
+      assert.equal(await at.start(), 'mounted');
+      await at.press('Continue');
+      world.endSessions();
+      await at.press('Pay $123.45');
+      await at.title('Paid. Thank you!');
+      assert.equal(world.payments.length, 1);
+      assert.deepEqual(values(await at.heard(), 'fetchToken'), ['initial', 'expired', 'expired']);
+      assert.deepEqual(
+        [...world.sessions.values()].map(({ continues }) => continues),
+        [undefined, 'session-1'],
+      );
+      assert.deepEqual(values(await at.heard(), 'error'), []);
+    },
+  );
+
   inEngine(
     'a session that ends while the answer to a confirm is lost finds that payment',
     async ({ flow, visit }) => {

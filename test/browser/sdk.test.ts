@@ -1,5 +1,5 @@
 /**
- * The SDK in a site, in every engine: what is loaded ahead, files that come late or never, a dialog on a phone and one that does not
+ * The SDK in a site: what is loaded ahead, files that come late or never, a dialog on a phone and one that does not
  * load, an app's page. embed.test.ts has its options, errors and events; time.test.ts its limits.
  */
 import assert from 'node:assert/strict';
@@ -11,7 +11,7 @@ import { pathToFileURL } from 'node:url';
 import type { Script } from './engines.ts';
 import { gate, until, useRig, values } from './rig.ts';
 import {
-  inEachEngine,
+  inChromium,
   ready,
   type EngineVisit,
   type InEngine,
@@ -21,7 +21,7 @@ import type { ScriptedFlow, World } from './scripted-flow.ts';
 
 const rig = useRig();
 
-inEachEngine(rig, (inEngine) => {
+inChromium(rig, (inEngine) => {
   loadedAhead(inEngine);
   late(inEngine);
   dialogs(inEngine);
@@ -211,10 +211,9 @@ function late(inEngine: InEngine): void {
       });
       const at = await visit(world);
       const script = gate();
-      // Firefox begins the session when the style has come.
       flow.wire = (path) => (/\/flow-[^/]*\.js$/.test(path) ? script.held : undefined);
       const mounted = at.start();
-      // The site says it: WebKit's driver does not look into a frame that is loading.
+      // The site says it: a driver does not look into a frame that is loading.
       await at.holds('page', () => document.title === 'out of time');
       script.open();
       assert.equal(await mounted, 'mounted');
@@ -243,7 +242,6 @@ function late(inEngine: InEngine): void {
         return texts === 1 ? 'hang' : undefined;
       };
       assert.equal(await at.start(), 'mounted');
-      // The site says it: WebKit's driver does not look into a frame that is loading.
       assert.equal((await at.hears('screen')).length, 1);
       assert.equal(texts, 2);
       tools.open();

@@ -1,6 +1,6 @@
 /**
- * A site with the payment page in it, open in any of the engines: what a customer does there and what the site hears. Defines the
- * tests of a file in every engine that is installed.
+ * A site with the payment page in it, open in an engine: what a customer does there and what the site hears. What holds in any browser
+ * is tested in Chromium; what engines do each in a way of their own, in every engine that is installed.
  */
 import assert from 'node:assert/strict';
 import test, { after, suite } from 'node:test';
@@ -63,19 +63,44 @@ interface InOneEngine {
 
 export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<void>) => void;
 
-/**
- * Defines tests in every engine, the engines side by side: most of each test is waiting. The tests of an engine share one browser and
- * one tab of it; each begins with a site that is loaded anew. `settingsOf`: those of the person before it. `isWatched`: an error of a
- * page, a breach of its policy and a token in its console fail the test.
- */
+/** Settings of the tests of a file. */
+interface Suite {
+  /** What the person before the engine has set. */
+  readonly settingsOf?: (name: EngineName) => Settings;
+  /** An error of a page, a breach of its policy and a token in its console fail the test. */
+  readonly isWatched?: boolean;
+}
+
+/** Defines tests in Chromium. */
+export function inChromium(
+  rig: Pick<Rig, 'flowIn'>,
+  define: (inEngine: InEngine) => void,
+  options: Suite = {},
+): void {
+  inEngines(['chromium'], rig, define, options);
+}
+
+/** Defines tests in every engine; for a `*.full.test.ts`. */
 export function inEachEngine(
   rig: Pick<Rig, 'flowIn'>,
   define: (inEngine: InEngine, name: EngineName) => void,
-  settingsOf: (name: EngineName) => Settings = () => ({}),
-  { isWatched = false } = {},
+  options: Suite = {},
 ): void {
-  void suite('in every engine', { concurrency: ENGINES.length }, () => {
-    for (const name of ENGINES)
+  inEngines(ENGINES, rig, define, options);
+}
+
+/**
+ * Defines tests in engines, side by side: most of each test is waiting. The tests of an engine share one browser and
+ * one tab of it; each begins with a site that is loaded anew.
+ */
+function inEngines(
+  engines: readonly EngineName[],
+  rig: Pick<Rig, 'flowIn'>,
+  define: (inEngine: InEngine, name: EngineName) => void,
+  { settingsOf = () => ({}), isWatched = false }: Suite,
+): void {
+  void suite('in a browser', { concurrency: engines.length }, () => {
+    for (const name of engines)
       void suite(name, { concurrency: 1 }, () => {
         const visitor = new Visitor(name, { keepsTab: true, settings: settingsOf(name) });
         after(() => visitor.stop());

@@ -1,17 +1,17 @@
 /**
- * Limits of seconds, minutes and an hour, in every engine: what is slow, what stalls, a device that slept. The tests move the time of the
+ * Limits of seconds, minutes and an hour: what is slow, what stalls, a device that slept. The tests move the time of the
  * page (clock.ts); how long the machine takes decides nothing.
  */
 import assert from 'node:assert/strict';
 import { movableClock, pass, wakeAfter } from './clock.ts';
 import { gate, until, useRig } from './rig.ts';
-import { inEachEngine, type EngineVisit, type InEngine } from './site-visit.ts';
+import { inChromium, type EngineVisit, type InEngine } from './site-visit.ts';
 import { succeeds, type Trouble } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
 const before = await movableClock();
 
-inEachEngine(rig, (inEngine) => {
+inChromium(rig, (inEngine) => {
   opening(inEngine);
   paying(inEngine);
   sleeping(inEngine);

@@ -14,7 +14,7 @@ import {
 import { DriverLost } from './webdriver.ts';
 
 /** The last of these visits fails the test. */
-export const VISITS = 3;
+const VISITS = 3;
 
 /**
  * One engine for any number of visits, started at the first. `keepsTab`: the first tab of a visit that passed is the first of the next

@@ -30,12 +30,14 @@ inEachEngine(
     darkAndStill(inEngine);
     saved(inEngine, folderOf(name));
   },
-  (name) => ({
-    timeZone: 'Pacific/Honolulu',
-    colorScheme: 'dark',
-    reducedMotion: true,
-    downloads: folderOf(name),
-  }),
+  {
+    settingsOf: (name) => ({
+      timeZone: 'Pacific/Honolulu',
+      colorScheme: 'dark',
+      reducedMotion: true,
+      downloads: folderOf(name),
+    }),
+  },
 );
 
 inEachEngine(
@@ -44,7 +46,7 @@ inEachEngine(
     inZone(inEngine, 'Tokyo', /GMT\+9|JST/);
     ownColours(inEngine, name);
   },
-  () => ({ timeZone: 'Asia/Tokyo', forcedColors: true }),
+  { settingsOf: () => ({ timeZone: 'Asia/Tokyo', forcedColors: true }) },
 );
 
 function inZone(inEngine: InEngine, place: string, zone: RegExp): void {
