@@ -291,7 +291,7 @@ function fullDisk(disk: string, what: 'a table' | 'the log'): Fault {
     kind: 'disk full',
     async run(rig) {
       assertOn(disk, rig);
-      const log = join(disk, 'postgres.log');
+      const log = join(rig.postgres.clusterDirectory, 'postgres.log');
       const refusals = (): number => readFileSync(log, 'utf8').split('No space left').length - 1;
       await pause(300);
       const before = refusals();

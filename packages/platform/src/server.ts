@@ -362,6 +362,19 @@ export function openPlatformDatabase(
   });
 }
 
+/** The embedded database has no standby and no backup: a disk that fails takes the record of real payments with it. */
+async function warnOfLivePartners(database: Database, log: Log): Promise<void> {
+  const rows = await database.query<{ partner_id: string }>(
+    `SELECT partner_id FROM duebridge_platform.partners WHERE mode = 'live' ORDER BY partner_id LIMIT 20`,
+  );
+  if (rows.length === 0) return;
+  const partners = rows.map(({ partner_id }) => partner_id);
+  log.warn(
+    { partners },
+    'live partners are on the embedded database, which has no standby: set DATABASE_URL to a PostgreSQL of your own',
+  );
+}
+
 /**
  * Opens the three pools of a server, so that none starves another (LV10): the front's slow reads must not keep the engine from
  * recording what partners answered, and neither may keep the heartbeat from renewing the lease.
@@ -380,6 +393,7 @@ async function openPools(
   );
   closers.push(() => opened.close());
   const { url, database: front } = opened;
+  if (config.databaseUrl === undefined) await warnOfLivePartners(front, log);
   const engine = openDatabase({
     url,
     applicationName: 'duebridge platform engine',

@@ -1,6 +1,7 @@
 /** The directory for what a server creates by itself: the embedded database and generated secrets (decisions 28 and 53). */
-import { chown, mkdir, stat } from 'node:fs/promises';
+import { appendFile, chown, mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { ConfigurationError, messageOf } from './errors.ts';
 
 /** The servers, as commands and files name them. */
 export type ServerName = 'platform' | 'partner';
@@ -49,4 +50,36 @@ export async function keepOwner(file: string, directory: string): Promise<void> 
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = await stat(directory);
   if (uid !== 0) await chown(file, uid, gid);
+}
+
+/**
+ * Locks a data directory for one process until it releases it or ends, however it ends; undefined when another process has it. `name`
+ * is the lock file. The kernel holds the lock, through SQLite. Throws ConfigurationError when the directory cannot be used.
+ */
+export async function holdDataDirectory(
+  directory: string,
+  name: string,
+): Promise<{ release(): void } | undefined> {
+  const file = path.join(directory, name);
+  // Loaded here: Node 22 prints a warning for it, and a server with a database of its own needs no lock.
+  const { DatabaseSync } = await import('node:sqlite');
+  let lock: InstanceType<typeof DatabaseSync> | undefined;
+  try {
+    // Root lets others pass: the user id that runs PostgreSQL has to reach its files.
+    await makeDirectory(directory, process.getuid?.() === 0 ? 0o711 : 0o700);
+    await appendFile(file, '', { mode: 0o600 });
+    await keepOwner(file, directory);
+    lock = new DatabaseSync(file);
+    lock.exec('BEGIN EXCLUSIVE');
+    const held = lock;
+    return { release: () => held.close() };
+  } catch (error) {
+    lock?.close();
+    // SQLITE_BUSY
+    if (error instanceof Error && 'errcode' in error && error.errcode === 5) return undefined;
+    throw new ConfigurationError(
+      `the data directory ${directory} cannot be used (${messageOf(error)}): start as the user that it belongs to, or set DUEBRIDGE_DATA_DIR to a folder you may write to`,
+      { cause: error },
+    );
+  }
 }
