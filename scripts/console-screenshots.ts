@@ -65,13 +65,11 @@ try {
   await page.getByLabel(`Pick ${refused}`).check();
   await page.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByRole('heading', { name: 'Close 1 payment' }).waitFor();
-  const plan = new URL(page.url()).pathname.replace('/console', '');
   const pages = {
     overview: '',
     payments: '/payments?last=24h',
     payment: `/payments/${refused}`,
     bulk: '/bulk',
-    'bulk-plan': plan,
     partners: '/partners',
     partner: '/partners/springfield-water',
     batches: '/batches',

@@ -13,7 +13,6 @@ import {
   platformAdminRoutes,
   type BatchPage,
   type BatchView,
-  type BulkRunDetail,
   type ClientKeyGrant,
   type FailureReasons,
   type Overview,
@@ -332,12 +331,7 @@ test('on a Citus cluster', async (t) => {
           admin('POST', '/partners', { ...gasCompany(partner.server.url, 'x'), origins: [] }),
           /: 409 /,
         );
-        const planned = await admin<BulkRunDetail>('POST', '/bulk-runs', {
-          act: 'withdraw',
-          platform_payment_ids: [payments[0].platform_payment_id],
-        });
         const ids: Readonly<Record<string, string>> = {
-          run_id: planned.run.run_id,
           partner_id: 'gas',
           platform_payment_id: payments[0].platform_payment_id,
           platform_batch_id: batches[0].platform_batch_id,

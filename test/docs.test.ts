@@ -193,12 +193,6 @@ const OF_PEOPLE = new Set([
   'mark_follow_up',
   'clear_follow_up',
   'preview_acts',
-  'plan_bulk_run',
-  'list_bulk_runs',
-  'get_bulk_run',
-  'start_bulk_run',
-  'stop_bulk_run',
-  'continue_bulk_run',
 ]);
 
 test('no operation of a program, and no error, is missing from the reference [ER3]', () => {

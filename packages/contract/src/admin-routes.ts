@@ -4,14 +4,7 @@
  *
  * A table: one entry per operation.
  */
-import {
-  BulkItemQuery,
-  BulkPreview,
-  BulkPreviewRequest,
-  BulkRun,
-  BulkRunDetail,
-  BulkRunRequest,
-} from './bulk.ts';
+import { BulkPreview, BulkPreviewRequest } from './bulk.ts';
 import { Type } from 'typebox';
 import {
   BatchPage,
@@ -82,7 +75,6 @@ const clientParams = Type.Object({
   partner_id: PartnerId,
   client_id: Type.String({ maxLength: 128 }),
 });
-const runParams = Type.Object({ run_id: Type.String({ pattern: '^run_[0-9a-f]{16}$' }) });
 const differenceParams = Type.Object({
   difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
 });
@@ -649,76 +641,5 @@ export const platformAdminRoutes = routeTable({
     body: BulkPreviewRequest,
     reply: BulkPreview,
     errors: WITH_ROLE_AND_BODY,
-  },
-  plan_bulk_run: {
-    id: 'plan_bulk_run',
-    method: 'POST',
-    path: '/admin/v1/bulk-runs',
-    summary: 'Plan an act on several payments; nothing is done yet',
-    source: 'decision 200',
-    auth: 'admin',
-    role: 'operator',
-    body: BulkRunRequest,
-    reply: BulkRunDetail,
-    errors: WITH_ROLE_AND_BODY,
-  },
-  list_bulk_runs: {
-    id: 'list_bulk_runs',
-    method: 'GET',
-    path: '/admin/v1/bulk-runs',
-    summary: 'The last runs, newest first',
-    source: 'decision 200',
-    auth: 'admin',
-    reply: Type.Object({ runs: Type.Array(BulkRun) }),
-    errors: ['UNAUTHORIZED'],
-  },
-  get_bulk_run: {
-    id: 'get_bulk_run',
-    method: 'GET',
-    path: '/admin/v1/bulk-runs/{run_id}',
-    summary: 'Read a run and what became of its payments',
-    source: 'decision 200',
-    auth: 'admin',
-    params: runParams,
-    query: BulkItemQuery,
-    reply: BulkRunDetail,
-    errors: ['UNAUTHORIZED', 'NOT_FOUND'],
-  },
-  start_bulk_run: {
-    id: 'start_bulk_run',
-    method: 'POST',
-    path: '/admin/v1/bulk-runs/{run_id}/start',
-    summary: 'Start a planned run: the platform drives it to its end',
-    source: 'decision 200',
-    auth: 'admin',
-    role: 'operator',
-    params: runParams,
-    body: OperatorReason,
-    reply: BulkRun,
-    errors: [...WITH_ROLE_AND_BODY, 'NOT_FOUND', 'CONFLICT'],
-  },
-  stop_bulk_run: {
-    id: 'stop_bulk_run',
-    method: 'POST',
-    path: '/admin/v1/bulk-runs/{run_id}/stop',
-    summary: 'Stop a run after the payment that is being acted on',
-    source: 'decision 200',
-    auth: 'admin',
-    role: 'operator',
-    params: runParams,
-    reply: BulkRun,
-    errors: [...WITH_ROLE, 'NOT_FOUND', 'CONFLICT'],
-  },
-  continue_bulk_run: {
-    id: 'continue_bulk_run',
-    method: 'POST',
-    path: '/admin/v1/bulk-runs/{run_id}/continue',
-    summary: 'Continue a run that was stopped',
-    source: 'decision 200',
-    auth: 'admin',
-    role: 'operator',
-    params: runParams,
-    reply: BulkRun,
-    errors: [...WITH_ROLE, 'NOT_FOUND', 'CONFLICT'],
   },
 });

@@ -22,7 +22,6 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
     'must be 1 to 255 letters, digits, or any of _ . -, and no card or bank number',
   '^[1-9][0-9]{0,5}$': 'must be a whole number from 1 to 999999',
   '^[0-9]{1,6}$': 'must be a whole number of at most 6 digits',
-  '^run_[0-9a-f]{16}$': 'must be the id of a run, such as run_0123456789abcdef',
   '^[0-9a-f]{64}$': 'must be 64 hexadecimal digits in lower case',
   '^[0-9]{1,16}~[0-9a-f]{64}$': 'must be the next_cursor of a page',
   '^[0-9]{1,12}$': 'must be a whole number of at most 12 digits',

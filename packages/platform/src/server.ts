@@ -289,7 +289,7 @@ async function openAll(
     hosts: hostsOf(adminHost, config.adminHosts),
   });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
-  const bulkRuns = mountAdmin(adminApp, {
+  mountAdmin(adminApp, {
     log,
     database,
     registry,
@@ -305,11 +305,6 @@ async function openAll(
     clock,
     secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
     authenticate: adminAuthentication(operators, clock),
-  });
-  const driving = bulkRuns.drive(stopping.signal);
-  closers.push(async () => {
-    stopping.abort();
-    await driving;
   });
   mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
   if (config.openId !== undefined) {

@@ -11,7 +11,6 @@ import {
   parseInstant,
   platformAdminRoutes as routes,
   Refusal,
-  type BulkAct,
   type Route,
 } from '@duebridge/contract';
 import {
@@ -41,7 +40,6 @@ import { clearFollowUp, markFollowUp } from '../store/follow-ups.ts';
 import { pausePayment } from '../store/pause.ts';
 import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
-import { openBulkRuns, type BulkRuns } from './bulk-runs.ts';
 import { closeReview, pendingClose } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { failureReasons } from './failures.ts';
@@ -77,8 +75,8 @@ export interface AdminDependencies {
   readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
 }
 
-/** Mounts every admin operation. Returns the bulk runs, which the server drives. */
-export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): BulkRuns {
+/** Mounts every admin operation. */
+export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
   const { database, registry, client, keys, operators, attempts, clock } = dependencies;
   const known = new WeakMap<FastifyRequest, Operator>();
 
@@ -264,19 +262,13 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
     ),
   );
-  const preview = (act: BulkAct, ids: readonly string[], actor: string) =>
-    previewActs(
-      {
-        database,
-        secondPersonAboveCents: dependencies.secondPersonAboveCents,
-        view: shown,
-      },
-      act,
-      ids,
-      actor,
-    );
   serve(routes.preview_acts, ({ body, request }) =>
-    preview(body.act, body.platform_payment_ids, who(request).actor),
+    previewActs(
+      { database, secondPersonAboveCents: dependencies.secondPersonAboveCents, view: shown },
+      body.act,
+      body.platform_payment_ids,
+      who(request).actor,
+    ),
   );
   serve(routes.close_review, async ({ params, body, request }) => {
     const { outcome, payment } = await closeReview(
@@ -287,61 +279,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     );
     return { outcome, payment: await showOne(payment) };
   });
-
-  // Acts on several payments ---------------------------------------------------------------------------------------------------
-
-  const bulkRuns = openBulkRuns({
-    database,
-    clock,
-    log: dependencies.log,
-    acts: {
-      preview: async (act, ids, actor) => (await preview(act, ids, actor)).payments,
-      mayAct: (actor) => operators.mayAct(actor),
-      async act(act, id, reason, actor) {
-        switch (act) {
-          case 'resume':
-            await resumePayment(database, id, reason, actor);
-            return 'It is sent again';
-          case 'withdraw':
-            await withdrawPayment(database, id, reason, actor);
-            return 'It is canceled';
-          case 'poll': {
-            const { answer } = await pollNow(dependencies, id, reason, actor);
-            return `The partner says ${answer.replaceAll('_', ' ')}`;
-          }
-          case 'close': {
-            const { outcome } = await closeReview(dependencies, id, reason, actor);
-            return outcome === 'closed' ? 'It ended as failed' : 'It waits for a second person';
-          }
-        }
-      },
-    },
-  });
-  serve(routes.plan_bulk_run, async ({ body, request }) => {
-    const { act, platform_payment_ids, filter } = body;
-    if ((platform_payment_ids === undefined) === (filter === undefined)) {
-      throw new Refusal('INVALID_REQUEST', {
-        details: [
-          { path: 'body', problem: 'must have platform_payment_ids or filter, one of the two' },
-        ],
-      });
-    }
-    const chosen = platform_payment_ids ?? (await toFilter(filter ?? {}));
-    return bulkRuns.plan(act, chosen, who(request).actor);
-  });
-  serve(routes.list_bulk_runs, async () => ({ runs: await bulkRuns.list() }));
-  serve(routes.get_bulk_run, ({ params, query }) =>
-    bulkRuns.get(params.run_id, Number(query.cursor ?? 0), Number(query.limit ?? DEFAULT_LIMIT)),
-  );
-  serve(routes.start_bulk_run, ({ params, body, request }) =>
-    bulkRuns.start(params.run_id, body.reason, who(request).actor),
-  );
-  serve(routes.stop_bulk_run, ({ params, request }) =>
-    bulkRuns.stop(params.run_id, who(request).actor),
-  );
-  serve(routes.continue_bulk_run, ({ params, request }) =>
-    bulkRuns.continue(params.run_id, who(request).actor),
-  );
 
   // Batches and differences --------------------------------------------------------------------------------------------------
 
@@ -410,7 +347,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.get_overview, () => overview(database));
   serve(routes.get_figures, ({ query }) => dependencies.figures(query, clock.now()));
   serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
-  return bulkRuns;
 }
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -53,7 +53,6 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
     '/console/payments',
     '/console/payments/:id',
     '/console/bulk',
-    '/console/bulk/:id',
     '/console/partners',
     '/console/partners/:id',
     '/console/batches',

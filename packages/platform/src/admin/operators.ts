@@ -62,8 +62,6 @@ export interface Operators {
     of: Operator | { readonly oidc_subject: string },
   ): Promise<{ cookie: string; seconds: number }>;
   closeSession(cookie: string): Promise<void>;
-  /** Whether this operator, named as in the audit, may act on payments now. */
-  mayAct(actor: string): Promise<boolean>;
   list(): Promise<OperatorView[]>;
   /** Throws Refusal CONFLICT when the id or the identity is taken. */
   add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
@@ -103,10 +101,6 @@ const bySubjectStatement = sql(
   'operator_by_subject',
   `SELECT operator_id, name, role, NULL AS key_id FROM duebridge_platform.operators
     WHERE oidc_subject = $1 AND disabled_at IS NULL`,
-);
-const roleStatement = sql(
-  'operator_role',
-  'SELECT role FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
 );
 const openSessionStatement = sql(
   'operator_open_session',
@@ -267,12 +261,6 @@ export function openOperators(options: {
         ),
         [crypto.hash('sha256', cookie, 'buffer')],
       );
-    },
-
-    async mayAct(actor) {
-      if (actor === ADMIN_KEY_ACTOR) return true;
-      const [row] = await database.query<{ role: OperatorRole }>(roleStatement, [actor]);
-      return row !== undefined && roleCovers(row.role, 'operator');
     },
 
     list: () => database.query<OperatorView>(listStatement, [null]),

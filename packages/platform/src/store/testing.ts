@@ -200,7 +200,6 @@ export function pagesOf(payment: {
     ['audit of an event', '/admin/v1/audit?event=account_unmasked'],
     ['audit of an event that never was', '/admin/v1/audit?event=never'],
     ['a piece of the audit compared with its seals', '/admin/v1/audit/verification?limit=1'],
-    ['runs of acts on several payments', '/admin/v1/bulk-runs'],
     ['differences', '/admin/v1/differences?state=open'],
     ['differences by age', '/admin/v1/differences/summary'],
     ['old differences', '/admin/v1/differences?state=open&age=older'],

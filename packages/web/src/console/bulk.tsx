@@ -1,168 +1,193 @@
 /**
- * Acts on several payments: the plan with its dry run, the progress, and what became of each. The platform drives a run (decision
- * 200); these pages show it to everybody, and closing them stops nothing.
+ * One act on several payments: what would happen to each, then one call for each, one after the other (decision 166).
+ *
+ * holds: the plan lives in this tab. A call whose result is not known stops the run; it may be continued, or planned anew after a
+ *        reload, because the platform refuses what was done already.
  */
-import type { BulkAct, BulkItem, BulkRun, BulkRunDetail } from '@duebridge/contract';
+import type {
+  BulkAct,
+  BulkPreview,
+  PartnerAnswer,
+  PaymentPage,
+  ReviewClose,
+} from '@duebridge/contract';
+import { signal } from '@preact/signals';
 import type { TargetedSubmitEvent } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { get, post, self } from './api.ts';
-import { announcement, Facts, fieldsOf, moment, money, Table, Trouble, useRead } from './parts.tsx';
-import { link, query, withQuery } from './route.ts';
+import { useEffect } from 'preact/hooks';
+import { ApiError, get, post } from './api.ts';
+import { announcement, Facts, fieldsOf, money, Table, Trouble } from './parts.tsx';
+import { link } from './route.ts';
 
-/** How an act is named: what it does, and to how many. */
+/** How an act is named. */
 const NAMES: Readonly<Record<BulkAct, string>> = {
   resume: 'Resume',
   poll: 'Poll',
   withdraw: 'Withdraw',
   close: 'Close',
 };
-const STATES: Readonly<Record<BulkRun['state'], string>> = {
-  planned: 'Not started',
-  running: 'Running',
-  stopped: 'Stopped',
-  done: 'Done',
-};
-/** Payments of a run on one page. */
-const SHOWN = 500;
-/** How often a running one is read: sooner than a page whose changes nobody waits for. */
-const FOLLOW_EVERY_MS = 1_000;
+/** Payments of one preview, as many as the admin API takes. */
+const PREVIEW_SIZE = 500;
+/** Most payments of one run in a browser; the command line takes more. */
+const MAX_PAYMENTS = 1_000;
 
-const titleOf = ({ act, payments }: BulkRun): string =>
-  `${NAMES[act]} ${payments} ${payments === 1 ? 'payment' : 'payments'}`;
-const stateOf = ({ state, note }: BulkRun): string =>
-  note === '' ? STATES[state] : `${STATES[state]}: ${note}`;
-const progressOf = ({ done, refused, payments }: BulkRun): string =>
-  `${done} done, ${refused} refused, ${payments - done - refused} left`;
+/** One payment of the plan. */
+interface Item {
+  readonly platform_payment_id: string;
+  readonly partner_id: string | undefined;
+  readonly amount_in_cents: number;
+  readonly state: 'waiting' | 'done' | 'refused';
+  /** What would happen; once it is done or refused, what did. */
+  readonly note: string;
+}
 
-/** Plans a run over these payments, or over all that a filter finds; returns its id. Throws ApiError. */
+interface Run {
+  readonly act: BulkAct;
+  readonly items: readonly Item[];
+  readonly state: 'planned' | 'running' | 'stopping' | 'stopped' | 'done';
+  readonly reason?: string;
+  /** Why it stopped by itself. */
+  readonly trouble?: string;
+}
+
+const run = signal<Run | undefined>(undefined);
+
+/** Plans an act on these payments, or on all that a filter finds: nothing is done yet. Throws ApiError, or Error for too many. */
 export async function planRun(
   act: BulkAct,
   chosen:
     { platform_payment_ids: readonly string[] } | { filter: Readonly<Record<string, string>> },
-): Promise<string> {
-  return (await post<BulkRunDetail>('/bulk-runs', { act, ...chosen })).run.run_id;
-}
-
-/** The last runs, of every operator. */
-export function BulkPage() {
-  const { data, error } = useRead('bulk', () => get<{ runs: BulkRun[] }>('/bulk-runs'));
-  return (
-    <>
-      <h1>Acts on several payments</h1>
-      <p>
-        Pick payments in <a href={link('payments')}>the list</a>, by their boxes or with{' '}
-        <kbd>x</kbd>, and choose an act. The platform goes on while nobody looks; the audit keeps
-        every act.
-      </p>
-      <Trouble error={error} />
-      <Table
-        caption="The last ones, newest first"
-        command={['bulk', 'list']}
-        rows={data?.runs ?? []}
-        keyOf={(run) => run.run_id}
-        empty={data === undefined ? 'Loading…' : 'Nothing was done to several payments yet.'}
-        columns={[
-          { head: 'Act', cell: (run) => <a href={link('bulk', run.run_id)}>{titleOf(run)}</a> },
-          { head: 'State', cell: stateOf },
-          { head: 'Progress', cell: progressOf },
-          { head: 'Reason', cell: (run) => run.reason ?? '' },
-          { head: 'By', cell: (run) => run.actor },
-          { head: 'Planned', cell: (run) => moment(run.planned_at) },
-        ]}
-      />
-    </>
-  );
-}
-
-/** One run. */
-export function BulkRunPage({ id }: { id: string }) {
-  const path = `/bulk-runs/${encodeURIComponent(id)}`;
-  const from = query.value.get('from') ?? '0';
-  const { data, error, again } = useRead(`bulk ${id} ${from}`, () =>
-    get<BulkRunDetail>(`${path}?${new URLSearchParams({ cursor: from, limit: String(SHOWN) })}`),
-  );
-  const [trouble, setTrouble] = useState<string>();
-  const run = data?.run;
-  const state = run?.state;
-  useEffect(() => {
-    if (run !== undefined && (state === 'done' || state === 'stopped')) {
-      announcement.value = `${STATES[state]}: ${progressOf(run)}.`;
+): Promise<void> {
+  const ids = 'filter' in chosen ? await idsOf(chosen.filter) : chosen.platform_payment_ids;
+  const items: Item[] = [];
+  for (let from = 0; from < ids.length; from += PREVIEW_SIZE) {
+    const platform_payment_ids = ids.slice(from, from + PREVIEW_SIZE);
+    const preview = await post<BulkPreview>('/payments/preview', { act, platform_payment_ids });
+    for (const { platform_payment_id, payment, refused, would } of preview.payments) {
+      const { partner_id, amount_in_cents = 0 } = payment ?? {};
+      const state = refused ? 'refused' : 'waiting';
+      items.push({ platform_payment_id, partner_id, amount_in_cents, state, note: would });
     }
-  }, [state]);
+  }
+  run.value = { act, items, state: 'planned' };
+}
+
+async function idsOf(filter: Readonly<Record<string, string>>): Promise<readonly string[]> {
+  const ids: string[] = [];
+  let cursor: string | null = null;
+  do {
+    const query: Record<string, string> = { ...filter, limit: '1000', ...(cursor && { cursor }) };
+    const page: PaymentPage = await get(`/payments?${new URLSearchParams(query)}`);
+    ids.push(...page.payments.map((one) => one.platform_payment_id));
+    if (ids.length > MAX_PAYMENTS) {
+      throw new Error(
+        `More than ${MAX_PAYMENTS} payments match: choose fewer, or use duebridge platform bulk.`,
+      );
+    }
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return ids;
+}
+
+/** Acts on one payment after the other until the plan is done, is stopped, or a result is not known. */
+async function drive(reason: string): Promise<void> {
+  const { act } = run.value ?? {};
+  if (act === undefined) return;
+  change({ state: 'running', reason });
+  for (const [place, item] of (run.value?.items ?? []).entries()) {
+    if (run.value?.state !== 'running') break;
+    if (item.state !== 'waiting') continue;
+    try {
+      const path = `/payments/${encodeURIComponent(item.platform_payment_id)}/${act}`;
+      end(place, 'done', noteOf(act, await post<unknown>(path, { reason })));
+    } catch (error) {
+      if (error instanceof ApiError && !error.again) end(place, 'refused', error.message);
+      else {
+        const trouble = error instanceof Error ? error.message : String(error);
+        change({ state: 'stopped', trouble });
+      }
+    }
+  }
+  const isDone = run.value?.items.every(({ state }) => state !== 'waiting') === true;
+  change({ state: isDone ? 'done' : 'stopped' });
+  announcement.value = `${isDone ? 'Done' : 'Stopped'}: ${progress()}.`;
+}
+
+function change(to: Partial<Run>): void {
+  if (run.value !== undefined) run.value = { ...run.value, ...to };
+}
+
+function end(at: number, state: Item['state'], note: string): void {
+  const items = run.value?.items.map((item, place) =>
+    place === at ? { ...item, state, note } : item,
+  );
+  if (items !== undefined) change({ items });
+}
+
+function noteOf(act: BulkAct, answer: unknown): string {
+  switch (act) {
+    case 'resume':
+      return 'It is sent again';
+    case 'withdraw':
+      return 'It is canceled';
+    case 'poll':
+      return `The partner says ${(answer as PartnerAnswer).answer.replaceAll('_', ' ')}`;
+    case 'close':
+      return (answer as ReviewClose).outcome === 'closed'
+        ? 'It ended as failed'
+        : 'It waits for a second person';
+  }
+}
+
+function count(state: Item['state']): number {
+  return run.value?.items.filter((one) => one.state === state).length ?? 0;
+}
+
+const progress = (): string =>
+  `${count('done')} done, ${count('refused')} refused, ${count('waiting')} left`;
+
+/** The plan, its progress, and what became of each payment. */
+export function BulkPage() {
+  const planned = run.value;
+  const state = planned?.state;
+  // Leaving the page in the middle stops the run.
   useEffect(() => {
     if (state !== 'running') return undefined;
-    const timer = setTimeout(again, FOLLOW_EVERY_MS);
-    return () => clearTimeout(timer);
-  }, [data]);
-  if (data === undefined || run === undefined) {
+    const ask = (event: BeforeUnloadEvent): void => event.preventDefault();
+    addEventListener('beforeunload', ask);
+    return () => removeEventListener('beforeunload', ask);
+  }, [state]);
+  if (planned === undefined) {
     return (
       <>
         <h1>Acts on several payments</h1>
-        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
+        <p>
+          Nothing is planned. Pick payments in <a href={link('payments')}>the list</a>, by their
+          boxes or with <kbd>x</kbd>, and choose an act.
+        </p>
       </>
     );
   }
-  const ask = async (verb: 'start' | 'stop' | 'continue', body?: object): Promise<void> => {
-    try {
-      await post(`${path}/${verb}`, body);
-      setTrouble(undefined);
-    } catch (refused) {
-      setTrouble(refused instanceof Error ? refused.message : String(refused));
-    }
-    again();
-  };
-  const isMine = run.actor === self.value?.operator_id;
-  const mayStop = self.value?.role !== 'viewer';
+  const { act, items, reason, trouble } = planned;
   return (
     <>
-      <h1>{titleOf(run)}</h1>
-      <Trouble error={trouble ?? error} />
+      <h1>
+        {NAMES[act]} {items.length} {items.length === 1 ? 'payment' : 'payments'}
+      </h1>
+      <Trouble error={trouble} />
       <Facts
         facts={[
-          ['State', stateOf(run)],
-          ['Together', money(run.amount_in_cents)],
-          ['By', run.actor],
-          ['Planned', moment(run.planned_at)],
-          ...(run.started_at === null ? [] : [['Started', moment(run.started_at)] as const]),
-          ...(run.ended_at === null ? [] : [['Ended', moment(run.ended_at)] as const]),
-          ...(run.reason === null ? [] : [['Reason', run.reason] as const]),
+          ['Together', money(items.reduce((sum, one) => sum + one.amount_in_cents, 0))],
+          ...(reason === undefined ? [] : [['Reason', reason] as const]),
         ]}
       />
-      {run.state === 'planned' ? (
-        <Start run={run} isMine={isMine} start={(reason) => ask('start', { reason })} />
-      ) : (
-        <p>
-          <progress
-            aria-label="Payments acted on"
-            max={run.payments}
-            value={run.done + run.refused}
-          />{' '}
-          {progressOf(run)}
-        </p>
-      )}
-      <p class="buttons">
-        {mayStop && run.state === 'running' ? (
-          <button type="button" onClick={() => void ask('stop')}>
-            Stop
-          </button>
-        ) : null}
-        {isMine && run.state === 'stopped' ? (
-          <button type="button" class="primary" onClick={() => void ask('continue')}>
-            Continue
-          </button>
-        ) : null}
-        <a class="button" href={link('bulk')}>
-          All bulk acts
-        </a>
-      </p>
+      {planned.state === 'planned' ? <Start act={act} all={items.length} /> : <Progress />}
       <Table
-        command={['bulk', 'show', run.run_id]}
-        caption={run.state === 'planned' ? 'What would happen to each' : 'What became of each'}
-        rows={data.items}
+        caption={planned.state === 'planned' ? 'What would happen to each' : 'What became of each'}
+        rows={items}
         keyOf={(one) => one.platform_payment_id}
-        empty="No payment is left on this page."
+        empty="No payment matches."
         columns={[
-          { head: 'Result', cell: (one) => <Result item={one} /> },
+          { head: 'Result', cell: (one) => <Result state={one.state} /> },
           {
             head: 'Payment',
             cell: (one) => (
@@ -170,80 +195,83 @@ export function BulkRunPage({ id }: { id: string }) {
             ),
           },
           { head: 'Partner', cell: (one) => one.partner_id ?? '' },
-          {
-            head: 'Amount',
-            number: true,
-            cell: (one) => (one.amount_in_cents === null ? '' : money(one.amount_in_cents)),
-          },
-          {
-            head: run.state === 'planned' ? 'What would happen' : 'Note',
-            cell: (one) => one.note,
-          },
+          { head: 'Amount', number: true, cell: (one) => money(one.amount_in_cents) },
+          { head: 'Note', cell: (one) => one.note },
         ]}
       />
-      <p class="buttons">
-        {from === '0' ? null : (
-          <a class="button" data-newer href={withQuery({ from: '' })}>
-            First
-          </a>
-        )}
-        {data.next_cursor === null ? null : (
-          <a class="button" data-older href={withQuery({ from: data.next_cursor })}>
-            Next {SHOWN}
-          </a>
-        )}
-      </p>
     </>
   );
 }
 
-const RESULTS: Readonly<
-  Record<BulkItem['state'], readonly [icon: string, word: string, style: string]>
-> = {
-  waiting: ['…', 'waiting', 'processing'],
-  acting: ['…', 'acting', 'processing'],
-  done: ['✓', 'done', 'succeeded'],
-  refused: ['✕', 'refused', 'failed'],
-};
-
-function Result({ item }: { item: BulkItem }) {
-  const [icon, word, style] = RESULTS[item.state];
-  return (
-    <span class={`status ${style}`}>
-      <span aria-hidden="true">{icon}</span> {word}
-    </span>
-  );
-}
-
 /** Nothing was done yet: the reason, and the button that starts it. */
-function Start(props: { run: BulkRun; isMine: boolean; start: (reason: string) => Promise<void> }) {
-  const { run, isMine, start } = props;
-  const count = run.payments - run.refused;
-  if (count === 0)
+function Start({ act, all }: { act: BulkAct; all: number }) {
+  const left = count('waiting');
+  if (left === 0)
     return <p class="note">Each of them would be refused: there is nothing to start.</p>;
-  if (!isMine) return <p class="note">Planned by another operator.</p>;
   const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
     event.preventDefault();
-    void start(fieldsOf(event.currentTarget)('reason'));
+    void drive(fieldsOf(event.currentTarget)('reason'));
   };
   return (
     <form class="note" onSubmit={submit}>
       <p>
-        Nothing was done yet. {count} of {run.payments} would be acted on, one after the other; each
-        is checked again by itself.
+        Nothing was done yet. {left} of {all} would be acted on, one after the other; each is
+        checked again by itself. Keep this page open until it is done.
       </p>
       <label>
         Reason, kept in the audit of each
         <textarea name="reason" required maxLength={256} rows={2} />
       </label>
       <div class="buttons">
-        <button
-          type="submit"
-          class={run.act === 'withdraw' || run.act === 'close' ? 'danger' : 'primary'}
-        >
-          {NAMES[run.act]} {count} now
+        <button type="submit" class={act === 'withdraw' || act === 'close' ? 'danger' : 'primary'}>
+          {NAMES[act]} {left} now
         </button>
       </div>
     </form>
+  );
+}
+
+function Progress() {
+  const { state, items = [], reason = '' } = run.value ?? {};
+  return (
+    <>
+      <p>
+        <progress
+          aria-label="Payments acted on"
+          max={items.length}
+          value={items.length - count('waiting')}
+        />{' '}
+        {progress()}
+      </p>
+      <p class="buttons">
+        {state === 'running' ? (
+          <button type="button" onClick={() => change({ state: 'stopping' })}>
+            Stop
+          </button>
+        ) : null}
+        {state === 'stopped' ? (
+          <button type="button" class="primary" onClick={() => void drive(reason)}>
+            Continue
+          </button>
+        ) : null}
+      </p>
+    </>
+  );
+}
+
+const RESULTS: Readonly<
+  Record<Item['state'], readonly [icon: string, word: string, style: string]>
+> = {
+  waiting: ['…', 'waiting', 'processing'],
+  done: ['✓', 'done', 'succeeded'],
+  refused: ['✕', 'refused', 'failed'],
+};
+
+function Result({ state }: { state: Item['state'] }) {
+  const [icon, word, style] = RESULTS[state];
+  return (
+    <span class={`status ${style}`}>
+      <span aria-hidden="true">{icon}</span> {word}
+    </span>
   );
 }

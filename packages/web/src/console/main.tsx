@@ -7,7 +7,7 @@ import { useSignal } from '@preact/signals';
 import { AccessPageOf } from './access.tsx';
 import { call, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
-import { BulkPage, BulkRunPage } from './bulk.tsx';
+import { BulkPage } from './bulk.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { OperatorsPage, SettingsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
@@ -46,7 +46,7 @@ function Page() {
     case 'payments':
       return id === undefined ? <PaymentsPage /> : <PaymentPageOf id={id} key={id} />;
     case 'bulk':
-      return id === undefined ? <BulkPage /> : <BulkRunPage id={id} key={id} />;
+      return <BulkPage />;
     case 'partners':
       return id === undefined ? <PartnersPage /> : <PartnerPage id={id} key={id} />;
     case 'batches':

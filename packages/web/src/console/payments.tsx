@@ -220,7 +220,8 @@ function Bulk(props: {
   if (self.value?.role === 'viewer') return null;
   const plan = async (act: BulkAct, over: Parameters<typeof planRun>[1]): Promise<void> => {
     try {
-      go(link('bulk', await planRun(act, over)));
+      await planRun(act, over);
+      go(link('bulk'));
     } catch (error) {
       setTrouble(error instanceof Error ? error.message : String(error));
     }
@@ -252,7 +253,7 @@ function Bulk(props: {
       {filter === undefined || props.payments.length === 0 ? null : (
         <details>
           <summary>Act on all that match</summary>
-          <p>Also those on pages not shown, at most 10,000. What would happen is shown first.</p>
+          <p>Also those on pages not shown, at most 1,000. What would happen is shown first.</p>
           {buttons('all that match', { filter })}
         </details>
       )}
