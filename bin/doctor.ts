@@ -5,6 +5,7 @@
 import { access, constants } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import {
+  asynchronousStandbys,
   checkDurability,
   ConfigurationError,
   dataDirectory as dataDirectoryOf,
@@ -100,7 +101,9 @@ async function database(): Promise<Finding> {
       const says = `its clock is ${Math.round(offset / 1000)} s from this machine's; synchronise both`;
       return { check: 'database', ok: false, says };
     }
-    const says = `PostgreSQL ${row?.version ?? '?'} (${where}), keeps what it commits`;
+    const lossy = await asynchronousStandbys(opened);
+    const keeps = lossy === undefined ? 'keeps what it commits' : `but ${lossy}`;
+    const says = `PostgreSQL ${row?.version ?? '?'} (${where}), ${keeps}`;
     return { check: 'database', ok: true, says };
   } catch (error) {
     const trouble = describeDatabaseTrouble(error, url, 'platform') ?? messageOf(error);

@@ -3,25 +3,12 @@
  * runs on a rig of its own and judges itself, because a restore rightly loses everything after the backup. Reconciliation must
  * report exactly what was lost, and nothing may be posted or charged twice.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import {
-  appendFileSync,
-  closeSync,
-  openSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { join } from 'node:path';
 import { openDatabase, type Database } from '@duebridge/runtime';
-import { freePort } from '@duebridge/runtime/testing';
 import type { Server } from '../support/processes.ts';
+import { startStandby } from '../support/standby.ts';
 import { pause, type Judged, type Load, type Rig } from './rig.ts';
 
-/** Time limit for a standby to start, catch up and take over, and for payments to end. */
+/** Time limit for a statement of a drill. */
 const STANDBY_MS = 60_000;
 
 /** One drill. */
@@ -193,127 +180,21 @@ async function whileStopped(
 // Failover ------------------------------------------------------------------------------------------------------------------
 
 async function failover(rig: Rig): Promise<Judged> {
-  const standby = await startStandby(rig);
+  const standby = await startStandby(rig.postgres.url, true);
   try {
     rig.begin();
     const load = rig.load(14, 140);
     await pause(800 + rig.random() * 800);
     for (const proxy of [rig.platformProxy, rig.kitProxy]) proxy.faults.cut = true;
-    const { pid } = rig.postgres;
-    process.kill(pid, 'SIGKILL');
+    await standby.takeOver();
     for (const proxy of [rig.platformProxy, rig.kitProxy]) {
       proxy.drop();
       proxy.upstream = { host: '127.0.0.1', port: standby.port };
     }
-    await standby.promote();
     await rig.connectTo(standby.port);
     await rig.heal();
     return await rig.judge(load);
   } finally {
     await standby.stop();
   }
-}
-
-interface Standby {
-  readonly port: number;
-  promote(): Promise<void>;
-  stop(): Promise<void>;
-}
-
-/** A second server on a copy of the first, which from now on acknowledges nothing that is not on the second one's disk. */
-async function startStandby(rig: Rig): Promise<Standby> {
-  const primary = openDatabase({
-    url: rig.postgres.url,
-    applicationName: 'crash rig',
-    statementTimeoutMs: STANDBY_MS,
-  });
-  const folder = join(rig.postgres.clusterDirectory, '..', `standby-${Date.now()}`);
-  const [place] = await primary.query<{ data_directory: string }>('SHOW data_directory');
-  const from = place?.data_directory ?? '';
-  await primary.withConnection(async (connection) => {
-    await connection.query(`SELECT pg_backup_start('crash rig', true)`);
-    execFileSync('cp', ['-a', from, folder]);
-    const [label] = await connection.query<{ labelfile: string }>(
-      'SELECT labelfile FROM pg_backup_stop(false)',
-    );
-    writeFileSync(join(folder, 'backup_label'), label?.labelfile ?? '');
-  });
-  rmSync(join(folder, 'postmaster.pid'), { force: true });
-  writeFileSync(join(folder, 'standby.signal'), '');
-  const { hostname, port: primaryPort, username, password } = new URL(rig.postgres.url);
-  appendFileSync(
-    join(folder, 'postgresql.auto.conf'),
-    `primary_conninfo = 'host=${hostname} port=${primaryPort} user=${username} password=${password} application_name=rig_standby'\n` +
-      `synchronous_standby_names = ''\n`,
-  );
-  const port = await freePort();
-  const { uid, gid } = statSync(from);
-  execFileSync('chown', ['-R', `${uid}:${gid}`, folder]);
-  // The same program, the same user, the same libraries as the first.
-  const process_ = `/proc/${rig.postgres.pid}`;
-  const environment = Object.fromEntries(
-    readFileSync(`${process_}/environ`, 'utf8')
-      .split('\0')
-      .filter((line) => line.includes('='))
-      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
-  );
-  const log = openSync(join(rig.folder, 'standby.log'), 'a');
-  const server: ChildProcess = spawn(
-    readlinkSync(`${process_}/exe`),
-    // Its settings too: a standby with fewer connections refuses to start. The last setting wins.
-    [
-      ...readFileSync(`${process_}/cmdline`, 'utf8').split('\0').slice(1, -1),
-      '-D',
-      folder,
-      '-p',
-      String(port),
-    ],
-    {
-      env: environment,
-      cwd: '/',
-      stdio: ['ignore', log, log],
-      ...(process.getuid?.() === 0 ? { uid, gid } : {}),
-    },
-  );
-  closeSync(log);
-  const address = new URL(rig.postgres.url);
-  address.port = String(port);
-  const standby = openDatabase({ url: address.href, applicationName: 'crash rig' });
-  const until = performance.now() + STANDBY_MS;
-  const wait = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
-    while (!(await holds().catch(() => false))) {
-      if (performance.now() > until) throw new Error(`the standby: ${what} did not come`);
-      await pause(100);
-    }
-  };
-  await primary.query(`ALTER SYSTEM SET synchronous_standby_names = '*'`);
-  await primary.query('SELECT pg_reload_conf()');
-  await wait('synchronous replication', async () => {
-    const [row] = await primary.query<{ sync_state: string }>(
-      `SELECT sync_state FROM pg_stat_replication WHERE application_name = 'rig_standby'`,
-    );
-    return row?.sync_state === 'sync';
-  });
-  await primary.close();
-  return {
-    port,
-    async promote() {
-      await standby.query('SELECT pg_promote(true, 60)');
-      await wait('promotion', async () => {
-        const [row] = await standby.query<{ standby: boolean }>(
-          'SELECT pg_is_in_recovery() AS standby',
-        );
-        return row?.standby === false;
-      });
-    },
-    async stop() {
-      await standby.close();
-      if (server.exitCode === null && server.signalCode === null) {
-        const exit = once(server, 'exit');
-        server.kill('SIGQUIT');
-        await exit;
-      }
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
 }

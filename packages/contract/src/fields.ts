@@ -29,11 +29,13 @@ export const AccountId = Type.String({
   description: 'The account at the biller (TR4, decision 13).',
 });
 
-export const PlatformPaymentId = Type.String({
-  pattern: PLATFORM_ID_PATTERN,
-  description:
-    'Minted by the platform, unique over all payments, kept forever: the idempotency key (PF2, decision 13).',
-});
+/** A platform's id of a payment, under a description. */
+export const platformPaymentId = (description: string) =>
+  Type.String({ pattern: PLATFORM_ID_PATTERN, description });
+
+export const PlatformPaymentId = platformPaymentId(
+  'Minted by the platform, unique over all payments, kept forever: the idempotency key (PF2, decision 13).',
+);
 
 export const PlatformBatchId = Type.String({
   pattern: PLATFORM_ID_PATTERN,

@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
 import { Balance } from './customer.ts';
-import { AmountInCents, instant, PlatformPaymentId } from './fields.ts';
+import { AmountInCents, instant, PlatformPaymentId, platformPaymentId } from './fields.ts';
 import { Mode } from './mode.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
@@ -165,6 +165,11 @@ export const FlowSession = Type.Object({
       },
     ),
   ),
+  next_payment_id: Type.Optional(
+    platformPaymentId(
+      'The id that the next payment of this customer for this account will have; absent while one is processing. Send it with the confirm: a confirm that is repeated with it makes one payment, whatever either side has lost in between.',
+    ),
+  ),
   last_paid: Type.Optional(
     Type.Object(
       {
@@ -255,7 +260,7 @@ export interface FlowResult {
 
 /**
  * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
- * one, which must have failed or been canceled (PL3).
+ * one, which must have failed or been canceled (PL3). `platform_payment_id` is the session's `next_payment_id`.
  */
 export const FlowPaymentRequest = Type.Object(
   {
@@ -268,6 +273,9 @@ export const FlowPaymentRequest = Type.Object(
         description:
           "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
       }),
+    ),
+    platform_payment_id: Type.Optional(
+      platformPaymentId('`next_payment_id` of the session; without it the platform takes that id.'),
     ),
     replaces: Type.Optional(PlatformPaymentId),
   },

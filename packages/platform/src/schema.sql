@@ -230,11 +230,15 @@ CREATE TABLE duebridge_platform.flows (
   biller_id text NOT NULL,
   account_id text NOT NULL,
   latest_payment_id text,
+  made integer NOT NULL DEFAULT 0,
+  minted_at timestamp with time zone,
   CONSTRAINT flows_pkey PRIMARY KEY (flow_id),
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
 );
 
 CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
+
+CREATE INDEX flows_only_seen ON duebridge_platform.flows USING btree (minted_at) WHERE (latest_payment_id IS NULL);
 
 CREATE TABLE duebridge_platform.follow_ups (
   platform_payment_id text NOT NULL,

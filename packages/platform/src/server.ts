@@ -54,6 +54,7 @@ import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments, withAction, type Payments } from './checkout/confirm.ts';
+import { openLostPayments } from './checkout/lost-payments.ts';
 import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { openSealer } from './partners/seal.ts';
@@ -188,12 +189,14 @@ async function openAll(
   closers.push(() => tokens.drain());
   const mails = config.smtpUrl !== undefined;
   const sessions = openSessions({ database, registry, client, funding, sealer, mails, clock });
+  const lost = openLostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
     database,
     registry,
     client,
     engine,
     funding,
+    lost,
     clock,
     log,
     tracing,
@@ -218,6 +221,7 @@ async function openAll(
       );
     }
   }
+  const watching = lost.watch(stopping.signal);
   const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
   const mailing =
     config.smtpUrl === undefined || config.mailFrom === undefined
@@ -250,7 +254,7 @@ async function openAll(
   const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await Promise.all([forgetting, gauges, mailing, sealed, sweeping]);
+    await Promise.all([forgetting, gauges, mailing, sealed, sweeping, watching]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({

@@ -619,6 +619,22 @@ export async function checkDurability(database: Database): Promise<void> {
   }
 }
 
+/**
+ * What a failover of this database may lose, in one sentence; undefined when a commit waits for a standby, or when none is seen. Without
+ * the right to read statistics (pg_monitor), a standby that copies asynchronously beside a synchronous one is not noticed.
+ */
+export async function asynchronousStandbys(database: Database): Promise<string | undefined> {
+  const [row] = await database.query<{ standbys: number; waits: boolean }>(
+    `SELECT count(*) FILTER (WHERE sync_state IS NULL OR sync_state = 'async')::int AS standbys,
+            current_setting('synchronous_standby_names') <> ''
+              AND current_setting('synchronous_commit') NOT IN ('local', 'off') AS waits
+       FROM pg_stat_replication WHERE state IS NULL OR state = 'streaming'`,
+  );
+  if (row === undefined || row.standbys === 0 || row.waits) return undefined;
+  const who = row.standbys === 1 ? 'a standby copies' : `${row.standbys} standbys copy`;
+  return `${who} this database asynchronously: a failover to it may lose payments that were acknowledged; set synchronous_standby_names (docs/operations.md)`;
+}
+
 /** Whether a database accepts writes: it answers, and is neither a standby nor read-only. Never throws. */
 export async function takesWrites(database: Database): Promise<boolean> {
   try {

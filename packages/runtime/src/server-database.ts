@@ -9,6 +9,7 @@ import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts'
 import { silentLog, type Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
 import {
+  asynchronousStandbys,
   checkDurability,
   ensureDatabase,
   openDatabase,
@@ -67,6 +68,8 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
         'the database is read-only, as a standby is: give the address of the primary in DATABASE_URL',
       );
     }
+    const lossy = await asynchronousStandbys(database);
+    if (lossy !== undefined) log.warn({}, lossy);
     if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
     const applied = await migrate(database, migrations, {
       log,

@@ -1,7 +1,7 @@
 /** Why payments fail, the most frequent reasons first, with the count of the previous period. */
 import type { FailureReasons, FigureQuery } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { firstIdAt } from '../payment-id.ts';
+import { idBefore } from '../payment-id.ts';
 import { groupedReason } from '../store/payment-search.ts';
 
 const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 7 * 86_400_000 } as const;
@@ -29,7 +29,7 @@ export async function failureReasons(
   const from = now - RANGE_MS[range];
   const before = from - RANGE_MS[range];
   const reasons = await database.query<FailureReasons['reasons'][number]>(reasonsStatement, [
-    firstIdAt(before - 10 * 60_000),
+    idBefore(before),
     new Date(from).toISOString(),
     new Date(before).toISOString(),
     partner_id ?? null,

@@ -5,7 +5,7 @@
 import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
-import { firstIdAt } from '../payment-id.ts';
+import { idBefore } from '../payment-id.ts';
 import { PAUSED } from '../store/payments.ts';
 
 /**
@@ -240,7 +240,7 @@ async function readSteps(
   const from = (fromStep ?? last - steps + 1) * step * 1_000;
   return database.query<Step>(figuresStatement, [
     step,
-    firstIdAt(from - 10 * 60_000),
+    idBefore(from),
     new Date(from).toISOString(),
     query.partner_id ?? null,
   ]);

@@ -3,8 +3,9 @@ import { randomUUID } from 'node:crypto';
 import test, { after } from 'node:test';
 import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
-import { cutoffAfter } from '../reconciliation/batch.ts';
-import type { Session } from './flow.ts';
+import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
+import { isPayable, nextPaymentId, type Session } from './flow.ts';
+import { openLostPayments } from './lost-payments.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { migrations } from '../migrations.ts';
@@ -53,6 +54,13 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
         Promise.resolve([{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }]),
       keep: () => Promise.resolve(),
     },
+    lost: openLostPayments({
+      database: on,
+      registry: { get: () => Promise.resolve(partner) },
+      funding: { keep: () => Promise.resolve() },
+      clock: at,
+      log: silentLog,
+    }),
     clock: at,
     log: silentLog,
     paidRetentionDays: 90,
@@ -226,4 +234,35 @@ test('a host whose clock is behind at the cut-off adds the payment to the next b
   );
   assert.ok(Date.parse(batch!.cutoff_at) > cutoff);
   assert.equal(taken.length, 1);
+});
+
+test('a confirm repeated with its id makes the same payment again after the database lost it, by any process [RU5]', async () => {
+  const session = newSession();
+  assert.ok(isPayable(session));
+  const platform_payment_id = await nextPaymentId(database, session, clock.now());
+  const confirm = async (): Promise<PaymentRow> =>
+    open(database, []).confirm(session, { ...request, platform_payment_id });
+  const made = await confirm();
+  assert.equal(made.platform_payment_id, platform_payment_id);
+  await database.transaction(async (tx) => {
+    await tx.query('ALTER TABLE duebridge_platform.payments DISABLE TRIGGER payments_kept');
+    for (const table of ['payments', 'flow_payments', 'flows']) {
+      await tx.query(`DELETE FROM duebridge_platform.${table}`);
+    }
+    await tx.query('ALTER TABLE duebridge_platform.payments ENABLE TRIGGER payments_kept');
+  });
+  const again = await confirm();
+  assert.equal(again.platform_payment_id, platform_payment_id);
+  assert.equal(again.platform_batch_id, made.platform_batch_id);
+});
+
+test('a batch whose row the database has lost gets the id that its partner was told [PF3]', async () => {
+  const now = Date.parse('2031-05-05T12:00:00Z');
+  const id = await batchFor(database, partner, now);
+  await database.transaction(async (tx) => {
+    await tx.query('ALTER TABLE duebridge_platform.batches DISABLE TRIGGER batches_kept');
+    await tx.query('DELETE FROM duebridge_platform.batches WHERE platform_batch_id = $1', [id]);
+    await tx.query('ALTER TABLE duebridge_platform.batches ENABLE TRIGGER batches_kept');
+  });
+  assert.equal(await batchFor(database, partner, now), id);
 });

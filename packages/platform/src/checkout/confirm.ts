@@ -15,16 +15,21 @@ import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
 import {
   flowPayment,
+  idOfNext,
   isPayable,
   lockFlow,
   noteFlowPayment,
+  readSequence,
   replacementOf,
   standingPayment,
   type PayableSession,
+  type Sequence,
   type Session,
 } from './flow.ts';
+import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
+import type { LostPayments, MadePayment } from './lost-payments.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
@@ -55,10 +60,18 @@ export interface Payments {
   read(session: Session, platform_payment_id: string): Promise<PaymentRow>;
 }
 
-/** The result of a confirm: an existing payment, or a new one. */
+/** The result of a confirm: an existing payment, or a new one with its id and place in the flow's sequence. */
 type Decision =
   | { readonly kind: 'give'; readonly payment: PaymentRow }
-  | { readonly kind: 'make'; readonly replaces: string | null };
+  | {
+      readonly kind: 'make';
+      readonly replaces: string | null;
+      readonly platform_payment_id: string;
+      readonly place: number;
+    };
+
+/** Payments of one flow that a database may have lost: a page that knows of more is told to read its session again. */
+const MAX_LOST = 16;
 
 /** Opens stage 4. `paidRetentionDays` is how long the personal data of a customer who pays is kept. */
 export function openPayments(options: {
@@ -70,13 +83,14 @@ export function openPayments(options: {
   clock: Clock;
   log: Log;
   tracing?: Tracing | undefined;
+  lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
   paidRetentionDays: number;
   /** Aborts when the process stops. */
   signal: AbortSignal;
 }): Payments {
   const { database, registry, client, engine, funding, clock, log, paidRetentionDays, signal } =
     options;
-  const { tracing } = options;
+  const { lost, tracing } = options;
 
   /** One transaction: lock the flow, check again, write the intent into the batch that is open at `now`. */
   const makeAt = async (
@@ -88,13 +102,26 @@ export function openPayments(options: {
     const began = clock.now();
     const platform_batch_id = await batchFor(database, partner, now);
     let made: PaymentRow | undefined;
+    let kept: MadePayment | undefined;
     try {
       const payment = await database.transaction(async (tx) => {
         made = undefined;
-        await lockFlow(tx, session);
-        const decision = await decide(tx, session, request);
+        const sequence = await lockFlow(tx, session);
+        const decision = await decide(tx, session, request, sequence, began);
         if (decision.kind === 'give') return decision.payment;
+        const before = lost.latestOf(session.flow_id);
+        if (before !== undefined) {
+          const { platform_payment_id } = before.payment;
+          const stored = await flowPayment(tx, session, platform_payment_id);
+          // The database has lost it: to make another would pay twice.
+          if (stored === undefined) return lost.putBack(tx, before, platform_batch_id);
+        }
+        const { place, replaces } = decision;
         made = await insertPayment(tx, {
+          // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
+          platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
+            ? undefined
+            : decision.platform_payment_id,
           partner_id: partner.partner_id,
           biller_id: session.biller_id,
           account_id: session.account_id,
@@ -106,11 +133,14 @@ export function openPayments(options: {
           actor: `session ${session.session_id}`,
         });
         await funding.keep(tx, made, request.instrument);
-        await noteFlowPayment(tx, session, made.platform_payment_id, decision.replaces);
+        const { platform_payment_id } = made;
+        await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
         await keepCustomer(tx, session.customer_id, paidRetentionDays);
+        kept = { payment: made, session, place, replaces, instrument: request.instrument };
         return made;
       });
-      if (payment === made) {
+      if (payment === made && kept !== undefined) {
+        lost.keep(kept);
         const { platform_payment_id, partner_id } = payment;
         tracing?.began(platform_payment_id, 'confirm payment', began, {
           'duebridge.partner_id': partner_id,
@@ -151,7 +181,8 @@ export function openPayments(options: {
   return {
     async confirm(session, request) {
       if (!isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
-      const decision = await decide(database, session, request);
+      const sequence = await readSequence(database, session);
+      const decision = await decide(database, session, request, sequence, clock.now());
       if (decision.kind === 'give') return decision.payment;
       const partner = await registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
@@ -195,23 +226,62 @@ async function decide(
   on: Queryable,
   session: PayableSession,
   request: FlowPaymentRequest,
+  sequence: Sequence,
+  now: number,
 ): Promise<Decision> {
   const standing = await standingPayment(on, session);
   const { replaces } = request;
   if (replaces === undefined) {
     return standing === undefined
-      ? { kind: 'make', replaces: null }
+      ? make(on, session, request, sequence, now)
       : { kind: 'give', payment: standing };
   }
   // A `replaces` that is sent twice returns the payment that the first request made.
   const replacement = await replacementOf(on, session, replaces);
   if (replacement !== undefined) return { kind: 'give', payment: replacement };
-  if (standing?.platform_payment_id !== replaces || !mayReplace(standing)) {
+  if (standing?.platform_payment_id === replaces && mayReplace(standing)) {
+    return make(on, session, request, sequence, now);
+  }
+  if (standing === undefined) {
+    // The page knows a payment of this flow that the database has lost: the same one again, which its partner knows the end of.
+    const lost = placeInFlow(session.flow_id, replaces, sequence.made + MAX_LOST);
+    if (lost !== undefined && (await flowPayment(on, session, replaces)) === undefined) {
+      return { kind: 'make', replaces: null, platform_payment_id: replaces, place: lost };
+    }
+  }
+  throw new Refusal('CONFLICT', {
+    message: 'Only the last payment can be replaced, after it failed or was canceled',
+  });
+}
+
+/**
+ * The new payment that a confirm asks for. Its id is the one that the page was given (payment-id.ts); a page of an earlier version names
+ * none, and gets the flow's next one.
+ */
+async function make(
+  on: Queryable,
+  session: PayableSession,
+  request: FlowPaymentRequest,
+  sequence: Sequence,
+  now: number,
+): Promise<Decision> {
+  const { platform_payment_id, replaces = null } = request;
+  const { made } = sequence;
+  if (platform_payment_id === undefined) {
+    const next = idOfNext(session, sequence, now);
+    return { kind: 'make', replaces, platform_payment_id: next, place: made };
+  }
+  const before = await flowPayment(on, session, platform_payment_id);
+  if (before !== undefined) return { kind: 'give', payment: before };
+  const place = placeInFlow(session.flow_id, platform_payment_id, made + MAX_LOST);
+  const isOld = madeAt(platform_payment_id) < now - MINTED_BEFORE_MS;
+  // Its place was taken under another id, or the page has been open for hours: it has to see how the flow stands now.
+  if (place === undefined || place < made || isOld) {
     throw new Refusal('CONFLICT', {
-      message: 'Only the last payment can be replaced, after it failed or was canceled',
+      message: 'The id is not that of the next payment: read the session again',
     });
   }
-  return { kind: 'make', replaces };
+  return { kind: 'make', replaces, platform_payment_id, place };
 }
 
 /** A payment that failed as a duplicate means the debt is already paid: another attempt would pay it twice. */

@@ -11,6 +11,7 @@
  */
 import { Refusal, type Balance } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
+import { flowPaymentId, MINTED_BEFORE_MS } from '../payment-id.ts';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** Retry-After while a payment that the flow names cannot be read yet. */
@@ -180,6 +181,20 @@ export async function otherPayment(
   return other;
 }
 
+/**
+ * A minted id is kept for this long, over sessions and reloads: a page that had to be opened again after its confirm was lost gets the
+ * same id. After that, a customer who returns gets an id of the day of the return.
+ */
+const KEEP_MINTED_MS = 30 * 60_000;
+
+/** A flow's place in its sequence of ids (payment-id.ts). */
+export interface Sequence {
+  /** Payments that the flow has made: the place of the next one. */
+  readonly made: number;
+  /** When the next id was minted, in ISO 8601; null before the first. */
+  readonly minted_at: string | null;
+}
+
 const insertFlow = sql(
   'flow_insert',
   `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id) VALUES ($1, $2, $3, $4)
@@ -187,14 +202,72 @@ const insertFlow = sql(
 );
 const lock = sql(
   'flow_lock',
-  'SELECT 1 FROM duebridge_platform.flows WHERE flow_id = $1 FOR UPDATE',
+  'SELECT made, minted_at FROM duebridge_platform.flows WHERE flow_id = $1 FOR UPDATE',
 );
 
 /** Locks the flow until the transaction ends, which serializes the confirms of one flow. */
-export async function lockFlow(tx: Transaction, session: PayableSession): Promise<void> {
+export async function lockFlow(tx: Transaction, session: PayableSession): Promise<Sequence> {
   const { flow_id, partner_id, biller_id, account_id } = session;
   await tx.query(insertFlow, [flow_id, partner_id, biller_id, account_id]);
-  await tx.query(lock, [flow_id]);
+  const [sequence] = await tx.query<Sequence>(lock, [flow_id]);
+  if (sequence === undefined) throw new Error('a flow just stored was not seen');
+  return sequence;
+}
+
+const selectSequence = sql(
+  'flow_sequence',
+  'SELECT made, minted_at FROM duebridge_platform.flows WHERE flow_id = $1',
+);
+const mint = sql(
+  'flow_mint',
+  `INSERT INTO duebridge_platform.flows AS f (flow_id, partner_id, biller_id, account_id, minted_at) VALUES ($1, $2, $3, $4, $5)
+   ON CONFLICT (flow_id) DO UPDATE SET minted_at =
+     CASE WHEN f.minted_at > excluded.minted_at - $6 * interval '1 millisecond' THEN f.minted_at ELSE excluded.minted_at END
+   RETURNING made, minted_at`,
+);
+
+function isFresh({ minted_at }: Sequence, now: number): boolean {
+  return minted_at !== null && now - Date.parse(minted_at) < KEEP_MINTED_MS;
+}
+
+/** The id of the flow's next payment at `now` (milliseconds since 1970). Stores when it was minted, so that all pages get the same. */
+export async function nextPaymentId(
+  on: Queryable,
+  session: PayableSession,
+  now: number,
+): Promise<string> {
+  const { flow_id, partner_id, biller_id, account_id } = session;
+  const sequence = await readSequence(on, session);
+  if (isFresh(sequence, now)) return idOfNext(session, sequence, now);
+  const at = new Date(now).toISOString();
+  const [minted] = await on.query<Sequence>(mint, [
+    flow_id,
+    partner_id,
+    biller_id,
+    account_id,
+    at,
+    KEEP_MINTED_MS,
+  ]);
+  return idOfNext(session, minted ?? sequence, now);
+}
+
+/** Where the flow stands in its sequence; at its beginning when it is not stored. */
+export async function readSequence(
+  on: Queryable,
+  { flow_id }: Pick<PayableSession, 'flow_id'>,
+): Promise<Sequence> {
+  const [sequence] = await on.query<Sequence>(selectSequence, [flow_id]);
+  return sequence ?? { made: 0, minted_at: null };
+}
+
+/** The same without storing anything. */
+export function idOfNext(
+  { flow_id }: Pick<PayableSession, 'flow_id'>,
+  sequence: Sequence,
+  now: number,
+): string {
+  const minted = Date.parse(sequence.minted_at ?? '');
+  return flowPaymentId(flow_id, sequence.made, minted > now - MINTED_BEFORE_MS ? minted : now);
 }
 
 const insertFlowPayment = sql(
@@ -203,25 +276,38 @@ const insertFlowPayment = sql(
      INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, replaces, created_at)
      VALUES ($2, $1, $3, $4, $5, $6, clock_timestamp())
    )
-   UPDATE duebridge_platform.flows SET latest_payment_id = $2 WHERE flow_id = $1`,
+   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $7::integer + 1), minted_at = $8 WHERE flow_id = $1`,
 );
 
 /** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. */
 export async function noteFlowPayment(
   tx: Transaction,
-  session: PayableSession,
-  platform_payment_id: string,
-  replaces: string | null,
+  session: FlowPaymentOrigin,
+  payment: {
+    readonly platform_payment_id: string;
+    readonly replaces: string | null;
+    /** Its place in the flow's sequence. */
+    readonly place: number;
+    readonly now: number;
+  },
 ): Promise<void> {
   await tx.query(insertFlowPayment, [
     session.flow_id,
-    platform_payment_id,
+    payment.platform_payment_id,
     session.token_hash,
     session.session_id,
     session.customer_id,
-    replaces,
+    payment.replaces,
+    payment.place,
+    new Date(payment.now).toISOString(),
   ]);
 }
+
+/** Where a flow's payment came from. */
+export type FlowPaymentOrigin = Pick<
+  PayableSession,
+  'flow_id' | 'token_hash' | 'session_id' | 'customer_id'
+>;
 
 const selectReplacement = sql(
   'flow_replacement',

@@ -19,6 +19,7 @@ import { v7 as uuidv7 } from 'uuid';
 import {
   flowAsItStands,
   isPayable,
+  nextPaymentId,
   otherPayment,
   type PayableSession,
   type Session,
@@ -142,7 +143,7 @@ export function openSessions(options: {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, usual, methods, payment, receipt] = await Promise.all([
+    const [bill, other, usual, methods, payment, receipt, next] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
@@ -156,6 +157,7 @@ export function openSessions(options: {
       standing?.status === 'succeeded'
         ? readPayer(database, sealer, standing.platform_payment_id, session, mails)
         : undefined,
+      standing?.status === 'processing' ? undefined : nextPaymentId(database, session, clock.now()),
     ]);
     return {
       session_id: session.session_id,
@@ -171,6 +173,7 @@ export function openSessions(options: {
       funding_methods: [...methods],
       payment,
       ...(receipt === undefined ? {} : { receipt }),
+      ...(next === undefined ? {} : { next_payment_id: next }),
       ...(latest?.status === 'succeeded' && latest.posted_at !== null
         ? {
             last_paid: {

@@ -8,7 +8,7 @@
  */
 import type { PaymentSort, PaymentStage, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
-import { firstIdAt } from '../payment-id.ts';
+import { idAfter, idBefore } from '../payment-id.ts';
 import { markedPayments } from './follow-ups.ts';
 import {
   addCursor,
@@ -82,8 +82,6 @@ export function isNarrow(filter: Omit<PaymentFilter, 'limit'>): boolean {
   );
 }
 
-/** Maximum difference between the clocks of the platform's processes, which create the ids, and the database's clock. */
-const CLOCK_MARGIN_MS = 10 * 60_000;
 /** Maximum number of payments of one person, or of one session, that are searched. */
 const MAX_IDS = 1_000;
 
@@ -111,7 +109,7 @@ export interface FoundPayments {
   readonly searched_to?: string | undefined;
 }
 
-/** Payments; ids are UUIDv7, so their order is that of creation. Searches until the limit, or the last payment. */
+/** Payments; ids are UUIDv7, so their order is that of the pages that made them. Searches until the limit, or the last payment. */
 export async function listPayments(on: Queryable, filter: PaymentFilter): Promise<PaymentRow[]> {
   const found: PaymentRow[] = [];
   let { cursor } = filter;
@@ -192,11 +190,11 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
   }
   if (filter.from !== undefined) {
     add('p.created_at >= ?', filter.from);
-    ids.from = firstIdAt(Date.parse(filter.from) - CLOCK_MARGIN_MS);
+    ids.from = idBefore(Date.parse(filter.from));
   }
   if (filter.to !== undefined) {
     add('p.created_at < ?', filter.to);
-    ids.before = firstIdAt(Date.parse(filter.to) + CLOCK_MARGIN_MS);
+    ids.before = idAfter(Date.parse(filter.to));
   }
   if (filter.openForMs !== undefined) {
     add(

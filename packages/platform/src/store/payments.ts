@@ -101,16 +101,17 @@ const insertStatement = sql(
 );
 
 /**
- * Writes the intent with a new platform_payment_id (UUIDv7, decision 13) and its audit line; no call leaves before this is
- * committed (PL1). `slot` and `stage` are from `engine.placeForNew`, whose engine then gets the row by `engine.take`; slot -1 leaves
- * it to any worker.
+ * Writes the intent and its audit line, with the platform_payment_id given or a new one (UUIDv7, decision 13); no call leaves before
+ * this is committed (PL1). `slot` and `stage` are from `engine.placeForNew`, whose engine then gets the row by `engine.take`; slot -1
+ * leaves it to any worker.
  */
 export async function insertPayment(
   on: Queryable,
-  payment: PaymentIntent & NewPlace & { readonly actor: string },
+  payment: PaymentIntent &
+    NewPlace & { readonly actor: string; readonly platform_payment_id?: string | undefined },
 ): Promise<PaymentRow> {
   const [row] = await on.query<PaymentRow>(insertStatement, [
-    uuidv7(),
+    payment.platform_payment_id ?? uuidv7(),
     payment.partner_id,
     payment.biller_id,
     payment.account_id,

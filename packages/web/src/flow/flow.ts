@@ -113,6 +113,7 @@ export class Flow {
     const { screen } = this.state;
     if (screen.name !== 'confirm' || screen.sending) return;
     const { amount, bill } = screen;
+    const { next_payment_id: next } = bill.session;
     const method = methodFor(bill, amount);
     if (method === undefined) return;
     this.#apply({ type: 'sends' });
@@ -128,6 +129,7 @@ export class Flow {
         funding_method: method.funding_method,
         ...(instrument === undefined ? {} : { instrument }),
         ...(bill.replaces === undefined ? {} : { replaces: bill.replaces }),
+        ...(next === undefined ? {} : { platform_payment_id: next }),
       },
       {
         api: this.#api,
