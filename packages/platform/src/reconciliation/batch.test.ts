@@ -12,6 +12,7 @@ import {
   linesOfBatch,
   listBatches,
   statementOf,
+  windowDay,
   type StatementLine,
 } from './batch.ts';
 import {
@@ -47,6 +48,48 @@ test('a batch window ends at the partner’s cut-off, in its own time zone, over
     next('2026-01-15T12:00:00Z', { batch_time_zone: 'UTC', batch_cutoff: '00:00' }),
     '2026-01-16T00:00:00.000Z',
   );
+});
+
+test('no window is skipped where clocks change, in any zone and year', () => {
+  const zones = [
+    'America/New_York',
+    'Europe/Berlin',
+    'Australia/Sydney',
+    'Australia/Lord_Howe',
+    // Their clocks change at midnight, so that 00:00 may not exist.
+    'America/Santiago',
+    'America/Havana',
+    'Asia/Beirut',
+    'Africa/Cairo',
+    'UTC',
+  ];
+  const hour = 3_600_000;
+  let changes = 0;
+  for (const batch_time_zone of zones) {
+    const offset = new Intl.DateTimeFormat('en-US', {
+      timeZone: batch_time_zone,
+      timeZoneName: 'longOffset',
+    });
+    const offsetAt = (now: number): string => offset.format(now).split(', ')[1] ?? '';
+    for (let day = at('2024-01-01T12:00:00Z'); day < at('2029-01-01T00:00:00Z'); day += 24 * hour) {
+      if (offsetAt(day) === offsetAt(day + 24 * hour)) continue;
+      changes += 1;
+      for (const batch_cutoff of ['00:00', '02:30', '17:00', '23:59']) {
+        const zone = { batch_time_zone, batch_cutoff };
+        let cutoff = cutoffAfter(zone, day - 48 * hour);
+        for (let now = day - 48 * hour; now < day + 48 * hour; now += hour / 2) {
+          if (now >= cutoff) {
+            const before = Date.parse(windowDay(zone, cutoff));
+            cutoff = cutoffAfter(zone, cutoff);
+            assert.equal(Date.parse(windowDay(zone, cutoff)) - before, 24 * hour);
+          }
+          const where = `${batch_time_zone} ${batch_cutoff} ${new Date(now).toISOString()}`;
+          assert.equal(cutoffAfter(zone, now), cutoff, where);
+        }
+      }
+    }
+  }
+  assert.ok(changes >= 70, String(changes));
 });
 
 test('every instant has one cut-off after it, within two days', () => {

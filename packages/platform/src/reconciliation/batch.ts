@@ -19,18 +19,17 @@ import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { Queryable } from '../store/payments.ts';
 
-const DAY_MS = 86_400_000;
-
 /** The end of the batch window that holds `now`: the next cut-off of the partner, in milliseconds since 1970. Pure. */
 export function cutoffAfter(
   partner: Pick<Partner, 'batch_time_zone' | 'batch_cutoff'>,
   now: number,
 ): number {
   const [hour = 0, minute = 0] = partner.batch_cutoff.split(':').map(Number);
-  // Local dates around now; a day more than needed, for zones far from UTC.
-  for (let day = -1; day <= 2; day += 1) {
-    const { year, month, date } = localDate(partner.batch_time_zone, now + day * DAY_MS);
-    const at = instantOf(partner.batch_time_zone, Date.UTC(year, month - 1, date, hour, minute));
+  const today = localDate(partner.batch_time_zone, now);
+  // Days of the calendar: where clocks change, 24 hours later may be the day after tomorrow.
+  for (let day = 0; day <= 2; day += 1) {
+    const wall = Date.UTC(today.year, today.month - 1, today.date + day, hour, minute);
+    const at = instantOf(partner.batch_time_zone, wall);
     if (at > now) return at;
   }
   throw new RangeError('no cut-off within two days');
