@@ -1,9 +1,9 @@
 /**
  * `npm run bench`: runs the benchmarks, one after the other, each in a process of its own.
  *
- *     npm run bench                       all but the soak
- *     npm run bench -- peers growth       some
- *     npm run bench -- growth --payments 2000000   one, with its own options
+ *     npm run bench                       all
+ *     npm run bench -- peers token        some
+ *     npm run bench -- peers --rounds 5   one, with its own options
  *     npm run bench -- --json token       the figures as one JSON value on standard output, everything else on standard error
  *
  * Close everything else first: both cores are used by the benchmark itself, and a figure taken beside other work is noise.
@@ -16,23 +16,15 @@ import { join } from 'node:path';
 /** The benchmarks, in the order in which they run. */
 const BENCHMARKS: Readonly<Record<string, string>> = {
   accept:
-    'F1 F2  durable PUTs at the partner kit, and posted in its ledger; beside pgbench and a plain handler',
-  drive:
-    'F3 F4  payments driven by the platform, beside a bare loop; writes of a poll without news',
-  peers: 'F3     the same job by a plain loop, graphile-worker, pg-boss, DBOS and openworkflow',
-  adopt: 'F5     a million payments in flight: memory, and how soon another worker has them',
-  seals: '       payments driven with the audit sealed as it is written, beside no seals',
-  growth: 'F6     F1 and F3 with millions of payments stored, against thousands',
-  partners: '       5,000 partners and 20 workers: metrics, closing of batches, shares, heartbeats',
-  detection: 'F7     delay until the end of a payment is known, beside fixed intervals and backoff',
-  token: 'F8     tokens per second, beside the same server without storage',
-  neighbours: 'F9 F12 time to the end of payments whose neighbours hang, fail or are refused',
+    'durable PUTs at the partner kit, and posted in its ledger; beside pgbench and a plain handler',
+  drive: 'payments driven by the platform, beside a bare loop; writes of a poll without news',
+  peers: 'the same job by a plain loop and by graphile-worker',
+  adopt: 'a million payments in flight: memory, and how soon another worker has them',
+  detection: 'delay until the end of a payment is known, beside fixed intervals and backoff',
+  token: 'tokens per second, beside the same server without storage',
+  neighbours: 'time to the end of payments whose neighbours hang, fail or are refused',
   'kit-neighbours':
-    'F12 the same at the partner kit: locked accounts, cores that hang, fail or are slow',
-  start: 'F10    npm start to the first succeeded payment; duebridge --help',
-  citus: '       F3 on a coordinator and two workers of Citus, where it is installed',
-  operate: '       pages and searches of the admin API over a million payments',
-  soak: '       load for --minutes N (60): memory, latency and table sizes over time',
+    'the same at the partner kit: locked accounts, cores that hang, fail or are slow',
 };
 
 const words = process.argv.slice(2).filter((word) => word !== '--');
@@ -59,7 +51,7 @@ if (options.length > 0 && names.length !== 1) {
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-bench-'));
 const results = join(folder, 'figures.jsonl');
-const chosen = names.length > 0 ? names : Object.keys(BENCHMARKS).filter((name) => name !== 'soak');
+const chosen = names.length > 0 ? names : Object.keys(BENCHMARKS);
 let failed = 0;
 for (const [index, name] of chosen.entries()) {
   console.error(`[${index + 1}/${chosen.length}] ${name} …`);

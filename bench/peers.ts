@@ -7,21 +7,17 @@
  *   judged       `rows` with our client instead of bare calls: credentials, deadlines, strict reading, answers judged, evidence kept
  *   loop         a plain loop over rows of a table, with an UPDATE after each of the two calls
  *   graphile     graphile-worker, one job a payment, default settings; and with its local queue
- *   pg-boss      one job a payment
- *   openworkflow one workflow a payment, a step a call
- *   dbos         one workflow a payment, a step a call, started directly; its queue is slower
  *   duebridge    our engine: `judged`, and a queue and a budget for each partner, the state of each payment, and a watcher for each
  * So `least`, `rows`, `judged` and `duebridge` show step by step what a guarantee costs, and `rows` what no faster program could avoid
  * that keeps the same. No contender's payments are inserted on the clock. The jobs of a queue do both calls in one task, which is less than what we do: a crash in between repeats both. A contender that fails,
  * or takes longer than a minute and a half, is left out of that round, and the others go on.
  *
- *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,pg-boss]
+ *     node bench/peers.ts [--rounds 3] [--payments 2000] [--concurrency 64] [--only loop,graphile]
  *
  * One file because the peers do the same work in different ways, and are read side by side.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { DBOS } from '@dbos-inc/dbos-sdk';
 import {
   ensureDatabase,
   groupCommit,
@@ -30,12 +26,9 @@ import {
   systemClock,
 } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
-import { Logger, run, runMigrations } from 'graphile-worker';
-import { OpenWorkflow } from 'openworkflow';
-import { BackendPostgres } from 'openworkflow/postgres';
-import { PgBoss } from 'pg-boss';
 import pg from 'pg';
 import { Pool } from 'undici';
+import { importTool } from '../scripts/tool.ts';
 import { benchOptions, chosenOf } from './options.ts';
 import { judgePoll, judgeSubmit } from '../packages/platform/src/engine/outcome.ts';
 import { Outage } from '../packages/platform/src/engine/outage.ts';
@@ -223,6 +216,7 @@ async function loop({ url, put, get }: Race): Promise<Driven> {
 
 function graphile(localQueue: boolean): Contender {
   return async ({ url, put, get }) => {
+    const { Logger, run, runMigrations } = await importTool<GraphileWorker>('queues', 'bench');
     const logger = new Logger(() => () => undefined);
     await runMigrations({ connectionString: url, logger });
     const pool = new pg.Pool({ connectionString: url });
@@ -232,7 +226,7 @@ function graphile(localQueue: boolean): Contender {
       [ids()],
     );
     await pool.end();
-    let runner: Awaited<ReturnType<typeof run>> | undefined;
+    let runner: Runner | undefined;
     const driven = await timed(async (finished) => {
       runner = await run({
         connectionString: url,
@@ -242,8 +236,7 @@ function graphile(localQueue: boolean): Contender {
         preset: { worker: localQueue ? { localQueue: { size: 500 } } : {} },
         maxPoolSize: 10,
         taskList: {
-          async pay(payload) {
-            const { id } = payload as { id: string };
+          async pay({ id }) {
             await put(id);
             await get(id);
             finished();
@@ -256,87 +249,17 @@ function graphile(localQueue: boolean): Contender {
   };
 }
 
-async function pgBoss({ url, put, get }: Race): Promise<Driven> {
-  const boss = new PgBoss({ connectionString: url, max: 10 });
-  boss.on('error', () => undefined);
-  await boss.start();
-  await boss.createQueue('pay');
-  await boss.insert(
-    'pay',
-    ids().map((id) => ({ data: { id } })),
-  );
-  const driven = await timed(async (finished) => {
-    // Its own method of running many in parallel: batches, here as large as the allowed number of concurrent calls.
-    const options = { batchSize: concurrency, pollingIntervalSeconds: 0.5, localConcurrency: 4 };
-    await boss.work<{ id: string }>('pay', options, async (jobs) => {
-      await Promise.all(
-        jobs.map(async ({ data: { id } }) => {
-          await put(id);
-          await get(id);
-          finished();
-        }),
-      );
-    });
-  });
-  await boss.stop({ graceful: true });
-  return driven;
+/** As much of graphile-worker as is used here. */
+interface GraphileWorker {
+  readonly Logger: new (factory: () => () => undefined) => object;
+  readonly run: (options: {
+    readonly taskList: Readonly<Record<string, (payload: { id: string }) => Promise<void>>>;
+    readonly [option: string]: unknown;
+  }) => Promise<Runner>;
+  readonly runMigrations: (options: object) => Promise<void>;
 }
-
-async function openWorkflow({ url, put, get }: Race): Promise<Driven> {
-  const backend = await BackendPostgres.connect(url);
-  const client = new OpenWorkflow({ backend });
-  let finished: () => void = () => undefined;
-  const pay = client.defineWorkflow<{ id: string }, null>(
-    { name: 'pay' },
-    async ({ input, step }) => {
-      await step.run({ name: 'put' }, () => put(input.id));
-      await step.run({ name: 'get' }, () => get(input.id));
-      finished();
-      return null;
-    },
-  );
-  for (const id of ids()) await pay.run({ id });
-  const worker = client.newWorker({ concurrency });
-  const driven = await timed(async (done) => {
-    finished = done;
-    await worker.start();
-  });
-  await worker.stop();
-  await backend.stop();
-  return driven;
-}
-
-let dbosCalls: Pick<Race, 'put' | 'get'> | undefined;
-const dbosPay = DBOS.registerWorkflow(
-  async (id: string) => {
-    await DBOS.runStep(async () => dbosCalls?.put(id), { name: 'put' });
-    await DBOS.runStep(async () => dbosCalls?.get(id), { name: 'get' });
-  },
-  { name: 'pay' },
-);
-
-async function dbos({ url, put, get }: Race): Promise<Driven> {
-  dbosCalls = { put, get };
-  DBOS.setConfig({
-    name: 'bench',
-    systemDatabaseUrl: url,
-    systemDatabasePoolSize: 10,
-    runAdminServer: false,
-    logLevel: 'error',
-  });
-  await DBOS.launch();
-  const driven = await timed(async (finished) => {
-    const queue = ids().values();
-    const work = async (): Promise<void> => {
-      for (const id of queue) {
-        await dbosPay(id);
-        finished();
-      }
-    };
-    await Promise.all(Array.from({ length: concurrency }, work));
-  });
-  await DBOS.shutdown();
-  return driven;
+interface Runner {
+  stop(): Promise<void>;
 }
 
 /** How long a contender may take in one round; three rounds of all of them take less than six minutes on two quiet cores. */
@@ -396,9 +319,6 @@ const contenders: Readonly<Record<string, Contender>> = {
   loop,
   graphile: graphile(false),
   'graphile-local': graphile(true),
-  'pg-boss': pgBoss,
-  openworkflow: openWorkflow,
-  dbos,
 };
 const chosen = chosenOf(flags.only, Object.keys(contenders));
 

@@ -8,8 +8,9 @@
  * repository, where a package still imports the other packages unchanged: name tests of the package that the file belongs to.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import { toolFolder } from '../../scripts/tool.ts';
 import { readWords, refuse } from '../../scripts/words.ts';
 
 const HELP = `Usage: npm run mutation -- FILE [--test FILE …] [--lines FROM-TO]
@@ -33,7 +34,7 @@ if (values.lines !== undefined && !/^\d+-\d+$/.test(values.lines)) {
 const source = inRepository(file);
 const tests = (values.test ?? [source.replace(/\.tsx?$/, '.test.ts')]).map(inRepository);
 
-install();
+await toolFolder('mutation', 'mutation');
 const { status } = spawnSync(
   process.execPath,
   [
@@ -54,17 +55,4 @@ function inRepository(path: string): string {
     refuse('mutation', `there is no file ${path}; name tests with --test`);
   }
   return found.replaceAll('\\', '/');
-}
-
-/** Installs what the lock file says, unless a complete installation is there. npm writes its own lock file as the last step. */
-function install(): void {
-  if (existsSync(join(FOLDER, 'node_modules/.package-lock.json'))) return;
-  console.log('mutation: installing Stryker, once …');
-  const { status: installed } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
-    cwd: FOLDER,
-    stdio: 'inherit',
-  });
-  if (installed === 0) return;
-  rmSync(join(FOLDER, 'node_modules'), { recursive: true, force: true });
-  refuse('mutation', 'npm could not install Stryker');
 }

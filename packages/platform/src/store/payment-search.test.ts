@@ -1,6 +1,6 @@
 /**
  * The cost of a search does not grow with the table: each list reads little more than a screenful, however many payments there
- * are. bench/operate.ts measures the same pages over a million payments.
+ * are.
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
