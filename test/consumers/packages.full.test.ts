@@ -6,13 +6,30 @@ import { globSync, readFileSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import test, { after } from 'node:test';
-import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
 import { formatMessage } from 'publint/utils';
+import { importTool } from '../../scripts/tool.ts';
 import { Consumer, emptyFolder, packAll } from './consumer.ts';
 
 const root = join(import.meta.dirname, '../..');
 
+/** As much of @arethetypeswrong/core as is used here. */
+interface TypesChecker {
+  readonly createPackageFromTarballData: (tarball: Uint8Array) => object;
+  readonly checkPackage: (contents: object) => Promise<{
+    readonly types: unknown;
+    readonly problems: readonly {
+      readonly kind: string;
+      readonly resolutionKind?: string;
+      readonly entrypoint?: string;
+    }[];
+  }>;
+}
+
+const { checkPackage, createPackageFromTarballData } = await importTool<TypesChecker>(
+  'checks',
+  'packages',
+);
 const packed = await packAll(await emptyFolder({ after }, 'packed'));
 
 /** What a build server downloads to judge a partner: the judge, the contract, and three packages of other people. */

@@ -1,6 +1,6 @@
 /**
  * A short run of the crash rig: a few rounds of faults on real processes, different ones each day, and a failover. `npm run
- * reliability -- --long` runs all of them, hundreds of times.
+ * reliability -- --rounds 500` runs all of them, many times.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';

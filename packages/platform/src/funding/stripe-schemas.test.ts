@@ -1,18 +1,7 @@
-/** The check against Stripe's description finds what departs from it, and its schemas are those of the library in use. */
+/** The check against Stripe's description finds what departs from it. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { checkAnswer, checkEvent, checkRequest, SCHEMA_SOURCE } from './stripe-schemas.ts';
-
-test('the schemas match the description from which the installed library was generated', () => {
-  const file = (name: string): string =>
-    readFileSync(new URL(`../${name}`, import.meta.resolve('stripe')), 'utf8').trim();
-  assert.ok(
-    SCHEMA_SOURCE.includes(`description ${file('OPENAPI_VERSION')} (MIT)`) &&
-      SCHEMA_SOURCE.includes(`stripe ${file('VERSION')} (MIT)`),
-    `the schemas are of ${SCHEMA_SOURCE}: run node scripts/stripe-schemas.ts`,
-  );
-});
+import { checkAnswer, checkEvent, checkRequest } from './stripe-schemas.ts';
 
 const CREATE = 'POST /v1/payment_intents';
 const good =

@@ -9,7 +9,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import {
   partnerAdminRoutes,
@@ -34,9 +34,17 @@ import { partnerOpenApi, startPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
 import { ensureDatabase, openDatabase, silentLog } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
-import { generateApi } from 'swagger-typescript-api';
+import { importTool } from '../scripts/tool.ts';
 
 const root = join(import.meta.dirname, '..');
+const { generateApi, linter } = await importTool<{
+  /** Makes a client from an OpenAPI document. */
+  readonly generateApi: (options: object) => Promise<{
+    files: readonly { readonly fileExtension: string; readonly fileContent: string }[];
+  }>;
+  /** The program of a public linter. */
+  readonly linter: string;
+}>('checks', 'openapi');
 const info = {
   title: 'duebridge',
   description: 'As rendered.',
@@ -78,11 +86,10 @@ async function lint(documents: Readonly<Record<string, object>>): Promise<string
 }
 
 async function lintFile(file: string): Promise<string[]> {
-  const program = fileURLToPath(import.meta.resolve('@redocly/cli/bin/cli.js'));
   const config = join(root, 'test/redocly.yaml');
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    [program, 'lint', `--config=${config}`, '--format=json', file],
+    [linter, 'lint', `--config=${config}`, '--format=json', file],
     {
       env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
     },
