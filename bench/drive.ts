@@ -1,14 +1,22 @@
 /**
- * F3 and F4: how fast the platform drives payments that are inserted to their end (a PUT, one poll), durable at each change
- * and with the evidence of every call, as the product has it; compared with
- *   bare      an undici loop that makes the same two calls for each payment and stores nothing
- * and what a poll that finds no change costs the database. The insert is not timed: it also reserves the funds (decision 168).
+ * F3 and F4: how fast the platform drives payments that are inserted to their end, durable at each change and with the evidence of every
+ * call, as the product has it; and what a poll that finds no change costs the database. Three ways of the funds:
+ *   elsewhere   nothing is reserved, and the platform collects by its own means: a PUT and a poll
+ *   port        the funds are asked of the port, whose adapter answers at once: what the port itself costs
+ *   processor   the adapter calls a processor over HTTP: authorize, PUT, poll, capture
+ * compared with
+ *   bare        an undici loop that makes the PUT and the poll of each payment and stores nothing
+ *   loop        a plain loop over rows of a table, with an UPDATE after each of its two calls
+ *   loop of 4   the same with the processor's two calls: four calls and three UPDATEs
+ * No inserts are timed.
  *
- * The stub partner runs in a separate process; engine, loop and PostgreSQL share this machine with it. Rounds alternate.
+ * The stub partner, which is the processor too, runs in a separate process; engine, loops and PostgreSQL share this machine with it.
+ * Rounds alternate.
  *
- *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64] [--profile FILE]
+ *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64] [--profile FILE] [--only elsewhere,loop]
  *
- * The last lines are the ratio (the median of the rounds, with minimum and maximum) and the writes per poll.
+ * The last lines are the ratios and the processor time of a payment (the median of the rounds, with minimum and maximum), and the writes
+ * per poll.
  */
 import assert from 'node:assert/strict';
 import { fork, type ChildProcess } from 'node:child_process';
@@ -16,7 +24,14 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { ensureDatabase, migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
+import {
+  ensureDatabase,
+  migrate,
+  openDatabase,
+  silentLog,
+  sql,
+  systemClock,
+} from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import { Pool } from 'undici';
 import { benchOptions } from './options.ts';
@@ -24,7 +39,8 @@ import { measureProcessorTime, startProfile, type ProcessorTime } from './proces
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
 import { createEngine } from '../packages/platform/src/engine/engine.ts';
 import type { EngineTimes } from '../packages/platform/src/engine/options.ts';
-import { sandboxFunding } from '../packages/platform/src/funding.ts';
+import type { FundingAdapter } from '../packages/platform/src/funding/adapter.ts';
+import { openFunds } from '../packages/platform/src/funding/funds.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import {
   createPartnerClient,
@@ -36,7 +52,7 @@ import {
 } from '../packages/platform/src/partners/registry.ts';
 import { openSealer } from '../packages/platform/src/partners/seal.ts';
 import { keepAttempts, openAttempts } from '../packages/platform/src/store/attempts.ts';
-import { ratios, report } from './report.ts';
+import { ratios, report, spread } from './report.ts';
 import { insertPayment, type PaymentRow } from '../packages/platform/src/store/payments.ts';
 
 const flags = benchOptions(import.meta.main, {
@@ -44,6 +60,7 @@ const flags = benchOptions(import.meta.main, {
   payments: '10000',
   concurrency: '64',
   profile: undefined,
+  only: undefined,
 });
 
 /** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. Each is a biller. */
@@ -58,41 +75,153 @@ const STALLED_MS = 60_000;
 /** One key for all grounds: a round in the same database finds the partners of the round before, sealed with it. */
 const SEAL_KEY = randomBytes(32).toString('base64');
 
+/** How the funds of a payment are moved. */
+export type Way = 'elsewhere' | 'port' | 'processor';
+
 async function main(): Promise<void> {
   const rounds = Number(flags.rounds);
   const payments = Number(flags.payments);
   const concurrency = Number(flags.concurrency);
   const server = await testServer();
   const stub = await startStub();
-  const rates: Record<'bare' | 'engine', number[]> = { bare: [], engine: [] };
+  const contenders: Record<string, () => Promise<Driven>> = {
+    bare: async () => ({
+      perSecond: await bare(stub.url, payments, concurrency),
+      cpu: { node: 0, postgres: 0 },
+    }),
+    loop: () => plainLoop(server.url, stub.url, payments, concurrency, false),
+    elsewhere: () => drive(server.url, stub.url, payments, concurrency),
+    port: () => drive(server.url, stub.url, payments, concurrency, undefined, 'port'),
+    'loop of 4': () => plainLoop(server.url, stub.url, payments, concurrency, true),
+    processor: () => drive(server.url, stub.url, payments, concurrency, undefined, 'processor'),
+  };
+  const only = typeof flags.only === 'string' ? flags.only.split(',') : Object.keys(contenders);
+  const driven = new Map<string, Driven[]>(only.map((name) => [name, []]));
   try {
     for (let round = 1; round <= rounds; round += 1) {
-      rates.bare.push(await bare(stub.url, payments, concurrency));
-      rates.engine.push((await drive(server.url, stub.url, payments, concurrency)).perSecond);
-      const line = Object.entries(rates).map(
-        ([what, list]) => `${what} ${Math.round(list.at(-1) ?? 0)}/s`,
-      );
-      console.log(`round ${round}: ${line.join(', ')}`);
+      for (const [name, run] of Object.entries(contenders)) {
+        const one = driven.has(name) ? await run() : undefined;
+        if (one === undefined) continue;
+        driven.get(name)?.push(one);
+        const { node, postgres } = one.cpu;
+        const micros = `Node ${Math.round(node * 1e6)} us, PostgreSQL ${Math.round(postgres * 1e6)} us`;
+        console.log(`round ${round}: ${name} ${Math.round(one.perSecond)}/s, ${micros}`);
+      }
     }
-    const idle = await pollsOnly(server.url, `${stub.url}/never`);
     console.log(`${payments} payments, ${concurrency} calls at once, fsync on, ${rounds} rounds`);
-    report({
-      figure: 'F4',
-      what: `rows written by ${idle.polls} polls that found no change`,
-      value: idle.rows,
-      unit: 'rows',
-      target: '0',
-    });
-    report({
-      figure: 'F3',
-      what: 'drive / bare loop without storage',
-      ...ratios(rates.engine, rates.bare),
-      target: 'at least 0.6',
-    });
+    if (only.includes('elsewhere')) {
+      const idle = await pollsOnly(server.url, `${stub.url}/never`);
+      report({
+        figure: 'F4',
+        what: `rows written by ${idle.polls} polls that found no change`,
+        value: idle.rows,
+        unit: 'rows',
+        target: '0',
+      });
+    }
+    const rates = (name: string): number[] => (driven.get(name) ?? []).map((one) => one.perSecond);
+    const ratio = (ours: Way, theirs: string, target: string): void => {
+      if (rates(ours).length === 0 || rates(theirs).length === 0) return;
+      const what = `drive, ${ours} / ${theirs}`;
+      report({ figure: 'F3', what, ...ratios(rates(ours), rates(theirs)), target });
+    };
+    ratio('elsewhere', 'bare', 'at least 0.6');
+    ratio('elsewhere', 'loop', 'at least 1.3');
+    ratio('processor', 'loop of 4', 'at least 1.5');
+    const costs = (name: Way, target: string): void => {
+      const cpu = (driven.get(name) ?? []).map(
+        (one) => Math.round((one.cpu.node + one.cpu.postgres) * 1e7) / 10,
+      );
+      if (cpu.length === 0) return;
+      const what = `processor time of a payment, ${name}`;
+      report({ figure: 'F3', what, ...spread(cpu), unit: 'us', target });
+    };
+    costs('elsewhere', 'at most 600');
+    costs('port', 'at most 800');
+    costs('processor', 'none');
   } finally {
     stub.process.kill();
     await server.stop();
   }
+}
+
+/** A plain loop over rows of a table, with an UPDATE after each call but the first of two that follow each other. */
+async function plainLoop(
+  serverUrl: string,
+  stubUrl: string,
+  payments: number,
+  concurrency: number,
+  withProcessor: boolean,
+): Promise<Driven> {
+  const name = `bench_${randomBytes(5).toString('hex')}`;
+  const url = await ensureDatabase(serverUrl, name);
+  const database = openDatabase({ url, applicationName: 'bench loop', maxConnections: 10 });
+  await database.query('CREATE TABLE payment (id text PRIMARY KEY, status text NOT NULL)');
+  const ids = Array.from({ length: payments }, (_, index) => `p-${index}`);
+  await database.query(`INSERT INTO payment SELECT unnest($1::text[]), 'created'`, [ids]);
+  const step = sql('step', 'UPDATE payment SET status = $2 WHERE id = $1');
+  const pool = new Pool(stubUrl, { connections: concurrency });
+  const call = async (method: 'PUT' | 'GET' | 'POST', path: string, body?: string) => {
+    const headers = { 'content-type': 'application/json', 'x-api-key': AUTH.key };
+    const answer = await pool.request({ method, path, headers, body: body ?? null });
+    await answer.body.json();
+  };
+  const body = JSON.stringify({ amount_in_cents: 12_345, platform_batch_id: 'batch' });
+  const used = await measureProcessorTime(database);
+  const startedAt = performance.now();
+  const queue = ids.values();
+  const work = async (): Promise<void> => {
+    for (const id of queue) {
+      const path = `/biller/acme-1/account/A-1/payment/${id}`;
+      if (withProcessor) {
+        await call('POST', `/processor/${id}/authorize`, '{}');
+        await database.query(step, [id, 'authorized']);
+        await call('PUT', path, body);
+      } else {
+        await call('PUT', path, body);
+        await database.query(step, [id, 'accepted']);
+      }
+      await call('GET', path);
+      await database.query(step, [id, 'succeeded']);
+      if (!withProcessor) continue;
+      await call('POST', `/processor/${id}/capture`, '{}');
+      await database.query(step, [id, 'captured']);
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, work));
+  const perSecond = payments / ((performance.now() - startedAt) / 1_000);
+  const { node, postgres } = used();
+  await pool.close();
+  await database.query('DROP TABLE payment');
+  await database.close();
+  return { perSecond, cpu: { node: node / payments, postgres: postgres / payments } };
+}
+
+/** The adapter of a way: one that answers at once, or one over the stub's processor. */
+function adapterFor(way: Way, partnerUrl: string, concurrency: number) {
+  const pool = new Pool(new URL(partnerUrl).origin, { connections: concurrency });
+  const ask = async (id: string, act: string): Promise<void> => {
+    if (way !== 'processor') return;
+    const path = `/processor/${id}/${act}`;
+    const answer = await pool.request({ method: 'POST', path, body: '{}' });
+    await answer.body.json();
+  };
+  const method = { funding_method: way, label: way, sandbox: true } as const;
+  const adapter: FundingAdapter = {
+    name: 'bench',
+    methods: () => [way === 'elsewhere' ? { ...method, collection: 'elsewhere' } : method],
+    async authorize({ platform_payment_id }) {
+      await ask(platform_payment_id, 'authorize');
+      return { kind: 'authorized', expires_at: Date.now() + 7 * 86_400_000 };
+    },
+    async capture({ platform_payment_id }) {
+      await ask(platform_payment_id, 'capture');
+      return { kind: 'captured' };
+    },
+    void: () => Promise.resolve('released'),
+    refund: () => Promise.resolve(),
+  };
+  return { adapter, close: () => pool.close() };
 }
 
 /** The same two calls for each payment, and nothing else. */
@@ -140,9 +269,15 @@ export interface Ground {
 }
 
 /** A platform's engine in an empty database, with one partner at the stub. */
-async function ground(serverUrl: string, partnerUrl: string, concurrency: number): Promise<Ground> {
+async function ground(
+  serverUrl: string,
+  partnerUrl: string,
+  concurrency: number,
+  way: Way,
+): Promise<Ground> {
   const name = `bench_${randomBytes(5).toString('hex')}`;
-  const place = await groundIn(await ensureDatabase(serverUrl, name), partnerUrl, concurrency);
+  const url = await ensureDatabase(serverUrl, name);
+  const place = await groundIn(url, partnerUrl, concurrency, HANDED_OVER, way);
   return {
     ...place,
     async close() {
@@ -171,6 +306,7 @@ export async function groundIn(
   partnerUrl: string,
   concurrency: number,
   options: Partial<EngineTimes> = HANDED_OVER,
+  way: Way = 'elsewhere',
 ): Promise<Ground> {
   const database = openDatabase({
     url,
@@ -221,7 +357,9 @@ export async function groundIn(
     allowPrivateAddresses: true,
     answered: (call) => attempts.note(call),
   });
-  const funding = sandboxFunding({ database });
+  const { adapter, close: closeAdapter } = adapterFor(way, partnerUrl, concurrency);
+  const sealer = openSealer(SEAL_KEY);
+  const funding = openFunds({ ...base, sealer, adapters: [adapter] });
   const engine = createEngine({
     ...base,
     registry,
@@ -255,22 +393,19 @@ export async function groundIn(
             const place = places[index % places.length];
             assert(place);
             const { partner, platform_batch_id } = place;
-            made.push(
-              await insertPayment(tx, {
-                partner_id: partner.partner_id,
-                biller_id: partner.partner_id,
-                account_id: 'A-1',
-                platform_batch_id,
-                amount_in_cents: 12_345,
-                session_id: null,
-                funding_method: 'sandbox_bank',
-                ...engine.placeForNew(partner, {
-                  funding_method: 'sandbox_bank',
-                  amount_in_cents: 100,
-                }),
-                actor: 'bench',
-              }),
-            );
+            const row = await insertPayment(tx, {
+              partner_id: partner.partner_id,
+              biller_id: partner.partner_id,
+              account_id: 'A-1',
+              platform_batch_id,
+              amount_in_cents: 12_345,
+              session_id: null,
+              funding_method: way,
+              ...engine.placeForNew(partner, { funding_method: way }),
+              actor: 'bench',
+            });
+            await funding.keep(tx, row, undefined);
+            made.push(row);
           }
           return made;
         });
@@ -282,6 +417,7 @@ export async function groundIn(
     async close() {
       await engine.stop();
       await client.close();
+      await closeAdapter();
       recording.abort();
       await recorded;
       await front.close();
@@ -303,8 +439,9 @@ export async function drive(
   payments: number,
   concurrency: number,
   beside?: (database: Ground['database']) => () => Promise<void>,
+  way: Way = 'elsewhere',
 ): Promise<Driven> {
-  const place = await ground(serverUrl, partnerUrl, concurrency);
+  const place = await ground(serverUrl, partnerUrl, concurrency, way);
   return driveOn(place, payments, undefined, beside);
 }
 
@@ -349,8 +486,6 @@ async function driveOn(
   await endBeside?.();
   const { node, postgres } = processorTime();
   await stopProfile?.();
-  const micros = (seconds: number): string => ((seconds * 1e6) / payments).toFixed(0);
-  console.log(`  CPU of a payment: Node ${micros(node)} us, PostgreSQL ${micros(postgres)} us`);
   const [paid] = await place.database.query<{ count: number }>(
     `SELECT count(*)::int AS count FROM duebridge_platform.payments
       WHERE platform_payment_id = ANY($1) AND status = 'succeeded'`,
@@ -383,7 +518,7 @@ async function pollsOnly(
   serverUrl: string,
   partnerUrl: string,
 ): Promise<{ polls: number; rows: number }> {
-  const place = await ground(serverUrl, partnerUrl, 32);
+  const place = await ground(serverUrl, partnerUrl, 32, 'elsewhere');
   const polled = async (): Promise<number> =>
     Number(await (await fetch(`${partnerUrl}/count`)).text());
   // Compare the versions of all rows instead of PostgreSQL's statistics, which arrive late on a busy machine.
@@ -391,7 +526,7 @@ async function pollsOnly(
     const rows = await place.database.query<{ version: string }>(
       `SELECT 'payment ' || platform_payment_id || xmin || ctid AS version FROM duebridge_platform.payments
        UNION ALL SELECT 'audit ' || audit_id FROM duebridge_platform.audit
-       UNION ALL SELECT 'funds ' || platform_payment_id || phase FROM duebridge_platform.sandbox_funds`,
+       UNION ALL SELECT 'funds ' || platform_payment_id || xmin FROM duebridge_platform.funds`,
     );
     return new Set(rows.map((row) => row.version));
   };
@@ -420,7 +555,10 @@ export async function startStub(): Promise<{ url: string; process: ChildProcess 
   return { url: `http://127.0.0.1:${port}`, process: child };
 }
 
-/** Answers PUT with processing and GET with succeeded, or always with processing below /never. */
+/**
+ * Answers PUT with processing and GET with succeeded, or always with processing below /never; POST, as a processor, that the funds are
+ * held or taken.
+ */
 function stub(): void {
   let never = 0;
   const server = createServer((request, response) => {
@@ -432,6 +570,11 @@ function stub(): void {
     request.on('end', () => {
       if (url.endsWith('/count')) {
         response.end(String(never));
+        return;
+      }
+      if (request.method === 'POST') {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(url.endsWith('/capture') ? '{"state":"taken"}' : '{"state":"held"}');
         return;
       }
       const id = url.slice(url.lastIndexOf('/') + 1);

@@ -157,7 +157,6 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       options: TIMES,
       funding: {
         ...rig.funding,
-        isInDatabase: (order) => order.funding_method === 'sandbox_bank',
         authorize: (order, call) =>
           order.funding_method === 'hanging' && funding.hangs
             ? new Promise((_resolve, reject) => {

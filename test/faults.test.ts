@@ -18,10 +18,9 @@ import {
 import { systemClock, type Clock } from '@duebridge/runtime';
 import { seededRandom, testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
-import { keptLog, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
+import { keptLog, sandboxFunds, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { createEngine, type Engine } from '../packages/platform/src/engine/engine.ts';
-import { sandboxFunding } from '../packages/platform/src/funding.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
 import {
   openPartnerRegistry,
@@ -89,7 +88,7 @@ async function openStand(database: TestDatabase, allowPrivateAddresses: boolean)
   const given = { database, clock: fastClock, log, allowPrivateAddresses };
   const registry = openPartnerRegistry({ ...given, sealKey: SEAL_KEY });
   const client = createPartnerClient({ ...given, registry });
-  const funding = sandboxFunding({ database });
+  const funding = sandboxFunds(database);
   const engine = createEngine({ ...given, registry, client, funding, options: TIMES });
   const rows = new Map<string, PaymentRow>();
   const over = new AbortController();
@@ -189,7 +188,7 @@ async function pay(stand: Stand, partner_id: string, amount_in_cents: number): P
       amount_in_cents,
       session_id: null,
       funding_method: 'sandbox_bank',
-      ...engine.placeForNew(partner, { funding_method: 'sandbox_bank', amount_in_cents: 100 }),
+      ...engine.placeForNew(partner, { funding_method: 'sandbox_bank' }),
       actor: 'test',
     }),
   );

@@ -87,7 +87,8 @@ const fundsFollowTheEnd: Checker = ({ end }) => {
     if (captured > 1) found.push({ rule: 'PL7', what: `${row.id} was captured ${captured} times` });
     if (captured > 0 && released > 0)
       found.push({ rule: 'PL7', what: `${row.id} was captured and released` });
-    if (captured > 0 && !mine.some(({ act }) => act === 'authorize')) {
+    const isReserved = row.collection === undefined || row.collection === 'reserved';
+    if (captured > 0 && isReserved && !mine.some(({ act }) => act === 'authorize')) {
       found.push({ rule: 'PL7', what: `${row.id} was captured and never authorized` });
     }
     if (captured > 0 && row.status !== 'succeeded') {
@@ -96,7 +97,14 @@ const fundsFollowTheEnd: Checker = ({ end }) => {
     if (released > 0 && (row.status === 'processing' || row.status === 'succeeded')) {
       found.push({ rule: 'PL7', what: `${row.id} was released and is ${row.status}` });
     }
-    if (row.settled && row.status === 'succeeded' && captured === 0) {
+    const isTaken = row.collection !== 'elsewhere';
+    if (!isTaken && mine.length > 0) {
+      found.push({
+        rule: 'PL7',
+        what: `${row.id} is collected elsewhere, and its processor was asked`,
+      });
+    }
+    if (row.settled && row.status === 'succeeded' && isTaken && captured === 0) {
       found.push({ rule: 'EE1', what: `${row.id} succeeded, is settled, and was not captured` });
     }
     return found;
@@ -121,7 +129,9 @@ const bothSidesAgree: Checker = ({ end, wrong }) => {
 /** EE3: money that was captured equals money that was posted, to the cent, once everything is settled. */
 const moneyAddsUp: Checker = ({ end, wrong }) => {
   const partner = new Map(end.platform.map((row) => [row.id, row.partner]));
-  const settled = new Set(end.platform.filter((row) => row.settled).map((row) => row.id));
+  const settled = new Set(
+    end.platform.flatMap((row) => (row.settled && row.collection !== 'elsewhere' ? [row.id] : [])),
+  );
   const counts = (id: string): boolean => settled.has(id) && !wrong.has(partner.get(id) ?? '');
   const captured = sum(end.funds.filter(({ id, act }) => act === 'capture' && counts(id)));
   const posted = sum(end.postings.filter(({ id }) => counts(id)));

@@ -1,4 +1,5 @@
 /** What happened in a simulated world, as an all-seeing observer would record it: for the checkers and for the chart. */
+import type { Collection } from '../../packages/platform/src/funding.ts';
 
 /** One event. `at` is virtual milliseconds since the start of the world. */
 export type Event = { readonly at: number } & (
@@ -7,7 +8,7 @@ export type Event = { readonly at: number } & (
       readonly id: string;
       readonly partner: string;
       readonly cents: number;
-      /** In the simulation: where it began; `dispatching` when its PUT leaves at once (decision 168). */
+      /** In the simulation: where it began; `dispatching` when its PUT leaves at once (decision 66). */
       readonly stage?: string;
     }
   | {
@@ -76,6 +77,8 @@ export interface PlatformRow {
   readonly settled: boolean;
   readonly cents: number;
   readonly review_reason: string | null;
+  /** When its method takes the money; default `reserved`. */
+  readonly collection?: Collection;
 }
 
 export interface PartnerRow {

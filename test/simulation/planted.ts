@@ -36,8 +36,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'funds are taken without an authorization',
     file: 'platform/src/engine/payment-steps.ts',
-    find: "  if (payment.stage === 'created') return 'authorize';",
-    replace: "  if (payment.stage === 'created' && payment.tries > 9) return 'authorize';",
+    find: "  if (isUnsent(payment) && collection === 'reserved' && payment.hold === undefined) {",
+    replace: "  if (isUnsent(payment) && collection === 'reserved' && payment.tries > 9) {",
   },
   {
     name: 'the amount in an answer is not compared',
@@ -186,14 +186,14 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment that ended is recorded as canceled',
     file: 'platform/src/engine/payment-steps.ts',
-    find: '          ending: outcome.ending,\n          settles: around.fundsInDatabase,',
+    find: "          ending: outcome.ending,\n          settles: around.collection === 'elsewhere',",
     replace:
-      "          ending: { ...outcome.ending, status: 'canceled', posted_at: null, failure_reason: null },\n          settles: around.fundsInDatabase,",
+      "          ending: { ...outcome.ending, status: 'canceled', posted_at: null, failure_reason: null },\n          settles: around.collection === 'elsewhere',",
   },
   {
     name: 'an end says that its funds are settled before they are',
     file: 'platform/src/engine/payment-steps.ts',
-    find: '          ending: outcome.ending,\n          settles: around.fundsInDatabase,',
+    find: "          ending: outcome.ending,\n          settles: around.collection === 'elsewhere',",
     replace: '          ending: outcome.ending,\n          settles: true,',
   },
   {

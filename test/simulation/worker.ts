@@ -1,12 +1,10 @@
 /** One process of the platform in a simulated world: the real engine over the world's database, network and funding. */
-import { testAmount } from '@duebridge/contract';
-import { silentLog, type Database, type Log } from '@duebridge/runtime';
+import { silentLog, type Log } from '@duebridge/runtime';
 import { createEngine, type Engine } from '../../packages/platform/src/engine/engine.ts';
-import {
-  sandboxFunding,
-  type Funding,
-  type FundingOrder,
-} from '../../packages/platform/src/funding.ts';
+import type { FundingOrder } from '../../packages/platform/src/funding.ts';
+import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
+import { openFunds, type Funds } from '../../packages/platform/src/funding/funds.ts';
+import { openSealer } from '../../packages/platform/src/partners/seal.ts';
 import type { Partner, PartnerRegistry } from '../../packages/platform/src/partners/registry.ts';
 import { batchFor } from '../../packages/platform/src/reconciliation/batch.ts';
 import { insertPayment, type PaymentRow } from '../../packages/platform/src/store/payments.ts';
@@ -32,8 +30,16 @@ export interface Surroundings {
   >;
 }
 
-/** Where the funds of a payment are kept: at a processor, or in the platform's own database (decision 168). */
-export type FundingMethod = 'simulated' | 'sandbox_bank';
+/** When the funds of a payment are taken: reserved before it is sent, after the biller has posted, or by the platform's own means. */
+export type FundingMethod = 'simulated' | 'mandate' | 'elsewhere';
+
+/** As a bank's debit, a mandate is taken once and for all, whatever was reserved. */
+const METHODS = [
+  { funding_method: 'simulated', label: 'Simulated', sandbox: true },
+  { funding_method: 'mandate', label: 'Mandate', sandbox: true, collection: 'afterwards' },
+  { funding_method: 'elsewhere', label: 'Elsewhere', sandbox: true, collection: 'elsewhere' },
+] as const;
+const SEAL_KEY = Buffer.alloc(32, 1).toString('base64');
 
 /** The bank or card processor behind the funding port: it executes each act once per order. */
 export class Processor {
@@ -47,18 +53,23 @@ export class Processor {
     this.#world = world;
   }
 
-  async act(order: FundingOrder, act: string): Promise<void> {
+  /** Executes an act once. False if another that excludes it came first. */
+  async act(order: FundingOrder, act: string): Promise<boolean> {
     const { before, after, hangs } = this.faults;
     await this.#world.sleep(5 + this.#world.random() * 30);
     const chance = this.#world.random();
     if (chance < before) throw new Error('the processor did not answer');
-    const key = `${order.platform_payment_id} ${act}`;
-    if (!this.#done.has(key)) {
+    const id = order.platform_payment_id;
+    const key = `${id} ${act}`;
+    const excludes = act === 'void' ? 'capture' : act === 'refund' ? undefined : 'void';
+    const isLate = excludes !== undefined && this.#done.has(`${id} ${excludes}`);
+    if (!isLate && !this.#done.has(key)) {
       this.#done.add(key);
-      this.acts.push({ id: order.platform_payment_id, act, cents: order.amount_in_cents });
+      this.acts.push({ id, act, cents: order.amount_in_cents });
     }
     if (chance < before + after) throw new Error('the answer of the processor was lost');
     if (chance < before + after + hangs) await new Promise<never>(() => undefined);
+    return !isLate;
   }
 }
 
@@ -66,6 +77,7 @@ export class Processor {
 export class WorkerProcess {
   readonly process: Process;
   readonly engine: Engine;
+  readonly #funds: Funds;
   readonly #around: Surroundings;
 
   constructor(around: Surroundings, name: string) {
@@ -74,6 +86,13 @@ export class WorkerProcess {
     this.process = new Process(world, name);
     const { process } = this;
     const database = postgres.connect(process, databaseFaults);
+    this.#funds = openFunds({
+      database,
+      sealer: openSealer(SEAL_KEY),
+      clock: process.clock,
+      log: bugsOf(around.bugs),
+      adapters: [adapterOf(process, processor)],
+    });
     this.engine = createEngine({
       database,
       registry: registryOf(partners),
@@ -84,7 +103,7 @@ export class WorkerProcess {
         history,
         partner: (id) => partners.get(id)?.side as SimulatedPartner,
       }),
-      funding: fundingOf(process, processor, database),
+      funding: this.#funds,
       clock: process.clock,
       log: bugsOf(around.bugs),
     });
@@ -114,8 +133,8 @@ export class WorkerProcess {
     let row: PaymentRow;
     try {
       const platform_batch_id = await batchFor(database, known.partner, world.now());
-      row = await database.transaction((tx) =>
-        insertPayment(tx, {
+      row = await database.transaction(async (tx) => {
+        const made = await insertPayment(tx, {
           partner_id,
           biller_id: known.side.biller_id,
           account_id,
@@ -123,10 +142,12 @@ export class WorkerProcess {
           amount_in_cents: cents,
           session_id: null,
           funding_method,
-          ...this.engine.placeForNew(known.partner, { funding_method, amount_in_cents: cents }),
+          ...this.engine.placeForNew(known.partner, { funding_method }),
           actor: 'simulation',
-        }),
-      );
+        });
+        await this.#funds.keep(tx, made, undefined);
+        return made;
+      });
     } catch {
       return;
     }
@@ -171,27 +192,22 @@ function registryOf(partners: Surroundings['partners']): PartnerRegistry {
   };
 }
 
-/** The processor for its own payments; for the others the product's sandbox, whose acts the engine writes in its own statements. */
-function fundingOf(process: Process, processor: Processor, database: Database): Funding {
-  const here = sandboxFunding({ database });
-  const isHere = ({ funding_method }: Pick<FundingOrder, 'funding_method'>): boolean =>
-    funding_method === 'sandbox_bank';
-  const act = (order: FundingOrder, name: string): Promise<void> =>
+/** The processor as an adapter. It finds everything by the payment's id, so that its reference needs no call. */
+function adapterOf(process: Process, processor: Processor): FundingAdapter {
+  const act = (order: FundingOrder, name: string): Promise<boolean> =>
     process.arrive(processor.act(order, name));
   return {
-    methods: () => [{ funding_method: 'simulated', label: 'Simulated', sandbox: true }],
-    isInDatabase: (order) => isHere(order) && here.isInDatabase?.(order) === true,
-    authorize: async (order) => {
-      if (isHere(order)) return here.authorize(order);
-      await act(order, 'authorize');
-      return { kind: 'authorized' };
-    },
-    capture: (order) => (isHere(order) ? here.capture(order) : act(order, 'capture')),
-    void: (order) => (isHere(order) ? here.void(order) : act(order, 'void')),
+    name: 'simulated',
+    methods: () => METHODS,
+    authorize: async (order) =>
+      (await act(order, 'authorize'))
+        ? { kind: 'authorized' }
+        : { kind: 'declined', reason: 'It was released.' },
+    capture: async (order) =>
+      (await act(order, 'capture'))
+        ? { kind: 'captured' }
+        : { kind: 'uncollectable', reason: 'It was released.' },
+    void: async (order) => ((await act(order, 'void')) ? 'released' : 'captured'),
+    refund: async (order) => void (await act(order, 'refund')),
   };
-}
-
-/** Whether the sandbox takes this amount without asking anybody: test amounts make it decline, or ask the customer. */
-export function isPlainAmount(cents: number): boolean {
-  return testAmount(cents)?.funding === undefined;
 }

@@ -11,7 +11,7 @@ import { History, type Ending, type PlatformRow } from './history.ts';
 import { healthyNetwork } from './network.ts';
 import { KitPartner, ModelPartner, type SimulatedPartner, type Trouble } from './partners.ts';
 import { Spinning, World } from './time.ts';
-import { isPlainAmount, Processor, WorkerProcess, type Surroundings } from './worker.ts';
+import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
 
 /** How long everything goes wrong, in virtual milliseconds. */
 const TROUBLE_MS = 90_000;
@@ -110,8 +110,8 @@ async function live(
   const isCalm = on(0.25);
   const drawnTrouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
   const trouble = happens(`partner: ${drawnTrouble}`) ? drawnTrouble : 'none';
-  /** Share of the payments whose funds are kept in the platform's database, so that they may begin as dispatching: none, half or all. */
-  const fundsHere = Math.floor(random() * 3) / 2;
+  /** Share of the payments of which nothing is reserved, so that they may begin as dispatching: none, half or all. */
+  const unreserved = Math.floor(random() * 3) / 2;
   const database = healthyDatabase();
   const network = healthyNetwork();
   const processor = new Processor(world);
@@ -173,10 +173,10 @@ async function live(
       const worker = alive[Math.floor(random() * alive.length)];
       const to = sides[Math.floor(random() * sides.length)]?.name ?? 'kit';
       const cents = 1 + Math.floor(random() * 50_000);
-      const isHere = on(fundsHere) && isPlainAmount(cents);
+      const method = !on(unreserved) ? 'simulated' : cents % 2 === 0 ? 'mandate' : 'elsewhere';
       worker?.process.whenRunning(() => {
         const account = `A-${1 + Math.floor(random() * 3)}`;
-        void worker.confirm(to, account, cents, isHere ? 'sandbox_bank' : 'simulated');
+        void worker.confirm(to, account, cents, method);
       });
     });
   }
@@ -301,7 +301,7 @@ async function live(
 
   const end: Ending = {
     platform: await rows.look(),
-    funds: [...processor.acts, ...(await actsHere(postgres))],
+    funds: processor.acts,
     partner: (await Promise.all(sides.map((side) => side.rows()))).flat(),
     postings: (await Promise.all(sides.map((side) => side.postings()))).flat(),
   };
@@ -365,7 +365,8 @@ class Rows {
   async look(at?: number): Promise<PlatformRow[]> {
     const rows = await this.#postgres.look<PlatformRow & { slot: number | null }>(
       `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
-              amount_in_cents AS cents, review_reason, slot
+              amount_in_cents AS cents, review_reason, slot,
+              CASE funding_method WHEN 'mandate' THEN 'afterwards' WHEN 'elsewhere' THEN 'elsewhere' ELSE 'reserved' END AS collection
          FROM duebridge_platform.payments ORDER BY platform_payment_id`,
     );
     for (const { id, stage, status, slot, settled } of rows) {
@@ -378,15 +379,6 @@ class Rows {
     }
     return rows;
   }
-}
-
-/** The acts of funds that are kept in the platform's database; a line about funds that are kept elsewhere moves nothing. */
-function actsHere(postgres: SimulatedPostgres): Promise<Ending['funds'][number][]> {
-  return postgres.look(
-    `SELECT f.platform_payment_id AS id, f.act, f.amount_in_cents AS cents
-       FROM duebridge_platform.sandbox_funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-      WHERE p.funding_method = 'sandbox_bank' ORDER BY f.platform_payment_id, f.phase`,
-  );
 }
 
 async function everyTwoSeconds(world: World, ms: number, rows: Rows): Promise<void> {

@@ -1,14 +1,21 @@
 /**
- * The customer's funds, behind a port (decision 19): authorize before the first PUT, capture after succeeded, void after failed or
- * canceled. Here are the port as the engine uses it, and a sandbox that moves no money and says so; processors are in funding/.
+ * The customer's funds, behind a port (decision 19), as the engine uses it. The one implementation is funding/funds.ts, over the adapters
+ * of processors; the sandbox, which moves no money, is one of them.
  *
  * holds: each act is idempotent by platform_payment_id, so that the engine may repeat it after any crash; funds are captured at
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 111). Card
  *        and bank numbers never come here.
  */
-import { testAmount, type Mode } from '@duebridge/contract';
-import { groupCommit, sql, systemClock, type Clock, type Database } from '@duebridge/runtime';
-import { madeAt } from './payment-id.ts';
+import type { Mode } from '@duebridge/contract';
+
+/**
+ * When a method takes the customer's money:
+ * `reserved`    authorized before the first PUT, and captured after the payment succeeded;
+ * `afterwards`  nothing is reserved: captured once the biller has posted, such as a debit by mandate;
+ * `elsewhere`   by the platform's own means, such as a ledger of its own: the port is never asked, and the end settles the payment.
+ * Where nothing is reserved, a payment whose PUT can leave at once begins as `dispatching`.
+ */
+export type Collection = 'reserved' | 'afterwards' | 'elsewhere';
 
 /** A way to pay that the flow may offer. */
 export interface FundingMethod {
@@ -44,12 +51,29 @@ export interface FundingOrder {
   readonly amount_in_cents: number;
 }
 
+/** Reserved funds. `expires_at`: wall milliseconds at which the processor drops the reservation, where it does. */
+export interface Hold {
+  readonly expires_at?: number;
+}
+
 /**
- * What came of an authorization. `reason` is for the customer, at most 500 characters. `waits`: the customer or the processor has yet to
- * act; ask again after so many milliseconds.
+ * A hold that ends sooner than this is not relied on for a PUT: after it, the sweep captures what is about to expire (funding/funds.ts),
+ * once a minute.
+ */
+export const HOLD_MARGIN_MS = 5 * 60_000;
+
+/** Whether a hold lasts long enough for a PUT that leaves at `now`, in wall milliseconds. Pure. */
+export function lasts({ expires_at }: Hold, now: number): boolean {
+  return expires_at === undefined || expires_at - now >= HOLD_MARGIN_MS;
+}
+
+/**
+ * What came of an authorization. `authorized` is not written by the port: the engine writes it with the step that relies on it, and asks
+ * again after a crash in between. `reason` is for the customer, at most 500 characters. `waits`: the customer or the processor has yet
+ * to act; ask again after so many milliseconds.
  */
 export type Authorization =
-  | { readonly kind: 'authorized' }
+  | ({ readonly kind: 'authorized' } & Hold)
   | { readonly kind: 'declined'; readonly reason: string }
   | { readonly kind: 'waits'; readonly afterMs: number };
 
@@ -74,7 +98,8 @@ export type FundingAction =
 
 /**
  * The port as the engine uses it. A call that throws, or is not answered by its deadline, is made again later with the same order, until
- * it gives; the one before may then still be under way.
+ * it gives; the one before may then still be under way. The engine writes what `authorize`, `capture` and `void` return into the row of
+ * `funds`, in the statement that moves the payment (store/payments.ts, store/terminal.ts).
  */
 export interface Funding {
   /** The methods on offer, for this amount where one is given. */
@@ -82,156 +107,12 @@ export interface Funding {
     customer: FundingCustomer,
     amount_in_cents?: number,
   ): readonly FundingMethod[] | Promise<readonly FundingMethod[]>;
-  /**
-   * Given by a port that keeps its acts in the platform's own database, in `sandbox_funds`: true for an order that it authorizes,
-   * captures and releases without asking anybody. The engine then writes the act in the statement that takes the payment on, and
-   * makes no call.
-   */
-  readonly isInDatabase?:
-    ((order: Omit<FundingOrder, 'platform_payment_id'>) => boolean) | undefined;
+  /** When this method takes the money; `reserved` for one that is not configured any more. */
+  collection(funding_method: string): Collection;
   authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
   /** What the customer has to do now, if anything. */
   actionOf?(order: FundingOrder): Promise<FundingAction | undefined>;
   capture(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
   void(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
-}
-
-const SANDBOX_METHODS: readonly FundingMethod[] = [
-  { funding_method: 'sandbox_bank', label: 'Sandbox bank account', sandbox: true },
-  { funding_method: 'sandbox_declined', label: 'Sandbox account that declines', sandbox: true },
-];
-
-/** How long a customer may take to approve, and how often the sandbox looks. */
-const ANSWER_WITHIN_MS = 30 * 60_000;
-const ANSWER_EVERY_MS = 500;
-/** Acts in one statement at most. */
-const MAX_BATCH = 500;
-/** Acts waiting at most; far above what one engine has under way. */
-const MAX_QUEUED = 100_000;
-
-// The settled ones are read once for all acts: a sharded database refuses a subquery that looks them up act by act.
-const actStatement = sql(
-  'sandbox_funds_act',
-  `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-   SELECT u.* FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS u (id, act, funding_method, amount_in_cents)
-     LEFT JOIN (SELECT f.platform_payment_id FROM duebridge_platform.sandbox_funds f
-                 WHERE f.platform_payment_id = ANY ($1::text[]) AND f.phase = 'settle') AS settled ON settled.platform_payment_id = u.id
-    WHERE u.act NOT IN ('authorize', 'decline') OR settled.platform_payment_id IS NULL
-   ON CONFLICT (platform_payment_id, phase) DO NOTHING
-   RETURNING platform_payment_id, act`,
-);
-const lookStatement = sql(
-  'sandbox_funds_look',
-  `SELECT platform_payment_id, phase, act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = ANY($1)`,
-);
-
-type Act = 'authorize' | 'decline' | 'capture' | 'void' | 'refund';
-
-const PHASES = {
-  authorize: 'hold',
-  decline: 'hold',
-  capture: 'settle',
-  void: 'settle',
-  refund: 'undo',
-} as const satisfies Record<Act, string>;
-
-interface Line {
-  readonly platform_payment_id: string;
-  readonly phase: (typeof PHASES)[Act];
-  readonly act: Act;
-}
-
-/** The sandbox, with what its own page for approvals needs. */
-export interface SandboxFunding extends Funding {
-  actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
-  /** The customer approves or declines an order that asks for it; the first answer counts. */
-  decide(order: FundingOrder, approves: boolean): Promise<void>;
-}
-
-/**
- * The sandbox: keeps one line per act in `sandbox_funds` and moves no money. Test amounts make it decline, or ask the customer
- * (decision 161); the page that asks is checkout/test-approval.ts, below `publicUrl`.
- */
-export function sandboxFunding(options: {
-  readonly database: Database;
-  readonly publicUrl?: string | undefined;
-  readonly clock?: Pick<Clock, 'now'>;
-}): SandboxFunding {
-  const { database, publicUrl, clock = systemClock } = options;
-  const acts = groupCommit<FundingOrder & { readonly act: Act }, Act>({
-    maxBatch: MAX_BATCH,
-    maxQueued: MAX_QUEUED,
-    async flush(orders) {
-      const written = await database.query<Line>(actStatement, [
-        orders.map((order) => order.platform_payment_id),
-        orders.map((order) => order.act),
-        orders.map((order) => order.funding_method),
-        orders.map((order) => order.amount_in_cents),
-      ]);
-      if (written.length === orders.length) return orders.map((order) => order.act);
-      // Some stood there already. A separate statement: within the insert's own snapshot a racing line could not be seen.
-      const lines = await database.query<Line>(lookStatement, [
-        orders.map((order) => order.platform_payment_id),
-      ]);
-      const stands = new Map(
-        lines.map((line) => [`${line.platform_payment_id} ${line.phase}`, line.act]),
-      );
-      return orders.map((order) => {
-        const phase = PHASES[order.act];
-        // Nothing stands and nothing was written: they were released before, and are not reserved any more.
-        return stands.get(`${order.platform_payment_id} ${phase}`) ?? 'decline';
-      });
-    },
-  });
-
-  const byAmount = ({
-    funding_method,
-    amount_in_cents,
-  }: Omit<FundingOrder, 'platform_payment_id'>): 'declined' | 'asks' | undefined =>
-    funding_method === 'sandbox_bank' ? testAmount(amount_in_cents)?.funding : 'declined';
-  /** Whether the customer has answered, and how. */
-  const answerOf = async ({ platform_payment_id }: FundingOrder): Promise<Act | undefined> => {
-    const lines = await database.query<Line>(lookStatement, [[platform_payment_id]]);
-    return lines.find((line) => line.phase === 'hold' || line.act === 'void')?.act;
-  };
-
-  return {
-    methods: () => SANDBOX_METHODS,
-    isInDatabase: (order) => byAmount(order) === undefined,
-    async actionOf(order) {
-      if (byAmount(order) !== 'asks' || (await answerOf(order)) !== undefined) return undefined;
-      const path = `/flow/test/${order.platform_payment_id}`;
-      return {
-        kind: 'redirect',
-        url: publicUrl === undefined ? path : new URL(path, publicUrl).href,
-      };
-    },
-    async decide(order, approves) {
-      if (byAmount(order) !== 'asks') return;
-      await acts.add({ ...order, act: approves ? 'authorize' : 'decline' });
-    },
-    async authorize(order) {
-      const asks = byAmount(order) === 'asks';
-      const isInTime = clock.now() < madeAt(order.platform_payment_id) + ANSWER_WITHIN_MS;
-      if (asks && isInTime && (await answerOf(order)) === undefined)
-        return { kind: 'waits', afterMs: ANSWER_EVERY_MS };
-      const declines = byAmount(order) !== undefined;
-      const act = await acts.add({ ...order, act: declines ? 'decline' : 'authorize' });
-      return act === 'authorize'
-        ? { kind: 'authorized' }
-        : { kind: 'declined', reason: 'The funding method was declined.' };
-    },
-    async capture(order) {
-      const act = await acts.add({ ...order, act: 'capture' });
-      if (act !== 'capture')
-        throw new Error(`the funds of ${order.platform_payment_id} were already released`);
-    },
-    async void(order) {
-      const act = await acts.add({ ...order, act: 'void' });
-      if (act === 'void') return undefined;
-      await acts.add({ ...order, act: 'refund' });
-      return { kind: 'refunded' };
-    },
-  };
 }

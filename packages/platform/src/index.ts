@@ -4,6 +4,7 @@ export { readPlatformConfig, type PlatformConfig, type Rate } from './config.ts'
 export type {
   AdapterMethod,
   AdapterPage,
+  CollectedElsewhere,
   FundingAdapter,
   FundsOrder,
   PreparedOrder,

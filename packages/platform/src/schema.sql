@@ -273,13 +273,14 @@ CREATE TABLE duebridge_platform.funds (
   expires_at timestamp with time zone,
   reason text,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  swept_at timestamp with time zone,
   CONSTRAINT funds_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT funds_action CHECK (((action IS NULL) OR (state = 'acting'::text))),
   CONSTRAINT funds_instrument_check CHECK (((length(instrument) >= 1) AND (length(instrument) <= 255))),
   CONSTRAINT funds_reason_check CHECK ((length(reason) <= 500)),
   CONSTRAINT funds_reference CHECK (((reference IS NOT NULL) OR (state = ANY (ARRAY['new'::text, 'declined'::text, 'releasing'::text, 'released'::text])))),
   CONSTRAINT funds_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 255))),
-  CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text])))
+  CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text, 'borne'::text]))) NOT VALID
 );
 
 CREATE INDEX funds_by_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference IS NOT NULL);

@@ -44,9 +44,10 @@ import { createEngine } from './engine/engine.ts';
 import { keepMailing } from './checkout/mail.ts';
 import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
 import type { Session } from './checkout/flow.ts';
-import { sandboxFunding } from './funding.ts';
 import { openAdapters } from './funding/configured.ts';
-import { keepSweeping, openFunds, type Funds } from './funding/funds.ts';
+import { openFunds, type Funds } from './funding/funds.ts';
+import { openSandbox } from './funding/sandbox.ts';
+import { keepSweeping } from './funding/sweep.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openClientKeys, type Client, type ClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
@@ -153,7 +154,7 @@ async function openAll(
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const sandbox = sandboxFunding({
+  const sandbox = openSandbox({
     database: engineDatabase,
     publicUrl: config.publicUrl,
     clock,
@@ -164,9 +165,8 @@ async function openAll(
     clock,
     log,
     metrics,
-    sandbox,
-    offersSandbox,
-    adapters,
+    adapters: offersSandbox ? [sandbox, ...adapters] : adapters,
+    former: offersSandbox ? [] : [sandbox],
     publicUrl: config.publicUrl,
   });
   const engine = createEngine({
@@ -266,7 +266,7 @@ async function openAll(
   const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
-  serveTestApproval(publicApp, { sandbox, find: (id) => findPayment(database, id) });
+  serveTestApproval(publicApp, { sandbox, funding, find: (id) => findPayment(database, id) });
   servePages(publicApp, {
     registry,
     visits,

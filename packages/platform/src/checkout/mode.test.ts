@@ -11,7 +11,7 @@ import {
   type Reconciliation,
 } from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
-import { sandboxFunding } from '../funding.ts';
+import { openSandbox } from '../funding/sandbox.ts';
 import { testReply } from '../partners/test-amounts.ts';
 import { firstIdAt } from '../payment-id.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
@@ -154,8 +154,9 @@ test('each test amount of the guide ends as its row says, and never reaches the 
     TEST_AMOUNTS.map(async ({ amount_in_cents, funding, ending }) => {
       const { first, until } = await pays(amount_in_cents);
       if (funding === 'asks') {
-        assert.equal(first.action?.kind, 'redirect');
-        const url = first.action.kind === 'redirect' ? first.action.url : '';
+        assert.equal(first.progress, 'sending');
+        const { action } = await until((now) => now.action !== undefined);
+        const url = action?.kind === 'redirect' ? action.url : '';
         const page = new URL(url, platform.url);
         assert.match(await (await fetch(page)).text(), /Approve \$666\.08\?/);
         const body = new URLSearchParams({ answer: 'approve' });
@@ -213,15 +214,17 @@ test('an approval that is declined, or asked for again, ends the payment once', 
 test('an approval that nobody gives ends by the clock of the platform', async () => {
   const made = Date.parse('2001-01-01T00:00:00.000Z');
   let now = made + 30 * 60_000 - 1;
-  const sandbox = sandboxFunding({ database: platform.database, clock: { now: () => now } });
+  const sandbox = openSandbox({ database: platform.database, clock: { now: () => now } });
   const order = {
     platform_payment_id: firstIdAt(made),
     funding_method: 'sandbox_bank',
     amount_in_cents: 66_608,
   };
-  assert.equal((await sandbox.authorize(order)).kind, 'waits');
+  const prepared = { ...order, reference: 'r', instrument: undefined, return_url: undefined };
+  const call = { signal: new AbortController().signal };
+  assert.equal((await sandbox.authorize(prepared, call)).kind, 'requires_action');
   now += 1;
-  assert.equal((await sandbox.authorize(order)).kind, 'declined');
+  assert.equal((await sandbox.authorize(prepared, call)).kind, 'declined');
 });
 
 test('what a test amount answers follows from the id and the time, and live it answers nothing', () => {

@@ -1,13 +1,14 @@
 /**
  * The bank of a test: the page to which a test amount sends the customer for an approval (decision 161).
  *
- * enters: the id of a payment that waits for its customer.  leaves: the answer, for funding.ts.
+ * enters: the id of a payment that waits for its customer.  leaves: the answer, in the sandbox's book, and word of it for the funds.
  * holds:  no money moves by it, and it shows nothing but an amount; the id, which is random, is all that opens it.
  */
 import crypto from 'node:crypto';
 import { compileCheck, PlatformPaymentId } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { SandboxFunding } from '../funding.ts';
+import type { Funds } from '../funding/funds.ts';
+import type { Sandbox } from '../funding/sandbox.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 const isPaymentId = compileCheck(PlatformPaymentId);
@@ -29,11 +30,12 @@ const POLICY = [
 export function serveTestApproval(
   app: FastifyInstance,
   dependencies: {
-    readonly sandbox: SandboxFunding;
+    readonly sandbox: Sandbox;
+    readonly funding: Pick<Funds, 'apply'>;
     readonly find: (platform_payment_id: string) => Promise<PaymentRow | undefined>;
   },
 ): void {
-  const { sandbox, find } = dependencies;
+  const { sandbox, funding, find } = dependencies;
   const send = (reply: FastifyReply, body: string): FastifyReply =>
     reply
       .headers({
@@ -50,7 +52,7 @@ export function serveTestApproval(
   const waiting = async (id: string): Promise<PaymentRow | undefined> => {
     const payment = isPaymentId.holds(id) ? await find(id) : undefined;
     if (payment === undefined || payment.stage !== 'created') return undefined;
-    return (await sandbox.actionOf(payment)) === undefined ? undefined : payment;
+    return (await sandbox.waits(payment)) ? payment : undefined;
   };
   const none = (reply: FastifyReply): FastifyReply =>
     send(reply.code(404), '<p>No payment waits for an answer here.</p>');
@@ -75,6 +77,10 @@ export function serveTestApproval(
       const approves =
         typeof body === 'object' && body !== null && 'answer' in body && body.answer === 'approve';
       await sandbox.decide(payment, approves);
+      // As a processor's webhook: the answer is asked for at once.
+      const { platform_payment_id } = payment;
+      const news = { event_id: `decided ${platform_payment_id}`, platform_payment_id } as const;
+      await funding.apply(sandbox.name, { ...news, kind: 'news' });
       return send(
         reply,
         `<p>You can close this window. The payment page continues by itself.</p><script>${CLOSE}</script>`,

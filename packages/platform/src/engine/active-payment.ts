@@ -9,6 +9,7 @@ import {
   type PaymentStatus,
 } from '@duebridge/contract';
 import type { Anomaly } from '../partners/payment-record.ts';
+import type { Collection, Hold } from '../funding.ts';
 import type { CallOrder } from './calls.ts';
 import type { PartnerQueue } from './partner-queue.ts';
 import type { PaymentMemory } from './payment-steps.ts';
@@ -19,6 +20,7 @@ export interface PaymentGroup {
   readonly biller_id: string;
   readonly platform_batch_id: string;
   readonly funding_method: string;
+  readonly collection: Collection;
 }
 
 /** The slot of a payment that is not driven any more. */
@@ -63,6 +65,7 @@ export class ActivePayment implements PaymentMemory {
   crossed = 0;
   grace = 0;
   resubmit = false;
+  hold: Hold | undefined = undefined;
   anomaly: Anomaly | undefined = undefined;
   /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */
   slot: number;

@@ -10,8 +10,14 @@ import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { createEngine, type EngineStep } from './engine.ts';
-import { SEAL_KEY, scriptedPartner, SHORT_TIMES, STEPS, engineRig } from './testing.ts';
-import { sandboxFunding } from '../funding.ts';
+import {
+  SEAL_KEY,
+  scriptedPartner,
+  SHORT_TIMES,
+  STEPS,
+  engineRig,
+  sandboxFunds,
+} from './testing.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS } from '../store/payments.ts';
 import { createPartnerClient } from '../partners/client.ts';
@@ -106,7 +112,7 @@ async function victim(url: string, step: string, nth: number): Promise<void> {
     registry,
     client,
     // The steps of the funds are told apart only where the port is asked; the survivor writes them in its own statements.
-    funding: { ...sandboxFunding({ database }), isInDatabase: undefined },
+    funding: sandboxFunds(database),
     options: {
       ...TIMES,
       reached(reached) {

@@ -247,7 +247,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
           if (!isOpen) return false;
           const to = String(column(3, index));
           tell(
-            `row ${numberOf(id)}: ${row.stage} > ${to}${column(10, index) === 'true' ? ', reserves' : ''}`,
+            `row ${numberOf(id)}: ${row.stage} > ${to}${column(10, index) === 'true' ? ', held' : ''}`,
           );
           row.stage = to as PaymentRow['stage'];
           row.payment_id = column(4, index) ?? row.payment_id;
@@ -278,7 +278,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
           if (row.status === 'processing' || row.settled_at !== null) return false;
           row.settled_at = String(values[2]);
           tell(
-            `row ${numberOf(id)}: settled${column(3, index) === null ? '' : ` ${column(3, index)}`}`,
+            `row ${numberOf(id)}: settled${column(3, index) === null ? '' : ` funds_${column(3, index)}`}`,
           );
           return true;
       }
@@ -377,7 +377,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
   }
   rig.funding = {
     methods: () => [],
-    isInDatabase: ({ funding_method }) => funding_method === 'here',
+    collection: (funding_method) => (funding_method === 'elsewhere' ? 'elsewhere' : 'reserved'),
     authorize: (order) => act('authorize', order, rig.onAuthorize),
     capture: (order) => act('capture', order, rig.onSettle),
     void: (order) => act('void', order, rig.onSettle),

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import test from 'node:test';
 import { DatabaseUnavailable } from '@duebridge/runtime';
+import { HOLD_MARGIN_MS } from '../funding.ts';
 import { authorizeFunds } from './calls.ts';
 import {
   BEGAN,
@@ -43,7 +44,7 @@ test('a payment through a processor is authorized, put, polled, ended and captur
   await rig.run(60_000);
   assert.deepEqual(rig.readTimes(), [
     [0, 'authorize 1'],
-    [6, 'row 1: created > dispatching'],
+    [6, 'row 1: created > dispatching, held'],
     [6, 'put 1'],
     [11, 'counted: put of acme processing'],
     [62, 'row 1: dispatching > accepted'],
@@ -63,34 +64,62 @@ test('a payment through a processor is authorized, put, polled, ended and captur
   assert.equal(rig.time.sleeping, 0, 'something still waits for a payment that is over');
 });
 
-test('funds in the platform’s own database are reserved and captured in the statements of the payment [PL7]', async () => {
+test('funds that are collected elsewhere are never asked for, and the end is the last write [PL7]', async () => {
   const rig = dispatcherRig();
-  await rig.run(1_000);
-  rig.dispatcher.add(rig.pay(1, { funding_method: 'here' }));
+  rig.dispatcher.add(rig.pay(1, { funding_method: 'elsewhere' }));
   await rig.run(60_000);
-  assert.deepEqual(
-    rig.story.filter(({ what }) => what.startsWith('counted: ended')),
-    [{ at: 2_012, what: 'counted: ended at acme succeeded after 1012 ms' }],
-  );
   assert.deepEqual(rig.read(DEEDS), [
-    'row 1: created > dispatching, reserves',
+    'row 1: created > dispatching',
     'put 1',
     'row 1: dispatching > accepted',
     'get 1',
     'row 1: accepted > ended, succeeded by partner, settles',
   ]);
-  assert.deepEqual(rig.steps, [
-    'before_authorize',
-    'after_authorize',
-    'after_dispatching',
-    'after_put',
-    'after_accepted',
-    'after_poll',
-    'after_ended',
-    'after_settle_call',
-    'after_settled',
-  ]);
   assert.equal(rig.dispatcher.size, 0);
+});
+
+test('a payment is dispatching when its put leaves, not while it waits for a place [PL1]', async () => {
+  const rig = dispatcherRig();
+  const acme = partnerCalled('acme');
+  rig.register({ ...acme, budget: { ...acme.budget, max_concurrent_calls: 1 } });
+  rig.dispatcher.queueOf('acme').share = 1;
+  for (let payment = 1; payment <= 5; payment += 1) rig.dispatcher.add(rig.pay(payment));
+  await rig.run(3 * CALL_MS);
+  const story = rig.read(/./);
+  const sent = story.filter((what) => what.startsWith('put')).length;
+  assert.ok(sent > 0 && sent < 5, `${sent} were sent`);
+  // One may be written whose put leaves next.
+  assert.ok(story.filter((what) => what.includes('> dispatching')).length <= sent + 1);
+  assert.equal(story.filter((what) => what.startsWith('authorize')).length, 5);
+});
+
+test('a hold that expires while its payment waits is asked for again before anything is sent [PL7]', async () => {
+  const rig = dispatcherRig();
+  rig.partners.set('acme', partnerCalled('acme', { paused: true }));
+  let expires_at = rig.time.now() + HOLD_MARGIN_MS + 60_000;
+  rig.onAuthorize = () =>
+    expires_at > rig.time.now() + HOLD_MARGIN_MS
+      ? { kind: 'authorized', expires_at }
+      : { kind: 'declined', reason: 'It expired.' };
+  rig.dispatcher.add(rig.pay(1));
+  await rig.run(61_000);
+  rig.partners.set('acme', partnerCalled('acme'));
+  await rig.run(10_000);
+  assert.deepEqual(rig.read(/^(?:put|row|authorize)/), [
+    'authorize 1',
+    'row 1: created > authorized, held',
+    'authorize 1',
+    'row 1: authorized > ended, failed by funding',
+  ]);
+  // One that the processor extends is sent.
+  rig.partners.set('acme', partnerCalled('acme', { paused: true }));
+  expires_at = rig.time.now() + HOLD_MARGIN_MS + 60_000;
+  rig.dispatcher.add(rig.pay(2));
+  await rig.run(61_000);
+  expires_at += 3_600_000;
+  rig.partners.set('acme', partnerCalled('acme'));
+  await rig.run(10_000);
+  assert.deepEqual(rig.read(/^(?:put|authorize) 2/), ['authorize 2', 'authorize 2', 'put 2']);
 });
 
 test('the funds of a payment that failed or was canceled are released, never captured [PL7 ST4]', async () => {
@@ -129,7 +158,7 @@ test('each payment is sent with its own biller, account, batch and amount [PF2 P
     {},
     { biller_id: 'biller-2' },
     { platform_batch_id: 'batch-2' },
-    { funding_method: 'here' },
+    { funding_method: 'elsewhere' },
     { partner_id: 'other' },
     { amount_in_cents: 1 },
   ];
@@ -189,8 +218,8 @@ test('a customer is told when the partner has the payment, when it stops in revi
   rig.dispatcher.add(rig.pay(2));
   await rig.run(1_000);
   assert.deepEqual(rig.read(/^(?:row|told)/), [
-    'row 1: created > authorized',
-    'row 2: created > authorized',
+    'row 1: created > authorized, held',
+    'row 2: created > authorized, held',
   ]);
   rig.partners.set('acme', partnerCalled('acme'));
   await rig.run(60_000);
@@ -269,13 +298,13 @@ test('the oldest payment and those that are older than a day are told, in whatev
   assert.deepEqual(rig.dispatcher.ages(), { oldestSeconds: 172_800.001, overdue: 3 });
 });
 
-test('a new payment may begin as dispatching only where its funds are here and its partner can be called at once', () => {
+test('a new payment may begin as dispatching only where nothing is reserved and its put can leave at once', () => {
   const rig = dispatcherRig();
-  const here = { funding_method: 'here', amount_in_cents: 1 };
+  const here = { funding_method: 'elsewhere' };
   const acme = partnerCalled('acme');
   assert.equal(rig.dispatcher.canSendNow(acme, here), true);
   assert.equal(rig.dispatcher.canSendNow({ ...acme, paused: true }, here), false);
-  assert.equal(rig.dispatcher.canSendNow(acme, { ...here, funding_method: 'processor' }), false);
+  assert.equal(rig.dispatcher.canSendNow(acme, { funding_method: 'processor' }), false);
   rig.dispatcher.queueOf('acme').closeFor(UPTIME, 1_000);
   assert.equal(rig.dispatcher.canSendNow(acme, here), false);
   assert.equal(rig.dispatcher.canSendNow(partnerCalled('new'), here), true);
@@ -501,7 +530,7 @@ test('a payment that is withdrawn while it waits for its partner is not put', as
   rig.dispatcher.add(rig.pay(1, { stage: 'authorized' }));
   Object.assign(rig.row(1), { status: 'canceled', stage: 'ended', ended_by: 'operator' });
   await rig.run(5_000);
-  assert.deepEqual(rig.read(DEEDS), ['void 1', 'row 1: settled']);
+  assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'void 1', 'row 1: settled']);
 });
 
 test('a payment that an operator resumed starts anew from its row; the answer to an earlier call is dropped', async () => {
@@ -600,7 +629,10 @@ test('a write that finds the database away is made when it is back, and the step
   assert.deepEqual(rig.read(SENT), []);
   rig.isDown = false;
   await rig.run(500);
-  assert.deepEqual(rig.read(/^(?:put|row)/).slice(0, 2), ['row 1: created > dispatching', 'put 1']);
+  assert.deepEqual(rig.read(/^(?:put|row)/).slice(0, 2), [
+    'row 1: created > dispatching, held',
+    'put 1',
+  ]);
 });
 
 // Funding ----------------------------------------------------------------------------------------------------------------
@@ -635,28 +667,6 @@ test('one method has at most 256 calls under way, which make room as they end', 
   assert.equal(rig.read(/^authorize/).length, 256);
   await rig.run(CALL_MS + 2 * STATEMENT_MS);
   assert.equal(rig.read(/^authorize/).length, 44);
-});
-
-test('a funding port that keeps nothing in this database is asked for every payment', async () => {
-  const rig = dispatcherRig();
-  delete rig.funding.isInDatabase;
-  assert.equal(
-    rig.dispatcher.canSendNow(partnerCalled('acme'), {
-      funding_method: 'here',
-      amount_in_cents: 1,
-    }),
-    false,
-  );
-  rig.dispatcher.add(rig.pay(1, { funding_method: 'here' }));
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(/^(?:authorize|capture|row)/), [
-    'authorize 1',
-    'row 1: created > dispatching',
-    'row 1: dispatching > accepted',
-    'row 1: accepted > ended, succeeded by partner',
-    'capture 1',
-    'row 1: settled',
-  ]);
 });
 
 test('a processor that fails is asked again and again, later and later; the log tells it once, and never its message [PL15]', async () => {
@@ -805,32 +815,6 @@ test('declined funds end a payment before anything is sent, and a customer who h
   ]);
 });
 
-test('a payment whose funds were declined, or are to be reserved here, is never sent without them, though the write failed [PL7]', async () => {
-  for (const funding_method of ['processor', 'here']) {
-    const rig = dispatcherRig();
-    let bugs = 2;
-    rig.onStatement = () => {
-      if (bugs === 0) return;
-      bugs -= 1;
-      throw new TypeError('a bug');
-    };
-    rig.onAuthorize = () => ({ kind: 'declined', reason: 'no money' });
-    rig.dispatcher.add(rig.pay(1, { funding_method }));
-    await rig.run(100_000);
-    assert.deepEqual(
-      rig.read(/^(?:put|row|authorize)/).slice(0, 4),
-      funding_method === 'processor'
-        ? ['authorize 1', 'authorize 1', 'authorize 1', 'row 1: created > ended, failed by funding']
-        : [
-            'row 1: created > dispatching, reserves',
-            'put 1',
-            'row 1: dispatching > accepted',
-            'row 1: accepted > ended, succeeded by partner, settles',
-          ],
-    );
-  }
-});
-
 // The partner as a whole -------------------------------------------------------------------------------------------------
 
 test('nothing is sent to a partner that is paused or not there; its payments stay withdrawable until it is', async () => {
@@ -842,7 +826,7 @@ test('nothing is sent to a partner that is paused or not there; its payments sta
     rig.onGet = () => void (looks += 1);
     rig.dispatcher.add(rig.pay(1));
     await rig.run(14_000);
-    assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'row 1: created > authorized']);
+    assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'row 1: created > authorized, held']);
     assert.equal(looks, 4, 'once to authorize, and then every five seconds');
     rig.partners.set('acme', partnerCalled('acme'));
     await rig.run(5_000);
@@ -862,7 +846,7 @@ test('a payment whose partner is held back is kept withdrawable too', async () =
   await rig.run(2_050);
   assert.deepEqual(rig.readTimes(DEEDS), [
     [0, 'authorize 1'],
-    [6, 'row 1: created > authorized'],
+    [6, 'row 1: created > authorized, held'],
     [2_001, 'row 1: authorized > dispatching'],
     [2_001, 'put 1'],
   ]);
@@ -1633,15 +1617,15 @@ test('without its lease a worker neither sends nor writes, even where it had beg
     rig.leaseHolds = false;
   };
   // The write succeeds, and the lease ends with it.
-  rig.dispatcher.add(rig.pay(1, { stage: 'authorized' }));
+  rig.dispatcher.add(rig.pay(1, { funding_method: 'elsewhere' }));
   await rig.run(5_000);
-  assert.deepEqual(rig.read(DEEDS), ['row 1: authorized > dispatching']);
+  assert.deepEqual(rig.read(DEEDS), ['row 1: created > dispatching']);
   assert.equal(rig.dispatcher.size, 0);
   rig.leaseHolds = true;
   rig.onGet = () => {
     rig.leaseHolds = false;
   };
-  rig.dispatcher.add(rig.pay(2, { stage: 'authorized' }));
+  rig.dispatcher.add(rig.pay(2, { funding_method: 'elsewhere' }));
   rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
   await rig.run(5_000);
   assert.deepEqual(rig.read(DEEDS), []);

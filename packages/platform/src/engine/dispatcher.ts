@@ -11,7 +11,7 @@
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';
-import type { FundingOrder } from '../funding.ts';
+import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { authorizeFunds, poll, settleFunds, submit, type CallContext } from './calls.ts';
@@ -24,10 +24,13 @@ import type { Outage } from './outage.ts';
 import { PartnerQueue, type QueueLane, type RunningCall } from './partner-queue.ts';
 import {
   decide,
+  isUnsent,
+  leaving,
   nextStep,
   WAITING_AGE_MS,
   type PartnerSignal,
   type PaymentEvent,
+  type Step,
   type StepWrite,
 } from './payment-steps.ts';
 import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
@@ -185,17 +188,20 @@ export class Dispatcher {
   }
 
   /**
-   * Whether a new payment may begin as `dispatching`: its funds are kept in the platform's own database, and its partner can be
-   * called. If the partner is closed, it begins as `created`, so that it can be withdrawn while it waits (decision 18).
+   * Whether a new payment may begin as `dispatching`: its method reserves nothing, its partner can be called, and no other call is due
+   * before its PUT. If it has to wait, it begins as `created`, so that it can be withdrawn meanwhile (decision 18).
    */
   canSendNow(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Omit<FundingOrder, 'platform_payment_id'>,
+    { funding_method }: Pick<FundingOrder, 'funding_method'>,
   ): boolean {
+    const now = this.#options.clock.monotonic();
+    const queue = this.queueOf(partner.partner_id);
     return (
       !partner.paused &&
-      this.#options.funding.isInDatabase?.(order) === true &&
-      this.queueOf(partner.partner_id).isOpen(this.#options.clock.monotonic())
+      this.#options.funding.collection(funding_method) !== 'reserved' &&
+      queue.isOpen(now) &&
+      (queue.nextAt ?? Number.POSITIVE_INFINITY) > now
     );
   }
 
@@ -318,7 +324,7 @@ export class Dispatcher {
   /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
     if (this.#ended || !payment.isCurrent) return;
-    const step = nextStep(payment);
+    const step = stepOf(payment);
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#fundingQueueOf(payment.group.funding_method);
       queue.push(payment, payment.queue.partner_id, payment.tries > 0);
@@ -352,7 +358,8 @@ export class Dispatcher {
       // Batches change over time, but payments in flight belong to few of them.
       if (this.#groups.size >= MAX_GROUPS) this.#groups.clear();
       const queue = this.queueOf(partner_id);
-      group = { queue, biller_id, platform_batch_id, funding_method };
+      const collection = this.#options.funding.collection(funding_method);
+      group = { queue, biller_id, platform_batch_id, funding_method, collection };
       this.#groups.set(key, group);
     }
     return group;
@@ -490,7 +497,6 @@ export class Dispatcher {
     const { funding_method } = payment.group;
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
-    if (!settles && this.#fundsInDatabase(payment)) return this.#authorized(payment);
     let event: PaymentEvent;
     const deadline = new AbortController();
     running.giveUp = () => deadline.abort();
@@ -516,7 +522,7 @@ export class Dispatcher {
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');
     }
     return event.kind === 'authorized'
-      ? this.#authorized(payment)
+      ? this.#authorized(payment, event)
       : this.#apply(payment, undefined, event, false);
   }
 
@@ -538,12 +544,15 @@ export class Dispatcher {
     }
   }
 
-  async #authorized(payment: ActivePayment): Promise<number | 'forget'> {
+  async #authorized(
+    payment: ActivePayment,
+    event: Extract<PaymentEvent, { kind: 'authorized' }>,
+  ): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
     const partner = await registry.get(payment.queue.partner_id);
     // Treat a paused partner like one that is held back: payments that wait for it can still be withdrawn (decision 18).
     const partnerIsOpen = partner?.paused === false && payment.queue.isOpen(clock.monotonic());
-    return this.#apply(payment, partner, { kind: 'authorized' }, partnerIsOpen);
+    return this.#apply(payment, partner, event, partnerIsOpen);
   }
 
   /** One call for one payment. */
@@ -560,9 +569,12 @@ export class Dispatcher {
       return 0;
     }
     queue.applyBudget(partner.budget);
-    if (payment.stage === 'authorized') {
-      const recorded = await this.#write(payment, { kind: 'advance', to: 'dispatching' });
-      if (recorded === undefined) return 'forget';
+    if (isUnsent(payment)) {
+      // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
+      if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;
+      if (stepOf(payment) !== 'submit') return 0;
+      if (!(await this.#write(payment, leaving(payment)))) return 'forget';
+      payment.hold = undefined;
       this.#reached('after_dispatching');
     }
     // The lease may have expired while we waited for the database.
@@ -581,7 +593,7 @@ export class Dispatcher {
     const order = orderOf(payment);
     const calls = this.#callContext;
     const now = this.#options.clock.monotonic();
-    if (nextStep(payment) === 'submit') {
+    if (stepOf(payment) === 'submit') {
       running.sent = { kind: 'submit', at: now };
       const call = { signal: this.#calls.signal, running };
       return submit(calls, partner, order, call, () => this.#reached('after_put'));
@@ -609,12 +621,6 @@ export class Dispatcher {
     }
   }
 
-  #fundsInDatabase(payment: ActivePayment): boolean {
-    const { amount_in_cents, group } = payment;
-    const { funding_method } = group;
-    return this.#options.funding.isInDatabase?.({ amount_in_cents, funding_method }) ?? false;
-  }
-
   #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
     return (
       (partner?.budget.wait_seconds ?? 0) > 0 && queue.canWait(this.#options.clock.monotonic())
@@ -635,7 +641,7 @@ export class Dispatcher {
       now: Math.floor(clock.monotonic()),
       random: () => clock.random(),
       times: this.#times,
-      fundsInDatabase: this.#fundsInDatabase(payment),
+      collection: payment.group.collection,
       refusals: partner?.refusals ?? [],
       partnerIsOpen,
       settlements: queue.settlements,
@@ -665,10 +671,9 @@ export class Dispatcher {
       this.#saveSoon(payment, decision.write);
       return decision.next;
     }
-    const written = await this.#write(payment, decision.write);
-    if (written === undefined) return 'forget';
-    this.#recorded(payment, written, found);
-    return isSettled(written) ? 'forget' : decision.next;
+    if (!(await this.#write(payment, decision.write))) return 'forget';
+    this.#recorded(payment, decision.write, found);
+    return isSettled(decision.write) ? 'forget' : decision.next;
   }
 
   /** Continues after a write that changed the row. */
@@ -677,8 +682,6 @@ export class Dispatcher {
     const { platform_payment_id } = payment;
     switch (write.kind) {
       case 'advance':
-        if (write.reserves === true) this.#reached('after_authorize');
-        if (write.to === 'dispatching') this.#reached('after_dispatching');
         if (write.to === 'review') {
           const { review_reason } = write;
           log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
@@ -821,8 +824,8 @@ export class Dispatcher {
     );
   }
 
-  /** Writes one step. Returns it as it was written, or undefined when the payment was dropped, or restarted from its row. */
-  async #write(payment: ActivePayment, write: StepWrite): Promise<StepWrite | undefined> {
+  /** Writes one step. False when the payment was dropped, or restarted from its row. */
+  async #write(payment: ActivePayment, write: StepWrite): Promise<boolean> {
     await this.#saving.get(payment);
     if (write.kind !== 'end') await this.#save(payment);
     // The end includes what the acceptance would record, so a deferred acceptance need not be written.
@@ -830,18 +833,14 @@ export class Dispatcher {
     return this.#writeFrom(payment, from, write);
   }
 
-  async #writeFrom(
-    payment: ActivePayment,
-    from: PaymentStage,
-    write: StepWrite,
-  ): Promise<StepWrite | undefined> {
+  async #writeFrom(payment: ActivePayment, from: PaymentStage, write: StepWrite): Promise<boolean> {
     const recorded = await this.#records.write(payment.platform_payment_id, from, write);
     switch (recorded.kind) {
       case 'given_up':
-        return undefined;
+        return false;
       case 'changed':
-        this.#took(payment, recorded.step);
-        return recorded.step;
+        this.#took(payment, write);
+        return true;
       case 'refused': {
         this.#forget(payment);
         const { row } = recorded;
@@ -854,7 +853,7 @@ export class Dispatcher {
           this.#changed(row.platform_payment_id);
           this.add(row);
         }
-        return undefined;
+        return false;
       }
     }
   }
@@ -954,6 +953,10 @@ function isSettled(written: StepWrite): boolean {
   return written.kind === 'settle';
 }
 
+function stepOf(payment: ActivePayment): Step {
+  return nextStep(payment, payment.group.collection);
+}
+
 /** For the queues, which drop what is not. */
 function isCurrent(payment: ActivePayment): boolean {
   return payment.isCurrent;
@@ -962,7 +965,7 @@ function isCurrent(payment: ActivePayment): boolean {
 /** The lane of the partner's queue that a payment waits in. */
 function laneOf(payment: ActivePayment): QueueLane {
   if (payment.tries > 0) return 'retry';
-  if (nextStep(payment) === 'submit') return 'submit';
+  if (stepOf(payment) === 'submit') return 'submit';
   return payment.polls === 0 ? 'poll' : 'again';
 }
 

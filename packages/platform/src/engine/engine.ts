@@ -52,11 +52,11 @@ export interface Engine {
   readonly workerId: string;
   /**
    * Where a payment that is about to be inserted begins: in a slot of this worker's own, so that `take` drives it at once, or in
-   * ARRIVALS while it owns none; and as `dispatching` if its PUT can leave at once (decision 168). Ask at every insert.
+   * ARRIVALS while it owns none; and as `dispatching` if its PUT can leave at once (decision 66). Ask at every insert.
    */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Omit<FundingOrder, 'platform_payment_id'>,
+    order: Pick<FundingOrder, 'funding_method'>,
   ): NewPlace;
   /**
    * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
@@ -171,7 +171,7 @@ class RunningEngine implements Engine {
 
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Omit<FundingOrder, 'platform_payment_id'>,
+    order: Pick<FundingOrder, 'funding_method'>,
   ): NewPlace {
     return this.#worker?.placeForNew(partner, order) ?? { slot: ARRIVALS, stage: 'created' };
   }

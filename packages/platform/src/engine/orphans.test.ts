@@ -7,8 +7,14 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { DatabaseUnavailable, systemClock, type Database } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
-import { around, eventually, idleWorker, scriptedPartner, engineRig } from './testing.ts';
-import { sandboxFunding } from '../funding.ts';
+import {
+  around,
+  eventually,
+  idleWorker,
+  scriptedPartner,
+  engineRig,
+  sandboxFunds,
+} from './testing.ts';
 import { registerWorker } from './ownership.ts';
 import { planSlots, readSlots } from './slots.ts';
 import { ARRIVALS, findPayments, type PaymentRow } from '../store/payments.ts';
@@ -205,7 +211,7 @@ test('whichever database answers are lost, every payment ends once, and its fund
     transaction: (work, options) => losing(() => rig.database.transaction(work, options)),
   };
   partner.script = () => (stormy && random() < 0.1 ? { status: 500, json: {} } : undefined);
-  const funding = sandboxFunding({ database });
+  const funding = sandboxFunds(database);
   const engines = [0, 1].map(() =>
     rig.engine({ database, funding, options: { leaseMs: 2_000, beatMs: 100, pausedMs: 20 } }),
   );

@@ -5,6 +5,7 @@ import type { Acceptance } from '../partners/payment-record.ts';
 import type { Ending } from '../store/payments.ts';
 import {
   decide,
+  leaving,
   nextStep,
   refusalText,
   WAITING_AGE_MS,
@@ -29,6 +30,7 @@ const CREATED: PaymentMemory = {
   crossed: 0,
   grace: 0,
   resubmit: false,
+  hold: undefined,
   anomaly: undefined,
 };
 const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching' };
@@ -38,7 +40,7 @@ const AROUND: Surroundings = {
   now: NOW,
   random: () => 0.5,
   times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, holdMs: 30_000 },
-  fundsInDatabase: false,
+  collection: 'reserved',
   refusals: ['CLOSED'],
   partnerIsOpen: true,
   settlements: newSettlementTimes(),
@@ -89,33 +91,38 @@ const PROCESSING = { kind: 'processing', acceptance: TOLD, anomaly: undefined } 
 const TIMEOUT = { kind: 'unknown', reason: 'timeout' } as const;
 
 test('each stage has its one next call', () => {
-  assert.equal(nextStep(CREATED), 'authorize');
-  assert.equal(nextStep({ ...CREATED, stage: 'authorized' }), 'submit');
-  assert.equal(nextStep(SENT), 'submit');
-  assert.equal(nextStep(TAKEN), 'poll');
-  assert.equal(nextStep({ ...TAKEN, resubmit: true }), 'submit');
-  assert.equal(nextStep({ ...SENT, resubmit: true }), 'submit');
-  assert.equal(nextStep({ ...TAKEN, stage: 'ended' }), 'settle');
+  assert.equal(nextStep(CREATED, 'reserved'), 'authorize');
+  assert.equal(nextStep(CREATED, 'afterwards'), 'submit');
+  assert.equal(nextStep(CREATED, 'elsewhere'), 'submit');
+  assert.equal(nextStep({ ...CREATED, hold: {} }, 'reserved'), 'submit');
+  const authorized: PaymentMemory = { ...CREATED, stage: 'authorized' };
+  assert.equal(nextStep(authorized, 'reserved'), 'authorize', 'after a takeover');
+  assert.equal(nextStep({ ...authorized, hold: {} }, 'reserved'), 'submit');
+  assert.equal(nextStep(SENT, 'reserved'), 'submit');
+  assert.equal(nextStep(TAKEN, 'reserved'), 'poll');
+  assert.equal(nextStep({ ...TAKEN, resubmit: true }, 'reserved'), 'submit');
+  assert.equal(nextStep({ ...SENT, resubmit: true }, 'reserved'), 'submit');
+  assert.equal(nextStep({ ...TAKEN, stage: 'ended' }, 'reserved'), 'settle');
 });
 
 test('funds come first: authorized, declined, waited for, failed, settled', () => {
   assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'authorized' }, AROUND), {
     breaches: [],
-    memory: { tries: 0 },
-    write: { kind: 'advance', to: 'dispatching' },
+    memory: { tries: 0, hold: {} },
     next: 0,
   });
-  const own = { ...AROUND, fundsInDatabase: true };
-  assert.deepEqual(decide(CREATED, { kind: 'authorized' }, own).write, {
-    kind: 'advance',
-    to: 'dispatching',
-    reserves: true,
-  });
+  // `dispatching` is written when the PUT leaves, and the hold with it, unless it was written before.
+  const hold = { expires_at: 5 };
+  const leaves = { kind: 'advance', to: 'dispatching' } as const;
+  assert.deepEqual(leaving({ ...CREATED, hold }), { ...leaves, hold });
+  assert.deepEqual(leaving({ ...CREATED, stage: 'authorized', hold }), leaves);
   // While nothing can be sent, the payment can still be withdrawn; what is written already is not written again.
   const closed = { ...AROUND, partnerIsOpen: false };
-  assert.deepEqual(decide(CREATED, { kind: 'authorized' }, closed).write, {
+  const held = { kind: 'authorized', ...hold } as const;
+  assert.deepEqual(decide(CREATED, held, closed).write, {
     kind: 'advance',
     to: 'authorized',
+    hold,
   });
   const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
   assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
@@ -228,7 +235,7 @@ test('the end is written with the partner’s own record, and the funds with it 
     write: { kind: 'end', by: 'partner', ending: ENDED, settles: false },
     next: 0,
   });
-  const { write } = polled(TAKEN, end, {}, { fundsInDatabase: true });
+  const { write } = polled(TAKEN, end, {}, { collection: 'elsewhere' });
   assert.deepEqual(write, { kind: 'end', by: 'partner', ending: ENDED, settles: true });
 });
 
@@ -309,7 +316,7 @@ test('only a refusal that the partner declared final, of a payment it never had,
     code: string | undefined,
     found: Outcome,
     message?: string,
-    fundsInDatabase = false,
+    collection: Surroundings['collection'] = 'reserved',
   ): Decision =>
     decide(
       payment,
@@ -319,7 +326,7 @@ test('only a refusal that the partner declared final, of a payment it never had,
         found,
         facts: FACTS,
       },
-      { ...AROUND, fundsInDatabase },
+      { ...AROUND, collection },
     );
   const absent = { kind: 'not_found', believed: true } as const;
   assert.deepEqual(rejected({ ...SENT, tries: 3 }, 'CLOSED', absent, 'The account is closed.'), {
@@ -340,7 +347,7 @@ test('only a refusal that the partner declared final, of a payment it never had,
     },
     next: 0,
   });
-  const { write } = rejected(SENT, 'CLOSED', absent, undefined, true);
+  const { write } = rejected(SENT, 'CLOSED', absent, undefined, 'elsewhere');
   assert.ok(write?.kind === 'end' && write.settles === true);
   assert.equal(write.ending.failure_reason, 'The biller refused the payment (CLOSED).');
   assert.equal(refusalText(undefined), 'The biller refused the payment.');

@@ -6,23 +6,23 @@
  * leaves: a decision: what to remember, what the answer says about the partner, the one write, and when the next step is due.
  * holds:  no clock, no network, no database, so that a simulator runs the same rules as production.
  *
- * The life of a payment, by `stage`. `created`: the intent is durable; the next step authorizes the funds. `authorized`: the funds
- * are reserved and the partner cannot be called yet. `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
+ * The life of a payment, by `stage`. `created`: the intent is durable; the next step authorizes the funds, if the
+ * method reserves any. `authorized`: the funds are reserved and the partner cannot be called yet. `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
  * partner has it; the next step is a poll, or the same PUT again when the partner no longer finds it. `ended`: the status is
  * terminal; the next step captures or releases the funds, and then the payment is forgotten. `review`: an operator has to look.
  *
- * A payment begins as `dispatching`, with its funds reserved by the insert, if they are kept in the platform's own database and the
- * partner can be called (decision 168). A crash between the insert and the PUT then repeats nothing: whoever takes over sends it.
+ * `dispatching` is written when the first PUT is about to leave, not ahead of it: until then an operator can withdraw the payment
+ * (decision 18). A payment whose method reserves nothing begins as `dispatching` if its PUT can leave at once (decision 66). A crash
+ * between the insert and the PUT then repeats nothing: whoever takes over sends it.
  *
  * After a crash these calls are repeated. Before `dispatching` is written: the authorization. Between it and the write of the
  * acceptance: the PUT, with the same bytes. Between the acceptance and the end: a poll. Between the end and the settlement: the
- * capture or the release. Where the funds are kept in the platform's own database, they are reserved in the statement that writes
- * `dispatching`, and captured or released in the one that writes the end, so that no crash can fall in between.
+ * capture or the release. Funds that are collected elsewhere need no settlement: the end is the last write.
  *
  * One file because it is one decision: every rule that moves a payment is read here, in the order of its life.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
-import type { SettledFunds } from '../funding.ts';
+import type { Collection, Hold, SettledFunds } from '../funding.ts';
 import { reasonText, type Acceptance, type Anomaly } from '../partners/payment-record.ts';
 import type { AuditDetail, Ending } from '../store/payments.ts';
 import type {
@@ -56,6 +56,8 @@ export interface PaymentMemory {
   grace: number;
   /** Accepted earlier, now a 404 that may not be the partner's own: the next call is the same PUT (F15). */
   resubmit: boolean;
+  /** The funds that the port reserved, as it last said; undefined until it is asked, and once they expire too soon to be relied on. */
+  hold: Hold | undefined;
   /** The last anomaly logged: each kind is logged once in a row. */
   anomaly: Anomaly | undefined;
 }
@@ -64,11 +66,18 @@ export interface PaymentMemory {
 export type Step = 'authorize' | 'settle' | 'submit' | 'poll';
 
 /** Which call comes next. Pure. */
-export function nextStep(payment: Readonly<PaymentMemory>): Step {
+export function nextStep(payment: Readonly<PaymentMemory>, collection: Collection): Step {
   if (payment.stage === 'ended') return 'settle';
-  // Until what came of it is written, the authorization is repeated: every operation of the port is idempotent.
-  if (payment.stage === 'created') return 'authorize';
+  // A hold is known to this process alone. Whoever takes the payment over asks again: every operation of the port is idempotent.
+  if (isUnsent(payment) && collection === 'reserved' && payment.hold === undefined) {
+    return 'authorize';
+  }
   return payment.stage === 'accepted' && !payment.resubmit ? 'poll' : 'submit';
+}
+
+/** No PUT can have left. */
+export function isUnsent({ stage }: Pick<PaymentMemory, 'stage'>): boolean {
+  return stage === 'created' || stage === 'authorized';
 }
 
 /** Facts about an answer apart from the record in it. */
@@ -85,7 +94,7 @@ export interface AnswerFacts {
 
 /** The events of a payment. */
 export type PaymentEvent =
-  | { readonly kind: 'authorized' }
+  | ({ readonly kind: 'authorized' } & Hold)
   | { readonly kind: 'declined'; readonly reason: string }
   /** The customer or the processor has yet to act on the authorization. */
   | { readonly kind: 'funding_waits'; readonly afterMs: number }
@@ -114,8 +123,8 @@ export interface Surroundings {
   /** In [0, 1). */
   readonly random: () => number;
   readonly times: StepTimes;
-  /** The funds of this payment are kept in the platform's own database: no call is needed for them. */
-  readonly fundsInDatabase: boolean;
+  /** When the payment's method takes the money. */
+  readonly collection: Collection;
   /** Codes of this partner that refuse a payment for good (decision 21). */
   readonly refusals: readonly string[];
   /** The partner could be called at once: neither paused nor held back. */
@@ -162,14 +171,14 @@ export type StepWrite =
       readonly review_reason?: string;
       readonly rejection_message?: string;
       readonly detail?: AuditDetail;
-      /** Reserves the funds in the same statement. */
-      readonly reserves?: boolean;
+      /** Notes in the same statement that these funds are reserved. */
+      readonly hold?: Hold | undefined;
     }
   | {
       readonly kind: 'end';
       readonly by: 'partner' | 'refusal' | 'funding';
       readonly ending: Ending;
-      /** Captures or releases the funds in the same statement. */
+      /** Nothing is left to do for the funds: they are collected elsewhere. */
       readonly settles?: boolean;
     }
   | { readonly kind: 'settle'; readonly settled?: SettledFunds };
@@ -205,7 +214,7 @@ export function decide(
 ): Decision {
   switch (event.kind) {
     case 'authorized':
-      return authorized(payment, around);
+      return authorized(payment, event, around);
     case 'declined':
       return {
         breaches: [],
@@ -244,17 +253,25 @@ const ANSWERED: Partial<PaymentMemory> = {
   crossed: 0,
 };
 
-/** A payment that has to wait for its partner stays `authorized`: until a PUT can leave, an operator can withdraw it (decision 18). */
-function authorized(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
-  const to = around.partnerIsOpen ? 'dispatching' : 'authorized';
+/** The hold is written with `dispatching`, when the PUT leaves; at once only if the payment has to wait for its partner. */
+function authorized(
+  payment: Readonly<PaymentMemory>,
+  { expires_at }: Hold,
+  around: Surroundings,
+): Decision {
+  const hold: Hold = expires_at === undefined ? {} : { expires_at };
+  const waits = !around.partnerIsOpen && payment.stage === 'created';
   return {
     breaches: [],
-    memory: { tries: 0 },
-    ...(payment.stage === to
-      ? {}
-      : { write: { kind: 'advance', to, ...(around.fundsInDatabase ? { reserves: true } : {}) } }),
+    memory: { tries: 0, hold },
+    ...(waits ? { write: { kind: 'advance', to: 'authorized', hold } } : {}),
     next: 0,
   };
+}
+
+/** The write with which a payment of which no PUT can have left is sent. Pure. */
+export function leaving({ stage, hold }: Pick<PaymentMemory, 'stage' | 'hold'>): StepWrite {
+  return { kind: 'advance', to: 'dispatching', ...(stage === 'created' ? { hold } : {}) };
 }
 
 /** The reason for the customer when the partner gave none with its refusal. */
@@ -295,7 +312,7 @@ function rejected(
         kind: 'end',
         by: 'refusal',
         ending: failedEnding(message ?? refusalText(code)),
-        settles: around.fundsInDatabase,
+        settles: around.collection === 'elsewhere',
       },
       next: 0,
     };
@@ -368,7 +385,7 @@ function learnt(
           kind: 'end',
           by: 'partner',
           ending: outcome.ending,
-          settles: around.fundsInDatabase,
+          settles: around.collection === 'elsewhere',
         },
         next: 0,
       };

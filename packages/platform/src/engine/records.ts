@@ -7,7 +7,6 @@
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
 import {
-  constraintOf,
   groupCommit,
   isDatabaseTrouble,
   type Clock,
@@ -32,9 +31,6 @@ const END_PATIENCE_MS = 100;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
 
-/** One act of each phase for a payment's funds (PL7). */
-const FUNDS_ACT = 'sandbox_funds_pkey';
-
 /** What the writes depend on. */
 export interface RecordOptions {
   readonly database: Database;
@@ -50,8 +46,7 @@ export interface RecordOptions {
 
 /** The result of a write. `refused`: the row did not change; this is its current state. */
 export type Recorded =
-  /** The step as it was written, which may settle less than was asked for. */
-  | { readonly kind: 'changed'; readonly step: StepWrite }
+  | { readonly kind: 'changed' }
   | { readonly kind: 'refused'; readonly row: PaymentRow | undefined }
   /** Not written, and nothing more may be written: the lease is lost or the worker is stopping. */
   | { readonly kind: 'given_up' };
@@ -91,14 +86,10 @@ export class PaymentRecords {
     for (;;) {
       if (!mayWrite()) return { kind: 'given_up' };
       try {
-        if (await this.#add(platform_payment_id, from, step)) return { kind: 'changed', step };
+        if (await this.#add(platform_payment_id, from, step)) return { kind: 'changed' };
         // It belongs to another worker by now, was withdrawn by an operator, or was written by an attempt whose answer was lost (F70).
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
-        if (step.kind === 'end' && step.settles === true && constraintOf(error) === FUNDS_ACT) {
-          // The funds were captured or released earlier: write the end alone, and let the port report what is wrong.
-          return this.write(platform_payment_id, from, { ...step, settles: false });
-        }
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
         if (signal.aborted) return { kind: 'given_up' };
         await outage.over(signal, error);
@@ -114,12 +105,13 @@ export class PaymentRecords {
   #add(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<boolean> {
     switch (step.kind) {
       case 'advance': {
-        const { kind: _, acceptance, ...rest } = step;
+        const { kind: _, acceptance, hold, ...rest } = step;
         return this.#advances.add({
           platform_payment_id,
           from,
           ...rest,
           ...acceptance,
+          ...(hold === undefined ? {} : { hold }),
         });
       }
       case 'end': {

@@ -15,9 +15,13 @@ import { silentLog, systemClock, type Database, type Log } from '@duebridge/runt
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../reconciliation/batch.ts';
 import { createEngine, type Engine, type EngineStep } from './engine.ts';
-import { sandboxFunding, type Funding } from '../funding.ts';
+import type { Funding } from '../funding.ts';
+import type { FundingAdapter } from '../funding/adapter.ts';
+import { openFunds } from '../funding/funds.ts';
+import { openSandbox } from '../funding/sandbox.ts';
 import { migrations } from '../migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
+import { openSealer } from '../partners/seal.ts';
 import { openPartnerRegistry, type PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow, type Writer } from '../store/payments.ts';
 
@@ -254,6 +258,29 @@ export function keptLog(): Log & {
   };
 }
 
+/** Its one method collects elsewhere, so that nothing is reserved. */
+const LEDGER: FundingAdapter = {
+  name: 'ledger',
+  methods: () => [
+    { funding_method: 'ledger', label: 'Ledger', sandbox: true, collection: 'elsewhere' },
+  ],
+  authorize: () => Promise.reject(new Error('asked for an authorization')),
+  capture: () => Promise.reject(new Error('asked for a capture')),
+  void: () => Promise.reject(new Error('asked for a release')),
+  refund: () => Promise.reject(new Error('asked for a refund')),
+};
+
+/** The funding port over the sandbox, and over a ledger whose funds nobody has to ask for. */
+export function sandboxFunds(database: Database): Funding {
+  return openFunds({
+    database,
+    sealer: openSealer(SEAL_KEY),
+    clock: systemClock,
+    log: silentLog,
+    adapters: [openSandbox({ database }), LEDGER],
+  });
+}
+
 /** An engine's surroundings. */
 export interface EngineRig {
   readonly database: TestDatabase;
@@ -304,7 +331,7 @@ export async function engineRig(
     allowPrivateAddresses: true,
   });
   database.closing(() => client.close());
-  const funding = sandboxFunding({ database });
+  const funding = sandboxFunds(database);
   return {
     database,
     registry,

@@ -24,7 +24,7 @@ import {
 import { parse } from 'yaml';
 import { pausePayment } from '../store/pause.ts';
 import { keepGauges, openFigures, overview } from '../admin/overview.ts';
-import { sandboxFunding, type Funding } from '../funding.ts';
+import type { Funding } from '../funding.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -38,6 +38,7 @@ import {
   scriptedPartner,
   SHORT_TIMES,
   engineRig,
+  sandboxFunds,
 } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -224,7 +225,6 @@ function tests(): void {
     const engine = rig.engine({
       funding: {
         ...rig.funding,
-        isInDatabase: undefined,
         capture(order, call) {
           captures += 1;
           return isBroken
@@ -332,7 +332,6 @@ function tests(): void {
     const engine = rig.engine({
       funding: {
         ...rig.funding,
-        isInDatabase: undefined,
         authorize(order, call) {
           if (!isDown) return rig.funding.authorize(order, call);
           failures += 1;
@@ -383,7 +382,7 @@ function tests(): void {
     const engine = rig.engine({
       database,
       leaseDatabase: rig.database,
-      funding: sandboxFunding({ database }),
+      funding: sandboxFunds(database),
     });
     await engine.start();
     const warm = await rig.pay(engine, 'acme');
@@ -455,7 +454,7 @@ async function awayForSixSeconds(t: TestContext, lease: 'kept' | 'lost'): Promis
     leaseDatabase: cut(rig.database),
     registry: rig.registry,
     client: rig.client,
-    funding: sandboxFunding({ database }),
+    funding: sandboxFunds(database),
     clock: systemClock,
     log,
     ...(lease === 'kept' ? { options: { leaseMs: 30_000 } } : {}),
@@ -518,7 +517,7 @@ async function workAndFreeze(url: string): Promise<void> {
     ...base,
     registry,
     client,
-    funding: sandboxFunding({ database }),
+    funding: sandboxFunds(database),
     options: SHORT_TIMES,
   });
   await engine.start();

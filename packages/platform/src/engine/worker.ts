@@ -147,7 +147,7 @@ export class Worker {
   /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Omit<FundingOrder, 'platform_payment_id'>,
+    order: Pick<FundingOrder, 'funding_method'>,
   ): NewPlace {
     const waits = { slot: ARRIVALS, stage: 'created' } as const;
     this.#nextNew += 1;

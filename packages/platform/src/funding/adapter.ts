@@ -1,15 +1,23 @@
 /**
  * What a payment processor's adapter provides (decision 110): the form in which a bank, a card processor or a wallet is plugged in.
  *
- * holds: the platform stores `prepare`'s reference before it calls `authorize`, so that after any crash the authorization can be found,
+ * holds: the platform stores the reference before it calls `authorize` or `capture`, so that after any crash the authorization can be found,
  *        captured or released. Every call may be repeated with the same order, also while an earlier one is still under way; an adapter
  *        uses `platform_payment_id` as its idempotency key. A call that throws is repeated later: throw for everything that is not
  *        known for certain. Card and bank numbers never pass through here: `instrument` is the processor's own name for them.
  */
-import type { FundingAction, FundingCallOptions, FundingMethod, FundingOrder } from '../funding.ts';
+import type {
+  Collection,
+  FundingAction,
+  FundingCallOptions,
+  FundingMethod,
+  FundingOrder,
+} from '../funding.ts';
 
 /** A method as its adapter offers it. */
 export interface AdapterMethod extends Omit<FundingMethod, 'frame'> {
+  /** When it takes the money; default `reserved`. */
+  readonly collection?: Collection;
   /** The customer enters details in the adapter's page (`page`), whose result is the instrument. */
   readonly asks?: boolean;
 }
@@ -80,6 +88,12 @@ export interface AdapterPage {
   readonly policy: Readonly<Record<string, readonly string[]>>;
 }
 
+/** Methods whose money the platform collects by its own means, such as a ledger of its own: they need no functions. */
+export interface CollectedElsewhere {
+  readonly name: string;
+  readonly methods: readonly (AdapterMethod & { readonly collection: 'elsewhere' })[];
+}
+
 /** A payment processor. */
 export interface FundingAdapter {
   /**
@@ -88,8 +102,11 @@ export interface FundingAdapter {
   readonly name: string;
   /** The methods offered; each `funding_method` belongs to this adapter alone. */
   methods(): readonly AdapterMethod[];
-  /** Registers the authorization with the processor without holding money, and returns its reference. */
-  prepare(order: FundsOrder, call: FundingCallOptions): Promise<string>;
+  /**
+   * Registers the authorization with the processor without holding money, and returns its reference. Left out where the processor finds
+   * everything by `platform_payment_id`: that is then the reference, and a payment needs one call and one write less.
+   */
+  prepare?(order: FundsOrder, call: FundingCallOptions): Promise<string>;
   /** Holds the funds, or reports the state of the hold. */
   authorize(order: PreparedOrder, call: FundingCallOptions): Promise<ProcessorAuthorization>;
   /** Takes the funds, once. */

@@ -8,7 +8,7 @@
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
-import type { AdapterMethod, FundingAdapter } from './adapter.ts';
+import type { AdapterMethod, CollectedElsewhere, FundingAdapter } from './adapter.ts';
 import { adapterOfHolds, type HoldProcessor } from './holds.ts';
 import { stripeAdapter, type StripeSettings } from './stripe.ts';
 
@@ -17,7 +17,7 @@ export interface FundingConfig {
   /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter or a processor; default sandbox alone. */
   readonly funding?: readonly string[] | undefined;
   /** Additional adapters, for a program that starts the platform itself. */
-  readonly fundingAdapters?: readonly (FundingAdapter | HoldProcessor)[];
+  readonly fundingAdapters?: readonly (FundingAdapter | HoldProcessor | CollectedElsewhere)[];
   readonly stripe?: StripeSettings | undefined;
 }
 
@@ -89,15 +89,21 @@ async function load(name: string): Promise<FundingAdapter> {
       `the funding adapter ${name} cannot be loaded: ${messageOf(error)}`,
     );
   }
-  if (!has(made, ADAPTER) && !has(made, PROCESSOR)) {
+  if (!has(made, ADAPTER) && !has(made, PROCESSOR) && !isElsewhere(made)) {
     throw new ConfigurationError(
-      `the default export of ${name} is not a funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}`,
+      `the default export of ${name} is not a funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}; or name and methods, all of them collected elsewhere`,
     );
   }
-  return adapterOf(made as FundingAdapter | HoldProcessor);
+  return adapterOf(made as FundingAdapter | HoldProcessor | CollectedElsewhere);
 }
 
-const ADAPTER = ['prepare', 'authorize', 'capture', 'void', 'refund'];
+const COLLECTIONS: ReadonlySet<unknown> = new Set([
+  undefined,
+  'reserved',
+  'afterwards',
+  'elsewhere',
+]);
+const ADAPTER = ['authorize', 'capture', 'void', 'refund'];
 const PROCESSOR = ['create', 'read', 'capture', 'release', 'refund'];
 
 function has(made: unknown, acts: readonly string[]): boolean {
@@ -110,8 +116,33 @@ function has(made: unknown, acts: readonly string[]): boolean {
   );
 }
 
-function adapterOf(given: FundingAdapter | HoldProcessor): FundingAdapter {
-  return 'prepare' in given ? given : adapterOfHolds(given);
+/** Whether nothing of these methods is ever asked for: then no function is needed. */
+function isElsewhere(made: unknown): made is CollectedElsewhere {
+  if (!has(made, [])) return false;
+  const { methods } = made as CollectedElsewhere;
+  return (
+    Array.isArray(methods) &&
+    methods.length > 0 &&
+    methods.every((method: AdapterMethod) => method.collection === 'elsewhere')
+  );
+}
+
+function adapterOf(given: FundingAdapter | HoldProcessor | CollectedElsewhere): FundingAdapter {
+  if (isElsewhere(given) && !has(given, ADAPTER)) {
+    const never = (): never => {
+      throw new Error(`the funds of ${given.name} are collected elsewhere`);
+    };
+    const methods = (): readonly AdapterMethod[] => given.methods;
+    return {
+      name: given.name,
+      methods,
+      authorize: never,
+      capture: never,
+      void: never,
+      refund: never,
+    };
+  }
+  return 'create' in given ? adapterOfHolds(given) : (given as FundingAdapter);
 }
 
 /**
@@ -127,6 +158,8 @@ function problemOf(method: AdapterMethod, adapter: FundingAdapter): string | und
     return 'needs a label, which the customer sees';
   if (typeof sandbox !== 'boolean')
     return 'needs sandbox: true if it moves no money, false if it does';
+  if (!COLLECTIONS.has(method.collection))
+    return 'has an unknown collection: reserved, afterwards or elsewhere';
   for (const limit of [least, most]) {
     if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1))
       return 'has a limit that is no amount: min_amount_in_cents and max_amount_in_cents are whole cents, 1 or more';

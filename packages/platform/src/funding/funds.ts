@@ -1,35 +1,45 @@
 /**
  * The funds of payments at processors: between the engine's port and the adapters (decision 110).
  *
- * enters: a payment's order, as the engine asks; what a webhook told.  leaves: the port's answers, and the row of `funds`.
+ * enters: a payment's order, as the engine asks; what a webhook told.  leaves: the port's answers. The engine writes them into the row
+ *         of `funds` with the step that follows from them; what must be known before that is written here.
  * holds:  the reference is stored before the authorization is asked for, so that no crash leaves funds held that nobody knows. The row
  *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too.
- *         Funds taken for a payment that failed or was canceled are refunded (decision 111). Sandbox orders pass through.
+ *         Funds taken for a payment that failed or was canceled are refunded (decision 111).
  * next:   the processor, by adapter.ts.
  *
  * One file because every act on funds is decided by the same row, whose states exclude each other.
  */
 import { Refusal } from '@duebridge/contract';
 import {
-  messageOf,
+  groupCommit,
   sql,
   type Clock,
   type Database,
   type Log,
   type Metrics,
 } from '@duebridge/runtime';
-import type {
-  Authorization,
-  Funding,
-  FundingAction,
-  FundingCallOptions,
-  FundingMethod,
-  FundingOrder,
-  SettledFunds,
+import {
+  lasts,
+  type Authorization,
+  type Collection,
+  type Funding,
+  type FundingAction,
+  type FundingCallOptions,
+  type FundingMethod,
+  type FundingOrder,
+  type Hold,
+  type SettledFunds,
 } from '../funding.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from '../store/payments.ts';
-import type { FundingAdapter, PreparedOrder, ProcessorEvent } from './adapter.ts';
+import type {
+  FundingAdapter,
+  PreparedOrder,
+  ProcessorAuthorization,
+  ProcessorEvent,
+} from './adapter.ts';
+import { sweepFunds } from './sweep.ts';
 
 /** How long the customer has for a step-up or a redirect: longer than a bank's own limit, shorter than a session. */
 const ACT_WITHIN_MS = 30 * 60_000;
@@ -42,17 +52,10 @@ const LOOK_MS = 1_000;
 const ASK_MS = 2_000;
 const ASK_LATER_MS = 30_000;
 const PROMPT_MS = 2 * 60_000;
-/**
- * While its payment is in progress, an authorization is captured this long before it expires, which leaves time for several
- * failed sweeps.
- */
-const CAPTURE_BEFORE_MS = 12 * 3_600_000;
-/** Interval of the sweep. */
-const SWEEP_MS = 60_000;
-/** Maximum rows per sweep. */
-const SWEEP_ROWS = 100;
-/** Maximum duration of a sweep's call to a processor. */
-const SWEEP_CALL_MS = 15_000;
+/** Rows of funds that one statement reads, or stores references in, at most. */
+const MAX_BATCH = 500;
+/** Orders waiting for such a statement at most: one per payment under way. */
+const MAX_QUEUED = 1_000_000;
 
 /** Outcomes that need an operator. */
 const WANTED = ['uncollected', 'event_disputed', 'event_returned'] as const;
@@ -60,6 +63,7 @@ const WANTED = ['uncollected', 'event_disputed', 'event_returned'] as const;
 /** Shown to a customer who did not approve in time. */
 const TOO_LATE = 'The payment was not approved in time.';
 const WITHDRAWN = 'The payment was withdrawn.';
+const EXPIRED = 'The authorization expired before the payment could be sent.';
 
 type State =
   | 'new'
@@ -73,6 +77,7 @@ type State =
   | 'uncollected';
 
 interface FundsRow {
+  readonly platform_payment_id: string;
   readonly adapter: string;
   readonly instrument: string | null;
   readonly reference: string | null;
@@ -81,14 +86,15 @@ interface FundsRow {
   readonly act_by: string | null;
   readonly asked_at: string | null;
   readonly news_at: string | null;
+  readonly expires_at: string | null;
   readonly reason: string | null;
 }
 
 /** The port, with the additional operations of the checkout and the webhooks. */
 export interface Funds extends Funding {
-  /** The adapters offered, without the sandbox. */
+  /** The adapters offered. */
   readonly adapters: readonly FundingAdapter[];
-  /** Stores the input from the page, in the transaction that creates the payment. Does nothing for a sandbox order. */
+  /** Stores the input from the page, in the transaction that creates the payment. */
   keep(on: Queryable, order: FundingOrder, instrument: string | undefined): Promise<void>;
   /** What the customer has to do now, if anything. */
   actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
@@ -101,50 +107,40 @@ export interface Funds extends Funding {
   sweep(): Promise<void>;
 }
 
-const COLUMNS = 'adapter, instrument, reference, state, action, act_by, asked_at, news_at, reason';
+const COLUMNS =
+  'platform_payment_id, adapter, instrument, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
 
 const keepStatement = sql(
   'funds_keep',
-  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument) VALUES ($1, $2, $3)`,
+  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (platform_payment_id) DO NOTHING`,
 );
 const findStatement = sql(
   'funds_find',
-  `SELECT ${COLUMNS} FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
+  `SELECT ${COLUMNS} FROM duebridge_platform.funds WHERE platform_payment_id = ANY($1)`,
 );
 const referStatement = sql(
   'funds_refer',
-  `UPDATE duebridge_platform.funds SET reference = $2
-    WHERE platform_payment_id = $1 AND state = 'new' AND reference IS NULL RETURNING 1`,
-);
-const askedStatement = sql(
-  'funds_asked',
-  `UPDATE duebridge_platform.funds SET asked_at = $2::timestamptz WHERE platform_payment_id = $1`,
+  `UPDATE duebridge_platform.funds AS f SET reference = u.reference FROM unnest($1::text[], $2::text[]) AS u (id, reference)
+    WHERE f.platform_payment_id = u.id AND f.state = 'new' AND f.reference IS NULL RETURNING f.platform_payment_id`,
 );
 const actStatement = sql(
   'funds_act',
-  `UPDATE duebridge_platform.funds SET state = 'acting', action = $2, act_by = coalesce(act_by, $3::timestamptz)
+  `UPDATE duebridge_platform.funds 
+      SET state = CASE WHEN $2::text IS NULL THEN state ELSE 'acting' END, action = coalesce($2, action),
+          act_by = coalesce(act_by, $3::timestamptz), asked_at = $4::timestamptz
     WHERE platform_payment_id = $1 AND state IN ('new', 'acting') RETURNING 1`,
-);
-const heldStatement = sql(
-  'funds_held',
-  `UPDATE duebridge_platform.funds SET state = 'authorized', action = NULL, expires_at = $2::timestamptz
-    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized') RETURNING 1`,
 );
 const declineStatement = sql(
   'funds_decline',
   `UPDATE duebridge_platform.funds SET state = 'declined', action = NULL, reason = $2
-    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'declined') RETURNING 1`,
+    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'declined') RETURNING 1`,
 );
 /** From here on no authorization is reported any more. */
 const releaseStatement = sql(
   'funds_release',
   `UPDATE duebridge_platform.funds SET state = 'releasing', action = NULL
     WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'captured', 'declined', 'releasing') RETURNING 1`,
-);
-const endStatement = sql(
-  'funds_end',
-  `UPDATE duebridge_platform.funds SET state = $2, reason = $3
-    WHERE platform_payment_id = $1 AND state = ANY($4) RETURNING 1`,
 );
 /**
  * The event, its effect on the row, and its audit line. A payment that failed or was canceled must not keep funds, whatever the
@@ -177,48 +173,27 @@ const applyStatement = sql(
    )
    SELECT kind FROM fresh`,
 );
-const expiringStatement = sql(
-  'funds_expiring',
-  `SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
-     FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE f.state = 'authorized' AND f.expires_at < $1::timestamptz
-      AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted', 'review')
-    ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`,
-);
-/** A release that the settlement of its payment will not make, because the settlement is over. */
-const owedStatement = sql(
-  'funds_owed',
-  `SELECT p.platform_payment_id, p.partner_id, p.funding_method, p.amount_in_cents
-     FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE f.state = 'releasing' AND p.settled_at IS NOT NULL
-    ORDER BY f.platform_payment_id LIMIT ${SWEEP_ROWS}`,
-);
-const noteStatement = sql(
-  'funds_note',
-  `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-   SELECT 'funding', $2, p.platform_payment_id, p.partner_id, $3::jsonb FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
-);
-
-/** Opens the port over `adapters` and, when the sandbox is offered, with its methods first. */
+/** Opens the port over `adapters`. */
 export function openFunds(options: {
   readonly database: Database;
   readonly sealer: Sealer;
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
-  /** Kept for payments that used it, whether it is still offered or not. */
-  readonly sandbox: Funding;
-  readonly offersSandbox: boolean;
   readonly adapters: readonly FundingAdapter[];
+  /** Not offered any more, and kept for the payments that used them. */
+  readonly former?: readonly FundingAdapter[];
   /** The public listener's address as browsers reach it, for returns from a redirect. */
   readonly publicUrl?: string | undefined;
 }): Funds {
-  const { database, sealer, clock, log, sandbox, offersSandbox, adapters, publicUrl } = options;
-  const byName = new Map(adapters.map((adapter) => [adapter.name, adapter]));
-  const adapterOf = new Map<string, FundingAdapter>();
-  for (const adapter of adapters) {
-    for (const { funding_method } of adapter.methods()) adapterOf.set(funding_method, adapter);
-  }
+  const { database, sealer, clock, log, adapters, former = [], publicUrl } = options;
+  const known = [...adapters, ...former];
+  const byName = new Map(known.map((adapter) => [adapter.name, adapter]));
+  const byMethod = new Map(
+    known.flatMap((adapter) =>
+      adapter.methods().map((method) => [method.funding_method, { adapter, method }] as const),
+    ),
+  );
   const outcomes = options.metrics?.counter(
     'duebridge_funds_total',
     'What became of funds at processors, and what their webhooks reported, by adapter',
@@ -231,16 +206,46 @@ export function openFunds(options: {
   const count = (adapter: string, outcome: string): void => outcomes?.inc({ adapter, outcome });
   const instant = (ms: number): string => new Date(ms).toISOString();
   const placeOf = (id: string): string => `funds/${id}/action`;
+  const collectionOf = (funding_method: string): Collection =>
+    byMethod.get(funding_method)?.method.collection ?? 'reserved';
 
-  /** The row, its adapter, and the order in the adapter's form; undefined for an order of the sandbox. */
+  // As the writes of the engine: many payments in one statement.
+  const group = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
+  const rows = groupCommit<string, FundsRow | undefined>({
+    ...group,
+    async flush(ids) {
+      const found = await database.query<FundsRow>(findStatement, [ids]);
+      const byId = new Map(found.map((row) => [row.platform_payment_id, row]));
+      return ids.map((id) => byId.get(id));
+    },
+  });
+  const references = groupCommit<{ id: string; reference: string }, boolean>({
+    ...group,
+    async flush(some) {
+      const stored = await database.query<Pick<FundsRow, 'platform_payment_id'>>(referStatement, [
+        some.map(({ id }) => id),
+        some.map(({ reference }) => reference),
+      ]);
+      const ids = new Set(stored.map((row) => row.platform_payment_id));
+      return some.map(({ id }) => ids.has(id));
+    },
+  });
+
+  /** The row, its adapter, and the order in the adapter's form. */
   const read = async (
     order: FundingOrder,
-  ): Promise<{ adapter: FundingAdapter; row: FundsRow; full: PreparedOrder } | undefined> => {
-    const [row] = await database.query<FundsRow>(findStatement, [order.platform_payment_id]);
+  ): Promise<{ adapter: FundingAdapter; row: FundsRow; full: PreparedOrder }> => {
+    const id = order.platform_payment_id;
+    let row = await rows.add(id);
     if (row === undefined) {
-      // Never fall back from a processor to the sandbox: the payment would count as funded.
-      if (isOfSandbox(order)) return undefined;
-      throw new Error(`no funds are kept for ${order.platform_payment_id}`);
+      // Confirmed by the version before, which kept no row for methods without details.
+      const own = byMethod.get(order.funding_method);
+      if (own === undefined || own.method.asks === true) {
+        throw new Error(`no funds are kept for ${id}`);
+      }
+      await keepRow(database, own.adapter, id, undefined);
+      row = await rows.add(id);
+      if (row === undefined) throw new Error(`no funds are kept for ${id}`);
     }
     const adapter = byName.get(row.adapter);
     if (adapter === undefined) {
@@ -249,7 +254,7 @@ export function openFunds(options: {
       );
     }
     const full = {
-      platform_payment_id: order.platform_payment_id,
+      platform_payment_id: id,
       funding_method: order.funding_method,
       amount_in_cents: order.amount_in_cents,
       instrument: row.instrument ?? undefined,
@@ -259,12 +264,20 @@ export function openFunds(options: {
     return { adapter, row, full };
   };
 
-  const end = async (
-    id: string,
-    state: State,
-    from: readonly State[],
-    reason: string | null = null,
-  ): Promise<boolean> => (await database.query(endStatement, [id, state, reason, from])).length > 0;
+  /**
+   * The order with its reference, which is stored before the processor can hold or take anything. Undefined when a release has begun, or
+   * another worker was first: nothing is held yet, so nothing has to be released.
+   */
+  const prepared = async (
+    adapter: FundingAdapter,
+    full: PreparedOrder,
+    call: FundingCallOptions,
+  ): Promise<PreparedOrder | undefined> => {
+    if (full.reference !== '') return full;
+    const id = full.platform_payment_id;
+    const reference = (await adapter.prepare?.(full, call)) ?? id;
+    return (await references.add({ id, reference })) ? { ...full, reference } : undefined;
+  };
 
   const decline = async (
     adapter: FundingAdapter,
@@ -277,17 +290,28 @@ export function openFunds(options: {
     return { kind: 'declined', reason: text };
   };
 
+  /** Ends an authorization that came too late. Releases first, because the customer might still approve it a moment later. */
+  const endLate = async (
+    adapter: FundingAdapter,
+    full: PreparedOrder,
+    call: FundingCallOptions,
+    reason: string,
+  ): Promise<Authorization> => {
+    if ((await adapter.void(full, call)) === 'captured') await adapter.refund(full, call);
+    return decline(adapter, full.platform_payment_id, reason);
+  };
+
   const authorize = async (
     order: FundingOrder,
     call: FundingCallOptions,
   ): Promise<Authorization> => {
-    const found = await read(order);
-    if (found === undefined) return sandbox.authorize(order, call);
-    const { adapter, row, full } = found;
-    const id = order.platform_payment_id;
+    const { adapter, row, full } = await read(order);
     const now = clock.now();
+    const wasHeld = row.state === 'authorized';
     switch (row.state) {
       case 'authorized':
+        if (lasts(holdOf(row), now)) return { kind: 'authorized', ...holdOf(row) };
+        break;
       case 'captured':
         return { kind: 'authorized' };
       case 'declined':
@@ -299,80 +323,87 @@ export function openFunds(options: {
         return { kind: 'declined', reason: WITHDRAWN };
       case 'acting':
         if (row.act_by !== null && Date.parse(row.act_by) <= now) {
-          // Release first, because the customer might still approve it a moment later.
-          if ((await adapter.void(full, call)) === 'captured') await adapter.refund(full, call);
-          return decline(adapter, id, TOO_LATE);
+          return endLate(adapter, full, call, TOO_LATE);
         }
         if (!isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
         break;
       case 'new':
         break;
     }
-    let { reference } = full;
-    if (reference === '') {
-      reference = await adapter.prepare(full, call);
-      const stored = await database.query(referStatement, [id, reference]);
-      if (stored.length === 0) {
-        // Withdrawn in the meantime, or another worker was first. Nothing is held yet, so nothing has to be released.
-        return { kind: 'waits', afterMs: LOOK_MS };
-      }
-    }
-    await database.query(askedStatement, [id, instant(now)]);
-    const reply = await adapter.authorize({ ...full, reference }, call);
+    const ready = await prepared(adapter, full, call);
+    if (ready === undefined) return { kind: 'waits', afterMs: LOOK_MS };
+    const reply = await adapter.authorize(ready, call);
     switch (reply.kind) {
       case 'authorized': {
-        const expires = reply.expires_at === undefined ? null : instant(reply.expires_at);
-        const held = await database.query(heldStatement, [id, expires]);
-        // A release has begun and will find these funds by their reference.
-        if (held.length === 0) return { kind: 'declined', reason: WITHDRAWN };
-        count(adapter.name, 'authorized');
-        return { kind: 'authorized' };
+        const { expires_at } = reply;
+        const hold: Hold = expires_at === undefined ? {} : { expires_at };
+        if (!lasts(hold, now)) return endLate(adapter, ready, call, EXPIRED);
+        if (!wasHeld) count(adapter.name, 'authorized');
+        return { kind: 'authorized', ...hold };
       }
       case 'declined':
-        return decline(adapter, id, reply.reason);
-      case 'requires_action': {
-        const sealed = sealer.seal(JSON.stringify(reply.action), placeOf(id));
-        await database.query(actStatement, [id, sealed, instant(now + ACT_WITHIN_MS)]);
-        if (row.state === 'new') count(adapter.name, 'requires_action');
-        return { kind: 'waits', afterMs: LOOK_MS };
-      }
+        return decline(adapter, full.platform_payment_id, reply.reason);
+      case 'requires_action':
       case 'pending':
-        return { kind: 'waits', afterMs: ASK_MS };
+        return wasHeld ? endLate(adapter, ready, call, EXPIRED) : waits(adapter, row, reply, now);
     }
+  };
+
+  /** The customer or the processor has yet to act. */
+  const waits = async (
+    adapter: FundingAdapter,
+    row: FundsRow,
+    reply: Extract<ProcessorAuthorization, { kind: 'requires_action' | 'pending' }>,
+    now: number,
+  ): Promise<Authorization> => {
+    const id = row.platform_payment_id;
+    const acts = reply.kind === 'requires_action';
+    if (acts || row.state === 'acting') {
+      const sealed = acts ? sealer.seal(JSON.stringify(reply.action), placeOf(id)) : null;
+      const act_by = instant(now + ACT_WITHIN_MS);
+      await database.query(actStatement, [id, sealed, act_by, instant(now)]);
+    }
+    if (acts && row.state === 'new') count(adapter.name, 'requires_action');
+    return { kind: 'waits', afterMs: acts ? LOOK_MS : ASK_MS };
   };
 
   const capture = async (
     order: FundingOrder,
     call: FundingCallOptions,
   ): Promise<SettledFunds | void> => {
-    const found = await read(order);
-    if (found === undefined) return sandbox.capture(order, call);
-    const { adapter, row, full } = found;
+    const { adapter, row, full } = await read(order);
     const id = order.platform_payment_id;
     const lost = (reason: string): SettledFunds => ({ kind: 'uncollected', reason });
+    const neverHeld = lost(`the funds were ${row.state}, not authorized`);
     switch (row.state) {
       case 'captured':
         return undefined;
       case 'uncollected':
         return lost(row.reason ?? 'unknown');
-      case 'new':
-      case 'acting':
       case 'declined':
       case 'releasing':
       case 'released':
       case 'refunded':
-        return lost(`the funds were ${row.state}, not authorized`);
+        return neverHeld;
+      case 'new':
+      case 'acting':
       case 'authorized':
         break;
     }
-    const reply = await adapter.capture(full, call);
+    const ready = await prepared(adapter, full, call);
+    if (ready === undefined) throw new Error(`the funds of ${id} changed meanwhile`);
+    if (row.state !== 'authorized' && collectionOf(order.funding_method) === 'reserved') {
+      // Only a payment of the version before can have been sent without a note of its hold.
+      const { kind } = await adapter.authorize(ready, call);
+      if (kind === 'declined') return neverHeld;
+      if (kind !== 'authorized') throw new Error(`the funds of ${id} are not authorized`);
+    }
+    const reply = await adapter.capture(ready, call);
     if (reply.kind === 'captured') {
-      await end(id, 'captured', ['authorized']);
       count(adapter.name, 'captured');
       return undefined;
     }
     const reason = reply.reason.slice(0, 500);
-    await end(id, 'uncollected', ['authorized'], reason);
     count(adapter.name, 'uncollected');
     log.error(
       { platform_payment_id: id, reason },
@@ -385,62 +416,53 @@ export function openFunds(options: {
     order: FundingOrder,
     call: FundingCallOptions,
   ): Promise<SettledFunds | void> => {
-    const found = await read(order);
-    if (found === undefined) return sandbox.void(order, call);
-    const id = order.platform_payment_id;
-    if (found.row.state === 'refunded') return { kind: 'refunded' };
-    if (found.row.state === 'released' || found.row.state === 'uncollected') return undefined;
-    await database.query(releaseStatement, [id]);
+    const before = await read(order);
+    if (before.row.state === 'refunded') return { kind: 'refunded' };
+    if (before.row.state === 'released' || before.row.state === 'uncollected') return undefined;
+    await database.query(releaseStatement, [order.platform_payment_id]);
     // Read again: a reference may have been stored before this statement, and none can be stored after it.
-    const { adapter, full } = (await read(order)) ?? found;
-    if (full.reference === '') {
-      await end(id, 'released', ['releasing']);
-      return undefined;
-    }
+    const { adapter, full } = await read(order);
+    if (full.reference === '') return undefined;
     if ((await adapter.void(full, call)) === 'released') {
-      if (await end(id, 'released', ['releasing'])) count(adapter.name, 'released');
+      count(adapter.name, 'released');
       return undefined;
     }
     await adapter.refund(full, call);
-    if (await end(id, 'refunded', ['releasing'])) count(adapter.name, 'refunded');
+    count(adapter.name, 'refunded');
     return { kind: 'refunded' };
   };
 
-  const never = new AbortController().signal;
+  const never = { signal: new AbortController().signal };
   return {
     adapters,
-    async methods(customer, amount) {
-      const offered: FundingMethod[] = offersSandbox
-        ? [...(await sandbox.methods(customer, amount))]
-        : [];
-      for (const adapter of adapters) {
-        for (const { asks, ...method } of adapter.methods()) {
-          offered.push(
-            asks === true
-              ? {
-                  ...method,
-                  frame: `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`,
-                }
-              : method,
-          );
-        }
-      }
+    collection: collectionOf,
+    methods(customer, amount) {
+      const offered = adapters.flatMap((adapter) =>
+        adapter.methods().map(({ asks, ...method }): FundingMethod => {
+          const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
+          return asks === true ? { ...method, frame } : method;
+        }),
+      );
       return offered.filter(
         (method) =>
           method.sandbox === (customer.mode === 'test') &&
           (amount === undefined || isWithin(method, amount)),
       );
     },
-    isInDatabase: (order) => isOfSandbox(order) && sandbox.isInDatabase?.(order) === true,
-    authorize: (order, call) => authorize(order, call ?? { signal: never }),
-    capture: (order, call) => capture(order, call ?? { signal: never }),
-    void: (order, call) => release(order, call ?? { signal: never }),
+    authorize: (order, call) => authorize(order, call ?? never),
+    // What is collected elsewhere was never ours: there is nothing to take or to give back.
+    capture: async (order, call) =>
+      collectionOf(order.funding_method) === 'elsewhere'
+        ? undefined
+        : capture(order, call ?? never),
+    void: async (order, call) =>
+      collectionOf(order.funding_method) === 'elsewhere'
+        ? undefined
+        : release(order, call ?? never),
 
     async keep(on, order, instrument) {
-      const adapter = adapterOf.get(order.funding_method);
-      const asks = adapter
-        ?.methods()
-        .some((method) => method.funding_method === order.funding_method && method.asks === true);
+      const own = byMethod.get(order.funding_method);
+      const asks = own?.method.asks;
       const path = 'body.instrument';
       if (instrument === undefined && asks === true) {
         throw new Refusal('INVALID_REQUEST', {
@@ -452,14 +474,13 @@ export function openFunds(options: {
           details: [{ path, problem: 'is not accepted by this funding method' }],
         });
       }
-      if (adapter === undefined) return;
-      await on.query(keepStatement, [order.platform_payment_id, adapter.name, instrument ?? null]);
+      if (own === undefined || own.method.collection === 'elsewhere') return;
+      await keepRow(on, own.adapter, order.platform_payment_id, instrument);
     },
 
     async actionOf(order) {
-      if (isOfSandbox(order)) return sandbox.actionOf?.(order);
       const id = order.platform_payment_id;
-      const [row] = await database.query<FundsRow>(findStatement, [id]);
+      const [row] = await database.query<FundsRow>(findStatement, [[id]]);
       if (row?.action === null || row === undefined) return undefined;
       return JSON.parse(sealer.open(row.action, placeOf(id))) as FundingAction;
     },
@@ -485,61 +506,16 @@ export function openFunds(options: {
       return true;
     },
 
-    async sweep() {
-      const before = instant(clock.now() + CAPTURE_BEFORE_MS);
-      const each = async (
-        orders: readonly FundingOrder[],
-        act: (order: FundingOrder, call: FundingCallOptions) => Promise<void>,
-      ): Promise<void> => {
-        for (const order of orders) {
-          try {
-            await act(order, { signal: AbortSignal.timeout(SWEEP_CALL_MS) });
-          } catch (error) {
-            const { platform_payment_id } = order;
-            log.error(
-              { platform_payment_id, error: messageOf(error) },
-              'the funding sweep failed for a payment; retrying',
-            );
-          }
-        }
-      };
-      await each(
-        await database.query<FundingOrder>(expiringStatement, [before]),
-        async (order, call) => {
-          if ((await capture(order, call)) !== undefined) return;
-          await database.query(noteStatement, [
-            order.platform_payment_id,
-            'funds_captured_early',
-            '{}',
-          ]);
-        },
-      );
-      await each(await database.query<FundingOrder>(owedStatement), async (order, call) => {
-        const settled = await release(order, call);
-        await database.query(noteStatement, [
-          order.platform_payment_id,
-          settled?.kind === 'refunded' ? 'funds_refunded' : 'funds_released',
-          JSON.stringify({ late: 1 }),
-        ]);
-      });
-    },
+    sweep: () =>
+      sweepFunds({
+        database,
+        clock,
+        log,
+        // A sweep asks one by one, and its rows are those of methods that reserve.
+        capture,
+        release,
+      }),
   };
-}
-
-/** Sweeps until `signal` aborts. */
-export async function keepSweeping(options: {
-  readonly funds: Pick<Funds, 'sweep' | 'adapters'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}): Promise<void> {
-  const { funds, clock, log, signal } = options;
-  if (funds.adapters.length === 0) return;
-  while (!signal.aborted) {
-    await clock.sleep(SWEEP_MS, signal);
-    if (signal.aborted) return;
-    await funds.sweep().catch((error: unknown) => log.warn({ error }, 'the funding sweep failed'));
-  }
 }
 
 /** True when an amount is within the limits of a method. */
@@ -553,12 +529,23 @@ export function isWithin(
   return amount >= min && amount <= max;
 }
 
-/** Whether to ask the processor about an authorization that waits for the customer. */
-/** By the name, whatever adapters are configured now: no adapter may have a method that begins so (configured.ts). */
-function isOfSandbox({ funding_method }: Pick<FundingOrder, 'funding_method'>): boolean {
-  return funding_method.startsWith('sandbox_');
+/** The reservation, as the row has it. */
+function holdOf({ expires_at }: FundsRow): Hold {
+  return expires_at === null ? {} : { expires_at: Date.parse(expires_at) };
 }
 
+/** Whose reference needs no call is given one at once: the payment's own id. */
+async function keepRow(
+  on: Queryable,
+  adapter: FundingAdapter,
+  id: string,
+  instrument: string | undefined,
+): Promise<void> {
+  const reference = adapter.prepare === undefined ? id : null;
+  await on.query(keepStatement, [id, adapter.name, instrument ?? null, reference]);
+}
+
+/** Whether to ask the processor about an authorization that waits for the customer. */
 function isDue({ asked_at, news_at, act_by }: FundsRow, now: number): boolean {
   if (asked_at === null || act_by === null) return true;
   const asked = Date.parse(asked_at);

@@ -17,6 +17,8 @@ export interface Hold {
   readonly state: 'open' | 'held' | 'taken' | 'ended' | 'refunded';
   /** While it is open: where the customer approves it. */
   readonly url?: string | null | undefined;
+  /** While it is held: wall milliseconds at which it ends by itself, where it does. */
+  readonly expires_at?: number | undefined;
   /** Of one that ended: why, for the customer, in one sentence. */
   readonly reason?: string | null | undefined;
 }
@@ -76,11 +78,11 @@ export function adapterOfHolds(processor: HoldProcessor): FundingAdapter {
       return (await processor.create(order, keyed(order, 'create', call))).id;
     },
     async authorize(order, call) {
-      const { state, url, reason } = await read(order, call);
+      const { state, url, reason, expires_at } = await read(order, call);
       switch (state) {
         case 'held':
         case 'taken':
-          return { kind: 'authorized' };
+          return { kind: 'authorized', ...(expires_at === undefined ? {} : { expires_at }) };
         case 'ended':
         case 'refunded':
           return { kind: 'declined', reason: reason ?? 'The funding method was declined.' };

@@ -7,7 +7,6 @@ import { suite, test, after } from 'node:test';
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
-import { sandboxFunding } from '../funding.ts';
 import { openSealer } from '../partners/seal.ts';
 import { openFunds, type Funds } from './funds.ts';
 import { stripeAdapter } from './stripe.ts';
@@ -141,8 +140,6 @@ function funds(): Funds {
     sealer: openSealer(SEAL_KEY),
     clock: systemClock,
     log: silentLog,
-    sandbox: sandboxFunding({ database }),
-    offersSandbox: true,
     adapters: [stripeAdapter(stripe.settings)],
   });
 }
@@ -323,7 +320,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.ok(captures.length >= 2);
     assert.deepEqual(new Set(captures.map((call) => call.key)), new Set([key]));
     assert.equal(stripe.taken.get(stripe.intentOf(payment.platform_payment_id).id), 1);
-    assert.equal(await stateOf(payment), 'captured');
+    await until('the capture', async () => (await stateOf(payment)) === 'captured');
   });
 
   test('Stripe limits, fails and stays silent at every call: the payment continues and is charged once [PL7]', async () => {
@@ -382,7 +379,8 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const late = await webhook('payment_intent.amount_capturable_updated', intent);
     assert.deepEqual(late.body, { applied: true });
     await funds().sweep();
-    assert.equal(await stateOf(payment), 'released');
+    // A sweep of another test may have claimed it.
+    await until('the release', async () => (await stateOf(payment)) === 'released');
     assert.equal(
       stripe.refunds.some((one) => one.payment_intent === intent.id),
       false,
@@ -398,7 +396,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const intent = stripe.intentOf(id);
     await Promise.all([funds().sweep(), funds().sweep()]);
     assert.equal(stripe.taken.get(intent.id), 1);
-    assert.equal(await stateOf(payment), 'captured');
+    await until('the capture', async () => (await stateOf(payment)) === 'captured');
     const key = `${id}:refund`;
     fates.set(key, (turn) => (turn === 1 ? { kind: 'lose' } : undefined));
     partner.endings.set(account, failed);
@@ -515,7 +513,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       await webhook('payment_intent.requires_action', held, { id: `evt_asked_${id}` });
     }
     await funds().sweep();
-    assert.equal(await stateOf(payment), 'captured');
+    await until('the capture', async () => (await stateOf(payment)) === 'captured');
     assert.equal(stripe.taken.get(held.id), 1);
     assert.ok(!stripe.refunds.some((one) => one.payment_intent === held.id));
   });
@@ -622,7 +620,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(await stateOf(payment), 'authorized');
     debit.status = 'processing';
     await settled(payment);
-    assert.equal(await stateOf(payment), 'captured');
+    await until('the capture', async () => (await stateOf(payment)) === 'captured');
   });
 
   test('a failed bank payment debits nothing, and the account is deleted at Stripe', async () => {

@@ -371,10 +371,8 @@ test('a payment that joins between check and close keeps its batch open', async 
           amount_in_cents: 100,
           session_id: null,
           funding_method: 'sandbox_bank',
-          slot: engine.placeForNew(
-            { partner_id: 'acme', paused: false },
-            { funding_method: 'x', amount_in_cents: 100 },
-          ).slot,
+          slot: engine.placeForNew({ partner_id: 'acme', paused: false }, { funding_method: 'x' })
+            .slot,
           stage: 'created',
           actor: 'test',
         });

@@ -335,32 +335,30 @@ test('of a batch of steps, the late and the foreign change nothing, and hold up 
   );
 });
 
-test('funds are reserved with the step that needs them, once [PL7]', async (t) => {
+test('a hold is noted with the step that relies on it, in a row of funds that has its reference [PL7]', async (t) => {
   const rig = await standing.ground(t);
-  const [first, again, not] = [
-    await rig.standing('created'),
-    await rig.standing('created'),
-    await rig.standing('created'),
+  const expires_at = Date.parse('2026-04-01T00:00:00.000Z');
+  const step = { from: 'created', to: 'dispatching', hold: { expires_at } } as const;
+  const cases: readonly (readonly [string, boolean, string])[] = [
+    ['new', true, 'authorized'],
+    ['new', false, 'new'],
+    ['releasing', true, 'releasing'],
   ];
-  const step = { from: 'created', to: 'dispatching' } as const;
-  // The answer of an earlier reservation was lost: these funds are there already.
-  const order = { funding_method: 'sandbox_bank', amount_in_cents: 700 };
-  await rig.funding.authorize({ platform_payment_id: again, ...order });
-  assert.deepEqual(
-    await advance(rig.database, writer(standing.ME), [
-      { ...step, platform_payment_id: first, reserves: true },
-      { ...step, platform_payment_id: again, reserves: true },
-      { ...step, platform_payment_id: not },
-    ]),
-    [true, true, true],
-  );
-  const acts = await rig.database.query<{ id: string; act: string; cents: number }>(
-    'SELECT platform_payment_id AS id, act, amount_in_cents AS cents FROM duebridge_platform.sandbox_funds',
-  );
-  assert.deepEqual(
-    acts.map(({ id, act, cents }) => `${id} ${act} ${cents}`).toSorted(),
-    [first, again].map((id) => `${id} authorize 700`).toSorted(),
-  );
+  for (const [state, isPrepared, then] of cases) {
+    const id = await rig.standing('created');
+    await rig.database.query(
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', $2, $3)`,
+      [id, isPrepared ? 'r' : null, state],
+    );
+    const steps = [{ ...step, platform_payment_id: id }];
+    assert.deepEqual(await advance(rig.database, writer(standing.ME), steps), [true]);
+    const [row] = await rig.database.query<{ state: string; expires_at: string | null }>(
+      'SELECT state, expires_at FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+      [id],
+    );
+    const until = then === 'authorized' ? new Date(expires_at).toISOString() : null;
+    assert.deepEqual(row, { state: then, expires_at: until });
+  }
 });
 
 test('a watcher is told of payments that stand elsewhere than it knows, and of no other', async (t) => {

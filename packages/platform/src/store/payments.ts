@@ -18,6 +18,7 @@ import {
 } from '@duebridge/contract';
 import { arrayText, sql, type Statement, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
+import type { Hold } from '../funding.ts';
 
 /** Runs statements: the pool, or a transaction. */
 export type Queryable = Pick<Transaction, 'query'>;
@@ -74,8 +75,7 @@ export interface PaymentIntent {
 export interface NewPlace {
   readonly slot: number;
   /**
-   * `dispatching` when its PUT leaves at once and its funds are kept in this database: the insert then reserves them too, and saves
-   * the statement before the PUT (decision 168).
+   * `dispatching` when its method reserves nothing and its PUT leaves at once, which saves the statement before the PUT (decision 66).
    */
   readonly stage: 'created' | 'dispatching';
 }
@@ -86,9 +86,6 @@ const insertStatement = sql(
      INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                            session_id, funding_method, slot, stage)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11) RETURNING *
-   ), reserved AS (
-     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-     SELECT p.platform_payment_id, 'authorize', p.funding_method, p.amount_in_cents FROM p WHERE p.stage = 'dispatching'
    ), noted AS (
      -- One line for one statement (audit.ts shows two events).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -233,8 +230,8 @@ export interface Advance {
   readonly review_reason?: string;
   readonly rejection_message?: string;
   readonly detail?: AuditDetail;
-  /** Reserves the funds in the same statement: for a funding port that keeps its records in this database. */
-  readonly reserves?: boolean;
+  /** The funds that are reserved: noted in the same statement, in their own row. */
+  readonly hold?: Hold;
 }
 
 /**
@@ -281,15 +278,16 @@ const advanceStatement = sql(
             rejection_message = coalesce(u.rejection_message, p.rejection_message),
             accepted_at = CASE WHEN u.to_stage = 'accepted' THEN $10::timestamptz ELSE p.accepted_at END,
             slot = CASE WHEN u.to_stage <> 'review' THEN p.slot END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[], $11::boolean[])
-            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail, reserves),
+       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[], $9::jsonb[],
+                   $11::boolean[], $12::timestamptz[])
+            AS u (id, from_stage, to_stage, payment_id, initiated_at, review_reason, rejection_message, detail, held, held_until),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*, u.detail, u.reserves
-   ), reserved AS (
-     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-     SELECT p.platform_payment_id, 'authorize', p.funding_method, p.amount_in_cents FROM p WHERE p.reserves
-     ON CONFLICT (platform_payment_id, phase) DO NOTHING
+      RETURNING p.*, u.detail, u.held, u.held_until
+   ), held AS (
+     UPDATE duebridge_platform.funds AS f SET state = 'authorized', action = NULL, expires_at = p.held_until
+       FROM p WHERE f.platform_payment_id = p.platform_payment_id AND p.held AND f.reference IS NOT NULL
+          AND f.state IN ('new', 'acting', 'authorized')
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, coalesce(p.detail, '{}') || ${REPLACED} FROM p
@@ -317,7 +315,10 @@ export async function advance(
     column(steps, (step) => step.rejection_message),
     column(steps, (step) => (step.detail === undefined ? null : JSON.stringify(step.detail))),
     writer.at,
-    column(steps, (step) => step.reserves ?? false),
+    column(steps, (step) => step.hold !== undefined),
+    column(steps, ({ hold }) =>
+      hold?.expires_at === undefined ? null : new Date(hold.expires_at).toISOString(),
+    ),
   ]);
   return wereChanged(steps, changed);
 }

@@ -36,7 +36,7 @@ export interface End {
   readonly from: PaymentStage;
   readonly by: 'partner' | 'refusal' | 'funding';
   readonly ending: Ending;
-  /** Captures or releases the funds in the same statement: for a funding port that keeps its records in this database. */
+  /** Nothing is left to do for the funds: they are collected elsewhere. */
   readonly settles?: boolean;
 }
 
@@ -58,20 +58,12 @@ const endStatement = sql(
             AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason, settles),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*, u.settles, u.from_stage
-   ), moved AS (
-     -- Without ON CONFLICT: funds that were captured or released before must not look settled now (PL7).
-     INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-     SELECT p.platform_payment_id, CASE p.status WHEN 'succeeded' THEN 'capture' ELSE 'void' END, p.funding_method, p.amount_in_cents
-       FROM p WHERE p.settles
+      RETURNING p.*, u.from_stage
    ), noted AS (
-     -- One line for one statement: it also tells what became of the funds in it, and that the acceptance had not been written yet
-     -- and is part of the end (dispatcher.ts).
+     -- One line for one statement: it also tells that the acceptance had not been written yet and is part of the end (dispatcher.ts).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
             jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id)
-              || CASE WHEN NOT p.settles THEN '{}'::jsonb
-                      WHEN p.status = 'succeeded' THEN '{"funds": "captured"}' ELSE '{"funds": "released"}' END
               || CASE WHEN p.ended_by = 'partner' AND p.from_stage = 'dispatching' THEN '{"accepted": "now"}'::jsonb ELSE '{}' END
               || ${REPLACED} FROM p
    )
@@ -114,14 +106,16 @@ const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p SET settled_at = $3::timestamptz
-       FROM unnest($2::text[], $4::text[], $5::jsonb[]) AS u (id, event, detail), duebridge_platform.slots AS s
+       FROM unnest($2::text[], $4::text[], $5::jsonb[]) AS u (id, kind, detail), duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status <> 'processing' AND num_nulls(p.settled_at) = 1
-      RETURNING p.*, u.event, u.detail
+      RETURNING p.*, coalesce(u.kind, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) AS kind, u.detail
+   ), kept AS (
+     UPDATE duebridge_platform.funds AS f SET state = p.kind, action = NULL, reason = coalesce(p.detail ->> 'reason', f.reason)
+       FROM p WHERE f.platform_payment_id = p.platform_payment_id AND f.state IN ('new', 'acting', 'authorized', 'releasing')
+          AND (f.reference IS NOT NULL OR p.kind = 'released')
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, coalesce(p.event, CASE p.status WHEN 'succeeded' THEN 'funds_captured' ELSE 'funds_released' END),
-            p.platform_payment_id, p.partner_id, p.detail
-       FROM p
+     SELECT $1, 'funds_' || p.kind, p.platform_payment_id, p.partner_id, p.detail FROM p
    )
    SELECT p.platform_payment_id FROM p`,
 );
@@ -136,7 +130,7 @@ export async function settlePayments(
     writer.worker_id,
     column(settlements, (one) => one.platform_payment_id),
     writer.at,
-    column(settlements, ({ settled }) => (settled === undefined ? null : `funds_${settled.kind}`)),
+    column(settlements, ({ settled }) => settled?.kind),
     column(settlements, ({ settled }) =>
       JSON.stringify(settled?.kind === 'uncollected' ? { reason: settled.reason } : {}),
     ),

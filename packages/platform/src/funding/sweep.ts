@@ -1,0 +1,162 @@
+/**
+ * What time does to funds: captures authorizations that are about to expire, and makes releases that no payment's settlement will make.
+ *
+ * enters: rows of `funds`.  leaves: the same rows, captured, uncollected, released or refunded, each with its line in the audit.
+ * holds:  a row is claimed before the processor is asked for it, so that replicas sweep different rows, and one that cannot be captured
+ *         is passed over until its pause ends: it keeps no other waiting. Only payments that were sent and are still under way are
+ *         captured early: one that was not sent yet is asked for when it leaves (engine/dispatcher.ts), and one in review waits for a
+ *         person, who could not take back what was captured.
+ */
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import type { FundingCallOptions, FundingOrder, SettledFunds } from '../funding.ts';
+
+/**
+ * While its payment is in progress, an authorization is captured this long before it expires, which leaves time for several
+ * failed attempts.
+ */
+const CAPTURE_BEFORE_MS = 12 * 3_600_000;
+/** Interval of the sweep. */
+const SWEEP_MS = 60_000;
+/** Rows that are claimed at once, and claims in one sweep at most. */
+const SWEEP_ROWS = 100;
+const MAX_PAGES = 50;
+/** Calls to processors at once: one that hangs delays few others. */
+const CALLS_AT_ONCE = 10;
+/** Maximum duration of a call. */
+const CALL_MS = 15_000;
+/** How long a row is passed over after it was claimed. */
+const PAUSE_MS = 10 * 60_000;
+
+const MAY_BE_CLAIMED = '(f.swept_at IS NULL OR f.swept_at < $1::timestamptz)';
+const expiringStatement = sql(
+  'funds_expiring',
+  `SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
+     FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
+    WHERE f.state = 'authorized' AND f.expires_at < $2::timestamptz AND ${MAY_BE_CLAIMED}
+      AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')
+    ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`,
+);
+/** A release that the settlement of its payment will not make, because the settlement is over. */
+const owedStatement = sql(
+  'funds_owed',
+  `SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
+     FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
+    WHERE f.state = 'releasing' AND p.settled_at IS NOT NULL AND ${MAY_BE_CLAIMED}
+    ORDER BY f.platform_payment_id LIMIT ${SWEEP_ROWS}`,
+);
+// Apart from the search: a sharded database locks no rows of a join.
+const claimStatement = sql(
+  'funds_claim',
+  `UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz
+    WHERE f.platform_payment_id = ANY($3::text[]) AND ${MAY_BE_CLAIMED} RETURNING f.platform_payment_id`,
+);
+const endStatement = sql(
+  'funds_end',
+  `WITH f AS (
+     UPDATE duebridge_platform.funds AS f SET state = $2, reason = coalesce($3, f.reason)
+      WHERE f.platform_payment_id = $1 AND f.state = $4 RETURNING f.platform_payment_id
+   )
+   INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+   SELECT 'funding', $5, p.platform_payment_id, p.partner_id, $6::jsonb
+     FROM duebridge_platform.payments p JOIN f USING (platform_payment_id)`,
+);
+
+type Act = (order: FundingOrder, call: FundingCallOptions) => Promise<SettledFunds | void>;
+
+/** Sweeps once. */
+export async function sweepFunds(options: {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly capture: Act;
+  readonly release: Act;
+}): Promise<void> {
+  const { database, clock, log, capture, release } = options;
+  const instant = (ms: number): string => new Date(ms).toISOString();
+  const now = clock.now();
+  const pausedSince = instant(now - PAUSE_MS);
+
+  /** Claims rows page by page, until a page is not full. */
+  const each = async (
+    find: () => Promise<FundingOrder[]>,
+    act: (order: FundingOrder, call: FundingCallOptions) => Promise<void>,
+  ): Promise<void> => {
+    for (let page = 0; page < MAX_PAGES; page += 1) {
+      const found = await find();
+      const claimed = await database.query<Pick<FundingOrder, 'platform_payment_id'>>(
+        claimStatement,
+        [pausedSince, instant(now), found.map((order) => order.platform_payment_id)],
+      );
+      const mine = new Set(claimed.map((row) => row.platform_payment_id));
+      const orders = found.filter((order) => mine.has(order.platform_payment_id)).values();
+      const work = async (): Promise<void> => {
+        for (const order of orders) {
+          try {
+            await act(order, { signal: AbortSignal.timeout(CALL_MS) });
+          } catch (error) {
+            const { platform_payment_id } = order;
+            const why = messageOf(error);
+            log.error(
+              { platform_payment_id, error: why },
+              'the funding sweep failed for a payment',
+            );
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: CALLS_AT_ONCE }, work));
+      if (found.length < SWEEP_ROWS) return;
+    }
+  };
+  const end = (
+    order: FundingOrder,
+    from: string,
+    to: string,
+    event: string,
+    detail: object,
+    reason: string | null = null,
+  ): Promise<unknown> =>
+    database.query(endStatement, [
+      order.platform_payment_id,
+      to,
+      reason,
+      from,
+      event,
+      JSON.stringify(detail),
+    ]);
+
+  const before = instant(now + CAPTURE_BEFORE_MS);
+  await each(
+    () => database.query<FundingOrder>(expiringStatement, [pausedSince, before]),
+    async (order, call) => {
+      const settled = await capture(order, call);
+      if (settled === undefined) {
+        await end(order, 'authorized', 'captured', 'funds_captured_early', {});
+      } else if (settled.kind === 'uncollected') {
+        const { reason } = settled;
+        await end(order, 'authorized', 'uncollected', 'funds_uncollected', { reason }, reason);
+      }
+    },
+  );
+  await each(
+    () => database.query<FundingOrder>(owedStatement, [pausedSince]),
+    async (order, call) => {
+      const to = (await release(order, call))?.kind === 'refunded' ? 'refunded' : 'released';
+      await end(order, 'releasing', to, `funds_${to}`, { late: 1 });
+    },
+  );
+}
+
+/** Sweeps until `signal` aborts. */
+export async function keepSweeping(options: {
+  readonly funds: { sweep(): Promise<void> };
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}): Promise<void> {
+  const { funds, clock, log, signal } = options;
+  while (!signal.aborted) {
+    await clock.sleep(SWEEP_MS, signal);
+    if (signal.aborted) return;
+    await funds.sweep().catch((error: unknown) => log.warn({ error }, 'the funding sweep failed'));
+  }
+}
