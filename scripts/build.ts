@@ -4,6 +4,7 @@
  *
  *   npm run build                      writes dist/packages
  *   npm run build -- --pack FOLDER     also packs each into a tarball in FOLDER
+ *   npm run pack                       the same into dist/tarballs: npm install dist/tarballs/*.tgz, until the packages are published
  *
  * The workspace itself runs from source: its `exports` name `.ts` files, which Node runs directly in a workspace but refuses
  * below node_modules. The manifests written here name the built files instead, so nobody needs a custom condition.
@@ -77,8 +78,8 @@ function packages(): Package[] {
   const command: Package = {
     manifest: readManifest('.'),
     folder: '.',
-    sources: ['bin', 'demo'],
-    assets: ['demo/accounts/*.csv', 'demo/site/*.{js,css}', 'bin/templates/**/*'],
+    sources: ['bin', 'cli', 'demo'],
+    assets: ['demo/accounts/*.csv', 'demo/site/*.{js,css}', 'cli/templates/**/*'],
     strip: '',
   };
   return [...libraries, command];

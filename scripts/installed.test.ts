@@ -66,3 +66,22 @@ test('a word that npm test does not know is refused in one sentence', () => {
   assert.equal(help.status, 0);
   assert.match(help.stdout, /^Usage:\n {2}npm test /);
 });
+
+test('a Node that reads no TypeScript says what to do in one sentence', () => {
+  // As the loader of Node 20 fails at the first .ts file that is imported.
+  const older = `data:text/javascript,${encodeURIComponent(`
+    import { registerHooks } from 'node:module';
+    registerHooks({
+      load(url, context, next) {
+        if (!url.endsWith('/supported-node.ts')) return next(url, context);
+        throw Object.assign(new TypeError('Unknown file extension ".ts"'), { code: 'ERR_UNKNOWN_FILE_EXTENSION' });
+      },
+    });`)}`;
+  const program = join(import.meta.dirname, '../bin/duebridge.ts');
+  const { status, stderr } = spawnSync(process.execPath, ['--import', older, program, 'demo'], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+  assert.equal(status, 2);
+  assert.match(stderr, /^duebridge: this is Node [\d.]+, which reads no TypeScript: [^\n]+\n$/);
+});

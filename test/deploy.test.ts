@@ -28,7 +28,7 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 // The image ------------------------------------------------------------------------------------------------------------------
 
 test('an image runs as an unprivileged user, checks its health, and is pinned to a version of Node', () => {
-  for (const file of ['Dockerfile', 'bin/templates/partner/Dockerfile']) {
+  for (const file of ['Dockerfile', 'cli/templates/partner/Dockerfile']) {
     const text = read(file);
     assert.deepEqual(
       validate(text).map(({ message }) => message),
