@@ -79,7 +79,12 @@ function packages(): Package[] {
     manifest: readManifest('.'),
     folder: '.',
     sources: ['bin', 'cli', 'demo'],
-    assets: ['demo/accounts/*.csv', 'demo/site/*.{js,css}', 'cli/templates/**/*'],
+    assets: [
+      'bin/package.json',
+      'demo/accounts/*.csv',
+      'demo/site/*.{js,css}',
+      'cli/templates/**/*',
+    ],
     strip: '',
   };
   return [...libraries, command];
