@@ -78,7 +78,7 @@ export function openAccountReads(options: {
     let answer: T | undefined;
     try {
       const asked = Promise.resolve().then(question);
-      answer = await within(options.deadlineMs ?? DEADLINE_MS, operation, asked);
+      answer = await within(clock, options.deadlineMs ?? DEADLINE_MS, operation, asked);
       const problems = answer === undefined ? [] : problemsOf(answer);
       if (problems.length > 0) {
         const named = problems.map(({ path, problem }) => `${path} ${problem}`).join('; ');

@@ -20,7 +20,7 @@ import { openLease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
 import { openOwnSystemPoster, type OwnSystemPoster } from './post-in-own-system.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
-import { describeAccountSystemError, type Poster, type Tried } from './poster.ts';
+import { describeAccountSystemError, within, type Poster, type Tried } from './poster.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
 import type { KitTraces } from './traces.ts';
 
@@ -179,11 +179,8 @@ export function openApplier(options: ApplierOptions): Applier {
   /** One page of the table: what is due and not in hand. */
   const find = async (ageMs: number): Promise<UnfinishedPayment[]> => {
     const began = clock.monotonic();
-    const least = Math.max(ageMs, holdMs);
     const found = await findUnfinished(database, {
-      ageMs: least,
-      // If the age is unknown, wait the full cancel window.
-      aheadMs: holdMs > 0 ? null : least,
+      ageMs: Math.max(ageMs, holdMs),
       replica_id: lease.replica_id,
       after: place,
       limit: SWEEP_ROWS,
@@ -192,7 +189,11 @@ export function openApplier(options: ApplierOptions): Applier {
     const last = found.at(-1);
     place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = clock.monotonic();
-    return found.filter(({ platform_payment_id: id }) => {
+    return found.filter(({ platform_payment_id: id, is_ahead }) => {
+      // Of unknown age: it can be canceled for as long as any other, counted from now.
+      if (is_ahead && holdMs > 0 && !retries.has(id)) {
+        retries.set(id, { notBefore: now + holdMs, pauseMs: 0, failed: false });
+      }
       return !inHand.has(id) && (retries.get(id)?.notBefore ?? 0) <= now;
     });
   };
@@ -277,18 +278,17 @@ export function openApplier(options: ApplierOptions): Applier {
     },
     start() {
       sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
+      // Only a replica that keeps its lease notices that others are dead.
+      if (own) void lease.hold().then(undefined, noteOutage);
       sweeping = Promise.all([sweepForEver(), countForEver()]).then(() => undefined);
     },
     async stop() {
       stopped.abort();
       await sweeping;
       await poster.stop();
-      if (inHand.size > 0) {
-        await new Promise<void>((resolve) => {
-          idle.push(resolve);
-          setTimeout(resolve, STOP_MS).unref();
-        });
-      }
+      if (inHand.size === 0) return;
+      const done = new Promise<void>((resolve) => idle.push(resolve));
+      await within(clock, STOP_MS, 'the stop', done).catch(() => undefined);
     },
   };
 }

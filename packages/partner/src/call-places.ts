@@ -1,22 +1,18 @@
 /**
  * Whose payment is called for next in a biller's own system, so that calls that hang or are slow leave places to others.
  *
- * enters: payments that wait for a call, and calls as they begin, get late and return.  leaves: the payments of the next call.
- * holds:  billers take turns, and so do the accounts of each. One account has at most half of the places, and one while a call of it
- *         takes longer than `SLOW_MS`. One biller leaves a quarter of the places to others while its calls return sooner than that, and
- *         half of those that others leave it otherwise. Who is alone has all places. Calls beyond their deadline have no place,
- *         but are limited in the same way.
+ * enters: payments that wait for a call, and the calls that are open.  leaves: the payments of the next call.
+ * holds:  billers take turns, and so do the accounts of each. While others are known, one biller has at most half of the places that
+ *         the others leave, and one account half of what the other accounts of its biller leave: with eight places, four billers
+ *         have to hang before a fifth waits, and then until the deadline of their calls. Who is alone has all places. A call beyond its
+ *         deadline has no place; its account gets no other call before it returns, and its biller at most as many such calls as there
+ *         are places.
  *
  * With a concurrency of one nothing can be left: a call that hangs delays all others until its deadline.
  */
-import type { Clock } from '@duebridge/runtime';
 
-/** A call that takes longer is slow; neighbours are to wait at most two seconds. */
-const SLOW_MS = 1_000;
 /** Calls tolerated beyond their deadline, as a multiple of the concurrent calls: a hung system gets no more. */
 const LATE_FACTOR = 8;
-/** Those of one account. */
-const LATE_OF_ACCOUNT = 8;
 
 /** What is known here of a payment. */
 interface Owned {
@@ -24,101 +20,70 @@ interface Owned {
   readonly account_id: string;
 }
 
-interface OpenCall {
-  readonly billers: ReadonlySet<string>;
-  readonly accounts: ReadonlySet<string>;
-  readonly since: number;
+/** A call from the moment its payments are taken until it returns. */
+export interface OpenCall {
+  readonly payments: readonly Owned[];
+  /** It is beyond its deadline. */
   readonly isLate: boolean;
 }
 
-/** Both ids in one text; neither can contain a colon. */
+/** Both ids in one text. */
 function accountOf({ biller_id, account_id }: Owned): string {
-  return `${biller_id}:${account_id}`;
+  return JSON.stringify([biller_id, account_id]);
 }
 
 /** The places for calls. */
 export class CallPlaces {
   readonly #concurrency: number;
-  readonly #clock: Clock;
-  readonly #calls = new Set<OpenCall>();
-  /** Billers whose latest call returned soon. */
-  readonly #quick = new Set<string>();
-  #first: Owned | undefined;
-  #hasBillers = false;
-  #hasAccounts = false;
+  readonly #calls: ReadonlySet<OpenCall>;
+  readonly #billers = new Set<string>();
+  readonly #accounts = new Set<string>();
 
-  constructor(concurrency: number, clock: Clock) {
+  constructor(concurrency: number, calls: ReadonlySet<OpenCall>) {
     this.#concurrency = concurrency;
-    this.#clock = clock;
+    this.#calls = calls;
   }
 
   /** Learns that payments of this biller and account exist: limits begin with the second one. */
   note(payment: Owned): void {
-    this.#first ??= payment;
-    this.#hasBillers ||= payment.biller_id !== this.#first.biller_id;
-    this.#hasAccounts ||= accountOf(payment) !== accountOf(this.#first);
-  }
-
-  /** A call for these payments begins, or goes on beyond its deadline without a place. Returns what ends it. */
-  begin(payments: readonly Owned[], isLate = false): () => void {
-    const call = {
-      billers: new Set(payments.map(({ biller_id }) => biller_id)),
-      accounts: new Set(payments.map(accountOf)),
-      since: this.#clock.monotonic() - (isLate ? SLOW_MS : 0),
-      isLate,
-    };
-    this.#calls.add(call);
-    return () => {
-      this.#calls.delete(call);
-      const isSlow = this.#clock.monotonic() - call.since >= SLOW_MS;
-      for (const biller of call.billers) {
-        if (isSlow) this.#quick.delete(biller);
-        else this.#quick.add(biller);
-      }
-    };
+    if (this.#billers.size < 2) this.#billers.add(payment.biller_id);
+    if (this.#accounts.size < 2) this.#accounts.add(accountOf(payment));
   }
 
   /** Places that are free. */
   free(): number {
-    const late = this.#count((call) => call.isLate);
-    if (late >= this.#concurrency * LATE_FACTOR) return 0;
-    return this.#concurrency - (this.#calls.size - late);
+    const { places, late } = this.#count(() => true);
+    return late >= this.#concurrency * LATE_FACTOR ? 0 : this.#concurrency - places;
   }
 
   /** Whether the biller may have another place. */
   mayCallBiller(biller_id: string): boolean {
-    if (!this.#hasBillers || this.#concurrency < 2) return true;
-    const of = this.#standing((call) => call.billers.has(biller_id));
-    const others = this.#calls.size - this.#count((call) => call.isLate) - of.places;
-    const most =
-      of.isSlow || !this.#quick.has(biller_id)
-        ? Math.ceil((this.#concurrency - others) / 2)
-        : this.#concurrency - Math.max(1, Math.floor(this.#concurrency / 4));
-    return of.places < most && of.late < (this.#concurrency * LATE_FACTOR) / 2;
+    if (this.#billers.size < 2 || this.#concurrency < 2) return true;
+    const own = this.#count((payment) => payment.biller_id === biller_id);
+    const left = this.#concurrency - (this.#count(() => true).places - own.places);
+    return own.places < Math.ceil(left / 2) && own.late < this.#concurrency;
   }
 
   /** Whether the account may have another place, if its biller may. */
-  mayCallAccount(account: string): boolean {
-    if (!this.#hasAccounts || this.#concurrency < 2) return true;
-    const of = this.#standing((call) => call.accounts.has(account));
-    const most = of.isSlow ? 1 : Math.ceil(this.#concurrency / 2);
-    return of.places < most && of.late < LATE_OF_ACCOUNT;
+  mayCallAccount(payment: Owned): boolean {
+    if (this.#accounts.size < 2 || this.#concurrency < 2) return true;
+    const account = accountOf(payment);
+    const own = this.#count((other) => accountOf(other) === account);
+    const biller = this.#count((other) => other.biller_id === payment.biller_id);
+    const all = this.#billers.size < 2 ? this.#concurrency : this.#concurrency / 2;
+    const left = all - (biller.places - own.places);
+    return own.places < Math.max(1, Math.ceil(left / 2)) && own.late === 0;
   }
 
-  #standing(isOf: (call: OpenCall) => boolean): { places: number; late: number; isSlow: boolean } {
-    const slowBefore = this.#clock.monotonic() - SLOW_MS;
-    return {
-      places: this.#count((call) => !call.isLate && isOf(call)),
-      late: this.#count((call) => call.isLate && isOf(call)),
-      isSlow: this.#count((call) => call.since <= slowBefore && isOf(call)) > 0,
-    };
-  }
-
-  /** At most a place each and the late ones: counting them takes less than keeping numbers by biller and account. */
-  #count(holds: (call: OpenCall) => boolean): number {
-    let count = 0;
-    for (const call of this.#calls) if (holds(call)) count += 1;
-    return count;
+  /** Calls that have such a payment: at most a place each and the late ones, so that counting them is cheap. */
+  #count(isOf: (payment: Owned) => boolean): { places: number; late: number } {
+    let [places, late] = [0, 0];
+    for (const call of this.#calls) {
+      if (!call.payments.some(isOf)) continue;
+      if (call.isLate) late += 1;
+      else places += 1;
+    }
+    return { places, late };
   }
 }
 
@@ -132,12 +97,11 @@ export class FairQueue<T extends { readonly payment: Owned }> {
   }
 
   push(item: T): void {
-    const { biller_id } = item.payment;
-    const account = accountOf(item.payment);
+    const { biller_id, account_id } = item.payment;
     const accounts = this.#billers.get(biller_id) ?? new Map<string, T[]>();
-    const items = accounts.get(account) ?? [];
+    const items = accounts.get(account_id) ?? [];
     items.push(item);
-    accounts.set(account, items);
+    accounts.set(account_id, items);
     this.#billers.set(biller_id, accounts);
     this.#size += 1;
   }
@@ -161,15 +125,15 @@ export class FairQueue<T extends { readonly payment: Owned }> {
     return all;
   }
 
-  /** Those whose turn it was go to the end, so that what is blocked is looked at again and again, but never more than that. */
+  /** Those whose turn it was go to the end. */
   #takeOne(places: CallPlaces): T | undefined {
     for (const [biller_id, accounts] of this.#billers) {
       if (!places.mayCallBiller(biller_id)) continue;
-      for (const [account, items] of accounts) {
-        if (!places.mayCallAccount(account)) continue;
+      for (const [account_id, items] of accounts) {
+        if (!places.mayCallAccount({ biller_id, account_id })) continue;
         const item = items.shift();
-        accounts.delete(account);
-        if (items.length > 0) accounts.set(account, items);
+        accounts.delete(account_id);
+        if (items.length > 0) accounts.set(account_id, items);
         this.#billers.delete(biller_id);
         if (accounts.size > 0) this.#billers.set(biller_id, accounts);
         this.#size -= 1;

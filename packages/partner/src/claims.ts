@@ -1,7 +1,11 @@
 /**
- * Which replica hands which payment to a biller's own system. A claim is a column of the payment's row in `payment_processing`, made
- * once before the first call; it holds while the lease of its replica lives, so that asking again writes nothing, and no living
- * replica asks for a payment that another may have in a call.
+ * Which replica may hand a payment to the biller's own system. A claim is a column of the payment's row in `payment_processing`, made
+ * once before the first call; it holds while its replica has a row in `replica`, so that asking again writes nothing.
+ *
+ * A replica that lives changes `lease_until` every five seconds. The others look at it as often and delete the row of one whose
+ * value has not changed for thirty seconds by their own monotonic clock; the time itself is compared with no clock, because clocks
+ * step (F87). A replica whose row is gone has lost its claims for good: it goes on under a new id, and makes them anew.
+ * `claim-steps.ts` says what a replica knows about a payment that it has claimed.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -12,8 +16,9 @@ import {
   type Log,
   type Transaction,
 } from '@duebridge/runtime';
+import { IS_FREE } from './store.ts';
 
-/** Lifetime of a lease after its last renewal; payments claimed by a dead replica wait this long. */
+/** A replica is dead when its lease has not changed for so long, as seen by another one. */
 const LEASE_MS = 30_000;
 /** Pause between renewals. */
 const RENEW_MS = 5_000;
@@ -22,28 +27,42 @@ const TRUST_MS = 20_000;
 
 /** The lease of this process. */
 export interface Lease {
+  /** The id under which this replica claims; a new one after its row was deleted. */
   readonly replica_id: string;
-  /** Resolves once the lease is on disk, immediately if it already is; rejects when the database is unavailable. */
-  hold(): Promise<void>;
-  /** Whether calls may start for claims that were seen to hold at `since`, a time of the monotonic clock; default: now. */
-  lives(since?: number): boolean;
+  /** Resolves with `replica_id` once the lease is held, immediately if it already is; rejects when the database is unavailable. */
+  hold(): Promise<string>;
+  /** Whether a call may start now for a payment that was claimed under this id. */
+  covers(replica_id: string): boolean;
   /** False when a lease that was held has not been renewed in time, so that no call may start. */
   isRenewed(): boolean;
-  /** Stops renewing. With `release` other replicas take over immediately; without it, when the lease has expired. */
+  /** Stops renewing. With `release` other replicas take over immediately; without it, after thirty seconds. */
   stop(release: boolean): Promise<void>;
 }
 
-const renewStatement = sql(
-  'kit_renew_lease',
+// Replicas of earlier versions compare the time with the database's clock.
+const beginStatement = sql(
+  'kit_begin_lease',
   `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
    VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')
    ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until`,
 );
 
-// Rows of replicas that ended long ago. A payment claimed by such a replica is free whether or not the row exists.
-const forgetStatement = sql(
-  'kit_forget_replicas',
-  `DELETE FROM duebridge_partner.replica WHERE lease_until < clock_timestamp() - interval '1 day'`,
+const renewStatement = sql(
+  'kit_renew_lease',
+  `UPDATE duebridge_partner.replica SET lease_until = clock_timestamp() + $2::float8 * interval '1 millisecond'
+    WHERE replica_id = $1 RETURNING replica_id`,
+);
+
+const othersStatement = sql(
+  'kit_other_leases',
+  `SELECT replica_id, lease_until::text AS value FROM duebridge_partner.replica WHERE replica_id <> $1`,
+);
+
+// Unless it was renewed at this very moment.
+const buryStatement = sql(
+  'kit_bury_replicas',
+  `DELETE FROM duebridge_partner.replica AS dead USING unnest($1::uuid[], $2::text[]) AS seen(id, value)
+    WHERE dead.replica_id = seen.id AND dead.lease_until = seen.value::timestamptz`,
 );
 
 const releaseStatement = sql(
@@ -51,35 +70,83 @@ const releaseStatement = sql(
   `DELETE FROM duebridge_partner.replica WHERE replica_id = $1`,
 );
 
+interface OtherLease {
+  readonly replica_id: string;
+  readonly value: string;
+}
+
 /** Creates a lease; nothing is written before the first `hold`. */
 export function openLease(options: { database: Database; log: Log; clock: Clock }): Lease {
   const { database, log, clock } = options;
-  const replica_id = randomUUID();
   const stopped = new AbortController();
-  let renewedAt = -Infinity;
-  /** Since when no other replica can have taken over a claim of this one. */
-  let unbrokenSince = Infinity;
-  let first: Promise<void> | undefined;
+  let replica_id = randomUUID();
+  /** When the latest renewal that succeeded was sent. */
+  let renewedAt: { readonly monotonic: number; readonly wall: number } | undefined;
   let renewing: Promise<void> | undefined;
+  let keeping: Promise<void> | undefined;
+  let isFailing = false;
+  /** The leases of others, and for how long each has been the same. */
+  let others = new Map<string, OtherLease & { readonly unchangedMs: number }>();
+  let lookedAt = -Infinity;
 
-  const renew = async (): Promise<void> => {
-    // Counted from before the statement: the lease in the table lives at least as long as we believe.
-    const began = clock.monotonic();
-    await database.query(renewStatement, [replica_id, LEASE_MS]);
-    const now = clock.monotonic();
-    if (now - renewedAt >= LEASE_MS) unbrokenSince = now;
-    renewedAt = began;
+  const renewOnce = async (): Promise<void> => {
+    const at = { monotonic: clock.monotonic(), wall: clock.now() };
+    if (renewedAt === undefined) {
+      await database.query(beginStatement, [replica_id, LEASE_MS]);
+    } else {
+      const rows = await database.query(renewStatement, [replica_id, LEASE_MS]);
+      if (rows.length === 0) {
+        log.warn(
+          { replica_id },
+          'another replica took this one for dead: it goes on under a new id',
+        );
+        replica_id = randomUUID();
+        renewedAt = undefined;
+        await renewOnce();
+        return;
+      }
+    }
+    renewedAt = at;
   };
 
-  const keepRenewing = async (): Promise<void> => {
-    let isFailing = false;
+  const renew = (): Promise<void> =>
+    (renewing ??= renewOnce().finally(() => {
+      renewing = undefined;
+    }));
+
+  /** Looks at the other leases and deletes those that have not changed for too long. */
+  const look = async (): Promise<void> => {
+    const rows = await database.query<OtherLease>(othersStatement, [replica_id]);
+    const now = clock.monotonic();
+    // While the database was away, or this process stood still, the others could not be seen to renew.
+    const passedMs = Math.min(now - lookedAt, 2 * RENEW_MS);
+    lookedAt = now;
+    others = new Map(
+      rows.map((row) => {
+        const before = others.get(row.replica_id);
+        const isSame = before?.value === row.value;
+        return [
+          row.replica_id,
+          { ...row, unchangedMs: isSame ? before.unchangedMs + passedMs : 0 },
+        ];
+      }),
+    );
+    const dead = [...others.values()].filter((one) => one.unchangedMs >= LEASE_MS);
+    if (dead.length === 0) return;
+    await database.query(buryStatement, [
+      dead.map((one) => one.replica_id),
+      dead.map((one) => one.value),
+    ]);
+  };
+
+  const keep = async (): Promise<void> => {
     while (!stopped.signal.aborted) {
       await clock.sleep(RENEW_MS, stopped.signal);
       if (stopped.signal.aborted) return;
       try {
         await renew();
+        await look();
         isFailing = false;
-        await database.query(forgetStatement);
       } catch (error) {
         // Logged once per outage.
         if (!isFailing) log.warn({ error: messageOf(error) }, 'could not renew the lease');
@@ -88,28 +155,27 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
     }
   };
 
-  const begin = async (): Promise<void> => {
-    await renew();
-    renewing ??= keepRenewing();
-  };
+  /** The wall clock goes on while a machine sleeps, the monotonic one may not; a step forward costs a pause until the next renewal. */
+  const isFresh = (): boolean =>
+    renewedAt !== undefined &&
+    clock.monotonic() - renewedAt.monotonic < TRUST_MS &&
+    clock.now() - renewedAt.wall < TRUST_MS;
 
   return {
-    replica_id,
-    hold() {
-      first ??= begin().catch((error: unknown) => {
-        first = undefined;
-        throw error;
-      });
-      return first;
+    get replica_id() {
+      return replica_id;
     },
-    lives(since = clock.monotonic()) {
-      return clock.monotonic() - renewedAt < TRUST_MS && since >= unbrokenSince;
+    async hold() {
+      keeping ??= keep();
+      if (renewedAt === undefined) await renew();
+      return replica_id;
     },
-    isRenewed: () => renewing === undefined || clock.monotonic() - renewedAt < TRUST_MS,
+    covers: (id) => id === replica_id && isFresh(),
+    isRenewed: () => renewedAt === undefined || isFresh(),
     async stop(release) {
       stopped.abort();
-      await renewing;
-      if (release && renewing) {
+      await keeping;
+      if (release && renewedAt) {
         await database.query(releaseStatement, [replica_id]).catch((error: unknown) => {
           log.warn({ error: messageOf(error) }, 'could not release the lease; it will expire');
         });
@@ -118,36 +184,33 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
   };
 }
 
-// Another replica's claim ends with its lease, whatever the result of its call.
 const claimStatement = sql(
   'kit_claim_payments',
   `WITH held AS (
      SELECT platform_payment_id, claimed_by AS before FROM duebridge_partner.payment_processing
-      WHERE platform_payment_id = ANY($1::text[])
-        AND (claimed_by IS NULL OR claimed_by = $2
-             OR claimed_by NOT IN (SELECT replica_id FROM duebridge_partner.replica WHERE lease_until > clock_timestamp()))
+      WHERE platform_payment_id = ANY($1::text[]) AND (claimed_by = $2 OR ${IS_FREE})
       ORDER BY platform_payment_id FOR UPDATE
    )
    UPDATE duebridge_partner.payment_processing AS begun
       SET claimed_by = $2, claimed_at = coalesce(claimed_at, clock_timestamp()), cancel_actor = NULL, cancel_reason = NULL
      FROM held WHERE begun.platform_payment_id = held.platform_payment_id
-   RETURNING begun.platform_payment_id, held.before IS NOT NULL AS was_claimed`,
+   RETURNING begun.platform_payment_id, held.before IS NULL AS is_first`,
 );
 
 /**
  * Claims payments for replica `by`, which is about to hand them to the biller's own system. Returns those that it may hand over,
- * and whether each had been claimed before, in which case its outcome is unknown. From then on only that replica cancels them.
+ * and whether this is the first claim: after any other the outcome is unknown. From then on only that replica cancels them.
  */
 export async function claimPayments(
   tx: Transaction,
   ids: readonly string[],
   by: string,
 ): Promise<Map<string, boolean>> {
-  const rows = await tx.query<{ platform_payment_id: string; was_claimed: boolean }>(
-    claimStatement,
-    [ids, by],
-  );
-  return new Map(rows.map((row) => [row.platform_payment_id, row.was_claimed]));
+  const rows = await tx.query<{ platform_payment_id: string; is_first: boolean }>(claimStatement, [
+    ids,
+    by,
+  ]);
+  return new Map(rows.map((row) => [row.platform_payment_id, row.is_first]));
 }
 
 const heldStatement = sql(

@@ -143,7 +143,7 @@ export function openTransactionPoster(options: {
         const answer =
           postings.length === 0
             ? []
-            : await within(limitMs, 'posting', accounts.post(postings.map(toPosting), tx));
+            : await within(clock, limitMs, 'posting', accounts.post(postings.map(toPosting), tx));
         if (postings.length > 0) metrics.observeCore('post', (clock.monotonic() - began) / 1000);
         const outcomes = checkedOutcomes(answer, postings.length);
         const ends: PaymentEnd[] = [...refused.values()];
@@ -436,11 +436,11 @@ export function openTransactionPoster(options: {
         whenIdle.push(resolve);
         schedule();
       });
-      await within(STOP_MS, 'the stop', idle).catch(() => undefined);
+      await within(clock, STOP_MS, 'the stop', idle).catch(() => undefined);
       // What waits behind postings that hang is given back; the next start finds it in the table.
       isStopping = true;
       schedule();
-      await within(STOP_MS / 4, 'the stop', idle).catch(() => undefined);
+      await within(clock, STOP_MS / 4, 'the stop', idle).catch(() => undefined);
     },
   };
 }

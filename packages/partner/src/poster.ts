@@ -1,5 +1,5 @@
 /** The interface between apply.ts and both ways of posting, and what both share. */
-import { DatabaseUnavailable, kindOfError } from '@duebridge/runtime';
+import { DatabaseUnavailable, kindOfError, type Clock } from '@duebridge/runtime';
 import { WrongAnswer, type CheckedOutcome, type Posting } from './account-system.ts';
 import type { PaymentEnd, PaymentRow, UnfinishedPayment } from './store.ts';
 
@@ -78,15 +78,21 @@ export function describeAccountSystemError(error: unknown): string {
 }
 
 /** Returns the result of `work`, or throws TooLate after `ms`. The work continues; later errors of it are ignored. */
-export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new TooLate(`${what} took longer than ${ms} ms`)), ms);
-  });
+export async function within<T>(
+  clock: Clock,
+  ms: number,
+  what: string,
+  work: Promise<T>,
+): Promise<T> {
+  const over = new AbortController();
   work.catch(() => undefined);
+  const late = clock.sleep(ms, over.signal).then((): T => {
+    throw new TooLate(`${what} took longer than ${ms} ms`);
+  });
+  late.catch(() => undefined);
   try {
     return await Promise.race([work, late]);
   } finally {
-    clearTimeout(timer);
+    over.abort();
   }
 }

@@ -37,8 +37,8 @@ const [HERE, THERE, DEAD] = [1, 2, 3].map(
 ) as [string, string, string];
 await database.query(
   `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
-   VALUES ($1, now() + interval '1 hour'), ($2, now() + interval '1 hour'), ($3, now() - interval '1 second')`,
-  [HERE, THERE, DEAD],
+   VALUES ($1, now()), ($2, now())`,
+  [HERE, THERE],
 );
 
 const HOUR_MS = 3_600_000;
@@ -274,7 +274,6 @@ test('a payment ends once, with its times in order and its reason only when it f
 test('a payment is found to be applied when it is due, and no other is [RU3 KT13 EE7]', async () => {
   const query: UnfinishedQuery = {
     ageMs: 60_000,
-    aheadMs: 60_000,
     replica_id: HERE,
     after: 'due-',
     limit: 100,
@@ -294,12 +293,6 @@ test('a payment is found to be applied when it is due, and no other is [RU3 KT13
     { platform_payment_id: 'due-ended', status: 'failed', failure_reason: 'no' },
   ]);
   assert.deepEqual(await find(), ['due-a-old', 'due-ahead', 'due-b-old']);
-  assert.deepEqual(await find({ aheadMs: null }), ['due-a-old', 'due-b-old']);
-  assert.deepEqual(await find({ ageMs: 0, aheadMs: null }), [
-    'due-a-old',
-    'due-b-old',
-    'due-young',
-  ]);
   assert.deepEqual(await find({ limit: 2 }), ['due-a-old', 'due-ahead']);
   assert.deepEqual(await find({ after: 'due-ahead' }), ['due-b-old']);
 

@@ -231,18 +231,21 @@ export interface UnfinishedPayment extends PaymentRow {
   readonly claimed_by: string | null;
 }
 
+/** In SQL: whether the claim of a row of `payment_processing` binds nobody: there is none, or its replica is dead (claims.ts). */
+export const IS_FREE = `(claimed_by IS NULL OR claimed_by NOT IN (SELECT replica_id FROM duebridge_partner.replica))`;
+
 const unfinishedStatement = sql(
   'kit_unfinished',
   `SELECT ${columns}, (SELECT claimed_by FROM duebridge_partner.payment_processing AS begun
-                        WHERE begun.platform_payment_id = payment.platform_payment_id) AS claimed_by
+                        WHERE begun.platform_payment_id = payment.platform_payment_id) AS claimed_by,
+          initiated_at > clock_timestamp() AS is_ahead
      FROM duebridge_partner.payment
     WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
       SELECT platform_payment_id FROM duebridge_partner.payment_processing
        WHERE (initiated_at <= clock_timestamp() - $1::float8 * interval '1 millisecond'
-              OR initiated_at > clock_timestamp() + $4::float8 * interval '1 millisecond')
+              OR initiated_at > clock_timestamp() + $1::float8 * interval '1 millisecond')
          AND (not_before IS NULL OR not_before <= clock_timestamp())
-         AND (claimed_by IS NULL OR claimed_by = $5
-              OR claimed_by NOT IN (SELECT replica_id FROM duebridge_partner.replica WHERE lease_until > clock_timestamp()))
+         AND (claimed_by = $4 OR ${IS_FREE})
          AND platform_payment_id > $2::text
        ORDER BY platform_payment_id LIMIT $3))
     ORDER BY platform_payment_id`,
@@ -250,10 +253,8 @@ const unfinishedStatement = sql(
 
 /** Which unfinished payments to find. */
 export interface UnfinishedQuery {
-  /** Processing for at least this many milliseconds. */
+  /** Processing for at least this many milliseconds; or, `is_ahead`, accepted so far in the future: the clock has stepped back. */
   readonly ageMs: number;
-  /** Also those from this far in the future: the clock has stepped back since, and their age is unknown. Null excludes them. */
-  readonly aheadMs: number | null;
   /** Of claimed payments, only those of this replica and of dead ones. */
   readonly replica_id: string;
   /** Ids after this one, at most `limit` of them. */
@@ -261,18 +262,12 @@ export interface UnfinishedQuery {
   readonly limit: number;
 }
 
-/** Payments that are processing and due, in order of id. */
+/** Payments that are processing and due, in order of id. The age of those that are `is_ahead` is unknown. */
 export function findUnfinished(
   database: Database,
-  { ageMs, aheadMs, replica_id, after, limit }: UnfinishedQuery,
-): Promise<UnfinishedPayment[]> {
-  return database.query<UnfinishedPayment>(unfinishedStatement, [
-    ageMs,
-    after,
-    limit,
-    aheadMs,
-    replica_id,
-  ]);
+  { ageMs, replica_id, after, limit }: UnfinishedQuery,
+): Promise<(UnfinishedPayment & { readonly is_ahead: boolean })[]> {
+  return database.query(unfinishedStatement, [ageMs, after, limit, replica_id]);
 }
 
 /** How many payments are in a state, and the age of the oldest in seconds. */

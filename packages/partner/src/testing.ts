@@ -260,3 +260,14 @@ export async function putWithHeaderTwice(url: string, name: string): Promise<str
   socket.destroy();
   return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
 }
+
+/** Resolves once `holds`; fails after 20 s. */
+export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!(await holds())) {
+    assert.ok(performance.now() < end, `did not come: ${what}`);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 2);
+    });
+  }
+}
