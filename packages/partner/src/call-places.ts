@@ -50,6 +50,11 @@ export class CallPlaces {
     if (this.#accounts.size < 2) this.#accounts.add(accountOf(payment));
   }
 
+  /** Whether payments of two billers are known. */
+  get hasBillers(): boolean {
+    return this.#billers.size > 1;
+  }
+
   /** Places that are free. */
   free(): number {
     const { places, late } = this.#count(() => true);
@@ -58,7 +63,7 @@ export class CallPlaces {
 
   /** Whether the biller may have another place. */
   mayCallBiller(biller_id: string): boolean {
-    if (this.#billers.size < 2 || this.#concurrency < 2) return true;
+    if (!this.hasBillers || this.#concurrency < 2) return true;
     const own = this.#count((payment) => payment.biller_id === biller_id);
     const left = this.#concurrency - (this.#count(() => true).places - own.places);
     return own.places < Math.ceil(left / 2) && own.late < this.#concurrency;
@@ -70,7 +75,7 @@ export class CallPlaces {
     const account = accountOf(payment);
     const own = this.#count((other) => accountOf(other) === account);
     const biller = this.#count((other) => other.biller_id === payment.biller_id);
-    const all = this.#billers.size < 2 ? this.#concurrency : this.#concurrency / 2;
+    const all = this.hasBillers ? this.#concurrency / 2 : this.#concurrency;
     const left = all - (biller.places - own.places);
     return own.places < Math.max(1, Math.ceil(left / 2)) && own.late === 0;
   }
@@ -85,6 +90,12 @@ export class CallPlaces {
     }
     return { places, late };
   }
+}
+
+/** Who may have a place now. `next` is the account's first item. */
+export interface Turns<T> {
+  mayCallBiller(biller_id: string): boolean;
+  mayCallAccount(account: Owned, next: T): boolean;
 }
 
 /** Payments that wait for a call, by biller and account. */
@@ -107,7 +118,7 @@ export class FairQueue<T extends { readonly payment: Owned }> {
   }
 
   /** Removes and returns up to `most` items that may be called for. */
-  take(most: number, places: CallPlaces): T[] {
+  take(most: number, places: Turns<T>): T[] {
     const taken: T[] = [];
     while (taken.length < most) {
       const item = this.#takeOne(places);
@@ -126,12 +137,13 @@ export class FairQueue<T extends { readonly payment: Owned }> {
   }
 
   /** Those whose turn it was go to the end. */
-  #takeOne(places: CallPlaces): T | undefined {
+  #takeOne(places: Turns<T>): T | undefined {
     for (const [biller_id, accounts] of this.#billers) {
       if (!places.mayCallBiller(biller_id)) continue;
       for (const [account_id, items] of accounts) {
-        if (!places.mayCallAccount({ biller_id, account_id })) continue;
-        const item = items.shift();
+        const [item] = items;
+        if (item === undefined || !places.mayCallAccount(item.payment, item)) continue;
+        items.shift();
         accounts.delete(account_id);
         if (items.length > 0) accounts.set(account_id, items);
         this.#billers.delete(biller_id);

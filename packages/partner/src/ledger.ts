@@ -15,6 +15,7 @@ import { randomUUID } from 'node:crypto';
 import {
   reasonAgainst,
   type AccountsInTransaction,
+  type Locked,
   type PostOutcome,
   type Posting,
 } from './account-system.ts';
@@ -82,25 +83,64 @@ const lockAccountsStatement = sql(
     ORDER BY account_id, biller_id FOR NO KEY UPDATE`,
 );
 
+const lockFreeAccountsStatement = sql(
+  'kit_lock_free_accounts',
+  `${lockAccountsStatement.text} SKIP LOCKED`,
+);
+
+const existingAccountsStatement = sql(
+  'kit_existing_accounts',
+  `SELECT biller_id, account_id FROM duebridge_partner.account
+    WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
+);
+
+interface AccountKey {
+  readonly biller_id: string;
+  readonly account_id: string;
+}
+
+function idsOf(accounts: readonly AccountKey[]): [string[], string[]] {
+  return [accounts.map(({ account_id }) => account_id), accounts.map(({ biller_id }) => biller_id)];
+}
+
+/** Locks accounts, all of them or (`onlyFree`) those that no other transaction has. */
 async function lockAccounts(
   tx: Transaction,
-  accounts: readonly { readonly biller_id: string; readonly account_id: string }[],
+  accounts: readonly AccountKey[],
+  onlyFree = false,
 ): Promise<Map<string, AccountRow>> {
-  const rows = await tx.query<AccountRow>(lockAccountsStatement, [
-    accounts.map((account) => account.account_id),
-    accounts.map((account) => account.biller_id),
-  ]);
+  const statement = onlyFree ? lockFreeAccountsStatement : lockAccountsStatement;
+  const rows = await tx.query<AccountRow>(statement, idsOf(accounts));
   return new Map(rows.map((row) => [keyOf(row), row]));
 }
 
+/** Which of these accounts exist. */
+async function existing(tx: Transaction, accounts: readonly AccountKey[]): Promise<Set<string>> {
+  if (accounts.length === 0) return new Set();
+  const rows = await tx.query<AccountKey>(existingAccountsStatement, idsOf(accounts));
+  return new Set(rows.map(keyOf));
+}
+
 /** Both ids in one text; neither can contain a colon. */
-function keyOf(account: { readonly biller_id: string; readonly account_id: string }): string {
+function keyOf(account: AccountKey): string {
   return `${account.biller_id}:${account.account_id}`;
 }
 
-async function postAll(payments: readonly Posting[], tx: Transaction): Promise<PostOutcome[]> {
-  const accounts = await lockAccounts(tx, payments);
-  const outcomes = payments.map((payment) => judge(payment, accounts.get(keyOf(payment))));
+async function postAll(
+  payments: readonly Posting[],
+  tx: Transaction,
+): Promise<(PostOutcome | Locked)[]> {
+  // A payment alone waits for its account; several do not wait for one of them.
+  const accounts = await lockAccounts(tx, payments, payments.length > 1);
+  const locked = await existing(
+    tx,
+    payments.filter((payment) => !accounts.has(keyOf(payment))),
+  );
+  const outcomes = payments.map((payment) =>
+    locked.has(keyOf(payment))
+      ? ({ outcome: 'locked' } as const)
+      : judge(payment, accounts.get(keyOf(payment))),
+  );
   const movements = payments.filter((_, index) => outcomes[index]?.outcome === 'posted');
   await writeTransfers(
     tx,

@@ -68,46 +68,6 @@ async function when(holds: () => boolean, what: string): Promise<void> {
   }
 }
 
-test('an account row that another session keeps locked delays no payment of another account [ST2 RU3 LV3]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database, {}, { account_id: 'locked' });
-  const applier = applierOn(database);
-  applier.start();
-  const release = Promise.withResolvers<void>();
-  const holding = Promise.withResolvers<void>();
-  const holder = database.transaction(async (tx) => {
-    await tx.query(
-      `SELECT 1 FROM duebridge_partner.account WHERE account_id = 'locked' FOR UPDATE`,
-    );
-    holding.resolve();
-    await release.promise;
-  });
-  await holding.promise;
-  const locked = await accepted(database, idsOf(40, 'locked'), { account_id: 'locked' });
-  try {
-    applier.take(locked);
-    // Among them, and after them while the lock is held.
-    for (let wave = 0; wave < 4; wave += 1) {
-      const ids = idsOf(25, `good-${wave}`);
-      const rows = await accepted(database, ids);
-      const began = performance.now();
-      applier.take(wave === 0 ? [...locked, ...rows] : rows);
-      await until(database, ids, 'succeeded');
-      t.diagnostic(`wave ${wave}: ${Math.round(performance.now() - began)} ms`);
-    }
-    // Nothing waited for the lock: it is still held.
-    assert.deepEqual(
-      new Set(await statusesOf(database, idsOf(40, 'locked'))),
-      new Set(['processing']),
-    );
-  } finally {
-    release.resolve();
-    await holder;
-  }
-  await until(database, idsOf(40, 'locked'), 'succeeded');
-  await applier.stop();
-});
-
 test('an account that a batch job locks again and again gets its turn, and its job meets no deadlock [ST2 LV3 KT13]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'busy-1' }, { account_id: 'busy-2' });
@@ -188,31 +148,6 @@ for (const [name, wrong] of Object.entries(wrongs)) {
     assert.equal(posted.length, 20, 'the ledger agrees with the payments');
   });
 }
-
-test('a posting in the kit’s transaction that never returns delays only itself, and no stop [ST2 LV5]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const kitLedger = ledger(database);
-  const accounts: AccountsInTransaction = {
-    ...kitLedger,
-    post: (payments, tx) =>
-      payments.some(({ biller_id }) => biller_id === 'sick')
-        ? new Promise(() => undefined)
-        : kitLedger.post(payments, tx),
-  };
-  const applier = applierOn(database, { accounts });
-  applier.take([
-    ...(await accepted(database, idsOf(40, 'hung'), { biller_id: 'sick' })),
-    ...(await accepted(database, idsOf(20))),
-  ]);
-  await until(database, idsOf(20), 'succeeded');
-  const [hung] = await statusesOf(database, ['hung-0']);
-  assert.equal(hung, 'processing');
-  const began = performance.now();
-  await applier.stop();
-  // Forty that hang for two seconds each, one after the other, would take more than a minute.
-  assert.ok(performance.now() - began < 20_000);
-});
 
 /** An external account system with scripted answers that records its calls. */
 function core(

@@ -162,6 +162,13 @@ export function lockPayments(tx: Transaction, ids: readonly string[]): Promise<P
   return tx.query<PaymentRow>(lockStatement, [ids]);
 }
 
+const lockFreeStatement = sql('kit_lock_free_payments', `${lockStatement.text} SKIP LOCKED`);
+
+/** The same, without those that another transaction holds at this moment: nothing waits. */
+export function lockFreePayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
+  return tx.query<PaymentRow>(lockFreeStatement, [ids]);
+}
+
 /** How a payment ends (ST2-ST4): only a failure has a reason. */
 export interface PaymentEnd {
   readonly platform_payment_id: string;
