@@ -93,9 +93,9 @@ export interface AccountsInTransaction extends AccountReads {
 
 /** Settings of the calls to another system. */
 export interface CallOptions {
-  /** Maximum payments in one call; default 1. After a call that is late or fails, the next ones hold fewer. */
+  /** Maximum payments in one call; default 1. Those of a call that fails are tried again, each in a call of its own. */
   readonly batch?: number;
-  /** Concurrent calls, not counting those beyond their deadline; default 8. With 1, a call that hangs delays all others (decision 223). */
+  /** Concurrent calls, not counting those beyond their deadline; default 8. With 1, a call that hangs delays all others. */
   readonly concurrency?: number;
   /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */
   readonly deadlineMs?: number;

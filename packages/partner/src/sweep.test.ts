@@ -211,7 +211,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
 }
 
 test('a payment that fails is tried again after a pause that doubles to a minute, and logged once as an error [RU3 LV3]', async (t) => {
-  const { add, answers, sweep, pass, lines, tries, told } = rig(t);
+  const { add, answers, sweep, pass, lines, told } = rig(t);
   add('bad', 'good');
   answers.set('bad', new Error('a bug'));
   assert.equal(await sweep(), 2);

@@ -468,7 +468,7 @@ export function isDatabaseTrouble(error: unknown): boolean {
 
 /**
  * Whether the session may not be used again. A statement that PostgreSQL gave up after its time, or after its wait for a lock, costs its
- * transaction alone: new connections beside accounts that stay locked took the processor from healthy payments (decision 234).
+ * transaction alone: new connections beside accounts that stay locked took the processor from healthy payments.
  */
 function breaksSession(error: unknown): boolean {
   return isDatabaseTrouble(error) && !['57014', '55P03'].includes(sqlState(error) ?? '');
