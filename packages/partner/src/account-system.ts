@@ -58,7 +58,12 @@ export interface Locked {
 
 /** Whether an account system says so of a payment. */
 export function isLocked(outcome: unknown): outcome is Locked {
-  return typeof outcome === 'object' && (outcome as Partial<Locked> | null)?.outcome === 'locked';
+  return (
+    typeof outcome === 'object' &&
+    outcome !== null &&
+    'outcome' in outcome &&
+    outcome.outcome === 'locked'
+  );
 }
 
 interface AccountReads {

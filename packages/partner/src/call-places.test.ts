@@ -11,12 +11,12 @@ function places(concurrency: number) {
     calls,
     limits,
     queue,
-    wait(owner: string, count: number): void {
+    wait: (owner: string, count: number): void => {
       const [biller_id = '', account_id = ''] = owner.split('/');
       for (let n = 0; n < count; n += 1) queue.push({ payment: { biller_id, account_id } });
       limits.note({ biller_id, account_id });
     },
-    call(): string[] {
+    call: (): string[] => {
       const begun: string[] = [];
       while (limits.free() > 0) {
         const [item] = queue.take(1, limits);
@@ -26,7 +26,7 @@ function places(concurrency: number) {
       }
       return begun;
     },
-    late(): void {
+    late: (): void => {
       for (const call of calls) call.isLate = true;
     },
   };

@@ -33,11 +33,11 @@ function replica(database: Database, clock: ManualClock = manualClock()) {
     lease,
     clock,
     lines,
-    cut(isNow: boolean): void {
+    cut: (isNow: boolean): void => {
       isCut = isNow;
     },
     /** Five seconds each. */
-    async renewals(count: number): Promise<void> {
+    renewals: async (count: number): Promise<void> => {
       for (let done = 0; done < count; done += 1) {
         const before = rounds;
         await until(() => clock.sleeping > 0, 'the pause');
@@ -158,6 +158,6 @@ test('two replicas that claim a payment at the same moment: one gets it [KT2]', 
       return database.transaction((tx) => claimPayments(tx, ['p'], by));
     }),
   );
-  assert.deepEqual(got.map((one) => one.size).toSorted(), [0, 1]);
+  assert.equal(got.filter((one) => one.size === 1).length, 1);
   await Promise.all(leases.map((lease) => lease.stop(true)));
 });

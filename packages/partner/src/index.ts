@@ -18,6 +18,7 @@ export {
   type CallOptions,
   type FinalOutcome,
   type Later,
+  type Locked,
   type Posting,
   type PostOutcome,
 } from './account-system.ts';
