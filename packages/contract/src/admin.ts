@@ -340,6 +340,21 @@ export const Reconciliation = Type.Object({
   }),
   compared: Type.Integer({ minimum: 0 }),
   differences: Type.Array(Difference),
+  running: Type.Optional(
+    Type.Object(
+      { of: Type.Integer({ minimum: 0 }) },
+      {
+        description:
+          'The comparison goes on, payment by payment: `compared` of this many so far, and no differences yet. The same request again waits for it.',
+      },
+    ),
+  ),
+  file_needed: Type.Optional(
+    Type.String({
+      description:
+        'Why payments that only the partner has may be missing here, and which file shows them.',
+    }),
+  ),
 });
 export type Reconciliation = Static<typeof Reconciliation>;
 

@@ -54,10 +54,12 @@ import { servePages } from './checkout/pages.ts';
 import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
+import { openAccountReads } from './checkout/account-reads.ts';
 import { openPayments, withAction, type Payments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
+import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { findPayment } from './store/payments.ts';
@@ -70,6 +72,9 @@ import { auditTables } from './store/audit.ts';
 const API_VERSION = '1';
 /** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
 const MAX_RATE_KEYS = 100_000;
+
+/** Reads of one session, each of which asks the partner: a page reads when it opens, after a confirm, and every few seconds in trouble. */
+const SESSION_READS = { perSecond: 1, burst: 20 };
 
 /** A platform that runs. */
 export interface Platform {
@@ -185,15 +190,32 @@ async function openAll(
   const stopping = new AbortController();
   const keys = openClientKeys({ database, pepper: keyPepper, clock, log });
   closers.push(() => keys.flushUsed());
-  const tokens = openTokens({ database, registry, client, sealer, pepper: keyPepper, clock, log });
+  const reads = openAccountReads({ client, clock });
+  const tokens = openTokens({
+    database,
+    registry,
+    client: reads,
+    sealer,
+    pepper: keyPepper,
+    clock,
+    log,
+  });
   closers.push(() => tokens.drain());
   const mails = config.smtpUrl !== undefined;
-  const sessions = openSessions({ database, registry, client, funding, sealer, mails, clock });
+  const sessions = openSessions({
+    database,
+    registry,
+    client: reads,
+    funding,
+    sealer,
+    mails,
+    clock,
+  });
   const lost = openLostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
     database,
     registry,
-    client,
+    client: reads,
     engine,
     funding,
     lost,
@@ -293,11 +315,14 @@ async function openAll(
     hosts: hostsOf(adminHost, config.adminHosts),
   });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
+  const reconciliations = openReconciliations({ database, registry, client, clock });
+  closers.push(() => reconciliations.stop());
   mountAdmin(adminApp, {
     log,
     database,
     registry,
     client,
+    reconciliations,
     keys,
     operators,
     attempts,
@@ -515,10 +540,16 @@ function mountPublic(
       sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
     },
   };
+  const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
   mount(
     app,
     platformRoutes.get_flow_session,
-    ({ request }) => sessions.read(sessionOf.get(request)),
+    ({ request }) => {
+      const session = sessionOf.get(request);
+      const permit = perSession.take(session.session_id);
+      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+      return sessions.read(session);
+    },
     withSession,
   );
   mount(

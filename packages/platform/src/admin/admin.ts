@@ -33,7 +33,7 @@ import {
   resolveDifference,
   summarizeDifferences,
 } from '../reconciliation/differences.ts';
-import { reconcileBatch, reconcileFile } from '../reconciliation/reconcile.ts';
+import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
 import { clearFollowUp, markFollowUp } from '../store/follow-ups.ts';
@@ -59,6 +59,7 @@ export interface AdminDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
+  readonly reconciliations: Reconciliations;
   readonly keys: ClientKeys;
   readonly operators: Operators;
   readonly attempts: Attempts;
@@ -290,12 +291,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     closeBatchNow(database, params.platform_batch_id, body.reason, who(request).actor),
   );
   serve(routes.reconcile_batch, ({ params, body, request }) =>
-    reconcileBatch(
-      { database, registry, client },
-      params.platform_batch_id,
-      body,
-      who(request).actor,
-    ),
+    dependencies.reconciliations.compare(params.platform_batch_id, body, who(request).actor),
   );
   serve(routes.reconcile_batch_file, ({ params, request }) =>
     reconcileFile(

@@ -30,7 +30,7 @@ import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
-import type { PartnerClient } from '../partners/client.ts';
+import type { AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
 import {
@@ -77,7 +77,7 @@ const MAX_LOST = 16;
 export function openPayments(options: {
   database: Database;
   registry: PartnerRegistry;
-  client: PartnerClient;
+  client: AccountReads;
   engine: Pick<Engine, 'placeForNew' | 'take'>;
   funding: Pick<Funds, 'methods' | 'keep'>;
   clock: Clock;
@@ -294,7 +294,7 @@ function mayReplace(payment: PaymentRow): boolean {
 
 /** What the account allows, as its partner says now. */
 async function readRules(
-  client: PartnerClient,
+  client: AccountReads,
   partner: Partner,
   { biller_id, account_id }: PayableSession,
 ): Promise<PaymentRules> {

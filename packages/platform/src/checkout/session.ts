@@ -26,7 +26,7 @@ import {
 } from './flow.ts';
 import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
-import type { PartnerClient } from '../partners/client.ts';
+import type { AccountReads } from './account-reads.ts';
 import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { withAction } from './confirm.ts';
@@ -121,7 +121,7 @@ const selectSession = sql(
 export function openSessions(options: {
   database: Database;
   registry: PartnerRegistry;
-  client: PartnerClient;
+  client: AccountReads;
   funding: Pick<Funds, 'methods' | 'actionOf'>;
   sealer: Sealer;
   /** Whether receipts are mailed. */
@@ -297,7 +297,7 @@ async function readPayer(
 
 /** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */
 async function readBill(
-  client: PartnerClient,
+  client: AccountReads,
   partner: Partner,
   session: PayableSession,
   leftMs: () => number,

@@ -11,7 +11,7 @@ import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridg
 import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
 import type { Client } from './keys.ts';
-import type { PartnerClient } from '../partners/client.ts';
+import type { AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
@@ -86,7 +86,7 @@ const insertTokens = sql(
 export function openTokens(options: {
   database: Database;
   registry: PartnerRegistry;
-  client: PartnerClient;
+  client: AccountReads;
   sealer: Sealer;
   pepper: KeyObject;
   clock: Clock;
@@ -170,7 +170,7 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
 
 /** Checks the account with the partner, to the degree that the partner's registration asks for (decision 7). */
 async function checkAccount(
-  client: PartnerClient,
+  client: AccountReads,
   partner: Partner,
   account: Account,
   log: Log,

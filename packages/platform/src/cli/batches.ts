@@ -14,6 +14,7 @@ import {
   exitCodes,
   jsonOption,
   print,
+  progressReport,
   queryOf,
   readTextFile,
   table,
@@ -152,7 +153,7 @@ export function addBatches(command: Command, terminal: Terminal): void {
       // A file is sent unchanged, whatever its length; without a file the partner is asked.
       const result =
         csv === undefined
-          ? await ask<Reconciliation>(terminal, 'POST', adminPath`batches/${id}/reconcile`, {})
+          ? await compareToTheEnd(terminal, id)
           : await ask<Reconciliation>(
               terminal,
               'POST',
@@ -231,10 +232,26 @@ function comparisonFacts({ comparison, statement }: BatchView): string[][] {
   ];
 }
 
-function describeReconciliation(result: Reconciliation): string {
-  if (result.differences.length === 0) {
-    return `Both sides agree on ${result.compared} payments (by ${result.method}).`;
+/** A comparison that reads payment by payment answers with its progress until it has ended. */
+async function compareToTheEnd(terminal: Terminal, id: string): Promise<Reconciliation> {
+  const report = progressReport();
+  for (;;) {
+    const path = adminPath`batches/${id}/reconcile`;
+    const result = await ask<Reconciliation>(terminal, 'POST', path, {});
+    if (result.running === undefined) return result;
+    report(`${result.compared} of ${result.running.of} payments read`);
   }
+}
+
+function describeReconciliation(result: Reconciliation): string {
+  const hint = result.file_needed === undefined ? '' : `\n${result.file_needed}`;
+  if (result.differences.length === 0) {
+    return `Both sides agree on ${result.compared} payments (by ${result.method}).${hint}`;
+  }
+  return `${differencesOf(result)}${hint}`;
+}
+
+function differencesOf(result: Reconciliation): string {
   return table(
     ['PAYMENT', 'DIFFERENCE', 'HERE', 'THERE'],
     result.differences.map((one) => [

@@ -2,18 +2,22 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
-import { openDatabase, type Database, type Statement } from '@duebridge/runtime';
+import {
+  openDatabase,
+  systemClock,
+  type Clock,
+  type Database,
+  type Statement,
+} from '@duebridge/runtime';
 import fc from 'fast-check';
 import {
   batchFor,
   closeBatches,
   cutoffAfter,
   getBatch,
-  linesOfBatch,
   listBatches,
-  statementOf,
   windowDay,
-  type StatementLine,
+  withLines,
 } from './batch.ts';
 import {
   scriptedPartner,
@@ -21,9 +25,17 @@ import {
   type EngineRig,
   type ScriptedPartner,
 } from '../engine/testing.ts';
-import { compareLines, readLines, reconcileBatch } from './reconcile.ts';
+import { compareLines, readLines } from './export-file.ts';
+import { openReconciliations, reconcileBatch as reconcile } from './reconcile.ts';
+import { sortById, statementOf, type StatementLine } from './statement.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
 
+const reconcileBatch = (
+  rig: EngineRig,
+  batch: string,
+  request: { readonly csv?: string },
+  actor: string,
+): ReturnType<typeof reconcile> => reconcile({ ...rig, clock: systemClock }, batch, request, actor);
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const at = (text: string): number => Date.parse(text);
 
@@ -139,7 +151,7 @@ test('a statement is the same whatever the order of its lines, and another when 
   );
 });
 
-test('two statements are compared line by line, and every disagreement has its kind', () => {
+test('two statements are compared line by line, and every disagreement has its kind', async () => {
   const ours: StatementLine[] = [
     { platform_payment_id: 'a', status: 'succeeded', amount_in_cents: 100 },
     { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 100 },
@@ -149,14 +161,14 @@ test('two statements are compared line by line, and every disagreement has its k
   const theirs = readLines(
     '\uFEFFplatform_payment_id,status,amount_in_cents\r\na,succeeded,100\r\n"b",succeeded,99\nc,succeeded,100\ne,succeeded,5\na,succeeded,100\n\n',
   );
-  assert.deepEqual(compareLines(ours, theirs), [
+  assert.deepEqual((await compareLines([ours], theirs)).differences, [
     { platform_payment_id: 'a', kind: 'amount', here: '100', there: '200 in 2 lines' },
     { platform_payment_id: 'b', kind: 'amount', here: '100', there: '99' },
     { platform_payment_id: 'c', kind: 'status', here: 'failed', there: 'succeeded' },
     { platform_payment_id: 'd', kind: 'missing_there', here: 'succeeded', there: null },
     { platform_payment_id: 'e', kind: 'missing_here', here: null, there: 'succeeded' },
   ]);
-  assert.deepEqual(compareLines(ours, ours), []);
+  assert.deepEqual(await compareLines([ours], ours), { compared: 4, differences: [] });
   for (const text of [
     'a,succeeded',
     'a,paid,1',
@@ -247,7 +259,8 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
 
 test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {
   const { rig, partner, batch, rows } = await paidBatch(t, 4);
-  const read = await reconcileBatch(rig, batch, {}, 'operator');
+  const { file_needed, ...read } = await reconcileBatch(rig, batch, {}, 'operator');
+  assert.match(file_needed ?? '', /only it has were not looked for.*--csv/);
   assert.deepEqual(read, {
     platform_batch_id: batch,
     method: 'payments',
@@ -331,6 +344,76 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     'missing_here',
     'missing_there',
   ]);
+});
+
+test('reading payment by payment keeps within half of the budget, and goes on while the caller asks for its progress', async (t) => {
+  const { rig, partner, batch, rows } = await paidBatch(t, 12);
+  await rig.registry.change('acme', { budget: { max_calls_per_second: 5 } }, 'operator');
+  // Time passes as soon as somebody waits for it, except for the caller's patience.
+  let elapsed = 0;
+  let patience = Promise.withResolvers<void>();
+  const clock: Clock = {
+    ...systemClock,
+    monotonic: () => elapsed,
+    async sleep(ms) {
+      if (ms >= 10_000) return patience.promise;
+      elapsed += Math.max(0, ms);
+      return Promise.resolve();
+    },
+  };
+  const half = Promise.withResolvers<void>();
+  const mayGoOn = Promise.withResolvers<void>();
+  let reads = 0;
+  partner.script = async (seen) => {
+    if (seen.path.startsWith('/batch/')) return undefined;
+    reads += 1;
+    if (reads <= 6) return undefined;
+    half.resolve();
+    await mayGoOn.promise;
+    return undefined;
+  };
+  const reconciliations = openReconciliations({ ...rig, clock });
+  const first = reconciliations.compare(batch, {}, 'operator');
+  await half.promise;
+  patience.resolve();
+  const progress = await first;
+  assert.deepEqual(progress.running, { of: rows.length });
+  assert.ok(progress.compared <= 6 && progress.differences.length === 0);
+  patience = Promise.withResolvers();
+  const second = reconciliations.compare(batch, {}, 'operator');
+  mayGoOn.resolve();
+  const done = await second;
+  assert.deepEqual([done.compared, done.running, done.differences], [rows.length, undefined, []]);
+  assert.equal(reads, rows.length, 'both requests are of one comparison');
+  assert.ok(elapsed >= ((rows.length - 1) / 2.5) * 1_000, `${elapsed} ms for ${rows.length} reads`);
+  await reconciliations.stop();
+});
+
+test('900,000 lines are sorted and compared in turns that hold nobody up', async () => {
+  const line = (n: number): StatementLine => ({
+    platform_payment_id: `${(n * 7_919) % 900_001}`.padStart(8, '0'),
+    status: 'succeeded',
+    amount_in_cents: n,
+  });
+  const theirs = Array.from({ length: 900_000 }, (_, n) => line(n));
+  const ours = Array.from({ length: 180 }, (_, page) =>
+    theirs.slice(page * 5_000, (page + 1) * 5_000),
+  );
+  let turns = 0;
+  let runs = true;
+  const count = (): void => {
+    turns += 1;
+    if (runs) setImmediate(count);
+  };
+  count();
+  assert.deepEqual(await compareLines(ours, theirs), { compared: 900_000, differences: [] });
+  const sorted = await sortById(theirs);
+  runs = false;
+  assert.ok(turns > 1_000, `${turns} turns`);
+  for (let at = 1; at < sorted.length; at += 1) {
+    if (sorted[at - 1]!.platform_payment_id > sorted[at]!.platform_payment_id)
+      assert.fail(String(at));
+  }
 });
 
 test('an unfinished comparison does not count as agreement', async (t) => {
@@ -466,7 +549,11 @@ test('closing a batch, and showing an open one, hold a page of its lines at a ti
       [batch, count],
     );
   });
-  const lines = await linesOfBatch(rig.database, batch);
+  const lines = await withLines(rig.database, batch, async (pages) => {
+    const all: StatementLine[] = [];
+    for await (const page of pages) all.push(...page);
+    return all;
+  });
   assert.equal(lines.length, count);
   let most = 0;
   const counting: Database = {

@@ -4,20 +4,19 @@
  * enters: payments as they are made.  leaves: after the cut-off, when every payment of the batch has ended, a statement that is
  * written once: count and cents per status, and a SHA-256 over the sorted lines. next: reconcile.ts.
  */
-import { createHash, hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
-  PAYMENT_STATUSES,
   Refusal,
   TEST_AMOUNTS,
   type BatchStatement,
   type BatchComparison,
   type BatchView,
   type ListedBatch,
-  type PaymentStatus,
 } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { Queryable } from '../store/payments.ts';
+import { LINES_AT_ONCE, statementBuilder, type StatementLine } from './statement.ts';
 
 /** The end of the batch window that holds `now`: the next cut-off of the partner, in milliseconds since 1970. Pure. */
 export function cutoffAfter(
@@ -125,63 +124,6 @@ export async function batchFor(database: Database, partner: Partner, now: number
   return opened;
 }
 
-/** One payment as a statement counts it. */
-export interface StatementLine {
-  readonly platform_payment_id: string;
-  readonly status: PaymentStatus;
-  readonly amount_in_cents: number;
-}
-
-/** A statement under construction. Holds sums and a hash, not the lines, so a batch of millions needs no memory. */
-interface StatementBuilder {
-  /** Adds a line; lines must come in the order of their ids, by byte. */
-  add(line: StatementLine): void;
-  end(): BatchStatement;
-}
-
-function statementBuilder(platform_batch_id: string): StatementBuilder {
-  const hash = createHash('sha256');
-  const totals = new Map<PaymentStatus, { count: number; amount_in_cents: number }>();
-  let count = 0;
-  return {
-    add({ platform_payment_id, status, amount_in_cents }) {
-      hash.update(`${platform_payment_id},${status},${amount_in_cents}\n`);
-      count += 1;
-      const total = totals.get(status) ?? { count: 0, amount_in_cents: 0 };
-      total.count += 1;
-      total.amount_in_cents += amount_in_cents;
-      totals.set(status, total);
-    },
-    end: () => ({
-      platform_batch_id,
-      count,
-      totals: PAYMENT_STATUSES.flatMap((status) => {
-        const total = totals.get(status);
-        return total === undefined ? [] : [{ status, ...total }];
-      }),
-      sha256: hash.digest('hex'),
-    }),
-  };
-}
-
-/**
- * The statement of these lines (decision 26), whatever their order. In turns: a million lines must not hold up others, and an export
- * stands in order already, which makes the sort one pass.
- */
-export async function statementOf(
-  platform_batch_id: string,
-  lines: readonly StatementLine[],
-): Promise<BatchStatement> {
-  const builder = statementBuilder(platform_batch_id);
-  // By code unit, which for the ASCII of ids is by byte.
-  const sorted = lines.toSorted((a, b) => (a.platform_payment_id < b.platform_payment_id ? -1 : 1));
-  for (let from = 0; from < sorted.length; from += LINES_AT_ONCE) {
-    for (const line of sorted.slice(from, from + LINES_AT_ONCE)) builder.add(line);
-    await new Promise(setImmediate);
-  }
-  return builder.end();
-}
-
 /**
  * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was never at the partner, nor was
  * a test payment over a test amount, which the platform answers itself (decision 161). No statement counts them; otherwise two correct
@@ -195,39 +137,51 @@ export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND
 const LINES = `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
         WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER} ORDER BY p.platform_payment_id COLLATE "C"`;
 
-/** The payments of a batch as statement lines, by id: those that may have reached the partner. Holds all of them in memory. */
-export function linesOfBatch(on: Queryable, platform_batch_id: string): Promise<StatementLine[]> {
-  return on.query<StatementLine>(sql('batch_lines', LINES), [platform_batch_id]);
-}
-
-/** Lines fetched at once: under a megabyte, and a few milliseconds of the event loop. */
-const LINES_AT_ONCE = 5_000;
 /** Time limit of one statement while lines are read: the first fetch sorts the batch, about 4 s for a million lines. */
 const LINES_TIMEOUT_MS = 300_000;
 
-/** The statement of a batch as of one moment, read page by page. Use it where a batch may have millions of payments. */
+/** The statement of a batch as of one moment, read page by page. */
 export function readStatement(
   database: Database,
   platform_batch_id: string,
 ): Promise<BatchStatement> {
-  return database.transaction((tx) => readStatementIn(tx, platform_batch_id), {
+  return withLines(database, platform_batch_id, (pages) => statementFrom(platform_batch_id, pages));
+}
+
+/**
+ * Gives the lines of a batch as of one moment, in the order of their ids, to `work`: page by page, so that a batch of millions needs no
+ * memory. They are the payments that may have reached the partner.
+ */
+export function withLines<T>(
+  database: Database,
+  platform_batch_id: string,
+  work: (pages: AsyncIterable<StatementLine[]>) => Promise<T>,
+): Promise<T> {
+  return database.transaction((tx) => work(linesIn(tx, platform_batch_id)), {
     statementTimeoutMs: LINES_TIMEOUT_MS,
   });
 }
 
-async function readStatementIn(
+/** A cursor sorts the lines once, however many pages they fill, and all pages are of one snapshot. */
+async function* linesIn(
   tx: Transaction,
   platform_batch_id: string,
-): Promise<BatchStatement> {
-  const builder = statementBuilder(platform_batch_id);
-  // A cursor sorts the lines once, however many pages they fill, and all pages are of one snapshot.
+): AsyncGenerator<StatementLine[]> {
   await tx.query(`DECLARE batch_lines NO SCROLL CURSOR FOR ${LINES}`, [platform_batch_id]);
   for (;;) {
     const page = await tx.query<StatementLine>(`FETCH ${LINES_AT_ONCE} FROM batch_lines`);
-    for (const line of page) builder.add(line);
+    yield page;
     if (page.length < LINES_AT_ONCE) break;
   }
   await tx.query('CLOSE batch_lines');
+}
+
+async function statementFrom(
+  platform_batch_id: string,
+  pages: AsyncIterable<StatementLine[]>,
+): Promise<BatchStatement> {
+  const builder = statementBuilder(platform_batch_id);
+  for await (const page of pages) for (const line of page) builder.add(line);
   return builder.end();
 }
 
@@ -369,7 +323,7 @@ function closeBatch(
       if (held.length === 0) return false;
       // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
       if (await isOpen(tx, platform_batch_id)) return false;
-      const statement = await readStatementIn(tx, platform_batch_id);
+      const statement = await statementFrom(platform_batch_id, linesIn(tx, platform_batch_id));
       await tx.query(
         sql(
           'batch_close',

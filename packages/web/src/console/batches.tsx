@@ -99,16 +99,25 @@ export function BatchPageOf({ id }: { id: string }) {
   const { data, error, again } = useRead(`batch ${id}`, () => get<BatchView>(path));
   const [result, setResult] = useState<Reconciliation>();
   const [trouble, setTrouble] = useState<string>();
+  const [progress, setProgress] = useState<string>();
   const [turn, setTurn] = useState(0);
   const run = async (reconcile: () => Promise<Reconciliation>): Promise<void> => {
     setTrouble(undefined);
     try {
-      const found = await reconcile();
+      let found = await reconcile();
+      // Reading payment by payment answers with its progress until it has ended.
+      while (found.running !== undefined) {
+        announcement.value = `${found.compared} of ${found.running.of} payments compared`;
+        setProgress(announcement.value);
+        found = await reconcile();
+      }
+      setProgress(undefined);
       setResult(found);
       setTurn(turn + 1);
       again();
       announcement.value = `${found.differences.length} differences in ${found.compared} payments`;
     } catch (problem) {
+      setProgress(undefined);
       setTrouble(problem instanceof Error ? problem.message : String(problem));
     }
   };
@@ -178,12 +187,19 @@ export function BatchPageOf({ id }: { id: string }) {
       {result === undefined ? null : (
         <p class="note">
           Compared {result.compared} payments by {result.method}: {result.differences.length}{' '}
-          differences.
+          differences. {result.file_needed}
         </p>
       )}
+      {progress === undefined ? null : <p class="note">{progress}</p>}
       <h2>Differences</h2>
       <Summary key={`summary ${turn}`} search={{ platform_batch_id: id }} />
-      <Differences key={turn} search={{ platform_batch_id: id }} />
+      <Differences
+        key={turn}
+        search={{ platform_batch_id: id }}
+        {...(data?.comparison === null
+          ? { none: 'Not known: the batch has never been compared with the partner.' }
+          : {})}
+      />
     </>
   );
 }
@@ -260,7 +276,14 @@ function ageing(found_at: string): string {
   return AGES[hours < 1 ? '1h' : hours < 24 ? '24h' : hours < 72 ? '3d' : 'older'];
 }
 
-function Differences({ search }: { search: Record<string, string> }) {
+function Differences({
+  search,
+  none = 'No differences.',
+}: {
+  search: Record<string, string>;
+  /** What is said when there are none. */
+  none?: string;
+}) {
   const text = new URLSearchParams(search).toString();
   const { data, error, again } = useRead(`differences ${text}`, () =>
     get<DifferencePage>(`/differences?${text}`),
@@ -280,7 +303,7 @@ function Differences({ search }: { search: Record<string, string> }) {
         ]}
         rows={data?.differences ?? []}
         keyOf={(one) => one.difference_id}
-        empty={data === undefined ? 'Loading…' : 'No differences.'}
+        empty={data === undefined ? 'Loading…' : none}
         columns={[
           { head: 'Kind', cell: (one) => one.kind.replace('_', ' ') },
           {
