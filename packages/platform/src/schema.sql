@@ -174,7 +174,7 @@ CREATE TABLE duebridge_platform.customers (
 
 CREATE INDEX customers_by_email ON duebridge_platform.customers USING btree (email_digest) WHERE (email_digest IS NOT NULL);
 
-CREATE INDEX customers_to_erase ON duebridge_platform.customers USING btree (erase_after) WHERE (erased_at IS NULL);
+CREATE INDEX customers_erase_after ON duebridge_platform.customers USING btree (erase_after);
 
 CREATE TABLE duebridge_platform.deployment (
   one boolean NOT NULL DEFAULT true,
@@ -236,7 +236,7 @@ CREATE TABLE duebridge_platform.flows (
   CONSTRAINT flows_flow_id_check CHECK ((octet_length(flow_id) = 32))
 );
 
-CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id);
+CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id, latest_payment_id) WHERE (latest_payment_id IS NOT NULL);
 
 CREATE INDEX flows_only_seen ON duebridge_platform.flows USING btree (minted_at) WHERE (latest_payment_id IS NULL);
 

@@ -190,3 +190,35 @@ test('a name with a line break in it cannot add a header', () => {
   assert.doesNotMatch(subject, /[\r\n]/);
   assert.match(subject, /^Receipt/, 'a live payment is no test');
 });
+
+test('mail that was off for a week starts with the latest day, and does not send what is late', async () => {
+  const old = '01900000-0000-7000-8000-000000000001';
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, due_at)
+     SELECT '01900000-0000-7000-9000-' || lpad(n::text, 12, '0'), 'receipt', now() - interval '7 days' FROM generate_series(1, 6000) n`,
+  );
+  const ended = (id: string, ago: string) =>
+    platform.database.query(
+      `INSERT INTO duebridge_platform.audit (at, actor, event, platform_payment_id, detail)
+       VALUES (clock_timestamp() - $2::interval, 'test', 'payment_ended', $1, '{"status": "succeeded"}')`,
+      [id, ago],
+    );
+  const late = '01900000-0000-7000-8000-000000000002';
+  await ended(old, '7 days');
+  await ended(late, '3 hours');
+  await platform.database.query(
+    `UPDATE duebridge_platform.mail_progress SET read_to = now() - interval '8 days'`,
+  );
+  const id = await pay('a3', 'after-a-week@example.com', succeeded);
+  await eventually('the newest receipt', () => to('after-a-week@example.com').length > 0);
+  assert.match(to('after-a-week@example.com')[0]?.text ?? '', new RegExp(id));
+  const rows = await platform.database.query<{ id: string; waits: boolean }>(
+    `SELECT platform_payment_id AS id, sent_at IS NULL AND given_up_at IS NULL AS waits FROM duebridge_platform.mails
+      WHERE platform_payment_id < '01900001'`,
+  );
+  assert.ok(rows.every(({ waits }) => !waits));
+  assert.deepEqual(
+    [rows.some((row) => row.id === old), rows.some((row) => row.id === late)],
+    [false, true],
+  );
+});

@@ -12,6 +12,7 @@ import type { Mode } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
+import { plainText } from '../plain-text.ts';
 import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
@@ -23,6 +24,13 @@ const MAILS_PER_POLL = 20;
 const CLAIM_MINUTES = 10;
 /** Attempts before a mail is given up: with the pauses between them, about a day. */
 const MAX_TRIES = 12;
+
+/** A mail that could not be sent for this long is not sent any more. */
+const LATE_HOURS = 24;
+/** Time whose payments are queued by one statement: at 1,000 payments a second some seconds of the database's work. */
+const SPAN_MINUTES = 5;
+/** Late mails given up by one statement. */
+const EXPIRED_AT_ONCE = 5_000;
 
 /** How mails are sent. */
 export interface MailTransport {
@@ -46,29 +54,46 @@ const progressStatement = sql(
   `INSERT INTO duebridge_platform.mail_progress (read_to) VALUES (clock_timestamp()) ON CONFLICT (one) DO NOTHING`,
 );
 /**
- * A payment's end time is taken before its transaction commits, so each read overlaps the last by a minute, which is longer than
- * any statement may run. Mails already queued are left as they are.
+ * Queues the mails of a stretch of time, and says whether there is more. A payment's end time is taken before its transaction commits,
+ * so each read overlaps the last by a minute, which is longer than any statement may run. Mails already queued are left as they are.
  */
-async function queueMails(database: Database): Promise<void> {
-  await database.transaction(async (tx) => {
+async function queueMails(database: Database): Promise<boolean> {
+  return database.transaction(async (tx) => {
     // The lock is on this one row of a registry: a sharded database locks no rows that it has to look for.
-    const [span] = await tx.query<{ read_to: string; now: string }>(spanStatement);
-    if (span === undefined) return;
-    await tx.query(queueStatement, [span.read_to]);
-    await tx.query(movedStatement, [span.now]);
+    const [span] = await tx.query<{ from: string; to: string; more: boolean }>(spanStatement);
+    if (span === undefined) return false;
+    await tx.query(queueStatement, [span.from, span.to]);
+    await tx.query(movedStatement, [span.to]);
+    return span.more;
   });
 }
+/** After mail was off for long, the latest day is read, SPAN_MINUTES in a statement: nobody waits for an older receipt. */
 const spanStatement = sql(
   'mail_span',
-  `SELECT read_to::text AS read_to, clock_timestamp()::text AS now FROM duebridge_platform.mail_progress FOR UPDATE`,
+  `WITH span AS (
+     SELECT greatest(read_to, clock_timestamp() - interval '${LATE_HOURS} hours') AS from_at, clock_timestamp() AS now
+       FROM duebridge_platform.mail_progress FOR UPDATE
+   )
+   SELECT from_at::text AS from, least(now, from_at + interval '${SPAN_MINUTES} minutes')::text AS to,
+          from_at + interval '${SPAN_MINUTES} minutes' < now AS more FROM span`,
 );
 const queueStatement = sql(
   'mail_queue',
   `INSERT INTO duebridge_platform.mails (platform_payment_id, kind)
    SELECT a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'succeeded' THEN 'receipt' ELSE 'failed' END
      FROM duebridge_platform.audit a
-    WHERE a.at > $1::timestamptz - interval '1 minute' AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
+    WHERE a.at > $1::timestamptz - interval '1 minute' AND a.at <= $2::timestamptz
+      AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
    ON CONFLICT (platform_payment_id) DO NOTHING`,
+);
+/** Mails that have been due for so long were queued when nobody could send them. */
+const expireStatement = sql(
+  'mail_expire',
+  `UPDATE duebridge_platform.mails SET given_up_at = now()
+    WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
+                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours'
+                                   ORDER BY due_at LIMIT ${EXPIRED_AT_ONCE} FOR UPDATE SKIP LOCKED)
+   RETURNING 1`,
 );
 const movedStatement = sql(
   'mail_moved',
@@ -142,11 +167,13 @@ export async function keepMailing(
     while (!signal.aborted) {
       try {
         await database.query(progressStatement);
-        await queueMails(database);
+        const more = await queueMails(database);
+        const late = await database.query(expireStatement);
+        if (late.length > 0) log.warn({ mails: late.length }, 'late mails were given up');
         const due = await database.query<Claimed>(claimStatement);
         for (const mail of due) await sendOne(dependencies, mailer, mail);
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.
-        if (due.length === MAILS_PER_POLL) continue;
+        if (more || late.length === EXPIRED_AT_ONCE || due.length === MAILS_PER_POLL) continue;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'could not read the mail queue');
       }
@@ -244,8 +271,8 @@ export function textOf(
   biller: { readonly name: string; readonly support: string | null; readonly mode: Mode },
 ): { readonly subject: string; readonly text: string } {
   const amount = dollars.format(content.amount_in_cents / 100);
-  // Keep the header on one line, whatever the biller's name contains.
-  const name = biller.name.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim();
+  // One line, whatever it contains: the name stands in a header.
+  const name = plainText(biller.name);
   const help =
     biller.support === null
       ? `Questions? Contact ${name}.`
@@ -272,7 +299,9 @@ export function textOf(
       `Your payment to ${name} failed and you have not been charged for it.`,
       // A card's hold may have been captured before it expired (decision 111).
       'If money was taken already, it is on its way back.',
-      ...(content.failure_reason === null ? [] : ['', `Reason: ${content.failure_reason}`]),
+      ...(content.failure_reason === null
+        ? []
+        : ['', `Reason: ${plainText(content.failure_reason)}`]),
       '',
       ...facts,
       '',

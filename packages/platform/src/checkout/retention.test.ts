@@ -3,7 +3,7 @@ import test, { after } from 'node:test';
 import { openDatabase } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { bearer, startTestPartner, startTestPlatform } from './testing.ts';
-import { ATTEMPT_DAYS, forget } from './retention.ts';
+import { ATTEMPT_DAYS, forget, MAIL_DAYS } from './retention.ts';
 import { openSealer } from '../partners/seal.ts';
 
 const sealKey = Buffer.alloc(32, 9).toString('base64');
@@ -39,7 +39,10 @@ async function pass(days: number): Promise<void> {
   );
   await database.query(`UPDATE duebridge_platform.tokens SET expires_at = expires_at - ${back}`);
   await database.query(`UPDATE duebridge_platform.sessions SET expires_at = expires_at - ${back}`);
+  await database.query(`UPDATE duebridge_platform.flows SET minted_at = minted_at - ${back}`);
 }
+
+const nothing = { customers: 0, tokens: 0, sessions: 0, flows: 0, mails: 0, attempts: 0 };
 
 test('a customer who only looked is erased after a day, one who paid after ninety, and the payment stays', async () => {
   const looked = await platform.session(credentials, 'a1', 'looked@example.com');
@@ -57,19 +60,25 @@ test('a customer who only looked is erased after a day, one who paid after ninet
   ) as { email: string };
   assert.equal(email, 'paid@example.com');
 
-  assert.deepEqual(await forget(database), { customers: 0, tokens: 0, sessions: 0, attempts: 0 });
+  assert.deepEqual(await forget(database), nothing);
   await pass(2);
-  assert.deepEqual(await forget(database), { customers: 1, tokens: 2, sessions: 2, attempts: 0 });
+  assert.deepEqual(await forget(database), {
+    ...nothing,
+    customers: 1,
+    tokens: 2,
+    sessions: 2,
+    flows: 1,
+  });
   const left = async (): Promise<boolean[]> =>
     (
       await database.query<{ sealed: boolean }>(
         'SELECT sealed IS NOT NULL AS sealed FROM duebridge_platform.customers ORDER BY created_at',
       )
     ).map((row) => row.sealed);
-  assert.deepEqual(await left(), [false, true]);
+  assert.deepEqual(await left(), [true]);
   await pass(89);
-  assert.deepEqual(await forget(database), { customers: 1, tokens: 0, sessions: 0, attempts: 0 });
-  assert.deepEqual(await left(), [false, false]);
+  assert.deepEqual(await forget(database), { ...nothing, customers: 1 });
+  assert.deepEqual(await left(), []);
   const payments = await database.query(
     `SELECT p.amount_in_cents, f.customer_id = $2 AS traced
        FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments f USING (platform_payment_id) WHERE p.platform_payment_id = $1`,
@@ -155,4 +164,39 @@ test('what is too much for one statement is deleted by several, and recent evide
   } finally {
     await one.close();
   }
+});
+
+test('mails leave after two months, except those that wait, and the shell of an erased person with its time', async () => {
+  const idOf = (days: number): string => uuidv7({ msecs: Date.now() - days * 86_400_000 });
+  const [sent, refused, waiting, young] = [MAIL_DAYS + 1, MAIL_DAYS + 1, MAIL_DAYS + 1, 1].map(
+    idOf,
+  );
+  await database.query(
+    `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, sent_at, given_up_at)
+     VALUES ($1, 'receipt', now(), NULL), ($2, 'receipt', NULL, now()), ($3, 'receipt', NULL, NULL), ($4, 'receipt', now(), NULL)`,
+    [sent, refused, waiting, young],
+  );
+  await database.query(
+    `INSERT INTO duebridge_platform.customers (customer_id, partner_id, erase_after, erased_at)
+     VALUES (gen_random_uuid(), $1, now() - interval '1 second', now())`,
+    [partner_id],
+  );
+  assert.deepEqual(await forget(database), { ...nothing, mails: 2, customers: 1 });
+});
+
+test('the payments under way of an account with very many payers are found without sorting them', async () => {
+  await database.query(
+    `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id, latest_payment_id)
+     SELECT decode(md5(n::text) || md5(n::text), 'hex'), $1, 'water', 'shared', md5(n::text) FROM generate_series(1, 20000) n`,
+    [partner_id],
+  );
+  await database.query('ANALYZE duebridge_platform.flows');
+  const plan = await database.query<Record<string, string>>(
+    `EXPLAIN SELECT f.latest_payment_id FROM duebridge_platform.flows f
+      WHERE f.account_id = 'shared' AND f.biller_id = 'water' AND f.partner_id = '${partner_id}' AND f.flow_id <> '\\x00'
+        AND f.latest_payment_id IS NOT NULL ORDER BY f.latest_payment_id DESC LIMIT 100`,
+  );
+  const text = plan.map((line) => Object.values(line).join()).join('\n');
+  assert.match(text, /Index (Only )?Scan Backward using flows_by_account/);
+  assert.doesNotMatch(text, /Sort/);
 });

@@ -1,6 +1,6 @@
 /**
- * Retention: erases personal data whose retention period is over, and removes expired tokens and sessions and the evidence of
- * payments settled long ago. The payments themselves stay forever.
+ * Retention: removes personal data whose time is over, expired tokens and sessions, flows without a payment, old mails, and the evidence
+ * of payments settled long ago. The payments themselves stay forever.
  */
 import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 
@@ -15,12 +15,38 @@ const MAX_STATEMENTS = 200;
  * partner is asked what it answered some weeks after that.
  */
 export const ATTEMPT_DAYS = 180;
+/** A customer who asks whether a mail was sent asks within a month. */
+export const MAIL_DAYS = 60;
 
-const erase = sql(
-  'retention_erase',
-  `UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
-    WHERE customer_id IN (SELECT customer_id FROM duebridge_platform.customers
-                           WHERE erased_at IS NULL AND erase_after < now() LIMIT ${ROWS_PER_STATEMENT})
+/** SQL: the smallest id of the moment so many days ago. */
+function idDaysAgo(days: number): string {
+  return `(SELECT substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000'
+               FROM lpad(to_hex((extract(epoch FROM now() - interval '${days} days') * 1000)::bigint), 12, '0') AS h)`;
+}
+
+/** Personal data: of one who only looked, a day after the token; of one who paid, DUEBRIDGE_RETENTION_DAYS. Nothing stays of it. */
+const removeCustomers = sql(
+  'retention_customers',
+  `DELETE FROM duebridge_platform.customers WHERE customer_id IN
+     (SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT})
+   RETURNING 1`,
+);
+/** Flows in which nothing was paid: two days after their page was open, when no session can stand on them. */
+const removeFlows = sql(
+  'retention_flows',
+  `DELETE FROM duebridge_platform.flows WHERE latest_payment_id IS NULL AND flow_id IN
+     (SELECT flow_id FROM duebridge_platform.flows
+       WHERE latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL) LIMIT ${ROWS_PER_STATEMENT})
+   RETURNING 1`,
+);
+/** Mails that were sent or given up; in the order of the key, which is that of time. */
+const removeMails = sql(
+  'retention_mails',
+  `DELETE FROM duebridge_platform.mails WHERE platform_payment_id = ANY(ARRAY
+     (SELECT m.platform_payment_id FROM duebridge_platform.mails m
+       WHERE m.platform_payment_id < ${idDaysAgo(MAIL_DAYS)}
+         AND (m.sent_at IS NOT NULL OR m.given_up_at IS NOT NULL)
+       ORDER BY m.platform_payment_id LIMIT ${ROWS_PER_STATEMENT}))
    RETURNING 1`,
 );
 /** A day after their end: until then a token is reported as expired, which a page can fix by itself. */
@@ -47,39 +73,34 @@ const removeAttempts = sql(
   'retention_attempts',
   `DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY(ARRAY
      (SELECT a.platform_payment_id FROM duebridge_platform.attempts a
-       WHERE a.platform_payment_id < (SELECT substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000'
-               FROM lpad(to_hex((extract(epoch FROM now() - interval '${ATTEMPT_DAYS} days') * 1000)::bigint), 12, '0') AS h)
+       WHERE a.platform_payment_id < ${idDaysAgo(ATTEMPT_DAYS)}
          AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = a.platform_payment_id)
              < now() - interval '${ATTEMPT_DAYS} days'
        ORDER BY a.platform_payment_id LIMIT ${ROWS_PER_STATEMENT}))
    RETURNING 1`,
 );
 
-/** What one sweep erased (customers) and removed, in rows. */
-interface Forgotten {
-  readonly customers: number;
-  readonly tokens: number;
-  readonly sessions: number;
-  readonly attempts: number;
-}
+/** What leaves, and the statement that removes some of it. */
+const LEAVING = {
+  customers: removeCustomers,
+  tokens: removeTokens,
+  sessions: removeSessions,
+  flows: removeFlows,
+  mails: removeMails,
+  attempts: removeAttempts,
+} as const;
 
-/** One sweep. Any number of replicas may sweep at once. */
-export async function forget(database: Database): Promise<Forgotten> {
-  const drain = async (statement: typeof erase): Promise<number> => {
-    let rows = 0;
+/** One sweep. Gives the rows that it removed of each kind. Any number of replicas may sweep at once. */
+export async function forget(database: Database): Promise<Record<keyof typeof LEAVING, number>> {
+  const removed = { customers: 0, tokens: 0, sessions: 0, flows: 0, mails: 0, attempts: 0 };
+  for (const kind of Object.keys(removed) as (keyof typeof LEAVING)[]) {
     for (let batch = 0; batch < MAX_STATEMENTS; batch += 1) {
-      const done = (await database.query(statement)).length;
-      rows += done;
+      const done = (await database.query(LEAVING[kind])).length;
+      removed[kind] += done;
       if (done < ROWS_PER_STATEMENT) break;
     }
-    return rows;
-  };
-  return {
-    customers: await drain(erase),
-    tokens: await drain(removeTokens),
-    sessions: await drain(removeSessions),
-    attempts: await drain(removeAttempts),
-  };
+  }
+  return removed;
 }
 
 /** Sweeps every hour until `signal` aborts, then resolves. */
