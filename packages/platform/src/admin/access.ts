@@ -13,8 +13,8 @@ import { note } from '../store/audit.ts';
 export interface AccessFilter {
   readonly partner_id?: string | undefined;
   readonly client_id?: string | undefined;
-  /** Keyed digest of an e-mail address. */
-  readonly email_digest?: Buffer | undefined;
+  /** Keyed digests of an e-mail address. */
+  readonly email_digests?: readonly Buffer[] | undefined;
   /** `next_cursor` of the previous page. */
   readonly cursor?: string | undefined;
   readonly limit: number;
@@ -25,7 +25,7 @@ const MAX_CUSTOMERS = 1_000;
 
 const customersStatement = sql(
   'access_customers',
-  `SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = $1 ORDER BY customer_id DESC LIMIT ${MAX_CUSTOMERS}`,
+  `SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[]) ORDER BY customer_id DESC LIMIT ${MAX_CUSTOMERS}`,
 );
 // In the order of an index that exists for retention: tokens are written for every visit, and no further index slows that down.
 const tokensStatement = sql(
@@ -59,9 +59,9 @@ export async function listAccess(
   filter: AccessFilter,
 ): Promise<{ tokens: AccessView[]; next_cursor: string | null }> {
   let customers: string[] | null = null;
-  if (filter.email_digest !== undefined) {
+  if (filter.email_digests !== undefined) {
     const rows = await database.query<{ customer_id: string }>(customersStatement, [
-      filter.email_digest,
+      filter.email_digests,
     ]);
     customers = rows.map((row) => row.customer_id);
   }

@@ -52,7 +52,7 @@ import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
 import { endAccess, listAccess } from './access.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
-import { emailDigest } from '../checkout/secrets.ts';
+import { emailDigests } from '../checkout/secrets.ts';
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies {
@@ -162,7 +162,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     await note(database, { actor, event: 'access_searched', detail: { by: 'email' } });
     return listAccess(database, {
       ...filter,
-      email_digest: emailDigest(dependencies.pepper, email),
+      email_digests: emailDigests(dependencies.pepper, email),
       limit: Number(filter.limit ?? DEFAULT_LIMIT),
     });
   });

@@ -1,13 +1,20 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { Database } from '@duebridge/runtime';
 import { redact } from '../store/attempts.ts';
 import { windowDay } from '../reconciliation/batch.ts';
-import { csvCell } from './export.ts';
+import { csvCell, exportPayments } from './export.ts';
 
 test('a cell that a spreadsheet would run as a formula becomes text, and a comma or quote stays in its cell', () => {
   assert.equal(csvCell('=HYPERLINK("http://x")'), `"'=HYPERLINK(""http://x"")"`);
   for (const text of ['+1', '-1', '@x', '\tx', '\rx']) assert.match(csvCell(text), /^"?'/);
   assert.equal(csvCell('a, b'), '"a, b"');
+  // Where lists are separated by semicolons, tabs or bars, a line is split there.
+  assert.equal(csvCell('Closed;=1+1'), "Closed;'=1+1");
+  assert.equal(csvCell('a\n=1+1'), '"a\n\'=1+1"');
+  for (const mark of [';', '\t', '|']) {
+    assert.ok(csvCell(`x${mark}@SUM(A1)`).includes(`${mark}'@`), JSON.stringify(mark));
+  }
   assert.equal(csvCell('two\nlines'), '"two\nlines"');
   assert.equal(csvCell(-5), '-5');
   assert.equal(csvCell(null), '');
@@ -31,4 +38,37 @@ test('a batch is named after the day of its payments, in its partner’s time zo
   assert.equal(windowDay(utc, Date.parse('2026-03-21T17:00:00Z')), '2026-03-21');
   const chicago = { batch_time_zone: 'America/Chicago' };
   assert.equal(windowDay(chicago, Date.parse('2026-03-22T05:00:00Z')), '2026-03-21');
+});
+
+test('an export that finds nothing ends when nobody reads it any more', async () => {
+  const made = { statements: 0 };
+  // A table without an end, in which nothing matches: ids, and no payment under any of them.
+  const database = {
+    async query(statement: unknown, values: readonly unknown[]) {
+      made.statements += 1;
+      await new Promise(setImmediate);
+      const isPage = String(statement).includes('ANY(');
+      return isPage
+        ? []
+        : Array.from({ length: Number(values.at(-1)) }, (_, n) => ({
+            platform_payment_id: String(n),
+          }));
+    },
+  } as unknown as Database;
+  const view = () => Promise.resolve([]);
+  const stream = exportPayments(
+    database,
+    { biller_id: 'nobody' },
+    { format: 'jsonl', unmasked: false, view },
+  );
+  stream.resume();
+  while (made.statements < 20) await new Promise(setImmediate);
+  stream.destroy();
+  let [seen, quiet] = [0, 0];
+  for (let turn = 0; quiet < 1_000; turn += 1) {
+    quiet = made.statements === seen ? quiet + 1 : 0;
+    seen = made.statements;
+    assert.ok(turn < 200_000, 'it went on');
+    await new Promise(setImmediate);
+  }
 });

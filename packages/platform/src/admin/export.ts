@@ -8,7 +8,7 @@
 import { Readable } from 'node:stream';
 import type { PaymentView } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
-import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
+import { searchPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 /** Payments of one page: about 1 MB of text. */
@@ -52,8 +52,10 @@ export function exportPayments(
     if (as.format === 'csv') yield `\uFEFF${names.join(',')}\r\n`;
     let cursor: string | undefined;
     for (;;) {
-      const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS });
-      if (rows.length === 0) return;
+      const found = await searchPayments(database, { ...filter, cursor, limit: PAGE_ROWS });
+      const { rows, searched_to } = found;
+      // A search that finds nothing yields nothing, which is how it would notice that nobody reads any more.
+      if (stream.destroyed) return;
       let page = '';
       const views = await as.view(rows);
       for (const [index, { masked_account_id, ...view }] of views.entries()) {
@@ -64,21 +66,22 @@ export function exportPayments(
             ? `${JSON.stringify({ ...view, [account]: shown })}\n`
             : `${names.map((name) => csvCell(line[name])).join(',')}\r\n`;
       }
-      yield page;
-      if (rows.length < PAGE_ROWS) return;
-      cursor = rows.at(-1)?.platform_payment_id;
+      if (page !== '') yield page;
+      if (searched_to === undefined && rows.length < PAGE_ROWS) return;
+      cursor = searched_to ?? rows.at(-1)?.platform_payment_id;
     }
   }
-  return Readable.from(pages());
+  const stream: Readable = Readable.from(pages());
+  return stream;
 }
 
-/**
- * One cell (RFC 4180). A spreadsheet would run text that begins with = + - @, a tab or a carriage return as a formula; an
- * apostrophe in front keeps it text. Pure.
- */
+/** Where a spreadsheet may see the beginning of a cell: at ours, and where another list separator than a comma would split it. */
+const FORMULA = /(^|[;\t\r\n|])(?=[=+\-@\t\r])/g;
+
+/** One cell (RFC 4180). A spreadsheet would run text that begins with = + - @ as a formula; an apostrophe in front keeps it text. Pure. */
 export function csvCell(value: string | number | null): string {
   if (value === null) return '';
   if (typeof value === 'number') return String(value);
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  const safe = value.replaceAll(FORMULA, "$1'");
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -245,3 +245,21 @@ test('no operator key and no session secret is stored in the database', async ()
   assert.ok(!text.includes(grant.operator_key));
   assert.ok(!text.includes(cookie.split('=')[1] ?? 'none'));
 });
+
+test('a session ends with the admin key or the identity that opened it', async () => {
+  const pepper = createSecretKey(Buffer.alloc(32, 7));
+  const clock = manualClock(Date.now());
+  const open = (adminKey: string) =>
+    openOperators({ database: platform.database, adminKey, pepper, clock });
+  const refused = (error: unknown) => error instanceof Refusal && error.code === 'UNAUTHORIZED';
+  const before = open('first-admin-key');
+  const { cookie } = await before.openSession(await before.verifyKey('first-admin-key'));
+  assert.equal((await open('first-admin-key').verifySession(cookie)).actor, 'admin-key');
+  await assert.rejects(open('second-admin-key').verifySession(cookie), refused);
+
+  await before.add({ operator_id: 'ida', name: 'Ida', role: 'viewer', oidc_subject: 'sub-1' }, 'x');
+  const own = await before.openSession({ oidc_subject: 'sub-1' });
+  assert.equal((await before.verifySession(own.cookie)).actor, 'ida');
+  await before.change('ida', { oidc_subject: null }, 'x');
+  await assert.rejects(before.verifySession(own.cookie), refused);
+});

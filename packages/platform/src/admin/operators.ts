@@ -94,7 +94,8 @@ const bySessionStatement = sql(
      FROM duebridge_platform.operator_sessions s
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
-    WHERE s.session_hash = $1 AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL
+    WHERE s.session_hash IN ($1, $2) AND (s.session_hash = $2) = (s.operator_id IS NULL)
+      AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL
       AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())`,
 );
 const bySubjectStatement = sql(
@@ -107,6 +108,10 @@ const openSessionStatement = sql(
   `WITH swept AS (DELETE FROM duebridge_platform.operator_sessions WHERE expires_at < clock_timestamp())
    INSERT INTO duebridge_platform.operator_sessions (session_hash, operator_id, key_id, csrf, expires_at)
    VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${SESSION_HOURS} hours')`,
+);
+const endIdentityStatement = sql(
+  'operator_end_identity',
+  'DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL',
 );
 const listStatement = sql(
   'operator_list',
@@ -149,6 +154,10 @@ export function openOperators(options: {
   const digestOf = (key: string): Buffer =>
     createHmac('sha256', pepper).update('operator').update(key).digest();
   const adminDigest = digestOf(options.adminKey);
+  const hashOf = (cookie: string): Buffer => crypto.hash('sha256', cookie, 'buffer');
+  /** A session that the admin key opened ends with that key: under another one, its hash is not found. */
+  const adminHashOf = (cookie: string): Buffer =>
+    createHmac('sha256', adminDigest).update(cookie).digest();
   const cache = new Map<string, { readonly at: number; readonly found: Promise<Operator> }>();
   const usedAt = new Map<string, number>();
   let refused = 0;
@@ -224,11 +233,12 @@ export function openOperators(options: {
     },
 
     async verifySession(cookie) {
-      const session_hash = crypto.hash('sha256', cookie, 'buffer');
-      return remembered(`session ${session_hash.toString('base64')}`, async () => {
-        const [row] = await database.query<OperatorRow & { csrf: string }>(bySessionStatement, [
-          session_hash,
-        ]);
+      const hashes = [hashOf(cookie), adminHashOf(cookie)];
+      return remembered(`session ${hashes[0]?.toString('base64')}`, async () => {
+        const [row] = await database.query<OperatorRow & { csrf: string }>(
+          bySessionStatement,
+          hashes,
+        );
         if (row === undefined) throw unauthorized();
         return { ...toOperator(row), csrf: row.csrf };
       });
@@ -242,9 +252,10 @@ export function openOperators(options: {
         operator = toOperator(row);
       } else operator = of;
       const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
+      const byAdminKey = operator.actor === ADMIN_KEY_ACTOR;
       await database.query(openSessionStatement, [
-        crypto.hash('sha256', cookie, 'buffer'),
-        operator.actor === ADMIN_KEY_ACTOR ? null : operator.actor,
+        byAdminKey ? adminHashOf(cookie) : hashOf(cookie),
+        byAdminKey ? null : operator.actor,
         operator.key_id,
         randomBytes(24).toString('base64url'),
       ]);
@@ -257,9 +268,9 @@ export function openOperators(options: {
       await database.query(
         sql(
           'operator_close_session',
-          'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash = $1',
+          'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash IN ($1, $2)',
         ),
-        [crypto.hash('sha256', cookie, 'buffer')],
+        [hashOf(cookie), adminHashOf(cookie)],
       );
     },
 
@@ -302,6 +313,9 @@ export function openOperators(options: {
             ],
           );
           if (rows.length === 0) throw new Refusal('NOT_FOUND');
+          // A session that an identity opened ends with it: those are the ones without a key.
+          if (change.oidc_subject !== undefined)
+            await tx.query(endIdentityStatement, [operator_id]);
           const detail = {
             operator_id,
             ...(change.role === undefined ? {} : { role: change.role }),

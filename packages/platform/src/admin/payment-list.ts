@@ -14,7 +14,7 @@ import {
   type PaymentView,
 } from '@duebridge/contract';
 import type { Clock, Database } from '@duebridge/runtime';
-import { emailDigest } from '../checkout/secrets.ts';
+import { emailDigests } from '../checkout/secrets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { maskAccountId } from '../mask.ts';
@@ -129,7 +129,7 @@ export function openPaymentList(dependencies: {
       min_amount_in_cents: numberOf(min_amount_in_cents),
       max_amount_in_cents: numberOf(max_amount_in_cents),
       min_attempts: numberOf(min_attempts),
-      email_digest: email === undefined ? undefined : emailDigest(dependencies.pepper, email),
+      email_digests: email === undefined ? undefined : emailDigests(dependencies.pepper, email),
       openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
       stuck: stuck === undefined ? undefined : await usualTimes(),
       paused: paused !== undefined,

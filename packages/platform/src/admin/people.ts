@@ -7,7 +7,7 @@
 import type { KeyObject } from 'node:crypto';
 import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
-import { emailDigest } from '../checkout/secrets.ts';
+import { emailDigests } from '../checkout/secrets.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { eraseAttempts } from '../store/attempts.ts';
 import { note } from '../store/audit.ts';
@@ -35,7 +35,7 @@ interface CustomerRow {
 const customersStatement = sql(
   'people_customers',
   `SELECT customer_id, partner_id, sealed, created_at, erase_after FROM duebridge_platform.customers
-    WHERE email_digest = $1 AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`,
+    WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`,
 );
 
 /** The data held about a person. Throws Refusal NOT_FOUND. */
@@ -45,10 +45,10 @@ export async function showPerson(
   reason: string,
   actor: string,
 ): Promise<{ records: Person['records']; payments: PaymentRow[] }> {
-  const digest = emailDigest(pepper, email);
-  const rows = await database.query<CustomerRow>(customersStatement, [digest]);
+  const digests = emailDigests(pepper, email);
+  const rows = await database.query<CustomerRow>(customersStatement, [digests]);
   if (rows.length === 0) throw new Refusal('NOT_FOUND');
-  const ids = await paymentsOfPerson(database, digest);
+  const ids = await paymentsOfPerson(database, digests);
   await note(database, {
     actor,
     event: 'person_shown',
@@ -69,7 +69,7 @@ type PersonalData = Omit<Person['records'][number], 'partner_id' | 'created_at' 
 
 const heldStatement = sql(
   'people_held',
-  'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = $1 AND sealed IS NOT NULL',
+  'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL',
 );
 const paymentsStatement = sql(
   'people_payments',
@@ -93,9 +93,9 @@ export function erasePerson(
   reason: string,
   actor: string,
 ): Promise<PersonErasure> {
-  const digest = emailDigest(pepper, email);
+  const digests = emailDigests(pepper, email);
   return database.transaction(async (tx) => {
-    const held = (await tx.query<{ customer_id: string }>(heldStatement, [digest])).map(
+    const held = (await tx.query<{ customer_id: string }>(heldStatement, [digests])).map(
       (row) => row.customer_id,
     );
     if (held.length === 0) throw new Refusal('NOT_FOUND');

@@ -7,7 +7,7 @@
  *         it; no call to the partner happens inside the transaction.
  * next:   engine.take drives it; if this process dies in between, another worker finds the row.
  */
-import { MAX_FAILURE_REASON_LENGTH, Refusal } from '@duebridge/contract';
+import { Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import { constraintOf, DatabaseUnavailable, messageOf, sql, sqlState } from '@duebridge/runtime';
 import type { Clock, Database, Log, Tracing, Transaction } from '@duebridge/runtime';
@@ -32,6 +32,7 @@ import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
 import type { AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
 import {
   findPayment,
@@ -411,13 +412,4 @@ export async function withAction(
 function progressOf(payment: WatchedPayment): FlowPayment['progress'] {
   if (payment.status !== 'processing') return 'ended';
   return payment.payment_id === null ? 'sending' : 'accepted';
-}
-
-/** Characters removed from a partner's text before it is shown: control characters and bidirectional overrides. */
-const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu;
-
-/** A partner's text as one line of plain text: at most 500 characters, all of them printable. */
-export function plainText(text: string): string {
-  const line = text.toWellFormed().replaceAll(/\s+/g, ' ').replaceAll(UNSAFE_CHARACTERS, '').trim();
-  return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
 }

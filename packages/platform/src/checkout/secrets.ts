@@ -9,6 +9,11 @@ export function newSecret(prefix: 'dbt_' | 'dbs_'): string {
   return `${prefix}${randomBytes(32).toString('base64url')}`;
 }
 
+/** Whether a text has the form of a secret of that kind. */
+export function isSecret(prefix: Parameters<typeof newSecret>[0], text: string): boolean {
+  return text.length === prefix.length + 43 && new RegExp(`^${prefix}[A-Za-z0-9_-]+$`).test(text);
+}
+
 /** What is stored of a secret: 32 bytes. Plain SHA-256 is enough for 256 random bits; there is nothing to guess. */
 export function hashSecret(secret: string): Buffer {
   return crypto.hash('sha256', secret, 'buffer');
@@ -28,12 +33,29 @@ export function flowId(
     of.partner_id,
     of.biller_id,
     of.account_id,
-    of.email.trim().normalize('NFC').toLowerCase().normalize('NFC'),
+    canonicalEmail(of.email),
   ]);
   return createHmac('sha256', pepper).update('flow').update(name).digest();
 }
 
-/** Finds a person again: 32 bytes of the e-mail address under the pepper, ignoring case and surrounding spaces. */
+/** Finds a person again: 32 bytes of the e-mail address under the pepper, in the same form as in `flowId`. */
 export function emailDigest(pepper: KeyObject, email: string): Buffer {
-  return createHmac('sha256', pepper).update('email').update(email.trim().toLowerCase()).digest();
+  return digestOfText(pepper, canonicalEmail(email));
+}
+
+/**
+ * Every digest under which this person may be kept: earlier versions digested an address in the Unicode form in which it was sent.
+ */
+export function emailDigests(pepper: KeyObject, email: string): Buffer[] {
+  const forms = ['NFC', 'NFD'].map((form) => email.normalize(form).trim().toLowerCase());
+  const texts = new Set([canonicalEmail(email), ...forms, email.trim().toLowerCase()]);
+  return [...texts].map((text) => digestOfText(pepper, text));
+}
+
+function digestOfText(pepper: KeyObject, text: string): Buffer {
+  return createHmac('sha256', pepper).update('email').update(text).digest();
+}
+
+function canonicalEmail(email: string): string {
+  return email.trim().normalize('NFC').toLowerCase().normalize('NFC');
 }

@@ -14,7 +14,7 @@ import {
   type FlowSessionGrant,
   type FlowSessionRequest,
 } from '@duebridge/contract';
-import { sql, type Clock, type Database } from '@duebridge/runtime';
+import { groupCommit, sql, type Clock, type Database, type Statement } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import {
   flowAsItStands,
@@ -26,11 +26,12 @@ import {
 } from './flow.ts';
 import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
+import { plainText } from '../plain-text.ts';
 import type { AccountReads } from './account-reads.ts';
 import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { withAction } from './confirm.ts';
-import { hashSecret, newSecret } from './secrets.ts';
+import { hashSecret, isSecret, newSecret } from './secrets.ts';
 
 /** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
 const SESSION_MINUTES = 60;
@@ -87,7 +88,7 @@ type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment
 
 const selectToken = sql(
   'session_token',
-  'SELECT partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = $1',
+  'SELECT token_hash, partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = ANY($1::bytea[])',
 );
 const selectLatest = sql(
   'session_latest',
@@ -113,8 +114,8 @@ const insertSession = sql(
 );
 const selectSession = sql(
   'session_get',
-  `SELECT session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at
-     FROM duebridge_platform.sessions WHERE session_hash = $1 AND expires_at > now()`,
+  `SELECT session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at
+     FROM duebridge_platform.sessions WHERE session_hash = ANY($1::bytea[]) AND expires_at > now()`,
 );
 
 /** Opens stage 3. */
@@ -130,6 +131,8 @@ export function openSessions(options: {
 }): Sessions {
   const { database, registry, client, funding, sealer, mails, clock } = options;
   const usualSeconds = openUsualTimes(database, clock);
+  const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
+  const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
   /** The bill, read within this many milliseconds in total. */
   const billWithin = (
     deadlineMs: number,
@@ -190,7 +193,7 @@ export function openSessions(options: {
   return {
     async open(token, request) {
       const token_hash = hashSecret(token ?? '');
-      const [found] = await database.query<TokenFound>(selectToken, [token_hash]);
+      const found = await tokens(token);
       const partner = found && (await registry.get(found.partner_id));
       if (found === undefined || partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
@@ -225,13 +228,41 @@ export function openSessions(options: {
     },
 
     async authenticate(secret) {
-      const [session] = await database.query<Session>(selectSession, [hashSecret(secret ?? '')]);
+      const session = await open(secret);
       if (session === undefined) throw new Refusal('SESSION_EXPIRED', { headers: bearerChallenge });
       return session;
     },
 
     read,
   };
+}
+
+/** Secrets of one statement, and at most waiting. */
+const [SECRETS_AT_ONCE, MAX_SECRETS] = [500, 10_000];
+
+/**
+ * Looks up the row of a secret. What is asked for at the same time is looked up in one statement, one after the other: however many
+ * unknown secrets arrive, they take one connection of the pool that payments use. A text that is no secret is not looked up.
+ */
+function secretLookUp<Row>(
+  database: Database,
+  prefix: Parameters<typeof newSecret>[0],
+  statement: Statement,
+  column: string,
+): (secret: string | undefined) => Promise<Row | undefined> {
+  const lookUps = groupCommit<Buffer, Row | undefined>({
+    maxBatch: SECRETS_AT_ONCE,
+    maxQueued: MAX_SECRETS,
+    async flush(hashes) {
+      const rows = await database.query<Row & Readonly<Record<string, Buffer>>>(statement, [
+        hashes,
+      ]);
+      const found = new Map(rows.map((row) => [row[column]?.toString('hex'), row]));
+      return hashes.map((hash) => found.get(hash.toString('hex')));
+    },
+  });
+  return async (secret = '') =>
+    isSecret(prefix, secret) ? lookUps.add(hashSecret(secret)) : undefined;
 }
 
 /**
@@ -290,7 +321,7 @@ async function readPayer(
   const { first_name, last_name, email } = customer;
   const [name = '', domain = ''] = email.split(/@(?=[^@]*$)/);
   return {
-    payer_name: `${first_name} ${last_name}`,
+    payer_name: plainText(`${first_name} ${last_name}`),
     ...(mails ? { mailed_to: `${Array.from(name)[0] ?? ''}•••@${domain}` } : {}),
   };
 }

@@ -197,7 +197,10 @@ function objectOf(text: string): object | undefined {
 function checkReturnUrl(text: string, partner: Partner): void {
   const path = 'body.return_url';
   const url = text.length <= MAX_URL && URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined) throw invalid(path, 'is not an address');
+  // The origin of blob:https://site/… is that of the site too.
+  if (url === undefined || !/^https?:$/.test(url.protocol)) {
+    throw invalid(path, 'is not an address');
+  }
   if (!partner.origins.includes(url.origin)) throw new Refusal('ORIGIN_NOT_ALLOWED');
   if (url.username !== '' || url.password !== '') throw invalid(path, 'holds a password');
   if (url.searchParams.has(RESULT_PARAMETER)) throw invalid(path, 'holds a result already');

@@ -30,6 +30,21 @@ test('/metrics stays small with 5,000 partners and counts every one of them', as
   assert.match(text, /^duebridge_detection_seconds_count 5000$/m);
 });
 
+test('the codes of a partner make no labels of their own', async () => {
+  const metrics = createMetrics({ processFigures: false });
+  const engine = engineMetrics(metrics, {
+    inFlight: () => 0,
+    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
+  });
+  for (let code = 0; code < 1_000; code += 1) engine.breached('acme', `rejected_422_CODE-${code}`);
+  const lines = (await metrics.text())
+    .split('\n')
+    .filter((line) => line.includes('breaches_total{'));
+  assert.deepEqual(lines, [
+    'duebridge_partner_breaches_total{partner_id="acme",kind="rejected_422"} 1000',
+  ]);
+});
+
 test('dashboards and alerts find each figure under its name and labels, in seconds', async () => {
   const metrics = createMetrics({ processFigures: false });
   const engine = engineMetrics(metrics, {

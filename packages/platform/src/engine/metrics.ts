@@ -37,6 +37,11 @@ function partnerLabels(): (partner_id: string) => string {
   };
 }
 
+/** The kinds of breaches are ours, except that a rejection names the partner's own code, which may be any word. */
+function kindLabel(kind: string): string {
+  return /^rejected_\d{3}/.exec(kind)?.[0] ?? kind;
+}
+
 /** Registers the metrics; `inFlight` and `ages` are read on each scrape. Without metrics, counts nothing. */
 export function engineMetrics(
   metrics: Metrics | undefined,
@@ -59,6 +64,11 @@ export function engineMetrics(
     return (partner_id: string, value: string): void =>
       made.inc({ partner_id: labelOf(partner_id), [label]: value });
   };
+  const breaches = counter(
+    'duebridge_partner_breaches_total',
+    'Answers that violate the interface',
+    'kind',
+  );
   const ended = metrics.counter(
     'duebridge_payments_ended_total',
     'Payments that ended, by status',
@@ -99,11 +109,7 @@ export function engineMetrics(
       ended.inc({ partner_id: labelOf(partner_id), status });
       lasting.observe({ status }, Math.max(0, ms) / 1_000);
     },
-    breached: counter(
-      'duebridge_partner_breaches_total',
-      'Answers that violate the interface',
-      'kind',
-    ),
+    breached: (partner_id, kind) => breaches(partner_id, kindLabel(kind)),
     broken: (partner_id, open) => breaker.set({ partner_id }, open ? 1 : 0),
     detected: (ms) => detection.observe({}, ms / 1_000),
   };

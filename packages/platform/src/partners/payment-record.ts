@@ -9,11 +9,11 @@ import {
   instantText,
   isPaymentStatus,
   isTerminal,
-  MAX_FAILURE_REASON_LENGTH,
   PaymentReplyApartFromPosting,
   type Json,
 } from '@duebridge/contract';
 import type { Ending } from '../store/payments.ts';
+import { plainText } from '../plain-text.ts';
 
 /** What we know of the payment and the record must repeat. */
 export interface Intent {
@@ -143,10 +143,8 @@ function differs(echo: unknown, ours: string): boolean {
   return echo !== undefined && echo !== null && echo !== ours;
 }
 
-/** The reason as text for people: control characters out, at most 500 characters (decision 16). */
+/** The reason as text for people, who are customers, operators and readers of mails. */
 export function reasonText(reason: unknown): string | undefined {
-  if (typeof reason !== 'string') return undefined;
-  const plain = reason.replaceAll(/\p{Cc}+/gu, ' ').trim();
-  // Cut by code points, so that no surrogate pair is split.
-  return plain === '' ? undefined : Array.from(plain).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
+  const plain = typeof reason === 'string' ? plainText(reason) : '';
+  return plain === '' ? undefined : plain;
 }

@@ -91,10 +91,10 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
   ['an id that nothing has', { id: 'nothing' }, 'none'],
   [
     'a person',
-    { email_digest: Buffer.from((known.n % 200_000).toString(16).padStart(64, '0'), 'hex') },
+    { email_digests: [Buffer.from((known.n % 200_000).toString(16).padStart(64, '0'), 'hex')] },
     'some',
   ],
-  ['a person we do not know', { email_digest: Buffer.alloc(32, 255) }, 'none'],
+  ['a person we do not know', { email_digests: [Buffer.alloc(32, 255)] }, 'none'],
   ['amounts between two', { min_amount_in_cents: 2_500, max_amount_in_cents: 2_560 }, 'some'],
   ['amounts above all', { min_amount_in_cents: 99_999_999 }, 'none'],
   ['the longest wait', { status: 'processing', sort: 'oldest' }, 'some'],

@@ -40,8 +40,8 @@ export interface PaymentFilter {
   readonly to?: string | undefined;
   /** An exact id of any kind. */
   readonly id?: string | undefined;
-  /** Payments of the customers with this digest of an e-mail address. */
-  readonly email_digest?: Buffer | undefined;
+  /** Payments of the customers with one of these digests of an e-mail address. */
+  readonly email_digests?: readonly Buffer[] | undefined;
   /** Only those confirmed at least this many milliseconds ago that have not ended. */
   readonly openForMs?: number | undefined;
   /** Only those that have been processing longer than their partner usually takes. */
@@ -70,7 +70,7 @@ export interface PaymentFilter {
 export function isNarrow(filter: Omit<PaymentFilter, 'limit'>): boolean {
   return (
     filter.id !== undefined ||
-    filter.email_digest !== undefined ||
+    filter.email_digests !== undefined ||
     filter.account_id !== undefined ||
     filter.openForMs !== undefined ||
     filter.stuck !== undefined ||
@@ -132,8 +132,8 @@ export async function searchPayments(on: Queryable, filter: PaymentFilter): Prom
     if (found === undefined) return { rows: [] };
     add(...found);
   }
-  if (filter.email_digest !== undefined) {
-    const ids = await paymentsOfPerson(on, filter.email_digest);
+  if (filter.email_digests !== undefined) {
+    const ids = await paymentsOfPerson(on, filter.email_digests);
     if (ids.length === 0) return { rows: [] };
     add('p.platform_payment_id = ANY(?)', ids);
   }
@@ -443,13 +443,16 @@ async function conditionOfId(
 }
 
 /** The payments of everybody with this e-mail address, over all partners, at most MAX_IDS. */
-export async function paymentsOfPerson(on: Queryable, email_digest: Buffer): Promise<string[]> {
+export async function paymentsOfPerson(
+  on: Queryable,
+  email_digests: readonly Buffer[],
+): Promise<string[]> {
   const customers = await on.query<{ customer_id: string }>(
     sql(
       'customers_of_person',
-      'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = $1',
+      'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[])',
     ),
-    [email_digest],
+    [email_digests],
   );
   if (customers.length === 0) return [];
   const rows = await on.query<{ platform_payment_id: string }>(

@@ -141,7 +141,9 @@ function beginMount(shared: Shared, place: HTMLElement): Mounting {
   };
   addEventListener(
     'securitypolicyviolation',
-    (event) => event.blockedURI.startsWith(shared.origin) && by.refused(),
+    // A policy that only reports keeps nothing out.
+    ({ blockedURI, disposition }) =>
+      disposition !== 'report' && blockedURI.startsWith(shared.origin) && by.refused(),
     listen,
   );
   return by;

@@ -68,7 +68,9 @@ export async function redirectToPayment(options: RedirectOptions): Promise<never
     signal?.addEventListener('abort', () => end(failure('destroyed', 'aborted', true)), listen);
     document.addEventListener(
       'securitypolicyviolation',
-      ({ blockedURI }) => {
+      ({ blockedURI, disposition }) => {
+        // A policy that only reports does not keep the customer here.
+        if (disposition === 'report') return;
         if (blockedURI.startsWith(origin)) end(failure('frame_refused', 'allow form-action'));
       },
       listen,
