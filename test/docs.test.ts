@@ -286,7 +286,7 @@ const SHOWN_ONLY = new Set(['text', 'http', 'json']);
 const NPM_PAGES = new Set(['README.md', 'CONTRIBUTING.md']);
 
 test('the map of the code and the walk name files that exist', () => {
-  const files = globSync('{packages/{platform,partner,web}/src,test,scripts}/**/*.{ts,tsx}', {
+  const files = globSync('{packages/{platform,partner,web}/src,test,scripts,tools}/**/*.{ts,tsx}', {
     cwd: root,
     exclude: (name) => name === 'node_modules',
   }).map((file) => `/${file}`);

@@ -14,7 +14,7 @@ import type { RunReport } from './run.ts';
 import { startScriptedPartner, type ScriptedPartner } from './sandbox/partner.ts';
 import { listen } from '../test/listen.ts';
 import { openTlsProxy } from '../test/tls-proxy.ts';
-import { openPlatformProxy, type PlatformProxy } from '../test/wrong-platform.ts';
+import { openPlatformProxy, type PlatformProxy } from '../test/peers/platform-proxy.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-cli-'));

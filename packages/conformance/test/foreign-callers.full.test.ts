@@ -12,7 +12,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { makeCertificate } from './tls-proxy.ts';
-import { openPlatformProxy } from './wrong-platform.ts';
+import { openPlatformProxy } from './peers/platform-proxy.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -202,6 +202,7 @@ export async function startScriptedPartner(
     const fixed = {
       'X-Request-Id': typeof requestId === 'string' ? requestId : randomUUID(),
       'Cache-Control': 'no-store',
+      Date: new Date(book.now()).toUTCString(),
     };
     const send = (answer: Answer) => {
       if (response.headersSent || response.destroyed) return;

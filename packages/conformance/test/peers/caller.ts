@@ -1,132 +1,15 @@
 /**
- * For the judge's own tests: the scripted platform behind a proxy that can change requests and responses, and
- * can open the flow; and a small platform that pays, correct unless given a fault.
- *
- * One file because the two are one wrong platform: its token endpoint and flow, and its calls to a partner.
+ * A small platform that pays: right, or with one fault. Each fault is a line or two where a right platform does otherwise; callers.ts says
+ * what it is and which check catches it. It uses nothing of the judge and nothing of our platform.
  */
 import { randomUUID } from 'node:crypto';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { JsonProblem, parseJson, platformRoutes, type Json } from '@duebridge/contract';
+import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import { Agent, request, type Dispatcher } from 'undici';
-import type { Driven, Driver } from '../src/check/driver.ts';
-import { asObject } from '../src/check/http.ts';
-import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../src/sandbox/platform.ts';
-import type { Authentication } from '../src/check/target.ts';
-
-/** A request on its way through the proxy. */
-export interface ProxyRequest {
-  method: string;
-  readonly path: string;
-  readonly headers: Record<string, string>;
-  body: string;
-}
-
-/** An answer on its way back. */
-export interface ProxyAnswer {
-  status: number;
-  readonly headers: Record<string, string>;
-  body: string;
-}
-
-/** What a wrong platform does at the proxy; each hook may change its argument in place. */
-export interface ProxyBehaviour {
-  /** Before the platform sees it; a returned response is sent instead of the platform's. */
-  readonly request?: (request: ProxyRequest) => ProxyAnswer | undefined;
-  readonly answer?: (answer: ProxyAnswer, request: ProxyRequest) => void;
-}
-
-/** The header that makes the platform behind the proxy raise an internal error (T12). */
-export const FAULT_HEADER = 'x-test-fault';
-
-/** A platform behind a proxy. */
-export interface PlatformProxy {
-  readonly url: string;
-  readonly client_id: string;
-  readonly api_key: string;
-  readonly unknown_account_id: string;
-  readonly stop: () => Promise<void>;
-}
-
-/** Starts the scripted platform behind a proxy that delays every response by this time. */
-export async function openPlatformProxy(
-  kind: 'biller' | 'aggregator',
-  behaviour: ProxyBehaviour = {},
-  delay_ms = 0,
-): Promise<PlatformProxy> {
-  const client = { client_id: 'client-of-the-judge', api_key: 'an-api-key-of-the-judge', kind };
-  const platform = await startScriptedPlatform({ client });
-  const server = http.createServer((incoming, response) => {
-    void pass(incoming, response);
-  });
-
-  async function pass(incoming: http.IncomingMessage, response: http.ServerResponse) {
-    const asked: ProxyRequest = {
-      method: incoming.method ?? '',
-      path: incoming.url ?? '',
-      headers: headersOf(incoming.headers),
-      body: await textOf(incoming),
-    };
-    const answer = behaviour.request?.(asked) ?? (await inside(asked));
-    behaviour.answer?.(answer, asked);
-    if (delay_ms > 0) await new Promise((resolve) => setTimeout(resolve, delay_ms));
-    response.writeHead(answer.status, answer.headers).end(answer.body);
-  }
-
-  async function inside(asked: ProxyRequest): Promise<ProxyAnswer> {
-    if (asked.headers[FAULT_HEADER] !== undefined) {
-      return json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
-    }
-    if (asked.path === platformRoutes.create_flow_session.path) {
-      const token = (asked.headers['authorization'] ?? '').replace('Bearer ', '');
-      return platform.isGood(token)
-        ? json(200, { session: `session-${randomUUID()}`, session_id: randomUUID() })
-        : json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' });
-    }
-    const {
-      host: _host,
-      'content-length': _length,
-      'transfer-encoding': _chunks,
-      connection: _kept,
-      ...headers
-    } = asked.headers;
-    const answer = await request(platform.url + asked.path, {
-      method: asked.method,
-      headers,
-      ...(asked.body === '' ? {} : { body: asked.body }),
-    });
-    const {
-      'transfer-encoding': _chunked,
-      connection: _also,
-      ...given
-    } = headersOf(answer.headers);
-    return { status: answer.statusCode, headers: given, body: await answer.body.text() };
-  }
-
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', () => resolve());
-  });
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    client_id: client.client_id,
-    api_key: client.api_key,
-    unknown_account_id: UNKNOWN_ACCOUNT,
-    async stop() {
-      server.closeAllConnections();
-      server.close();
-      await platform.stop();
-    },
-  };
-}
-
-/** An answer with a JSON body. */
-export function json(status: number, body: Record<string, unknown>): ProxyAnswer {
-  return {
-    status,
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  };
-}
+import { deadline, sleep } from '../../src/clock.ts';
+import type { Driven, Driver } from '../../src/check/driver.ts';
+import { asObject } from '../../src/check/http.ts';
+import type { Authentication } from '../../src/check/target.ts';
+import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 
 /** One defect of a platform that pays. */
 export type CallerFault =
@@ -189,13 +72,22 @@ export type CallerFault =
   | 'forgets_on_restart'
   | 'new_id_after_restart';
 
+/** What a right platform may do otherwise. */
+export type CallerHabit =
+  | 'ids_in_capitals'
+  | 'long_ids'
+  | 'more_fields'
+  | 'escapes_its_json'
+  | 'looks_first'
+  | 'encodes_everything';
+
 /** Delay between two attempts or two polls. */
 const STEP_MS = 120;
 
 /** The pause of a platform that polls on at a slow pace: longer than the judge watches each payment. */
 const SLOW_STEP_MS = 800;
 
-/** Longest wait for one response: far more than this machine needs, less than the tests wait. */
+/** Longest wait for one response. */
 const CALL_TIMEOUT_MS = 2_500;
 
 /** The words that end a payment (PF4). */
@@ -207,7 +99,7 @@ const MAX_STEPS = 300;
 /** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
 export function smallPlatform(
   authentication: Authentication,
-  fault: CallerFault | undefined,
+  fault: CallerFault | CallerHabit | undefined,
   stop: AbortSignal,
   ca?: string,
 ): (partner_url: string) => SmallPlatform {
@@ -268,7 +160,7 @@ interface SmallPayment {
 export class SmallPlatform implements Driver {
   readonly #url: string;
   readonly #authentication: Authentication;
-  readonly #fault: CallerFault | undefined;
+  readonly #fault: CallerFault | CallerHabit | undefined;
   readonly #stop: AbortSignal;
   readonly #dispatcher: Dispatcher | undefined;
   #token: Promise<string> | undefined;
@@ -276,7 +168,7 @@ export class SmallPlatform implements Driver {
   constructor(
     url: string,
     authentication: Authentication,
-    fault: CallerFault | undefined,
+    fault: CallerFault | CallerHabit | undefined,
     stop: AbortSignal,
     ca: string | undefined,
   ) {
@@ -303,12 +195,18 @@ export class SmallPlatform implements Driver {
     const id =
       this.#fault === 'numbers_by_account'
         ? `pay-${this.#payments.filter((one) => one.account_id === account_id).length + 1}`
-        : randomUUID();
+        : this.#newId();
     const payment = { id, account_id, amount_in_cents, status: 'processing', payment_id: '' };
     this.#payments.push(payment);
     void this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
+
+  #newId(): string {
+    if (this.#fault === 'ids_in_capitals') return randomUUID().toUpperCase().replaceAll('-', '');
+    if (this.#fault === 'long_ids') return `pay.us-east-1_${randomUUID()}`.padEnd(64, '0');
+    return randomUUID();
+  }
 
   /** The process ends and starts anew: its table of payments stays. */
   restart = async (): Promise<void> => {
@@ -325,7 +223,7 @@ export class SmallPlatform implements Driver {
     const isOver = (): boolean => this.#process !== own;
     const { id, account_id, amount_in_cents } = payment;
     const fault = this.#fault;
-    const amount: Partial<Record<CallerFault, unknown>> = {
+    const amount: Partial<Record<CallerFault | CallerHabit, unknown>> = {
       dollars: amount_in_cents / 100,
       amount_as_text: String(amount_in_cents),
       adds_a_fee: amount_in_cents + 50,
@@ -333,11 +231,16 @@ export class SmallPlatform implements Driver {
         amount_in_cents > 0xffff_ffff ? String(amount_in_cents) : amount_in_cents,
     };
     const bytes = (attempt: number): string =>
-      JSON.stringify({
+      written(fault, {
         amount_in_cents: fault !== undefined && fault in amount ? amount[fault] : amount_in_cents,
         ...(fault === 'no_batch' ? {} : { platform_batch_id: 'batch-of-today' }),
         ...(fault === 'new_bytes_on_retry' ? { attempt } : {}),
       });
+    // Does the partner know it already? Then somebody has paid before.
+    if (fault === 'looks_first') {
+      const looked = await this.#call('GET', payment);
+      await this.#wait(looked?.retry_after_ms ?? 0);
+    }
     for (let attempt = 0; attempt < MAX_STEPS; attempt += 1) {
       const other = fault === 'new_id_on_retry' && attempt > 0;
       const sent = { account_id, id: other ? randomUUID() : id };
@@ -365,9 +268,8 @@ export class SmallPlatform implements Driver {
       }
       if (fault === 'gives_up') return;
       if (fault === 'gives_up_after_three' && attempt === 2) return;
-      // Early enough that even a loaded machine cannot make it look obeyed.
       const asked = fault === 'ignores_retry_after_on_put' ? 20 : reply?.retry_after_ms;
-      await this.#wait(asked ?? (fault === 'retries_at_once' ? 1 : STEP_MS * 2));
+      await this.#wait(asked ?? (fault === 'retries_at_once' ? 20 : STEP_MS * 2));
     }
     for (let poll = 0; poll < MAX_STEPS; poll += 1) {
       if (fault === 'polls_three_times' && poll === 3) return;
@@ -434,8 +336,13 @@ export class SmallPlatform implements Driver {
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
         ? `?api_key=${this.#authentication.key}`
         : '';
-    const path = `/biller/judge/account/${payment.account_id}/payment/${payment.id}`;
+    const encoded = (id: string): string =>
+      this.#fault === 'encodes_everything'
+        ? [...Buffer.from(id)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+        : encodeURIComponent(id);
+    const path = `/biller/judge/account/${encoded(payment.account_id)}/payment/${encoded(payment.id)}`;
     const held = this.#token;
+    const late = deadline(CLOCK, CALL_TIMEOUT_MS);
     try {
       const headers = await this.#proof();
       const answer = await request(`${this.#url}${path}${query}`, {
@@ -447,9 +354,7 @@ export class SmallPlatform implements Driver {
         ...(body === undefined ? {} : { body }),
         ...(this.#dispatcher === undefined ? {} : { dispatcher: this.#dispatcher }),
         signal:
-          this.#fault === 'waits_forever'
-            ? this.#stop
-            : AbortSignal.any([this.#stop, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
+          this.#fault === 'waits_forever' ? this.#stop : AbortSignal.any([this.#stop, late.signal]),
       });
       const to = answer.headers['location'];
       if (this.#fault === 'follows_redirects' && typeof to === 'string') {
@@ -476,6 +381,8 @@ export class SmallPlatform implements Driver {
       if (error instanceof NoToken && fails) return failed(0);
       if (this.#stop.aborted && !(error instanceof JsonProblem)) throw error;
       return undefined;
+    } finally {
+      late.cancel();
     }
   }
 
@@ -527,9 +434,9 @@ export class SmallPlatform implements Driver {
       };
     } catch (error) {
       // The refusal holds for all payments for a while: each asking by itself would be too many requests for the partner.
-      setTimeout(() => {
+      CLOCK.after(STEP_MS, () => {
         if (this.#token === token) this.#token = undefined;
-      }, STEP_MS).unref();
+      });
       throw error;
     }
   }
@@ -543,6 +450,7 @@ export class SmallPlatform implements Driver {
     };
     const json = this.#fault === 'json_form';
     const byHand = Object.entries(form).map(([name, value]) => `${name}=${encodeURI(value)}`);
+    const late = deadline(CLOCK, CALL_TIMEOUT_MS);
     const answer = await request(`${this.#url}/oauth/token`, {
       method: 'POST',
       headers: { 'content-type': json ? 'application/json' : 'application/x-www-form-urlencoded' },
@@ -551,10 +459,12 @@ export class SmallPlatform implements Driver {
         : this.#fault === 'form_by_hand'
           ? byHand.join('&')
           : new URLSearchParams(form).toString(),
-      signal: AbortSignal.any([this.#stop, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
-    }).catch((error: unknown) => {
-      throw new NoToken('no answer', { cause: error });
-    });
+      signal: AbortSignal.any([this.#stop, late.signal]),
+    })
+      .catch((error: unknown) => {
+        throw new NoToken('no answer', { cause: error });
+      })
+      .finally(late.cancel);
     const to = answer.headers['location'];
     if (this.#fault === 'follows_redirects' && typeof to === 'string') {
       await request(to, { method: 'POST', body: 'secret', signal: this.#stop });
@@ -574,46 +484,40 @@ export class SmallPlatform implements Driver {
     return token;
   }
 
-  /** A timer of more than 2^31 ms fires at once. */
+  /** As a timer of Node: one of more than 2^31 ms fires at once. */
   #renewIn(ms: number, authentication: Extract<Authentication, { method: 'oauth' }>): void {
-    const timer = setTimeout(() => {
+    CLOCK.after(ms < 2 ** 31 ? ms : 1, () => {
       if (this.#stop.aborted) return;
       this.#token = this.#fetchToken(authentication);
       this.#token.catch(() => undefined);
-    }, ms);
-    timer.unref();
+    });
   }
 
   #wait(ms: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(resolve, ms);
-      this.#stop.addEventListener('abort', () => {
-        clearTimeout(timer);
-        reject(new Error('stopped'));
-      });
-    });
+    return sleep(CLOCK, ms, this.#stop);
   }
 }
 
-function headersOf(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).flatMap(([name, value]) =>
-      value === undefined ? [] : [[name, Array.isArray(value) ? value.join(', ') : value]],
-    ),
-  );
-}
-
-async function textOf(incoming: http.IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of incoming as AsyncIterable<Buffer>) chunks.push(chunk);
-  return Buffer.concat(chunks).toString('utf8');
+/** A body, as JSON may be written. */
+function written(
+  habit: CallerFault | CallerHabit | undefined,
+  body: Record<string, unknown>,
+): string {
+  if (habit === 'more_fields') {
+    return JSON.stringify({
+      meta: { amount_in_cents: 1 },
+      ...body,
+      note: 'water "Ñ" 𠮷',
+    });
+  }
+  if (habit !== 'escapes_its_json') return JSON.stringify(body);
+  const escaped = JSON.stringify(Object.fromEntries(Object.entries(body).toReversed()), null, '\t');
+  return `\r\n${escaped.replaceAll(/[a-z](?=[^"]*"[:,])/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`)}\n`;
 }
 
 /** A Retry-After in seconds or as a date; NaN when there is none. */
 function secondsOf(text: unknown): number {
   return /^[0-9]+$/.test(String(text))
     ? Number(text)
-    : (Date.parse(String(text)) - Date.now()) / 1_000;
+    : (Date.parse(String(text)) - CLOCK.now()) / 1_000;
 }

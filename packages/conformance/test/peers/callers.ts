@@ -1,0 +1,123 @@
+/**
+ * Wrong callers: platforms that call a partner, each with one fault (caller.ts), and the check that catches it; and, for each scenario of
+ * the sandbox partner, the fault of a platform that takes it wrongly.
+ *
+ * A table: one entry per wrong caller, in the order of the checks.
+ */
+import type { CallerFault } from './caller.ts';
+import { wrongPeers, type Wrong } from './wrong.ts';
+
+/** How it authenticates: by a static key unless given. */
+interface CallerSetting {
+  readonly auth?: 'oauth';
+}
+
+export type WrongCaller = Wrong<CallerFault> & CallerSetting;
+
+const { fails, warns } = wrongPeers<CallerFault, CallerSetting>();
+
+export const WRONG_CALLERS: readonly WrongCaller[] = [
+  fails('C01', 'sends payments without a batch id', 'no_batch', {
+    also: ['C02', 'C03', 'C07', 'C09'],
+  }),
+  fails('C01', 'numbers its payments within each account', 'numbers_by_account'),
+  fails('C02', 'retries with a new id', 'new_id_on_retry', { also: ['C07', 'C12', 'C13'] }),
+  fails('C02', 'retries with different bytes', 'new_bytes_on_retry', { also: ['C07', 'C13'] }),
+  fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end'),
+  fails('C03', 'does not treat canceled as terminal', 'knows_two_words'),
+  fails('C03', 'keeps polling after the end, at a slow pace', 'polls_slowly_on'),
+  fails('C03', 'keeps polling after the end', 'polls_on'),
+  warns('C04', 'ignores Retry-After', 'ignores_retry_after'),
+  warns('C04', 'polls without a delay', 'floods', { also: ['C03'] }),
+  warns('C04', 'obeys Retry-After only for polls', 'ignores_retry_after_on_put'),
+  warns('C05', 'fetches an access token for each refused call', 'token_for_each_call', {
+    auth: 'oauth',
+  }),
+  fails('C06', 'also sends its key in the URL', 'key_in_address'),
+  fails('C07', 'marks a payment as failed when its PUT gets no response', 'error_is_failure', {
+    also: ['C02', 'C12', 'C13'],
+  }),
+  fails('C07', 'never retries a PUT that got no response', 'gives_up', {
+    also: ['C02', 'C12', 'C13'],
+  }),
+  fails('C07', 'marks a payment as failed when its PUT gets 404', 'not_found_is_failure'),
+  fails('C07', 'treats 409 as the acceptance of a payment', 'conflict_is_accepted'),
+  fails(
+    'C07',
+    'marks a payment as failed when its PUT gets 200 with a web page',
+    'page_is_failure',
+  ),
+  fails('C07', 'waits forever for a response', 'waits_forever', { also: ['C10'] }),
+  fails('C08', 'accepts the status of a record with another amount', 'believes_status_alone'),
+  fails(
+    'C08',
+    'marks a payment as failed when the record has another amount',
+    'mismatch_is_failure',
+  ),
+  fails('C09', 'sends the amount in dollars', 'dollars', { also: 'many' }),
+  fails('C09', 'sends the amount as a string', 'amount_as_text', { also: 'many' }),
+  fails('C09', 'adds a fee to the amount', 'adds_a_fee', { also: 'many' }),
+  fails('C09', 'adds Bearer before a static key', 'bearer_key', { also: 'many' }),
+  fails('C09', 'sends its JSON as text/plain', 'text_body', { also: 'many' }),
+  fails('C09', 'requests access tokens with a JSON body', 'json_form', {
+    also: 'many',
+    auth: 'oauth',
+  }),
+  fails('C09', 'requests access tokens without a scope', 'no_scope', { auth: 'oauth' }),
+  fails('C09', 'sends amounts beyond 32 bits as a string', 'large_amount_as_text'),
+  fails(
+    'C10',
+    'marks a payment as failed when a poll gets no usable response',
+    'poll_error_is_failure',
+    { also: ['C12'] },
+  ),
+  fails('C10', 'stops polling when a poll gets no usable response', 'poll_error_stops'),
+  fails('C11', 'treats an unknown status as success', 'unknown_word_is_success'),
+  fails('C11', 'compares statuses case-insensitively', 'words_without_case'),
+  fails('C12', 'follows redirects', 'follows_redirects'),
+  fails('C12', 'marks a payment as failed when its PUT is redirected', 'redirect_is_failure'),
+  fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
+  fails('C13', 'gives up after three polls', 'polls_three_times', {
+    also: ['C10', 'C11', 'C03', 'C05', 'C08'],
+  }),
+  fails('C13', 'repeats the PUT to learn the status', 'polls_by_put', { also: 'many' }),
+  warns('C13', 'retries a PUT immediately', 'retries_at_once'),
+  fails('C14', 'forgets its open payments on a restart', 'forgets_on_restart'),
+  fails('C14', 'sends its open payments under a new id after a restart', 'new_id_after_restart'),
+];
+
+/** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68). */
+export const WRONG_IN_SCENARIOS: readonly (readonly [CallerFault, 'key' | 'oauth', string])[] = [
+  [
+    'error_is_failure',
+    'key',
+    'F01 F02 F03 F04 F07 F08 F10 F11 F12 F13 F14 F16 F17 F18 F19 F20 F21 F22 F24 F25 F40 F41 F42 F43 F44 F45 F46',
+  ],
+  ['poll_error_is_failure', 'key', 'F05 F06 F15 F24 F38'],
+  ['waits_forever', 'key', 'F01 F02 F16 F42 F43'],
+  ['follows_redirects', 'key', 'F19 F20 F21'],
+  ['ignores_retry_after_on_put', 'key', 'F09'],
+  ['type_is_failure', 'key', 'F22 F23'],
+  ['last_key_wins', 'key', 'F26'],
+  ['believes_status_alone', 'key', 'F27 F28 F50'],
+  ['ignores_echoes', 'key', 'F30 F31'],
+  ['amount_text_is_failure', 'key', 'F29'],
+  ['words_without_case', 'key', 'F32'],
+  ['missing_field_is_failure', 'key', 'F33'],
+  ['unknown_field_is_no_record', 'key', 'F34'],
+  ['posted_is_success', 'key', 'F35'],
+  ['polls_on', 'key', 'F36'],
+  ['polls_once', 'key', 'F37 F38 F39'],
+  ['wants_an_expiry', 'oauth', 'F51 F52 F53 F55 F56'],
+  ['timer_by_expiry', 'oauth', 'F54 F58'],
+  ['refusal_is_failure', 'oauth', 'F57'],
+  ['forbidden_is_failure', 'oauth', 'F60'],
+  ['token_error_is_failure', 'oauth', 'F59 F61 F62 F63 F64 F68'],
+  ['own_token_for_each_call', 'oauth', 'F65'],
+  ['form_by_hand', 'oauth', 'F66'],
+  ['follows_redirects', 'oauth', 'F68'],
+  ['trusts_any_certificate', 'key', 'F47'],
+];
+
+/** The scenarios that cannot be judged from outside; each says why. */
+export const UNJUDGED: readonly string[] = ['F47B', 'F48', 'F49', 'F67'];

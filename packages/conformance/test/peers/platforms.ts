@@ -1,0 +1,484 @@
+/**
+ * Wrong platforms at their token endpoint: each is the scripted platform behind a proxy that changes a request or an answer, and is
+ * caught by the check that it names.
+ *
+ * A table: one entry per wrong platform, in the order of the checks.
+ */
+import { randomUUID } from 'node:crypto';
+import { leastBody } from '../../src/check/token-context.ts';
+import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
+import { API_KEY as KEY, json, type ProxyBehaviour, type ProxyRequest } from './platform-proxy.ts';
+import { wrongPeers, type Wrong } from './wrong.ts';
+
+/** How a platform is registered, and the limits that its target declares. */
+interface PlatformSetting {
+  readonly kind?: 'aggregator';
+  readonly rate?: { readonly requests_per_second: number; readonly burst: number };
+}
+
+/** Made for each run, because some keep state. */
+type MakeProxy = () => ProxyBehaviour;
+
+export type WrongPlatform = Wrong<MakeProxy> & PlatformSetting;
+
+const { fails, warns } = wrongPeers<MakeProxy, PlatformSetting>();
+
+export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
+  fails('T01', 'returns the expiry in addition to the token', () =>
+    changeGiven((given) => ({ ...given, expires_in: 1_800 })),
+  ),
+  warns(
+    'T01',
+    'omits the header with the expiry of a token',
+    () => ({ answer: (answer) => void delete answer.headers['token-expires-at'] }),
+    { profile: 'strict' },
+  ),
+  warns(
+    'T11',
+    'omits the Allow header from a 405',
+    () => ({ answer: (answer) => void delete answer.headers['allow'] }),
+    { profile: 'strict' },
+  ),
+  fails(
+    'T02',
+    'refuses a customer without a balance',
+    () => ({
+      request: (asked) =>
+        asked.path.includes('token') && asked.body.length > 2 && !asked.body.includes('"balance"')
+          ? json(400, { code: 'INVALID_REQUEST', message: 'balance is required' })
+          : undefined,
+    }),
+    { also: ['T19'] },
+  ),
+  fails('T03', 'accepts a customer without a last name', () =>
+    changeAsked((body) => ({ last_name: 'Unknown', ...body })),
+  ),
+  fails('T03', 'accepts an address without a zip', () =>
+    changeAsked((body) =>
+      isFields(body['address']) ? { ...body, address: { zip: '00000', ...body['address'] } } : body,
+    ),
+  ),
+  fails(
+    'T03',
+    'refuses with plain text instead of code and message',
+    () => ({
+      answer(answer) {
+        if (answer.status === 400) answer.body = '"bad request"';
+      },
+    }),
+    { also: ['T21'] },
+  ),
+  fails('T04', 'accepts a client id without a key', () => ({
+    request(asked) {
+      asked.headers['x-api-key'] ??= KEY;
+    },
+  })),
+  fails('T05', 'answers an unknown client id with 401', () => ({
+    request: (asked) =>
+      asked.headers['x-client-id'] === 'never-issued-duebridge'
+        ? json(401, { code: 'UNAUTHORIZED', message: 'Who are you?' })
+        : undefined,
+  })),
+  fails('T06', 'accepts any key of a known client', () => ({
+    request(asked) {
+      if (asked.headers['x-api-key'] !== undefined) {
+        asked.headers['x-api-key'] = KEY;
+      }
+    },
+  })),
+  fails(
+    'T07',
+    'issues a token for an unknown account',
+    () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: {
+                ...body['external_identifiers'],
+                ...('account_id' in body['external_identifiers'] ? { account_id: 'A-1' } : {}),
+              },
+            }
+          : body,
+      ),
+    { also: ['T18'] },
+  ),
+  fails('T08', 'requires a biller_id from a biller', () => ({
+    request: (asked) =>
+      asked.body.includes('"account_id"') && !asked.body.includes('"biller_id"')
+        ? json(400, { code: 'INVALID_REQUEST', message: 'biller_id is required' })
+        : undefined,
+  })),
+  fails(
+    'T08',
+    'accepts an account of an aggregator without a biller_id',
+    () =>
+      changeAsked((body) =>
+        isFields(body['external_identifiers'])
+          ? {
+              ...body,
+              external_identifiers: { biller_id: 'judge', ...body['external_identifiers'] },
+            }
+          : body,
+      ),
+    { kind: 'aggregator' },
+  ),
+  fails('T09', 'accepts external_identifiers without an account_id', () =>
+    changeAsked((body) =>
+      isFields(body['external_identifiers'])
+        ? {
+            ...body,
+            external_identifiers: { account_id: 'A-1', ...body['external_identifiers'] },
+          }
+        : body,
+    ),
+  ),
+  ...(
+    [
+      ['takes any word for a state', '"state":"Texas"', '"state":"TX"'],
+      ['takes cents as a text', ':"1250"', ':1250'],
+      ['rounds cents', ':12.5', ':12'],
+      ['takes a date that does not exist', '2026-13-01', '2026-12-01'],
+    ] as const
+  ).map(([wrong, from, to]) =>
+    fails('T10', wrong, () => ({
+      request: (asked) => void (asked.body = asked.body.replace(from, to)),
+    })),
+  ),
+  warns('T11', 'parses any content type as JSON', () => ({
+    request(asked) {
+      if (asked.method === 'POST') asked.headers['content-type'] = 'application/json';
+    },
+  })),
+  fails(
+    'T12',
+    'returns the details of an internal error',
+    () => ({
+      answer(answer) {
+        if (answer.status === 500) {
+          answer.body = JSON.stringify({
+            code: 'INTERNAL_ERROR',
+            message: 'An unexpected error occurred',
+            cause: 'connect ECONNREFUSED 10.0.0.7:5432',
+          });
+        }
+      },
+    }),
+    { also: ['T20'] },
+  ),
+  warns(
+    'T13',
+    'uses a counter as token',
+    () => {
+      let count = 0;
+      return changeGiven(() => {
+        count += 1;
+        return { token: `token-of-the-platform-${String(count).padStart(12, '0')}` };
+      });
+    },
+    { also: ['T15'] },
+  ),
+  warns(
+    'T13',
+    'encodes the customer in the token',
+    () =>
+      changeGiven(({ token }) => ({
+        token: `${Buffer.from('{"email":"ada@example.com"}').toString('base64url')}.${text(token)}`,
+      })),
+    { also: ['T15'] },
+  ),
+  warns(
+    'T14',
+    'answers a large body with 500',
+    () => ({
+      answer(answer) {
+        if (answer.status === 413) answer.status = 500;
+      },
+    }),
+    { also: ['T20'] },
+  ),
+  warns(
+    'T14',
+    'answers 503 beyond its rate limit',
+    () => {
+      let since = Number.POSITIVE_INFINITY;
+      return {
+        // Counted from the large body, not timed, because on a slow machine no burst reaches a limit. Requests after the burst must
+        // get correct responses again.
+        answer(answer, asked) {
+          if (asked.body.length > 100_000) since = 0;
+          else since += 1;
+          if (since > 20 && since <= 40) answer.status = 503;
+        },
+      };
+    },
+    { also: ['T20'] },
+  ),
+  warns(
+    'T14',
+    'has no rate limit',
+    () => ({
+      request: (asked) =>
+        asked.body === JSON.stringify(leastBody()) &&
+        asked.headers['x-api-key'] === KEY &&
+        asked.headers['content-type'] === 'application/json'
+          ? json(200, { token: `dbt_${randomUUID()}${randomUUID()}` })
+          : undefined,
+    }),
+    { profile: 'strict', rate: { requests_per_second: 1, burst: 20 } },
+  ),
+  fails('T15', 'answers a made-up token with 500', () => ({
+    answer(answer, asked) {
+      if (asked.path.includes('session') && answer.status === 401) answer.status = 500;
+    },
+  })),
+  fails('T15', 'does not accept the tokens that it issued', () => ({
+    request: (asked) =>
+      asked.path.includes('session')
+        ? json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' })
+        : undefined,
+  })),
+  warns('T16', 'lets any web page request tokens', () => ({
+    answer(answer) {
+      answer.headers['access-control-allow-origin'] = '*';
+    },
+  })),
+  fails(
+    'T17',
+    'issues the same token to everybody',
+    () => changeGiven(() => ({ token: `dbt_${'0123456789abcdef'.repeat(3)}` })),
+    { also: ['T15'] },
+  ),
+  fails(
+    'T17',
+    'issues the same token to all customers of an account',
+    () => changeGiven(() => ({ token: `dbt_A-1_${'fedcba9876543210'.repeat(3)}` })),
+    { also: ['T15'] },
+  ),
+  fails('T06', 'compares the key case-insensitively', () =>
+    admits((key) => key.toLowerCase() === KEY),
+  ),
+  fails('T06', 'compares only a prefix of the key', () =>
+    admits((key) => key.length > 8 && KEY.startsWith(key)),
+  ),
+  fails('T06', 'compares only the length of the key', () =>
+    admits((key) => key.length === KEY.length),
+  ),
+  fails('T18', 'accepts a truncated body', () => takes((body) => !body.endsWith('}'))),
+  fails('T18', 'accepts an array and reads its first element', () =>
+    takes((body) => body.startsWith('[')),
+  ),
+  fails('T18', 'issues a token for an empty body', () => takes((body) => body === '')),
+  fails('T18', 'accepts a number as a name', () => takes((body) => /"first_name":7/.test(body))),
+  fails('T18', 'accepts a string as an address', () => takes((body) => /"address":"/.test(body))),
+  fails('T18', 'accepts null as an email address', () =>
+    takes((body) => /"email":null/.test(body)),
+  ),
+  warns('T18', 'answers a body that is not JSON with 500', () => ({
+    answer(answer, asked) {
+      if (answer.status === 400 && asked.body.startsWith('{') && !asked.body.endsWith('}')) {
+        answer.status = 500;
+        answer.body = JSON.stringify({
+          code: 'INTERNAL_ERROR',
+          message: 'An unexpected error occurred',
+        });
+      }
+    },
+  })),
+  fails('T20', 'answers a body of the wrong shape with 500 and internal details', () => ({
+    answer(answer, asked) {
+      if (answer.status === 400 && asked.body.includes('"address":"')) {
+        answer.status = 500;
+        answer.body = '{"error":"TypeError: body.address.city is undefined"}';
+      }
+    },
+  })),
+  fails('T20', 'answers an internal error with a web page', () => ({
+    answer(answer, asked) {
+      if (answer.status === 400 && asked.body.startsWith('[')) {
+        answer.status = 502;
+        answer.headers['content-type'] = 'text/html';
+        answer.body = '<h1>Bad gateway</h1>';
+      }
+    },
+  })),
+  fails('T19', 'refuses a phone number that is not in E.164', () =>
+    refuses((body) => body.includes('(512) 555-0100')),
+  ),
+  fails('T19', 'refuses a name with letters beyond ASCII', () =>
+    refuses((body) => body.includes('Zoë')),
+  ),
+  fails('T19', 'refuses a ZIP code with four digits more', () =>
+    refuses((body) => body.includes('78701-1234')),
+  ),
+  warns(
+    'T19',
+    'refuses unknown fields of an address',
+    () => ({
+      request: (asked) =>
+        /"address":\{[^}]*a_field_of_tomorrow/.test(asked.body)
+          ? json(400, { code: 'INVALID_REQUEST', message: 'The body is not valid' })
+          : undefined,
+    }),
+    { profile: 'strict' },
+  ),
+  warns('T19', 'reads no body that comes in chunks', () => ({
+    request: (asked) =>
+      asked.headers['transfer-encoding'] === undefined
+        ? undefined
+        : json(400, { code: 'INVALID_REQUEST', message: 'The body is empty' }),
+  })),
+  warns(
+    'T01',
+    'returns the time of issue as the expiry of a token',
+    () => ({
+      answer(answer) {
+        if (answer.headers['token-expires-at'] === undefined) return;
+        answer.headers['token-expires-at'] = new Date(CLOCK.now() - 1_000).toISOString();
+      },
+    }),
+    { profile: 'strict' },
+  ),
+  fails('T03', 'accepts a customer without a last name if the first name has two words', () =>
+    changeAsked((body) =>
+      typeof body['first_name'] === 'string' && body['first_name'].includes(' ')
+        ? { last_name: 'Example', ...body }
+        : body,
+    ),
+  ),
+  fails('T05', 'looks up the client id with LIKE', () => ({
+    request(asked) {
+      if (asked.headers['x-client-id'] === '%') {
+        asked.headers['x-client-id'] = 'client-of-the-judge';
+      }
+    },
+  })),
+  warns('T05', 'answers a client id of another length as an invalid request', () => ({
+    request: (asked) =>
+      asked.headers['x-client-id'] === 'client-of-the-judgex'
+        ? json(400, { code: 'INVALID_REQUEST', message: 'The client id has another length' })
+        : undefined,
+  })),
+  ...(
+    [
+      ['T05', 'an unknown client', 'x-client-id', 'client-of-the-judge'],
+      ['T06', 'a wrong key', 'x-api-key', KEY],
+    ] as const
+  ).map(([check, who, header, right]) =>
+    warns(
+      check,
+      `validates the body of ${who} before it refuses it`,
+      () => refuses((body, asked) => body === '{' && asked.headers[header] !== right),
+      { profile: 'strict' },
+    ),
+  ),
+  fails('T17', 'returns the token of the latest concurrent request', () => {
+    let latest: { token: string; at: number } | undefined;
+    return changeGiven(({ token }) => {
+      // The crowd of T17 arrives together; a token that is asked for alone is a new one.
+      if (latest === undefined || CLOCK.now() - latest.at > 50) {
+        latest = { token: text(token), at: CLOCK.now() };
+      }
+      return { token: latest.token };
+    });
+  }),
+  fails('T21', 'answers an invalid body with the page of its framework', () => ({
+    answer(answer, asked) {
+      if (answer.status !== 400 || !asked.body.startsWith('[')) return;
+      answer.headers['content-type'] = 'text/html';
+      answer.body = '<pre>SyntaxError: Unexpected token</pre>';
+    },
+  })),
+  warns('T21', 'answers a large body with the page of its proxy', () => ({
+    answer(answer) {
+      if (answer.status !== 413) return;
+      answer.headers['content-type'] = 'text/html';
+      answer.body = '<h1>413 Request Entity Too Large</h1>';
+    },
+  })),
+  warns('T21', 'repeats the refused value in its errors', () => ({
+    answer(answer, asked) {
+      if (answer.status !== 400 || !asked.body.includes('private.duebridge')) return;
+      answer.body = JSON.stringify({ code: 'INVALID_REQUEST', message: `got ${asked.body}` });
+    },
+  })),
+];
+
+/** Takes every key for which this is true for the right one. */
+function admits(passes: (key: string) => boolean): ProxyBehaviour {
+  return {
+    request(asked) {
+      if (passes(asked.headers['x-api-key'] ?? '')) asked.headers['x-api-key'] = KEY;
+    },
+  };
+}
+
+/** Issues a token for the bodies for which this is true. */
+function takes(passes: (body: string) => boolean): ProxyBehaviour {
+  return {
+    request: (asked) =>
+      asked.method === 'POST' &&
+      asked.path.endsWith('/token') &&
+      asked.headers['content-type'] === 'application/json' &&
+      passes(asked.body)
+        ? json(200, { token: `dbt_${randomUUID()}${randomUUID()}` })
+        : undefined,
+  };
+}
+
+/** Refuses the bodies for which this is true. */
+function refuses(isRefused: (body: string, asked: ProxyRequest) => boolean): ProxyBehaviour {
+  return {
+    request: (asked) =>
+      isRefused(asked.body, asked)
+        ? json(400, { code: 'INVALID_REQUEST', message: 'The body is not valid' })
+        : undefined,
+  };
+}
+
+/** A proxy that changes the JSON body of token requests if it is an object. */
+function changeAsked(
+  change: (body: Record<string, unknown>) => Record<string, unknown>,
+): ProxyBehaviour {
+  return {
+    request(asked) {
+      if (asked.path.includes('/token') && isJsonObject(asked.body)) {
+        asked.body = JSON.stringify(change(JSON.parse(asked.body) as Record<string, unknown>));
+      }
+    },
+  };
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    return isFields(JSON.parse(text));
+  } catch {
+    return false;
+  }
+}
+
+/** A proxy that changes the body of a token response. */
+function changeGiven(
+  change: (given: Record<string, unknown>) => Record<string, unknown>,
+): ProxyBehaviour {
+  return {
+    answer(answer, asked) {
+      if (asked.path.includes('/token') && answer.status === 200) {
+        answer.body = JSON.stringify(change(JSON.parse(answer.body) as Record<string, unknown>));
+      }
+    },
+  };
+}
+
+function isFields(value: unknown): value is Record<string, unknown> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof Uint8Array)
+  );
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

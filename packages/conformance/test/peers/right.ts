@@ -1,0 +1,492 @@
+/**
+ * Right peers that look unlike ours, by side: none may fail a check. A warning is allowed where the peer breaks a should, and is listed
+ * with it.
+ *
+ * A table: one entry per right peer.
+ */
+import type { ServerResponse } from 'node:http';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { pause } from '../../src/clock.ts';
+import { onRecords, type Behaviour } from '../../src/sandbox/partner.ts';
+import type { PartnerPeer } from '../judged.ts';
+import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
+import type { CallerHabit } from './caller.ts';
+import type { GatewayAnswer } from './gateway.ts';
+import { CLIENT, KEY } from './partners.ts';
+import type { ProxyBehaviour } from './platform-proxy.ts';
+
+export interface RightPartner extends PartnerPeer {
+  readonly name: string;
+  /** Checks that correctly warn. */
+  readonly warns?: readonly string[];
+}
+
+const isString = (value: unknown): value is string => typeof value === 'string';
+
+/** Rewrites every time in a record. */
+const times = (write: (instant: string) => string): Behaviour =>
+  onRecords((record) => ({
+    ...record,
+    initiated_at: write(String(record['initiated_at'])),
+    posted_at: isString(record['posted_at']) ? write(record['posted_at']) : record['posted_at'],
+  }));
+
+const moved = (instant: string, ms: number): string =>
+  new Date(Date.parse(instant) + ms).toISOString();
+
+const reason = (failure_reason: string): Behaviour =>
+  onRecords((record) => (record['status'] === 'failed' ? { ...record, failure_reason } : record));
+
+/** Shows the amount due as it was at the last refresh. */
+function refreshed(every_ms: number): Behaviour {
+  const shown = new Map<string, { at: number; due: unknown }>();
+  return {
+    answer(call, answer, partner) {
+      const body = answer.body as Record<string, unknown> | undefined;
+      if (answer.status !== 200 || !/^get_(account|balance)$/.test(call.operation))
+        return undefined;
+      const balance = (body?.['balance'] ?? body) as Record<string, unknown> | undefined;
+      const key = call.params['account_id'] ?? '';
+      const known = shown.get(key);
+      if (known === undefined || partner.now() - known.at >= every_ms) {
+        shown.set(key, { at: partner.now(), due: balance?.['amount_due_in_cents'] });
+      }
+      const old = { ...balance, amount_due_in_cents: shown.get(key)?.due };
+      return { ...answer, body: body?.['balance'] === undefined ? old : { ...body, balance: old } };
+    },
+  };
+}
+
+/** Answers Get Payment from a copy to which the end of a payment comes later. */
+function lateByPayment(late_ms: number): Behaviour {
+  const ended = new Map<unknown, number>();
+  return onRecords((record, call, partner) => {
+    if (record['status'] === 'processing') return record;
+    const { platform_payment_id: id } = record;
+    const since = ended.get(id) ?? partner.now();
+    ended.set(id, since);
+    if (call.operation !== 'get_payment' || partner.now() - since >= late_ms) return record;
+    const { failure_reason: _unknown, ...rest } = record;
+    return { ...rest, status: 'processing', posted_at: null };
+  });
+}
+
+/** Changes each payment_id, the same way each time. */
+const named = (change: (id: string) => string): Behaviour =>
+  onRecords((record) => ({ ...record, payment_id: change(String(record['payment_id'])) }));
+
+/** Writes the JSON of an answer anew. */
+const rewritten =
+  (write: (body: unknown) => string) =>
+  (answer: GatewayAnswer): GatewayAnswer => ({
+    ...answer,
+    body: Buffer.from(write(JSON.parse(answer.body.toString()))),
+  });
+
+/** JSON in which every character of every text, names too, is an escape. */
+function escaped(body: unknown): string {
+  return JSON.stringify(body).replace(/"(?:[^"\\]|\\.)*"/g, (text) => {
+    const units = (JSON.parse(text) as string).split('');
+    const hex = units.map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+    return `"${hex.join('')}"`;
+  });
+}
+
+/** Sends the body in pieces of one byte. */
+function drip({ status, headers, body }: GatewayAnswer, response: ServerResponse): void {
+  response.writeHead(status, headers);
+  for (const byte of body) response.write(Buffer.from([byte]));
+  response.end();
+}
+
+export const RIGHT_PARTNERS: readonly RightPartner[] = [
+  { name: 'under a prefix', gateway: { prefix: '/api/v3' } },
+  {
+    name: 'with fields of its own',
+    behaviour: () =>
+      onRecords((r) => ({ ...r, memo: 'x', links: { self: '/x' }, currency: 'USD' })),
+  },
+  {
+    name: 'with fields in another order',
+    behaviour: () => onRecords((r) => Object.fromEntries(Object.entries(r).toReversed())),
+  },
+  {
+    name: 'with times at an offset',
+    behaviour: () => times((t) => moved(t, 19_800_000).replace('Z', '+05:30')),
+  },
+  { name: 'with times in microseconds', behaviour: () => times((t) => t.replace('Z', '123Z')) },
+  { name: 'with times in whole seconds', behaviour: () => times((t) => t.replace(/\.\d+Z/, 'Z')) },
+  {
+    name: 'that rounds posted_at alone to a second',
+    behaviour: () =>
+      onRecords((r) => ({
+        ...r,
+        posted_at: isString(r['posted_at']) ? r['posted_at'].replace(/\.\d+Z/, 'Z') : null,
+      })),
+  },
+  {
+    name: 'whose clock is three minutes behind',
+    behaviour: () => times((t) => moved(t, -180_000)),
+  },
+  {
+    name: 'whose ledger has a clock two minutes ahead',
+    behaviour: () =>
+      onRecords((r) => ({
+        ...r,
+        posted_at: isString(r['posted_at']) ? moved(r['posted_at'], 120_000) : null,
+      })),
+  },
+  {
+    name: 'that answers in gzip',
+    gateway: {
+      answer: (a) => ({
+        ...a,
+        headers: { ...a.headers, 'content-encoding': 'gzip' },
+        body: gzipSync(a.body),
+      }),
+    },
+  },
+  {
+    name: 'that answers in brotli',
+    gateway: {
+      answer: (a) => ({
+        ...a,
+        headers: { ...a.headers, 'content-encoding': 'br' },
+        body: brotliCompressSync(a.body),
+      }),
+    },
+  },
+  { name: 'that answers in pieces', gateway: { write: drip } },
+  { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 } },
+  {
+    name: 'with header names in capitals',
+    gateway: {
+      answer: (a) => ({
+        ...a,
+        headers: Object.fromEntries(
+          Object.entries(a.headers).map(([name, value]) => [name.toUpperCase(), value]),
+        ),
+      }),
+    },
+  },
+  {
+    name: 'behind a gateway whose errors are web pages',
+    gateway: {
+      answer: (a) =>
+        a.status < 400
+          ? a
+          : {
+              status: a.status,
+              headers: { 'content-type': 'text/html' },
+              body: Buffer.from('<h1>Error</h1>'),
+            },
+    },
+    warns: ['P11', 'P15', 'P59'],
+  },
+  { name: 'that takes a hundred requests a second', gateway: { rate: 100 } },
+  {
+    name: 'that posts while it answers',
+    behaviour: () => ({
+      born(payment, _call, partner) {
+        if (payment.ending.status === 'succeeded') {
+          payment.status = 'succeeded';
+          payment.posted_at = payment.initiated_at;
+          partner.post(payment);
+        }
+      },
+    }),
+    warns: ['P21'],
+  },
+  {
+    name: 'that posts at night',
+    behaviour: () => ({
+      born: (payment) => {
+        if (payment.ending.status !== 'succeeded') return;
+        payment.ending = { ...payment.ending, after_ms: undefined };
+      },
+    }),
+    target: { terminal_window_seconds: 86_400 },
+  },
+  { name: 'that shows balances as of last night', behaviour: () => refreshed(1e9) },
+  { name: 'that refreshes balances every two seconds', behaviour: () => refreshed(2_000) },
+  {
+    name: 'that shows no balance',
+    target: { paths: { get_balance: null }, accounts: { payable: 'bare', inactive: 'inactive' } },
+  },
+  { name: 'without Get Payment', target: { paths: { get_payment: null } } },
+  {
+    name: 'whose Get Payment shows an end a second late',
+    behaviour: () => lateByPayment(1_000),
+  },
+  { name: 'that gives reasons in Japanese', behaviour: () => reason('口座が停止されています') },
+  { name: 'that gives reasons of one word', behaviour: () => reason('Geschlossen') },
+  {
+    name: 'that accepts only UUIDs as ids',
+    behaviour: () => ({
+      receive: (call) =>
+        call.method === 'PUT' &&
+        !/^[0-9a-f]{8}-[0-9a-f-]{27}$/.test(call.params['platform_payment_id'] ?? '')
+          ? { status: 400, body: { code: 'INVALID_REQUEST', message: 'The id is no UUID' } }
+          : undefined,
+    }),
+  },
+  {
+    name: 'that refuses payments to inactive accounts',
+    behaviour: () => ({
+      receive: (call) =>
+        call.method === 'PUT' &&
+        call.params['account_id'] === 'inactive' &&
+        call.headers['x-api-key'] === KEY
+          ? { status: 422, body: { code: 'ACCOUNT_INACTIVE', message: 'The account is closed' } }
+          : undefined,
+    }),
+    warns: ['P41'],
+  },
+  {
+    name: 'with an OAuth secret that has a space',
+    auth: { method: 'oauth', client_id: 'judge', client_secret: 'two words of a secret' },
+  },
+  {
+    name: 'with access tokens of two seconds',
+    auth: {
+      method: 'oauth',
+      client_id: 'judge',
+      client_secret: CLIENT.client_secret,
+      expires_in: 2,
+    },
+  },
+  { name: 'with OAuth', auth: 'oauth' },
+  { name: 'with OAuth, in the strict profile', auth: 'oauth', profile: 'strict' },
+  { name: 'with a static key, in the strict profile', profile: 'strict' },
+  { name: 'that is judged again the day after', how: 'the-day-after' },
+  { name: 'with a maximum', how: 'with-a-maximum' },
+  {
+    name: 'behind a gateway that speaks HTTP/1.0',
+    gateway: {
+      write: ({ status, body }, { socket }) => {
+        const head = `HTTP/1.0 ${String(status)} Status\r\nContent-Type: application/json\r\n\r\n`;
+        socket?.end(Buffer.concat([Buffer.from(head), body]));
+      },
+    },
+  },
+  {
+    name: 'that says 103 before each answer',
+    gateway: {
+      write: ({ status, headers, body }, response) => {
+        response.writeEarlyHints({ link: '</docs>; rel=preconnect' });
+        response.writeHead(status, headers).end(body);
+      },
+    },
+  },
+  {
+    name: 'that keeps no connection',
+    gateway: { answer: (a) => ({ ...a, headers: { ...a.headers, connection: 'close' } }) },
+  },
+  {
+    name: 'that writes its JSON with tabs and carriage returns',
+    gateway: {
+      answer: rewritten(
+        (body) =>
+          `\r\n ${JSON.stringify(body, null, '\t').replaceAll('":', '" \t:').replaceAll('\n', '\r\n')}\r\n`,
+      ),
+    },
+  },
+  {
+    name: 'that escapes every character of its JSON',
+    gateway: { answer: rewritten(escaped) },
+  },
+  {
+    name: 'with nested namesakes of the fields',
+    behaviour: () =>
+      onRecords((r) => ({
+        account: { status: 'active', balance: { amount_in_cents: 1 } },
+        history: [{ status: 'processing', at: r['initiated_at'] }],
+        ...r,
+        fee: { amount_in_cents: 0, status: 'failed' },
+      })),
+  },
+  {
+    name: 'whose records name neither biller nor account',
+    behaviour: () => onRecords(({ biller_id: _biller, account_id: _account, ...r }) => r),
+  },
+  {
+    name: 'whose failed payments have no posted_at',
+    behaviour: () =>
+      onRecords(({ posted_at, ...r }) =>
+        r['status'] === 'failed' || r['status'] === 'canceled' ? r : { ...r, posted_at },
+      ),
+  },
+  {
+    name: 'with long payment ids',
+    behaviour: () => named((id) => `urn:ledger:2026:${id.repeat(5)}`),
+  },
+  {
+    name: 'with payment ids in any script',
+    behaviour: () => named((id) => `№ 7/2026 "Ñandú" \\ 日本 😀 <a&b> ${id}`),
+  },
+  {
+    name: 'with long reasons',
+    behaviour: () =>
+      reason('The account is closed. Llame al 311, opción “agua”; 水道局 ☎ '.repeat(30)),
+  },
+  {
+    name: 'with times in nanoseconds, and an offset in hours only',
+    behaviour: () => times((t) => t.replace('Z', '456789+00')),
+  },
+  {
+    name: 'whose first answer takes a second',
+    behaviour: () => {
+      let isWarm = false;
+      return {
+        async receive() {
+          if (!isWarm) await pause(CLOCK, 1_300);
+          isWarm = true;
+          return undefined;
+        },
+      };
+    },
+  },
+  {
+    name: 'that answers one request at a time',
+    behaviour: () => {
+      let last = Promise.resolve();
+      return {
+        async receive() {
+          last = last.then(() => pause(CLOCK, 10));
+          await last;
+          return undefined;
+        },
+      };
+    },
+  },
+  {
+    name: 'that takes five reads of a payment a second',
+    behaviour: () => {
+      const reads = new Map<string, number[]>();
+      return {
+        receive(call, partner) {
+          if (call.method !== 'GET') return undefined;
+          const recent = (reads.get(call.path) ?? []).filter((at) => at > partner.now() - 1_000);
+          if (recent.length >= 5) {
+            const body = { code: 'TOO_MANY_REQUESTS', message: 'Ask again in a second' };
+            return { status: 429, headers: { 'Retry-After': '1' }, body };
+          }
+          reads.set(call.path, [...recent, partner.now()]);
+          return undefined;
+        },
+      };
+    },
+  },
+  {
+    name: 'that is shut for half a second after a restart',
+    behaviour: (restarts) => {
+      let [known, opens_at] = [0, 0];
+      return {
+        receive(_call, partner) {
+          if (restarts() > known) opens_at = partner.now() + 500;
+          known = restarts();
+          if (partner.now() >= opens_at) return undefined;
+          const after = new Date(partner.now() + 1_000).toUTCString();
+          const headers = { 'Content-Type': 'text/html', 'Retry-After': after };
+          return { status: 503, headers, body: '<h1>503 Service Unavailable</h1>' };
+        },
+      };
+    },
+  },
+];
+
+/** A right platform, at its token endpoint. */
+interface RightPlatform {
+  readonly name: string;
+  readonly behaviour?: () => ProxyBehaviour;
+  readonly kind?: 'aggregator';
+  readonly profile?: 'strict';
+  readonly delay_ms?: number;
+}
+
+/** Writes each token in another way, and takes it back in the flow. */
+const tokens = (write: (token: string) => string) => (): ProxyBehaviour => {
+  const inner = new Map<string, string>();
+  return {
+    answer(answer, asked) {
+      if (!asked.path.endsWith('/token') || answer.status !== 200) return;
+      const { token } = JSON.parse(answer.body) as { token: string };
+      inner.set(`Bearer ${write(token)}`, `Bearer ${token}`);
+      answer.body = JSON.stringify({ token: write(token) });
+    },
+    request(asked) {
+      const known = inner.get(asked.headers['authorization'] ?? '');
+      if (known !== undefined) asked.headers['authorization'] = known;
+    },
+  };
+};
+
+export const RIGHT_PLATFORMS: readonly RightPlatform[] = [
+  { name: 'for a biller' },
+  { name: 'for a biller, in the strict profile', profile: 'strict' },
+  { name: 'for an aggregator', kind: 'aggregator' },
+  { name: 'that takes two seconds a call', profile: 'strict', delay_ms: 2_000 },
+  {
+    name: 'that escapes every character of its JSON',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.body !== '') answer.body = `\r\n ${escaped(JSON.parse(answer.body))}\r\n`;
+      },
+    }),
+  },
+  {
+    name: 'with cookies, and header names in capitals',
+    behaviour: () => ({
+      answer(answer) {
+        for (const [name, value] of Object.entries(answer.headers)) {
+          delete answer.headers[name];
+          answer.headers[name.toUpperCase()] = value;
+        }
+        answer.headers['SET-COOKIE'] = 'lb=node-2; Path=/; HttpOnly';
+      },
+    }),
+  },
+  {
+    name: 'that answers 422 to invalid requests, with more fields',
+    behaviour: () => ({
+      answer(answer) {
+        if (answer.status !== 400) return;
+        answer.status = 422;
+        answer.body = JSON.stringify({ ...(JSON.parse(answer.body) as object), trace_id: 'a-1' });
+      },
+    }),
+  },
+  {
+    name: 'with tokens of 1,500 characters',
+    behaviour: tokens((t) => `${t}.${t.repeat(24)}.${t}`),
+  },
+  {
+    name: 'with tokens of any character',
+    behaviour: tokens((t) => `"${t}" \\ + / =`),
+  },
+  {
+    name: 'that takes state codes in lower case',
+    behaviour: () => ({
+      request: (asked) =>
+        void (asked.body = asked.body.replace(
+          /"state":"([a-z]{2})"/,
+          (_all, state: string) => `"state":"${state.toUpperCase()}"`,
+        )),
+    }),
+  },
+];
+
+/** Right platforms that call a partner, by what they do otherwise. */
+export const RIGHT_CALLERS: readonly (readonly [
+  auth: 'key' | 'oauth',
+  habit: CallerHabit | undefined,
+])[] = [
+  ['key', undefined],
+  ['oauth', undefined],
+  ['key', 'ids_in_capitals'],
+  ['oauth', 'long_ids'],
+  ['key', 'more_fields'],
+  ['key', 'escapes_its_json'],
+  ['oauth', 'looks_first'],
+  ['key', 'encodes_everything'],
+];
