@@ -31,6 +31,7 @@ export function readPartnerConfig(
     adminHost: values.adminHost,
     adminPort: values.adminPort,
     adminHosts: values.adminHosts,
+    trustedProxies: values.trustedProxies,
     hstsSeconds: values.hstsSeconds,
     databaseUrl: values.databaseUrl,
     databaseConnections: values.databaseConnections,

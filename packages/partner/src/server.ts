@@ -55,6 +55,8 @@ export interface PartnerConfig {
    * Host names accepted by the admin listener, besides addresses; default: only localhost on this machine, any name elsewhere.
    */
   readonly adminHosts?: readonly string[] | undefined;
+  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
+  readonly trustedProxies?: readonly string[] | undefined;
   /** max-age of Strict-Transport-Security in seconds, sent by both listeners; default: left to the proxy. */
   readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4101 (decision 27), 0 for any free one. */
@@ -124,10 +126,12 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
-  const { hstsSeconds } = config;
-  const app = createServer({ log, metrics, singleHeaders, hstsSeconds });
+  const shared = { log, hstsSeconds: config.hstsSeconds, trustedProxies: config.trustedProxies };
+  // Its one caller is the platform, which may hold thousands of waiting reads from one address.
+  const limits = { connectionsPerAddress: Infinity };
+  const app = createServer({ ...shared, metrics, singleHeaders, limits });
   const adminHost = config.adminHost ?? '127.0.0.1';
-  const admin = createServer({ log, hstsSeconds, hosts: hostsOf(adminHost, config.adminHosts) });
+  const admin = createServer({ ...shared, hosts: hostsOf(adminHost, config.adminHosts) });
   const stop = async (): Promise<void> => {
     await Promise.all([app.close(), admin.close()]);
     await opened.close();

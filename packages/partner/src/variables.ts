@@ -30,6 +30,7 @@ export const variables = {
   adminHost: common.adminHost,
   adminPort: common.adminPort,
   adminHosts: common.adminHosts,
+  trustedProxies: common.trustedProxies,
   hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
   databaseConnections: common.databaseConnections,

@@ -34,6 +34,8 @@ export interface PlatformConfig extends FundingConfig {
   readonly adminHost?: string;
   /** Names by which the admin listener may be asked, besides addresses; default: localhost alone on this machine, any name elsewhere. */
   readonly adminHosts?: readonly string[] | undefined;
+  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
+  readonly trustedProxies?: readonly string[] | undefined;
   /** Seconds for which browsers shall come by https only, said on both listeners; default: left to the proxy. */
   readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4001 (decision 27), 0 for any free one. */

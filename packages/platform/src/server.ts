@@ -10,6 +10,7 @@ import { createSecretKey, hkdfSync } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';
 import {
   ConfigurationError,
+  addressKey,
   bearerOf,
   createLogger,
   createMetrics,
@@ -283,8 +284,9 @@ async function openAll(
     database: await takesWrites(database),
     ...engine.health,
   });
-  const { hstsSeconds } = config;
-  const publicApp = createServer({ log, clock, metrics, hstsSeconds });
+  const { hstsSeconds, trustedProxies } = config;
+  const publicApp = createServer({ log, clock, metrics, hstsSeconds, trustedProxies });
+  limitAddresses(publicApp, config);
   const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
   mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
@@ -312,6 +314,7 @@ async function openAll(
     log,
     clock,
     hstsSeconds,
+    trustedProxies,
     hosts: hostsOf(adminHost, config.adminHosts),
   });
   const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
@@ -477,6 +480,29 @@ function callers<T extends object>(): Callers<T> {
   };
 }
 
+/** Routes that are not counted. */
+const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']);
+
+/**
+ * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. Probes
+ * and a processor's signed events, which come in bulk from few addresses, are not counted.
+ */
+function limitAddresses(app: FastifyInstance, config: PlatformConfig): void {
+  const rate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
+  if (rate === undefined) return;
+  const clock = config.clock ?? systemClock;
+  const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
+  app.addHook('onRequest', (request, _reply, done) => {
+    const route = request.routeOptions.url;
+    if (route !== undefined && UNCOUNTED.has(route)) {
+      done();
+      return;
+    }
+    const permit = perAddress.take(addressKey(request.ip));
+    done(permit.ok ? undefined : tooManyRequests(permit.retryAfterSeconds));
+  });
+}
+
 function mountPublic(
   app: FastifyInstance,
   stages: {
@@ -493,15 +519,7 @@ function mountPublic(
   const { config, keys, tokens, sessions, payments, events, funding, visits } = stages;
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
-  const ipRate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
   const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
-  const perAddress = ipRate && rateLimiter({ ...ipRate, maxKeys: MAX_RATE_KEYS, clock });
-
-  /** Before anything is looked at: guessing and flooding end here. */
-  const limitAddress = (request: FastifyRequest): void => {
-    const permit = perAddress?.take(request.ip);
-    if (permit?.ok === false) throw tooManyRequests(permit.retryAfterSeconds);
-  };
 
   const clients = callers<Client>();
   mount(
@@ -514,7 +532,6 @@ function mountPublic(
     },
     {
       async onRequest(request) {
-        limitAddress(request);
         const caller = await keys.verify(
           oneHeader(request, 'x-client-id'),
           oneHeader(request, 'x-api-key'),
@@ -526,17 +543,13 @@ function mountPublic(
     },
   );
 
-  mount(
-    app,
-    platformRoutes.create_flow_session,
-    ({ body, request }) => sessions.open(bearerOf(request), body),
-    { onRequest: limitAddress },
+  mount(app, platformRoutes.create_flow_session, ({ body, request }) =>
+    sessions.open(bearerOf(request), body),
   );
 
   const sessionOf = callers<Session>();
   const withSession = {
     async onRequest(request: FastifyRequest): Promise<void> {
-      limitAddress(request);
       sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
     },
   };

@@ -72,6 +72,7 @@ export const variables = {
   adminHost: common.adminHost,
   adminPort: common.adminPort,
   adminHosts: common.adminHosts,
+  trustedProxies: common.trustedProxies,
   hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
   databaseConnections: common.databaseConnections,
@@ -111,7 +112,7 @@ export const variables = {
     name: 'DUEBRIDGE_IP_RATE',
     parse: integer(0, 100_000),
     default: 200,
-    description: 'calls per second from one address; 0 for no limit, such as behind a proxy',
+    description: 'requests per second from one address, pages included; 0 for no limit',
   },
   paidRetentionDays: {
     name: 'DUEBRIDGE_RETENTION_DAYS',

@@ -1,6 +1,7 @@
 /** The variables that both servers read, so that a name has the same meaning in both. */
 import { address, fraction, integer, oneOf, secret, text } from './config.ts';
 import { dataDirectory } from './data-directory.ts';
+import { believing } from './http/front.ts';
 
 /** The rows of the environment table that both servers have; only the defaults of numbers differ. */
 export function serverVariables(defaults: {
@@ -44,6 +45,18 @@ export function serverVariables(defaults: {
       description:
         'host names that the admin listener answers to, comma-separated; addresses always work',
       otherwise: 'localhost; any if ADMIN_HOST is set',
+    },
+    trustedProxies: {
+      name: 'DUEBRIDGE_TRUSTED_PROXIES',
+      parse: (value: string): readonly string[] => {
+        const proxies = value.split(',').map((one) => one.trim());
+        believing(proxies);
+        return proxies;
+      },
+      default: undefined,
+      description:
+        'proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks, comma-separated',
+      otherwise: 'those of this machine',
     },
     hstsSeconds: {
       name: 'DUEBRIDGE_HSTS_SECONDS',

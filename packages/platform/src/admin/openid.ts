@@ -7,12 +7,12 @@
  *         at the first sign-in, so that its absence never keeps the platform from starting.
  */
 import { Refusal } from '@duebridge/contract';
-import { messageOf, openNameLookup, type Log } from '@duebridge/runtime';
+import { isSecure, messageOf, openNameLookup, type Log } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import * as oidc from 'openid-client';
 import { Agent, fetch } from 'undici';
 import type { Sealer } from '../partners/seal.ts';
-import { isSecure, startSession } from './sign-in.ts';
+import { startSession } from './sign-in.ts';
 import type { Operators } from './operators.ts';
 
 /** The one provider of a deployment. */

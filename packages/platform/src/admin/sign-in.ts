@@ -6,7 +6,13 @@
  */
 import { timingSafeEqual } from 'node:crypto';
 import { Refusal } from '@duebridge/contract';
-import { limitCallers, rateLimiter, tooManyRequests, type Clock } from '@duebridge/runtime';
+import {
+  isSecure,
+  limitCallers,
+  rateLimiter,
+  tooManyRequests,
+  type Clock,
+} from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Operator, Operators } from './operators.ts';
 
@@ -103,11 +109,6 @@ export async function startSession(
 ): Promise<void> {
   const { cookie, seconds } = await operators.openSession(of);
   reply.header('Set-Cookie', cookieOf(cookie, seconds, secure));
-}
-
-/** Whether the browser used https, according to the proxy in front; the cookie is then marked Secure. */
-export function isSecure(request: FastifyRequest): boolean {
-  return request.headers['x-forwarded-proto'] === 'https';
 }
 
 function cookieOf(value: string, seconds: number, secure: boolean): string {

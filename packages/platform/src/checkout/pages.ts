@@ -10,20 +10,19 @@
  */
 import crypto from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { promisify } from 'node:util';
-import { gzip } from 'node:zlib';
 import { compileCheck, PartnerId, Refusal } from '@duebridge/contract';
+import {
+  builtOnce,
+  isSecure,
+  sendAsset,
+  toAsset,
+  type Asset,
+  type BuiltFolder,
+} from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AdapterPage, FundingAdapter } from '../funding/adapter.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
-
-/** A file as it is sent. */
-interface Asset {
-  readonly type: string;
-  readonly plain: Buffer;
-  readonly gzip: Buffer;
-}
 
 /** All build output, held in memory: under 200 kB. */
 interface Pages {
@@ -68,6 +67,9 @@ interface Manifest extends Release {
 }
 
 const HTML = 'text/html; charset=utf-8';
+
+/** Filled pages that are kept: one for each partner. */
+const MAX_FILLED = 1_000;
 
 const partnerId = compileCheck(PartnerId);
 
@@ -143,14 +145,15 @@ export function servePages(
   const { registry, visits, dist = builtPages, adapters = [] } = options;
   const fundingFrames = openFundingFrames(adapters);
   const headers = { ...flowHeaders, ...fundingFrames.headers };
-  let loaded: Promise<Pages> | undefined;
-  const pages = (): Promise<Pages> => {
-    loaded ??= loadPages(dist).catch((error: unknown) => {
-      // Checked again at the next request: the build may be running.
-      loaded = undefined;
-      throw error;
-    });
-    return loaded;
+  const pages = builtOnce(dist, loadPages);
+  const filled = new Map<string, Promise<Asset>>();
+  /** The page with what belongs to a partner; compressed once for each partner, and again when its registration changes. */
+  const filledAsset = (html: string): Promise<Asset> => {
+    const known = filled.get(html) ?? toAsset('flow.html', Buffer.from(html));
+    const [oldest] = filled.keys();
+    if (filled.size >= MAX_FILLED && oldest !== undefined) filled.delete(oldest);
+    filled.set(html, known);
+    return known;
   };
 
   app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
@@ -158,18 +161,18 @@ export function servePages(
     reply.headers(sdkHeaders);
     switch (request.params.file) {
       case 'duebridge.js':
-        return send(request, reply.header('Cache-Control', SDK_CACHE), sdk);
+        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), sdk);
       case 'manifest.json':
-        return send(request, reply.header('Cache-Control', SDK_CACHE), manifest);
+        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), manifest);
       case 'integrity.json':
-        return send(request, reply.header('Cache-Control', SDK_CACHE), integrity);
+        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), integrity);
       case 'duebridge-redirect.js':
         if (redirect === undefined) throw new Refusal('NOT_FOUND');
-        return send(request, reply.header('Cache-Control', SDK_CACHE), redirect);
+        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), redirect);
       default: {
         const pinned = sdkFiles.get(request.params.file);
         if (pinned === undefined) throw new Refusal('NOT_FOUND');
-        return send(request, reply.header('Cache-Control', IMMUTABLE_CACHE), pinned);
+        return sendAsset(request, reply.header('Cache-Control', IMMUTABLE_CACHE), pinned);
       }
     }
   });
@@ -189,7 +192,7 @@ export function servePages(
       'Cross-Origin-Resource-Policy': 'same-origin',
       'X-Content-Type-Options': 'nosniff',
     });
-    return send(request, reply, asset);
+    return sendAsset(request, reply, asset);
   });
 
   app.get('/flow/errors', async (request, reply) => {
@@ -199,7 +202,7 @@ export function servePages(
       'Cache-Control': SDK_CACHE,
       'Content-Security-Policy': errorsPolicy,
     });
-    return send(request, reply, errors);
+    return sendAsset(request, reply, errors);
   });
 
   app.get<{ Params: { file: string } }>('/flow/fund/:file', async (request, reply) => {
@@ -210,7 +213,7 @@ export function servePages(
       'Cross-Origin-Resource-Policy': 'same-origin',
       'X-Content-Type-Options': 'nosniff',
     });
-    return send(request, reply, await script());
+    return sendAsset(request, reply, await script());
   });
 
   app.get<{ Params: { partner: string; method: string } }>(
@@ -270,7 +273,7 @@ export function servePages(
     const html = fillPage(flowHtml, partner, visit);
     // The compressed size of a visit could reveal something about its token.
     if (visit !== undefined) return reply.type(HTML).send(html);
-    return send(request, reply, await toAsset('flow.html', Buffer.from(html)));
+    return sendAsset(request, reply, await filledAsset(html));
   };
 
   app.get<{ Params: { partner: string }; Querystring: { visit?: string } }>(
@@ -298,7 +301,7 @@ export function servePages(
       try {
         const { id, sealed } = visits.begin(partner, request.body, request.headers.origin);
         const at = `/flow/v1/${partner.partner_id}`;
-        const secure = request.headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
+        const secure = isSecure(request) ? '; Secure' : '';
         // Lax: the customer comes from the partner's site.
         const cookie = (name: string, value: string, seconds: number): string =>
           `${name}=${value}; Path=${at}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
@@ -433,23 +436,8 @@ function escapeAttribute(text: string): string {
     .replaceAll('>', '&gt;');
 }
 
-function send(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
-  reply.type(asset.type).header('Vary', 'Accept-Encoding');
-  const accepted = request.headers['accept-encoding'] ?? '';
-  if (!/\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(accepted)) return reply.send(asset.plain);
-  return reply.header('Content-Encoding', 'gzip').send(asset.gzip);
-}
-
-async function loadPages(dist: URL): Promise<Pages> {
-  const text = await readFile(new URL('manifest.json', dist), 'utf8').catch(() => {
-    throw new Refusal('SERVICE_UNAVAILABLE', {
-      message: 'The pages are not built yet: run "npm run prepare" and reload',
-      headers: { 'Retry-After': '5' },
-    });
-  });
-  const manifest = JSON.parse(text) as Manifest;
-  const asset = async (path: string): Promise<Asset> =>
-    toAsset(path, await readFile(new URL(path, dist)));
+async function loadPages({ manifest: built, asset, text }: BuiltFolder): Promise<Pages> {
+  const manifest = built as Manifest;
   const releases = [...manifest.releases, manifest];
   const load = async (folder: string, names: readonly string[]): Promise<Map<string, Asset>> => {
     const each = [...new Set(names)].map(
@@ -471,7 +459,7 @@ async function loadPages(dist: URL): Promise<Pages> {
       'sdk',
       scripts.map(({ file }) => file),
     ),
-    flowHtml: await readFile(new URL(`flow/${manifest.flow.html}`, dist), 'utf8'),
+    flowHtml: await text(`flow/${manifest.flow.html}`),
     flowPolicy: flowPolicy(manifest).join('; '),
     flowAssets: await load(
       'flow',
@@ -480,23 +468,4 @@ async function loadPages(dist: URL): Promise<Pages> {
     errors: await asset(`flow/${manifest.errors.html}`),
     errorsPolicy: `default-src 'none'; style-src '${manifest.errors.style}'; frame-ancestors 'none'`,
   };
-}
-
-async function toAsset(path: string, plain: Buffer): Promise<Asset> {
-  return { type: mediaType(path), plain, gzip: await promisify(gzip)(plain, { level: 9 }) };
-}
-
-function mediaType(path: string): string {
-  switch (path.slice(path.lastIndexOf('.'))) {
-    case '.html':
-      return HTML;
-    case '.js':
-      return 'text/javascript; charset=utf-8';
-    case '.css':
-      return 'text/css; charset=utf-8';
-    case '.json':
-      return 'application/json; charset=utf-8';
-    default:
-      return 'application/octet-stream';
-  }
 }

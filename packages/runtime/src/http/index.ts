@@ -1,7 +1,9 @@
 /** HTTP for both servers, by job. */
 export * from './admin-guard.ts';
+export * from './assets.ts';
 export * from './caller-limits.ts';
 export * from './errors.ts';
+export { addressKey } from './front.ts';
 export * from './listen.ts';
 export * from './mount.ts';
 export * from './operations.ts';

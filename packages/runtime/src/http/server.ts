@@ -18,6 +18,7 @@ import type { Metrics } from '../metrics.ts';
 import { discardRest, hasBody, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
 import { answerBrokenRequest, answerError, errorCodeOf } from './errors.ts';
+import { believing, FRONT_LIMITS, LOOPBACK, openFront, type FrontLimits } from './front.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -29,7 +30,7 @@ declare module 'fastify' {
 }
 
 /** Limits of a server; each can be set, so that a test does not have to wait for the real ones. */
-export interface HttpLimits {
+export interface HttpLimits extends FrontLimits {
   /** Bytes of a body; 64 KiB (decision 16): the largest request of the interface is under 2 KiB. */
   bodyBytes: number;
   /** Bytes of all headers; 16 KiB, Node's own. */
@@ -40,19 +41,17 @@ export interface HttpLimits {
   headersTimeoutMs: number;
   /** How often Node checks for late requests; 5,000 ms, which is also the tolerance of these limits. */
   checkIntervalMs: number;
-  /** Connections at once; 10,000, well under the usual limit of file descriptors. */
-  connections: number;
   /** How long a close waits for requests in progress before it cuts them; 8,000 ms, within the 10 s of a stop. */
   closeTimeoutMs: number;
 }
 
 const defaultLimits: HttpLimits = {
+  ...FRONT_LIMITS,
   bodyBytes: 64 * 1024,
   headerBytes: 16 * 1024,
   requestTimeoutMs: 30_000,
   headersTimeoutMs: 10_000,
   checkIntervalMs: 5_000,
-  connections: 10_000,
   closeTimeoutMs: 8_000,
 };
 
@@ -62,6 +61,11 @@ export interface ServerOptions {
   clock?: Clock;
   metrics?: Metrics;
   limits?: Partial<HttpLimits>;
+  /**
+   * Addresses and networks of proxies: `X-Forwarded-For` and `X-Forwarded-Proto` are read from these alone, `Forwarded` from nobody.
+   * Default: this machine.
+   */
+  trustedProxies?: readonly string[] | undefined;
   /** Additional headers that may appear only once: the one that a partner chose for its key. */
   singleHeaders?: readonly string[];
   /**
@@ -91,6 +95,9 @@ const singleHeaders = [
   'cookie',
 ];
 
+/** How long a connection may rest between two requests: longer than the minute for which common proxies keep theirs. */
+const KEEP_ALIVE_MS = 72_000;
+
 /** Maximum length of a path field before the operation's own pattern applies: 128 characters, each encoded in up to 12 bytes. */
 const MAX_PARAM_LENGTH = 2_048;
 
@@ -103,17 +110,22 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     [...singleHeaders, ...(options.singleHeaders ?? [])].map((name) => name.toLowerCase()),
   );
 
+  const believes = believing(options.trustedProxies ?? LOOPBACK);
+  const http = {
+    requestTimeout: limits.requestTimeoutMs,
+    headersTimeout: limits.headersTimeoutMs,
+    connectionsCheckingInterval: limits.checkIntervalMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: limits.headerBytes,
+    // Checked in headerProblem: Node would answer by itself, with a bare 400.
+    requireHostHeader: false,
+  };
   const app = fastify({
     logger: false,
     bodyLimit: limits.bodyBytes,
-    requestTimeout: limits.requestTimeoutMs,
-    http: {
-      headersTimeout: limits.headersTimeoutMs,
-      connectionsCheckingInterval: limits.checkIntervalMs,
-      maxHeaderSize: limits.headerBytes,
-      // Checked in headerProblem: Node would answer by itself, with a bare 400.
-      requireHostHeader: false,
-    },
+    serverFactory: (handler) =>
+      openFront(handler, { http, limits, believes, now: () => clock.monotonic() }),
+    trustProxy: believes,
     exposeHeadRoutes: false,
     // A request received while we close is answered, on a connection that is then closed.
     return503OnClosing: false,
@@ -126,7 +138,6 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
       void answerError(log, error, request, reply);
     },
   });
-  app.server.maxConnections = limits.connections;
   // Likewise for an Expect that cannot be met, which Node would answer with a bare 417.
   app.server.on('checkExpectation', (request, response) => app.routing(request, response));
   const requests = options.metrics?.histogram(
@@ -138,7 +149,16 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
   readBodiesStrictly(app);
   followClosing(app, limits.closeTimeoutMs);
 
+  let isProxyUnknown = false;
   app.addHook('onRequest', (request, reply, done) => {
+    const { remoteAddress = '' } = request.socket;
+    if (!isProxyUnknown && 'x-forwarded-for' in request.headers && !believes(remoteAddress)) {
+      isProxyUnknown = true;
+      log.warn(
+        { address: remoteAddress },
+        'an address sends X-Forwarded-For and is not in DUEBRIDGE_TRUSTED_PROXIES: if it is your proxy, name it there',
+      );
+    }
     setCommonHeaders(request, reply, options.hstsSeconds);
     const problem = headerProblem(request.raw, single) ?? hostProblem(request.raw, options.hosts);
     if (problem === undefined) done();
@@ -185,6 +205,11 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     });
   });
   return app;
+}
+
+/** Whether the caller's browser used https, as the trusted proxy says; its cookies are then marked Secure. */
+export function isSecure(request: FastifyRequest): boolean {
+  return request.protocol.toLowerCase() === 'https';
 }
 
 /** An incoming id is kept when it is safe in a header and a log line; else a new one is generated. */

@@ -1,0 +1,142 @@
+/**
+ * What one address may do to a listener before a request is looked at.
+ *
+ * enters: connections and pipelined requests.  leaves: what is within the limits; the rest is cut, unanswered.
+ * holds:  a stranger's connection costs at most one read of 64 KiB. Node parses all requests of a read in one go and hands each of
+ *         them on, which at 300 connections with 400 pipelined requests stopped the process, and the engine in it, for 13 s. So a
+ *         connection that pipelines ends all connections of its address, whose unread bytes are then never parsed.
+ *
+ * Proxies that the deployment names are exempt from what counts addresses: their connections carry many people's requests.
+ */
+import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
+
+/** Limits of a listener. */
+export interface FrontLimits {
+  /** Connections at once; 10,000, well under the usual limit of file descriptors. */
+  readonly connections: number;
+  /** Connections at once from one address; 1,000: several hundred people behind one address, and no tenth of the whole for a stranger. */
+  readonly connectionsPerAddress: number;
+  /** Requests that one connection may have open; 8: browsers and proxies wait for each answer. */
+  readonly pipelined: number;
+  /** How long an address that pipelines is shut out; 10,000 ms. */
+  readonly shutOutMs: number;
+  /**
+   * A connection on which nothing moves for this long is closed; 40,000 ms: whoever reads no answer. It is above the 25 s for which
+   * a read may wait (decision 24) and the 10 s between two signs of life of a stream.
+   */
+  readonly idleMs: number;
+}
+
+/** What holds unless a server is told otherwise. */
+export const FRONT_LIMITS: FrontLimits = {
+  connections: 10_000,
+  connectionsPerAddress: 1_000,
+  pipelined: 8,
+  shutOutMs: 10_000,
+  idleMs: 40_000,
+};
+
+/** Addresses that are remembered as shut out; the first of more are let in again. */
+const MAX_SHUT_OUT = 10_000;
+
+/** Whether an address belongs to a proxy whose forwarding headers are believed. */
+export type Believes = (address: string) => boolean;
+
+/** This machine: with a listener on 127.0.0.1 nobody but a proxy here reaches it. */
+export const LOOPBACK: readonly string[] = ['127.0.0.0/8', '::1'];
+
+/** The proxies of a list of addresses and networks. Throws an Error for a text that is neither. */
+export function believing(proxies: readonly string[]): Believes {
+  const known = new BlockList();
+  for (const text of proxies) {
+    const [address = '', bits, ...rest] = text.split('/');
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    const longest = family === 'ipv6' ? 128 : 32;
+    const prefix = bits === undefined ? longest : /^\d{1,3}$/.test(bits) ? Number(bits) : Infinity;
+    if (isIP(address) === 0 || prefix > longest || rest.length > 0) {
+      throw new Error('must be addresses or networks such as 10.0.0.0/8, separated by commas');
+    }
+    known.addSubnet(address, prefix, family);
+  }
+  return (address) => isIP(address) > 0 && known.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
+}
+
+/**
+ * What an address is counted under: an IPv4 address itself, the network of 64 bits of an IPv6 address, because whoever has one of
+ * its addresses has them all.
+ */
+export function addressKey(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined || !isIPv6(address)) return mapped ?? address;
+  const [head = [], tail = []] = address.split('::').map((part) => part.split(':').filter(Boolean));
+  const zeros = Array<string>(8 - head.length - tail.length).fill('0');
+  return `${[...head, ...zeros].slice(0, 4).join(':')}::/64`;
+}
+
+/** Opens a server for a handler. `now` is a monotonic clock. */
+export function openFront(
+  handler: RequestListener,
+  options: {
+    readonly http: ServerOptions;
+    readonly limits: FrontLimits;
+    readonly believes: Believes;
+    readonly now: () => number;
+  },
+): Server {
+  const { limits, believes, now } = options;
+  /** Connections of each address that is counted. */
+  const open = new Map<string, Set<Socket>>();
+  /** Requests that are not answered yet, by connection. */
+  const unanswered = new WeakMap<Socket, number>();
+  /** Addresses that are shut out, and until when. */
+  const shutOut = new Map<string, number>();
+
+  const isShutOut = (key: string): boolean => {
+    const until = shutOut.get(key);
+    if (until !== undefined && until <= now()) shutOut.delete(key);
+    return shutOut.has(key);
+  };
+  const shut = (socket: Socket): void => {
+    socket.destroy();
+    const key = addressKey(socket.remoteAddress ?? '');
+    const all = open.get(key);
+    if (all === undefined) return;
+    const [oldest] = shutOut.keys();
+    if (shutOut.size >= MAX_SHUT_OUT && oldest !== undefined) shutOut.delete(oldest);
+    shutOut.set(key, now() + limits.shutOutMs);
+    for (const one of all) one.destroy();
+  };
+
+  const server = createServer(options.http, (request, response) => {
+    const { socket } = request;
+    const waiting = (unanswered.get(socket) ?? 0) + 1;
+    unanswered.set(socket, waiting);
+    // What was parsed with the request that broke the limit still comes here.
+    if (socket.destroyed) return;
+    if (waiting > limits.pipelined) {
+      shut(socket);
+      return;
+    }
+    response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
+    handler(request, response);
+  });
+  server.maxConnections = limits.connections;
+  server.setTimeout(limits.idleMs);
+  server.on('connection', (socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (believes(address)) return;
+    const key = addressKey(address);
+    const all = open.get(key) ?? new Set();
+    if (all.size >= limits.connectionsPerAddress || isShutOut(key)) {
+      socket.destroy();
+      return;
+    }
+    open.set(key, all.add(socket));
+    socket.once('close', () => {
+      all.delete(socket);
+      if (all.size === 0 && open.get(key) === all) open.delete(key);
+    });
+  });
+  return server;
+}
