@@ -32,9 +32,7 @@ const TIMES = {
   pollMs: 100,
   retryMs: 250,
   maxRetryMs: 60_000,
-  holdMs: 60_000,
-  breakMs: 1_000,
-  maxBreakMs: 2_000,
+  trialMs: 2_000,
   pausedMs: 5_000,
 };
 

@@ -58,7 +58,7 @@ export function simulatedClient(options: {
     to: SimulatedPartner,
     request: Request,
     deadlineMs: number,
-    { signal, running }: CallOptions = {},
+    { signal }: CallOptions = {},
   ): Promise<Exchange> => {
     calls += 1;
     const call = calls;
@@ -77,16 +77,13 @@ export function simulatedClient(options: {
         if (over) return;
         over = true;
         signal?.removeEventListener('abort', stopped);
-        if (running !== undefined) running.giveUp = undefined;
         history.add({ kind: 'arrived', call, id: request.id, answer: wordFor(answer) });
         resolve(answer);
       };
       const stopped = (): void => give({ kind: 'no_reply', reason: 'stopped' });
       if (signal?.aborted === true) return stopped();
       signal?.addEventListener('abort', stopped);
-      const timeOut = (): void => give({ kind: 'no_reply', reason: 'timeout' });
-      world.after(deadlineMs, timeOut);
-      if (running !== undefined) running.giveUp = timeOut;
+      world.after(deadlineMs, () => give({ kind: 'no_reply', reason: 'timeout' }));
       void carry(to, request, call, give);
     });
     return process.arrive(arrived);
@@ -116,6 +113,7 @@ export function simulatedClient(options: {
     const response = await act(to, request, call);
     if (isStalled || response.kind === 'silent') return;
     await travel();
+    if (response.kind === 'certificate') return give({ kind: 'no_reply', reason: 'certificate' });
     if (faults.cut || chance(faults.lostAnswer)) {
       return give({ kind: 'no_reply', reason: 'connection' });
     }

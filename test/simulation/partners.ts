@@ -30,7 +30,9 @@ export type Response =
       readonly retryAfter?: string;
       readonly waited?: boolean;
     }
-  | { readonly kind: 'silent' };
+  | { readonly kind: 'silent' }
+  /** Its certificate is not valid. */
+  | { readonly kind: 'certificate' };
 
 /** A partner. */
 export interface SimulatedPartner {

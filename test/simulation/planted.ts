@@ -121,17 +121,16 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'a call that has ended keeps its place in the queue',
-    file: 'platform/src/engine/partner-queue.ts',
-    find: '    this.inFlight -= 1;\n    this.#underWay[lane] -= 1;',
-    replace: '    this.#underWay[lane] -= 1;',
+    file: 'platform/src/engine/call-queue.ts',
+    find: '    this.inFlight -= 1;\n',
+    replace: '',
     seed: 22,
   },
   {
     name: 'the breaker never lets anybody try again',
-    file: 'platform/src/engine/partner-queue.ts',
-    find: '    this.#brokenUntil = now + ms * (0.5 + random / 2);',
-    replace:
-      '    this.#brokenUntil = this.#restsUntil = Number.MAX_SAFE_INTEGER - ms * (0.5 + random / 2);',
+    file: 'platform/src/engine/call-queue.ts',
+    find: '    this.#trialAt = now + this.#trialMs * (0.75 + random / 4);',
+    replace: '    this.#trialAt = Number.MAX_SAFE_INTEGER - now - random;',
     seed: 17,
   },
   {

@@ -11,12 +11,12 @@ import {
 import type { Anomaly } from '../partners/payment-record.ts';
 import type { Collection, Hold } from '../funding.ts';
 import type { CallOrder } from './calls.ts';
-import type { PartnerQueue } from './partner-queue.ts';
+import type { PartnerCalls } from './partner-calls.ts';
 import type { PaymentMemory } from './payment-steps.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
 export interface PaymentGroup {
-  readonly queue: PartnerQueue<ActivePayment>;
+  readonly partner: PartnerCalls<ActivePayment>;
   readonly biller_id: string;
   readonly platform_batch_id: string;
   readonly funding_method: string;
@@ -83,10 +83,6 @@ export class ActivePayment implements PaymentMemory {
     this.payment_id = facts.payment_id;
     this.acceptedAt = facts.acceptedAt;
     this.slot = facts.slot;
-  }
-
-  get queue(): PartnerQueue<ActivePayment> {
-    return this.group.queue;
   }
 
   /** False once the payment was forgotten or restarted from its row: whatever still holds this object drops it. */

@@ -212,8 +212,11 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
   }
 
   function give(partner_id: string, share: number, rate = 1_000): void {
-    const queue = rig.dispatcher.queueOf(partner_id);
-    Object.assign(queue, { share, rate, cap: share, callsPerSecond: rate });
+    const partner = partners.get(partner_id);
+    assert(partner);
+    const budget = { ...partner.budget, max_concurrent_calls: share, max_calls_per_second: rate };
+    partners.set(partner_id, { ...partner, budget });
+    rig.dispatcher.partnerOf(partner_id).applyBudget(budget);
   }
 
   const database = {
@@ -297,7 +300,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
     kind: 'put' | 'get',
     { partner_id }: Partner,
     order: PaymentOrder,
-    { signal, running, waitSeconds = 0 }: CallOptions & { readonly waitSeconds?: number } = {},
+    { signal, waitSeconds = 0 }: CallOptions & { readonly waitSeconds?: number } = {},
   ): Promise<Exchange | NotSent> {
     const payment = numberOf(order.platform_payment_id);
     const at = time.monotonic();
@@ -309,15 +312,8 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
     const rightMs = isHeld
       ? Math.max(CALL_MS, Math.min(endsAt - at, waitSeconds * 1_000))
       : CALL_MS;
-    const given = new AbortController();
-    if (running !== undefined) running.giveUp = () => given.abort();
-    await time.sleep(
-      said.afterMs ?? rightMs,
-      AbortSignal.any([given.signal, ...(signal === undefined ? [] : [signal])]),
-    );
-    if (running !== undefined) running.giveUp = undefined;
+    await time.sleep(said.afterMs ?? rightMs, signal);
     if (signal?.aborted === true) return { kind: 'no_reply', reason: 'stopped' };
-    if (given.signal.aborted) return { kind: 'no_reply', reason: 'timeout' };
     const { lost, notSent, retryAfter } = said;
     if (notSent !== undefined) return { kind: 'not_sent', reason: notSent, retryAfter };
     if (lost !== undefined) return { kind: 'no_reply', reason: lost };
@@ -437,7 +433,6 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
       databaseNow: () => new Date(time.now()).toISOString(),
       holds: () => rig.leaseHolds,
       owns: (slot) => (rig.owners.get(slot) ?? ME) === ME,
-      askForMore: (queue) => tell(`asks for more of ${queue.partner_id}`),
     },
     new Outage({ database, clock, log: logger, signal: engine.signal }),
     (id) => tell(`told of ${numberOf(id)}`),

@@ -17,7 +17,6 @@ import {
   partnerCalled,
   STATEMENT_MS,
   UPTIME,
-  type Answered,
 } from './dispatcher-testing.ts';
 import { STEPS } from './testing.ts';
 
@@ -30,7 +29,7 @@ const ROWS = /^row/;
 
 /** The times that the partner's payments took to end, as the schedule of its polls knows them. */
 function learnt(rig: Rig): number[] {
-  const { times, count } = rig.dispatcher.queueOf('acme').settlements;
+  const { times, count } = rig.dispatcher.partnerOf('acme').settlements;
   return [...times.subarray(0, count)].map((ms) => Math.round(ms * 10) / 10);
 }
 
@@ -82,7 +81,7 @@ test('a payment is dispatching when its put leaves, not while it waits for a pla
   const rig = dispatcherRig();
   const acme = partnerCalled('acme');
   rig.register({ ...acme, budget: { ...acme.budget, max_concurrent_calls: 1 } });
-  rig.dispatcher.queueOf('acme').share = 1;
+  rig.give('acme', 1);
   for (let payment = 1; payment <= 5; payment += 1) rig.dispatcher.add(rig.pay(payment));
   await rig.run(3 * CALL_MS);
   const story = rig.read(/./);
@@ -143,69 +142,6 @@ test('the funds of a payment that failed or was canceled are released, never cap
     'void 2',
     'row 1: settled funds_refunded',
     'row 2: settled funds_refunded',
-  ]);
-});
-
-test('each payment is sent with its own biller, account, batch and amount [PF2 PF3 PF6]', async () => {
-  const rig = dispatcherRig();
-  const orders: unknown[] = [];
-  rig.script = ({ kind, payment, order }) => {
-    if (kind === 'put') orders[payment - 1] = order;
-    return undefined;
-  };
-  rig.register(partnerCalled('other'));
-  const kinds = [
-    {},
-    { biller_id: 'biller-2' },
-    { platform_batch_id: 'batch-2' },
-    { funding_method: 'elsewhere' },
-    { partner_id: 'other' },
-    { amount_in_cents: 1 },
-  ];
-  for (const [index, more] of kinds.entries())
-    rig.dispatcher.add(rig.pay(index + 1, { stage: 'dispatching', ...more }));
-  await rig.run(CALL_MS);
-  assert.deepEqual(
-    orders,
-    kinds.map((more, index) => ({
-      platform_payment_id: idOf(index + 1),
-      biller_id: 'biller-1',
-      account_id: `account-${index + 1}`,
-      platform_batch_id: 'batch-1',
-      amount_in_cents: 12_345,
-      funding_method: 'processor',
-      payment_id: null,
-      ...('partner_id' in more ? {} : more),
-    })),
-  );
-  await rig.run(5_000);
-  assert.deepEqual(
-    [1, 2, 3, 4, 5, 6].map((payment) => rig.row(payment).status),
-    Array.from({ length: 6 }, () => 'succeeded'),
-  );
-});
-
-test('a partner that names another payment_id at a later poll freezes the payment, however early that is, and after a takeover [PF1]', async () => {
-  const early = dispatcherRig({ pollMs: 20 });
-  early.script = ({ kind }) => (kind === 'get' ? { fields: { payment_id: 'P-other' } } : undefined);
-  early.dispatcher.add(early.pay(1, { stage: 'dispatching' }));
-  await early.run(1_000);
-  assert.equal(early.row(1).review_reason, 'mismatch_payment_id');
-  const rig = dispatcherRig();
-  rig.script = ({ kind }) => (kind === 'get' ? { fields: { payment_id: 'P-other' } } : undefined);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.pay(2, {
-    stage: 'accepted',
-    payment_id: 'P-2',
-    accepted_at: new Date(BEGAN - 1_000).toISOString(),
-  });
-  rig.dispatcher.add(rig.loaded(2));
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(/> review|wait/), [
-    'row 2: accepted > review',
-    'error: a payment waits for an operator | 2 | mismatch_payment_id',
-    'row 1: accepted > review',
-    'error: a payment waits for an operator | 1 | mismatch_payment_id',
   ]);
 });
 
@@ -305,31 +241,9 @@ test('a new payment may begin as dispatching only where nothing is reserved and 
   assert.equal(rig.dispatcher.canSendNow(acme, here), true);
   assert.equal(rig.dispatcher.canSendNow({ ...acme, paused: true }, here), false);
   assert.equal(rig.dispatcher.canSendNow(acme, { funding_method: 'processor' }), false);
-  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 1_000);
+  rig.dispatcher.partnerOf('acme').queue.closeUntil(UPTIME + 1_000);
   assert.equal(rig.dispatcher.canSendNow(acme, here), false);
   assert.equal(rig.dispatcher.canSendNow(partnerCalled('new'), here), true);
-});
-
-test('a partner whose due calls do not start is seen, by the one that has waited longest [LV2]', async () => {
-  const rig = dispatcherRig();
-  assert.equal(rig.dispatcher.stalledMs(), 0);
-  for (const [index, [partner_id, slot]] of (
-    [
-      ['one', 1],
-      ['two', 2],
-      ['three', 3],
-    ] as const
-  ).entries()) {
-    rig.register(partnerCalled(partner_id), 0);
-    await rig.run(index * 1_000);
-    rig.dispatcher.add(rig.pay(slot, { stage: 'dispatching', partner_id }));
-  }
-  await rig.run(500);
-  assert.equal(rig.dispatcher.stalledMs(), 3_500);
-  assert.deepEqual(
-    [...rig.dispatcher.queues].map((queue) => queue.partner_id),
-    ['acme', 'one', 'two', 'three'],
-  );
 });
 
 // The acceptance ---------------------------------------------------------------------------------------------------------
@@ -434,43 +348,6 @@ test('an acceptance that cannot be written leads to the same put again, and dela
   assert.deepEqual(orders[0], orders[1]);
 });
 
-test('a payment that waits for its next poll while its acceptance fails to be written is put again, not polled [RU5]', async () => {
-  const rig = dispatcherRig({ pollMs: 52 });
-  rig.settleMs = 2_000;
-  let failures = 1;
-  rig.onStatement = async (name) => {
-    if (name !== 'payment_advance' || failures === 0) return;
-    failures -= 1;
-    await rig.time.sleep(25);
-    throw new TypeError('a bug');
-  };
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(300);
-  assert.deepEqual(rig.read(/^(?:put|get|row|error)/).slice(0, 4), [
-    'put 1',
-    'get 1',
-    'error: could not write an acceptance | 1 | a bug',
-    'put 1',
-  ]);
-});
-
-test('an acceptance is written when the database is back, and polls go on meanwhile [LV8]', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 60_000;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(20);
-  rig.isDown = true;
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(/^(?:get|row|error|info)/), [
-    'error: the database does not answer; payments wait | it is away',
-    'get 1',
-    'get 1',
-  ]);
-  rig.isDown = false;
-  await rig.run(500);
-  assert.deepEqual(rig.read(ROWS), ['row 1: dispatching > accepted']);
-});
-
 // Rows that others change ------------------------------------------------------------------------------------------------
 
 test('a payment whose row another has changed is driven on from its row if it is still this worker’s, else dropped [PL10]', async () => {
@@ -524,15 +401,6 @@ test('a payment whose row another has changed is driven on from its row if it is
   }
 });
 
-test('a payment that is withdrawn while it waits for its partner is not put', async () => {
-  const rig = dispatcherRig();
-  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 1_000);
-  rig.dispatcher.add(rig.pay(1, { stage: 'authorized' }));
-  Object.assign(rig.row(1), { status: 'canceled', stage: 'ended', ended_by: 'operator' });
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'void 1', 'row 1: settled']);
-});
-
 test('a payment that an operator resumed starts anew from its row; the answer to an earlier call is dropped', async () => {
   const rig = dispatcherRig();
   rig.script = ({ kind, at }) =>
@@ -558,34 +426,11 @@ test('a payment that an operator resumed starts anew from its row; the answer to
   assert.equal(rig.dispatcher.countOf(3), 1, 'one that was not driven here');
 });
 
-test('a payment that was dropped is not called for again, and whoever reads pages meanwhile knows of it', async () => {
-  const rig = dispatcherRig();
-  const [first, second] = [rig.dispatcher.watchForgotten(), rig.dispatcher.watchForgotten()];
-  for (const payment of [1, 2]) {
-    rig.pay(payment, { stage: 'dispatching' });
-    rig.dispatcher.add(rig.loaded(payment), 1_000);
-  }
-  rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
-  await rig.run(CALL_MS);
-  for (const payment of [3, 1, 7]) rig.dispatcher.dropById(idOf(payment));
-  assert.deepEqual([...first], [idOf(3), idOf(1)]);
-  rig.dispatcher.unwatchForgotten(first);
-  assert.deepEqual(
-    [1, 2, 3].map((slot) => rig.dispatcher.countOf(slot)),
-    [0, 1, 0],
-  );
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(/^(?:put|capture|row 3)/), ['put 3', 'put 2', 'capture 2']);
-  assert.deepEqual([...first], [idOf(3), idOf(1)]);
-  assert.deepEqual([...second], [idOf(3), idOf(1), idOf(2)]);
-});
-
 // Errors -----------------------------------------------------------------------------------------------------------------
 
 test('a bug met by one payment is logged, retried half a minute later, and keeps no place of its partner [LV3]', async () => {
   const rig = dispatcherRig();
-  rig.dispatcher.queueOf('acme').share = 1;
-  rig.partners.set('acme', partnerCalled('acme'));
+  rig.give('acme', 1);
   let bugs = 1;
   rig.onGet = () => {
     if (bugs === 0) return;
@@ -621,20 +466,6 @@ test('a step that meets the database’s outage is repeated when it is over, wit
   assert.deepEqual(rig.readTimes(/^(?:put|error)/), [[12 * (250 + STATEMENT_MS), 'put 1']]);
 });
 
-test('a write that finds the database away is made when it is back, and the step goes on from there [PL1 LV8]', async () => {
-  const rig = dispatcherRig();
-  rig.isDown = true;
-  rig.dispatcher.add(rig.pay(1));
-  await rig.run(2_000);
-  assert.deepEqual(rig.read(SENT), []);
-  rig.isDown = false;
-  await rig.run(500);
-  assert.deepEqual(rig.read(/^(?:put|row)/).slice(0, 2), [
-    'row 1: created > dispatching, held',
-    'put 1',
-  ]);
-});
-
 // Funding ----------------------------------------------------------------------------------------------------------------
 
 test('a processor that never answers is given fifteen seconds and asked again; it delays no other payment [LV3 PL7]', async () => {
@@ -658,15 +489,6 @@ test('a processor that never answers is given fifteen seconds and asked again; i
     [15_194, 'put 1'],
   ]);
   assert.equal(rig.steps.filter((step) => step === 'after_authorize').length, 2);
-});
-
-test('one method has at most 256 calls under way, which make room as they end', async () => {
-  const rig = dispatcherRig();
-  for (let payment = 1; payment <= 300; payment += 1) rig.dispatcher.add(rig.pay(payment));
-  await rig.run(0);
-  assert.equal(rig.read(/^authorize/).length, 256);
-  await rig.run(CALL_MS + 2 * STATEMENT_MS);
-  assert.equal(rig.read(/^authorize/).length, 44);
 });
 
 test('a processor that fails is asked again and again, later and later; the log tells it once, and never its message [PL15]', async () => {
@@ -699,74 +521,6 @@ test('a processor that fails is asked again and again, later and later; the log 
   assert.deepEqual(rig.read(/^(?:error|info)/), [
     'info: the funding method answers again | processor',
   ]);
-});
-
-test('a processor of this database that fails with it waits for the end of the outage [LV8]', async () => {
-  const rig = dispatcherRig();
-  rig.onAuthorize = () => {
-    if (rig.isDown) throw new DatabaseUnavailable('it is away', 'unknown');
-    return { kind: 'authorized' };
-  };
-  rig.isDown = true;
-  rig.dispatcher.add(rig.pay(1));
-  await rig.run(1_000);
-  assert.deepEqual(rig.read(/^(?:error|put|authorize)/), [
-    'authorize 1',
-    'error: the database does not answer; payments wait | it is away',
-  ]);
-  rig.isDown = false;
-  await rig.run(400);
-  assert.deepEqual(rig.read(/^(?:error|put|authorize)/), ['authorize 1', 'put 1']);
-});
-
-test('calls that hang once they have been prepared give up a place to a payment that came before they were sent [LV3]', async () => {
-  const rig = dispatcherRig();
-  rig.onGet = () => rig.time.sleep(500);
-  rig.script = ({ payment }) => (payment <= 8 ? { afterMs: Infinity } : undefined);
-  for (let payment = 1; payment <= 9; payment += 1) {
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  }
-  await rig.run(4_000);
-  assert.equal(rig.readTimes(/^row 9: .* ended/).length, 1, 'nothing else wakes the queue');
-});
-
-test('when a thousand funding calls hang, one is given up for a payment that waits, and tried again [LV3]', async () => {
-  const rig = dispatcherRig();
-  rig.register(partnerCalled('utility'));
-  const asked: number[] = [];
-  rig.onAuthorize = ({ platform_payment_id: id }) => {
-    if (id === idOf(1)) asked.push(rig.time.monotonic());
-    return id === idOf(2_000) ? { kind: 'authorized' } : new Promise(() => undefined);
-  };
-  for (let payment = 1; payment <= 1_024; payment += 1) rig.dispatcher.add(rig.pay(payment));
-  await rig.run(5_000);
-  assert.equal(asked.length, 1);
-  rig.dispatcher.add(rig.pay(2_000, { partner_id: 'utility' }));
-  await rig.run(400);
-  assert.deepEqual(rig.read(/^put/), ['put 2000']);
-  assert.deepEqual(asked.length, 2);
-});
-
-test('of the calls of a processor that fails, then hangs, at most half of the places are second tries [LV3]', async () => {
-  const rig = dispatcherRig();
-  const failed = new Set<string>();
-  let open = 0;
-  let most = 0;
-  rig.onAuthorize = async ({ platform_payment_id: id }) => {
-    if (!failed.has(id)) {
-      failed.add(id);
-      throw new Error('down');
-    }
-    open += 1;
-    most = Math.max(most, open);
-    await rig.time.sleep(9_000);
-    open -= 1;
-    throw new Error('late');
-  };
-  for (let payment = 1; payment <= 700; payment += 1) rig.dispatcher.add(rig.pay(payment));
-  await rig.run(30_000);
-  assert.equal(failed.size, 700);
-  assert.ok(most > 256 && most <= 512, `${most} second tries at once`);
 });
 
 test('a funding call leaves no listener behind, and is not waited for once the worker has stopped', async () => {
@@ -839,52 +593,7 @@ test('nothing is sent to a partner that is paused or not there; its payments sta
   }
 });
 
-test('a payment whose partner is held back is kept withdrawable too', async () => {
-  const rig = dispatcherRig();
-  rig.dispatcher.queueOf('acme').closeFor(UPTIME, 2_000);
-  rig.dispatcher.add(rig.pay(1));
-  await rig.run(2_050);
-  assert.deepEqual(rig.readTimes(DEEDS), [
-    [0, 'authorize 1'],
-    [6, 'row 1: created > authorized, held'],
-    [2_001, 'row 1: authorized > dispatching'],
-    [2_001, 'put 1'],
-  ]);
-});
-
-test('a partner that fails every call is told of once, and on its first answer all that waited for it go at once [LV3 LV8]', async () => {
-  const rig = dispatcherRig();
-  let isDown = true;
-  // The write of the end that the first answer tells takes long, and nobody waits for it.
-  const fields = { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() };
-  rig.script = () => (isDown ? { status: 500 } : { fields });
-  rig.onStatement = () => rig.time.sleep(500);
-  for (const payment of [1, 2, 3, 4, 5, 6])
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(20_000);
-  const opened = rig.read(/^(?:error|counted: acme)/);
-  assert.deepEqual(opened, [
-    'error: the partner is failing; only trial calls are sent | acme | server_error',
-    'counted: acme is broken',
-  ]);
-  isDown = false;
-  await rig.run(3_000);
-  const told = rig.readTimes(/^(?:put|info|counted: acme)/);
-  const at = told.find(([, what]) => what === 'info: partner recovered | acme')?.[0] ?? 0;
-  assert.deepEqual(
-    told.map(([when, what]) => [when - at, what.replace(/\d/, 'N')]),
-    [
-      [-CALL_MS, 'put N'],
-      [0, 'counted: acme is whole'],
-      [0, 'info: partner recovered | acme'],
-      ...Array.from({ length: 5 }, () => [0, 'put N']),
-    ],
-  );
-  await rig.run(60_000);
-  assert.equal(rig.dispatcher.size, 0);
-});
-
-test('a partner that stays down is noted for an operator until its first answer; five failures alone are not [LV3]', async () => {
+test('a partner that fails is logged and counted once, noted for an operator while it stays down, and all that ends with its first answer [LV3 LV8]', async () => {
   const text =
     'The partner does not answer, or answers with errors; one call at a time is tried until one succeeds.';
   for (const down of [{ status: 500 }, { lost: 'connection' }] as const) {
@@ -894,11 +603,14 @@ test('a partner that stays down is noted for an operator until its first answer;
     for (const payment of [1, 2, 3, 4, 5])
       rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
     await rig.run(CALL_MS + 1);
-    assert.deepEqual(rig.read(/^(?:hold|counted: acme)/), ['counted: acme is broken']);
+    assert.deepEqual(rig.read(/^(?:hold|counted: acme|error)/).slice(1), [
+      'counted: acme is broken',
+    ]);
     await rig.run(60_000);
     assert.deepEqual([...new Set(rig.read(/^hold/))], [`hold of acme noted by ${ME}: ${text}`]);
     isDown = false;
-    await rig.run(120_000);
+    await rig.run(10_000);
+    assert.deepEqual(rig.read(/^counted: acme/), ['counted: acme is whole']);
     assert.equal(rig.dispatcher.size, 0);
     assert.equal(rig.partners.get('acme')?.pause_reason, null);
   }
@@ -907,183 +619,10 @@ test('a partner that stays down is noted for an operator until its first answer;
   let said: { status: number } = { status: 401 };
   rig.script = () => said;
   rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(1_000);
+  await rig.run(10_000);
   said = { status: 500 };
   await rig.run(1_200_000);
   assert.match(rig.partners.get('acme')?.pause_reason ?? '', /refuses the credentials/);
-});
-
-test('what failed while others were answered keeps its own delay when the partner recovers [LV3]', async () => {
-  const rig = dispatcherRig();
-  let isDown = false;
-  rig.script = ({ payment }) => {
-    if (payment === 1) return { status: 500, retryAfter: '60', afterMs: 50 };
-    return isDown ? { lost: 'connection' } : undefined;
-  };
-  rig.settleMs = 600_000;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  await rig.run(500);
-  const alone = rig.dueAt(1);
-  assert.ok(alone !== undefined && alone > 60_000);
-  isDown = true;
-  for (let payment = 3; payment <= 8; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(4_000);
-  isDown = false;
-  rig.read();
-  await rig.run(4_000);
-  const told = rig.read(/^(?:put|info)/);
-  assert.ok(told.includes('info: partner recovered | acme'));
-  assert.ok(!told.includes('put 1'));
-  assert.equal(rig.dueAt(1), alone);
-});
-
-test('on its recovery a partner is given those that came last before those that failed while it was down [LV3]', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  let isDown = true;
-  rig.script = () => (isDown ? { lost: 'connection' } : undefined);
-  for (let payment = 1; payment <= 6; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(9_000);
-  isDown = false;
-  rig.dispatcher.queueOf('acme').share = 1;
-  for (let payment = 11; payment <= 14; payment += 1) {
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-    await rig.run(1);
-  }
-  rig.read();
-  await rig.run(3_000);
-  const puts = rig.read(/^put/);
-  assert.deepEqual(puts.slice(0, 3), ['put 14', 'put 13', 'put 12']);
-});
-
-test('Retry-After on an error, or with a 429, is kept by all payments; a 429 without one slows only where many are sent', async () => {
-  for (const status of [503, 429]) {
-    const rig = dispatcherRig();
-    let isBusy = true;
-    rig.script = () => (isBusy ? { status, retryAfter: '7' } : undefined);
-    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-    await rig.run(1_000);
-    isBusy = false;
-    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-    await rig.run(6_000);
-    assert.deepEqual(rig.readTimes(SENT), [[0, 'put 1']]);
-    await rig.run(5_000);
-    // 7 s, and at most a tenth more.
-    assert.deepEqual(
-      rig.readTimes(/^put/).toSorted(([, one], [, other]) => (one < other ? -1 : 1)),
-      [
-        [7_355, 'put 1'],
-        [7_355, 'put 2'],
-      ],
-    );
-  }
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  rig.give('acme', 64);
-  let isBusy = true;
-  rig.script = () => (isBusy ? { status: 429 } : undefined);
-  for (let payment = 1; payment <= 40; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(CALL_MS);
-  isBusy = false;
-  rig.read();
-  for (let payment = 101; payment <= 140; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(500);
-  const puts = rig.readTimes(/^put/).map(([at]) => at);
-  assert.ok(puts.length < 30, `half of the forty in a second, and no burst: ${puts.length}`);
-});
-
-test('refused credentials are noted for an operator once, and cleared by the first answer; a refusal of one payment is not [LV3]', async () => {
-  const reasons = [
-    [{ status: 401 }, 'credentials', 'The partner refuses the credentials; retried once a minute.'],
-    [
-      { status: 403 },
-      'scope',
-      'The credentials do not cover what is asked (scope); retried once a minute.',
-    ],
-    [
-      { lost: 'certificate' },
-      'certificate',
-      'The certificate of the partner is not valid; retried once a minute.',
-    ],
-    [
-      { lost: 'address' },
-      'address',
-      'The host resolves to an address that may not be called; retried once a minute.',
-    ],
-  ] as const;
-  for (const [said, reason, text] of reasons) {
-    const rig = dispatcherRig();
-    let isRefused = true;
-    rig.script = () => (isRefused ? said : undefined);
-    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-    await rig.run(10);
-    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-    await rig.run(59_000);
-    assert.deepEqual(
-      rig.read(/^(?:error|hold|counted: acme)/),
-      [
-        `error: calls to the partner are held back until an operator acts | acme | ${reason}`,
-        'counted: acme is broken',
-        `hold of acme noted by ${ME}: ${text}`,
-      ],
-      reason,
-    );
-    isRefused = false;
-    await rig.run(63_000);
-    // Calls that began before the note was gone note it again.
-    assert.deepEqual(
-      [...new Set(rig.read(/^(?:error|info|hold|counted: acme)/))],
-      [
-        'counted: acme is whole',
-        'info: partner recovered | acme',
-        `hold of acme noted by ${ME}: null`,
-      ],
-      reason,
-    );
-    assert.deepEqual([rig.row(1).status, rig.row(2).status], ['succeeded', 'succeeded']);
-  }
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  rig.script = ({ payment }) => (payment === 1 ? { status: 401, afterMs: 50 } : undefined);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  await rig.run(1_000);
-  assert.deepEqual(rig.read(/^(?:error|hold|warn|counted: (?:acme|breach))/), [
-    'counted: breach of acme refused_alone_credentials',
-    'warn: the partner violates the interface | 1 | acme | refused_alone_credentials',
-  ]);
-});
-
-test('a hold that cannot be noted is noted at the next refusal, and its end at the next answer; no payment waits for it [LV6]', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 3_600_000;
-  let isRefused = true;
-  rig.script = () => (isRefused ? { status: 401 } : undefined);
-  let isBroken = true;
-  rig.onHold = () => (isBroken ? Promise.reject(new Error('no row')) : Promise.resolve());
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(30_000);
-  assert.deepEqual(rig.read(/^warn/), [
-    'warn: could not note why a partner is held | acme | no row',
-  ]);
-  isBroken = false;
-  await rig.run(60_000);
-  assert.equal(rig.read(/^hold/).length, 1);
-  isBroken = true;
-  isRefused = false;
-  await rig.run(60_000);
-  const told = rig.read(/^(?:warn|get|hold)/);
-  assert.equal(told[0], `hold of acme noted by ${ME}: null`);
-  assert.equal(told[1], 'warn: could not note why a partner is held | acme | no row');
-  assert.ok(told.includes('get 1'));
-  isBroken = false;
-  await rig.run(120_000);
-  assert.equal(rig.read(/^hold/).length, 1, 'until it is noted');
 });
 
 test('however many answers ask for it, one note of a hold is under way, and in the end the last of them stands [LV3 LV6]', async () => {
@@ -1107,92 +646,13 @@ test('however many answers ask for it, one note of a hold is under way, and in t
   assert.equal(rig.partners.get('acme')?.pause_reason, null);
   isRefused = true;
   rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
-  await rig.run(10);
-  assert.equal(rig.read(/^hold/).length, 1, 'the next refusal is noted as the first was');
-});
-
-test('answers that are about another payment are asked for again on new connections, and reported [PF2]', async () => {
-  const rig = dispatcherRig();
-  let isCrossed = true;
-  rig.script = ({ kind }) =>
-    kind === 'get' && isCrossed ? { fields: { platform_payment_id: idOf(2) } } : undefined;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(1_100);
-  isCrossed = false;
-  await rig.run(1_000);
-  assert.deepEqual(rig.read(/^(?:get|connections|warn|counted: breach|row)/), [
-    'row 1: dispatching > accepted',
-    'get 1',
-    'counted: breach of acme crossed_answer',
-    'warn: the partner violates the interface | 1 | acme | crossed_answer',
-    'connections to acme closed',
-    'get 1',
-    'row 1: accepted > ended, succeeded by partner',
-    'row 1: settled',
-  ]);
-});
-
-test('a payment that is handed over has no failures yet: the first answers are taken as those of any other', async () => {
-  const crossed = { fields: { platform_payment_id: idOf(2) } };
-  const lost = { lost: 'connection' } as const;
-  const incomplete = { fields: { status: 'succeeded', posted_at: null } };
-  for (const [answers, stage] of [
-    // One answer about another payment, after others were lost, is asked for again.
-    [[lost, lost, lost, crossed], 'ended'],
-    // An end without its time is asked for five times more.
-    [Array.from({ length: 5 }, () => incomplete), 'ended'],
-    [Array.from({ length: 6 }, () => incomplete), 'review'],
-  ] as const) {
-    const rig = dispatcherRig();
-    const left: Answered[] = [...answers];
-    rig.script = ({ kind }) => (kind === 'get' ? left.shift() : undefined);
-    rig.pay(1, { stage: 'accepted', payment_id: 'P-1' });
-    rig.dispatcher.add(rig.loaded(1));
-    await rig.run(60_000);
-    assert.equal(rig.row(1).stage, stage);
-  }
-  // The first failure after the partner has answered counts against the partner: five in a row open the breaker.
-  const rig = dispatcherRig();
-  let isDown = false;
-  rig.script = () => (isDown ? lost : undefined);
-  rig.settleMs = 600_000;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(500);
-  isDown = true;
-  for (let payment = 2; payment <= 6; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(CALL_MS);
-  assert.ok(rig.read().includes('counted: acme is broken'));
-});
-
-test('a token endpoint that asks for a rest gets it', async () => {
-  const rig = dispatcherRig();
-  rig.script = ({ at }) => (at < 5_000 ? { notSent: 'unreachable', retryAfter: '7' } : undefined);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(20_000);
-  assert.deepEqual(
-    rig.readTimes(/^put/).map(([at]) => at),
-    [0, 7_355],
-  );
-});
-
-test('calls that hang in every place of a partner give one up to a payment that waits, long before their time [LV3]', async () => {
-  const rig = dispatcherRig();
-  rig.script = ({ payment }) => (payment <= 8 ? { afterMs: 15_000 } : undefined);
-  for (let payment = 1; payment <= 8; payment += 1)
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-  await rig.run(10);
-  rig.dispatcher.add(rig.pay(9, { stage: 'dispatching' }));
-  await rig.run(1_500);
-  assert.deepEqual(rig.readTimes(/^put 9|^counted.*timeout/).slice(0, 2), [
-    [1_000, 'counted: put of acme unknown_timeout'],
-    [1_000, 'put 9'],
-  ]);
+  await rig.run(60_000);
+  assert.equal(rig.read(/^hold/).length, 1, 'the next refusals are noted as the first were');
 });
 
 test('an answer makes room for the next call at once, before it is recorded', async () => {
   const rig = dispatcherRig({ pollMs: 20 });
-  rig.dispatcher.queueOf('acme').share = 1;
+  rig.give('acme', 1);
   rig.onStatement = () => rig.time.sleep(500);
   rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
   await rig.run(28);
@@ -1203,88 +663,6 @@ test('an answer makes room for the next call at once, before it is recorded', as
     [25, 'get 1'],
     [30, 'put 2'],
   ]);
-});
-
-test('calls that hang leave room for those of another kind: first polls, later polls, retries [LV3 LV4]', async () => {
-  /** Whether calls of a payment with a number up to 8 hang now. */
-  let hangs = false;
-  const hanging = (): Rig => {
-    hangs = false;
-    const rig = dispatcherRig();
-    rig.settleMs = 600_000;
-    rig.script = ({ payment }) => (hangs && payment <= 8 ? { afterMs: 15_000 } : undefined);
-    return rig;
-  };
-  const accepted = (rig: Rig): void => {
-    for (let payment = 1; payment <= 8; payment += 1) {
-      rig.pay(payment, { stage: 'accepted', payment_id: `P-${payment}` });
-      rig.dispatcher.add(rig.loaded(payment));
-    }
-  };
-  // First polls have three quarters of the places.
-  const first = hanging();
-  hangs = true;
-  accepted(first);
-  await first.run(100);
-  assert.equal(first.read(/^get/).length, 6);
-  first.dispatcher.add(first.pay(9, { stage: 'dispatching' }));
-  await first.run(100);
-  assert.deepEqual(first.read(SENT), ['put 9']);
-  // Later ones have half.
-  const later = hanging();
-  later.script = ({ kind, payment }) =>
-    kind === 'get' && hangs ? { afterMs: 15_000 } : { fields: { payment_id: `P-${payment}` } };
-  for (let payment = 1; payment <= 8; payment += 1)
-    later.dispatcher.add(later.pay(payment, { stage: 'dispatching' }));
-  await later.run(1_500);
-  assert.equal(later.read(/^get/).length, 8);
-  hangs = true;
-  await later.run(1_600);
-  assert.equal(later.read(/^get/).length, 4);
-  // Retries have a quarter.
-  const again = hanging();
-  again.script = ({ at, payment }) => {
-    if (payment > 4) return undefined;
-    return at < 100 ? { lost: 'connection' } : { afterMs: 15_000 };
-  };
-  for (let payment = 1; payment <= 4; payment += 1)
-    again.dispatcher.add(again.pay(payment, { stage: 'dispatching' }));
-  await again.run(900);
-  assert.equal(again.read(/^put/).length, 4 + 2);
-});
-
-test('after a payment has failed alone, those that came last go first for a while [LV3]', async () => {
-  for (const failsAlone of [true, false]) {
-    const rig = dispatcherRig();
-    rig.settleMs = 600_000;
-    rig.dispatcher.queueOf('acme').share = 2;
-    rig.script = ({ payment }) =>
-      payment === 1 && failsAlone ? { status: 500, afterMs: 20 } : undefined;
-    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-    await rig.run(100);
-    rig.read();
-    for (let payment = 3; payment <= 6; payment += 1) {
-      rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-      await rig.run(1);
-    }
-    await rig.run(50);
-    assert.deepEqual(
-      rig.read(/^put [3-6]/),
-      (failsAlone ? [3, 4, 6, 5] : [3, 4, 5, 6]).map((payment) => `put ${payment}`),
-    );
-  }
-});
-
-test('a worker whose share of a partner is too small for what is due asks for more', async () => {
-  const rig = dispatcherRig();
-  rig.give('acme', 1);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  // The call has read what the partner allows all workers together.
-  await rig.run(0);
-  assert.deepEqual(rig.read(/^asks/), []);
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  assert.deepEqual(rig.read(/^asks/), ['asks for more of acme']);
 });
 
 // Waiting reads ----------------------------------------------------------------------------------------------------------
@@ -1305,7 +683,7 @@ test('a read that the partner holds replaces polls, and the next follows at once
     [25_006, 'row 1: accepted > ended, succeeded by partner'],
     [25_012, 'row 1: settled'],
   ]);
-  const queue = rig.dispatcher.queueOf('acme');
+  const queue = rig.dispatcher.partnerOf('acme');
   assert.deepEqual([queue.waits, queue.waiting], [true, 0]);
   for (let payment = 2; payment <= 9; payment += 1)
     rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
@@ -1325,7 +703,7 @@ test('a partner that does not hold reads is asked again only after ten minutes, 
     const asked = rig.read(/^get/);
     assert.equal(asked.filter((what) => what.includes('waits')).length, 1);
     assert.ok(asked.length < 20, `${asked.length} polls in five minutes`);
-    const queue = rig.dispatcher.queueOf('acme');
+    const queue = rig.dispatcher.partnerOf('acme');
     assert.deepEqual(
       [queue.waits, queue.waiting, queue.askedToWaitAt - UPTIME],
       [false, 0, CALL_MS],
@@ -1335,59 +713,6 @@ test('a partner that does not hold reads is asked again only after ten minutes, 
     rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
     await rig.run(2_000);
     assert.deepEqual(rig.read(/^get 2/).slice(0, 1), ['get 2, waits 10 s']);
-  }
-});
-
-test('an end that comes at once says nothing about waiting, but an error does', async () => {
-  for (const [said, waits] of [
-    [
-      { fields: { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() }, waited: false },
-      undefined,
-    ],
-    [
-      { fields: { status: 'succeeded', posted_at: new Date(BEGAN).toISOString() }, waited: true },
-      true,
-    ],
-    [{ status: 500, waited: false }, undefined],
-    [{ waited: false }, false],
-    [{ waited: true, afterMs: 899 }, false],
-    [{ waited: true, afterMs: 900 }, true],
-  ] as const) {
-    const rig = dispatcherRig();
-    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
-    rig.settleMs = 3_600_000;
-    rig.script = ({ waitSeconds }) => (waitSeconds > 0 ? said : undefined);
-    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-    await rig.run(CALL_MS + ('afterMs' in said ? said.afterMs : CALL_MS));
-    assert.equal(rig.dispatcher.queueOf('acme').waits, waits, JSON.stringify(said));
-  }
-});
-
-test('a partner that waits for a second is asked to', async () => {
-  const rig = dispatcherRig();
-  rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 1 }));
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(10);
-  assert.deepEqual(rig.read(/^get/), ['get 1, waits 1 s']);
-});
-
-test('a payment older than ten minutes holds no connection open', async () => {
-  for (const [seconds, waits] of [
-    [600, false],
-    [599, true],
-  ] as const) {
-    const rig = dispatcherRig();
-    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
-    rig.settleMs = 3_600_000;
-    rig.pay(1, {
-      stage: 'accepted',
-      payment_id: 'P-1',
-      accepted_at: new Date(BEGAN - seconds * 1_000).toISOString(),
-    });
-    rig.dispatcher.add(rig.loaded(1));
-    await rig.run(1);
-    assert.deepEqual(rig.read(/^get/), [waits ? 'get 1, waits 10 s' : 'get 1']);
-    assert.equal(rig.dispatcher.queueOf('acme').waiting, waits ? 1 : 0);
   }
 });
 
@@ -1451,88 +776,6 @@ test('the times of a partner are learnt from its own clock where our polls do no
   }
 });
 
-test('a partner whose clock is ahead is detected at once, not before', async () => {
-  const rig = dispatcherRig();
-  const posted_at = new Date(BEGAN + 60_000).toISOString();
-  rig.script = () => ({ fields: { status: 'succeeded', posted_at } });
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(100);
-  assert.deepEqual(rig.read(/detected/), ['counted: end detected after 0 ms']);
-});
-
-test('a put that is answered with the end teaches the time that the partner tells, and a refusal or a review none', async () => {
-  const rig = dispatcherRig();
-  rig.partners.set('acme', partnerCalled('acme', { refusals: ['CLOSED'] }));
-  rig.script = ({ kind, payment, order }) => {
-    if (payment === 2)
-      return kind === 'put'
-        ? { status: 422, json: { code: 'CLOSED', message: 'The account is closed.' } }
-        : undefined;
-    if (payment === 3)
-      return kind === 'put' ? { status: 422, json: { code: 'WRONG', message: 'no' } } : undefined;
-    assert.equal(order.account_id, 'account-1');
-    return {
-      fields: {
-        status: 'succeeded',
-        initiated_at: new Date(BEGAN).toISOString(),
-        posted_at: new Date(BEGAN).toISOString(),
-      },
-    };
-  };
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2));
-  rig.dispatcher.add(rig.pay(3));
-  await rig.run(5_000);
-  assert.deepEqual(learnt(rig), [0]);
-  assert.deepEqual(
-    rig.read(/ 1\b|detected/).filter((what) => !what.startsWith('info')),
-    [
-      'put 1',
-      'row 1: dispatching > ended, succeeded by partner',
-      'told of 1',
-      'counted: end detected after 6 ms',
-      'capture 1',
-      'row 1: settled',
-    ],
-  );
-  assert.deepEqual(
-    [rig.row(2), rig.row(3)].map(({ stage, status, failure_reason, review_reason }) => [
-      stage,
-      status,
-      failure_reason,
-      review_reason,
-    ]),
-    [
-      ['ended', 'failed', 'The account is closed.', null],
-      ['review', 'processing', null, 'rejected_422_WRONG'],
-    ],
-  );
-});
-
-test('each answer is counted by what it means, the question after a rejected put too', async () => {
-  const rig = dispatcherRig();
-  const puts: Record<number, object> = {
-    1: { status: 400, json: { code: 'BAD', message: 'no' } },
-    2: { lost: 'timeout' },
-    3: { fields: { amount_in_cents: 1 } },
-    4: { fields: { status: 'succeeded', posted_at: null } },
-    5: { status: 401 },
-  };
-  rig.script = ({ kind, payment, at }) => (kind === 'put' && at < 100 ? puts[payment] : undefined);
-  for (const payment of [1, 2, 3, 4, 5]) {
-    rig.dispatcher.add(rig.pay(payment, { stage: 'dispatching' }));
-    await rig.run(10);
-  }
-  assert.deepEqual(rig.read(/^counted: (?:put|get)/), [
-    'counted: put of acme rejected',
-    'counted: get of acme not_found',
-    'counted: put of acme unknown_timeout',
-    'counted: put of acme mismatch',
-    'counted: put of acme incomplete',
-    'counted: put of acme held_credentials',
-  ]);
-});
-
 // Leaving slots, losing the lease, stopping ------------------------------------------------------------------------------
 
 test('slots are left when the steps under way in them are recorded, and not later than they are waited for [PL10]', async () => {
@@ -1576,41 +819,6 @@ test('slots are left when the steps under way in them are recorded, and not late
   assert.equal(rig.dispatcher.size, 0);
 });
 
-test('a slot is not left before each of its steps has ended', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  rig.script = ({ payment }) => ({ afterMs: payment === 1 ? 100 : 300 });
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(5, { stage: 'dispatching' }));
-  await rig.run(0);
-  let leftAt: number | undefined;
-  void rig.dispatcher.leave(new Set([1]), 5_000).then(() => (leftAt = rig.time.monotonic()));
-  await rig.run(5_000);
-  assert.equal(leftAt, 300);
-});
-
-test('acceptances are written before their slot is left, and a slot is not left before they are', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  rig.onStatement = () => rig.time.sleep(100);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  await rig.run(10);
-  let isLeft = false;
-  void rig.dispatcher.leave(new Set([1]), 1_000).then(() => (isLeft = true));
-  await rig.run(80);
-  assert.equal(isLeft, false);
-  await rig.run(50);
-  assert.equal(isLeft, true);
-  assert.deepEqual(rig.readTimes(ROWS), [
-    [111, 'row 1: dispatching > accepted'],
-    [111, 'row 2: dispatching > accepted'],
-  ]);
-  await rig.run(5_000);
-  assert.deepEqual(rig.read(/^get/)[0], 'get 2');
-  assert.equal(rig.read(/^get 1/).length, 0);
-});
-
 test('without its lease a worker neither sends nor writes, even where it had begun to [LV1 PL10]', async () => {
   const rig = dispatcherRig();
   rig.onStatement = () => {
@@ -1629,18 +837,6 @@ test('without its lease a worker neither sends nor writes, even where it had beg
   rig.dispatcher.add(rig.pay(3, { stage: 'dispatching' }));
   await rig.run(5_000);
   assert.deepEqual(rig.read(DEEDS), []);
-  assert.equal(rig.dispatcher.size, 0);
-});
-
-test('a write that the lost lease forbids ends the driving of its payment', async () => {
-  const rig = dispatcherRig();
-  rig.onAuthorize = () => {
-    rig.leaseHolds = false;
-    return { kind: 'authorized' };
-  };
-  rig.dispatcher.add(rig.pay(1));
-  await rig.run(60_000);
-  assert.deepEqual(rig.read(DEEDS), ['authorize 1']);
   assert.equal(rig.dispatcher.size, 0);
 });
 
@@ -1673,38 +869,6 @@ test('a stop records what is under way, sends nothing more, and leaves no timer 
   assert.deepEqual(rig.read(), []);
 });
 
-test('a stop waits for the one call that is under way, and for a step that cannot be broken off [LV5]', async () => {
-  for (const kind of ['put', 'get'] as const) {
-    const rig = dispatcherRig();
-    rig.script = (asked) => (asked.kind === kind ? { afterMs: 300 } : undefined);
-    rig.pay(1, {
-      stage: kind === 'put' ? 'dispatching' : 'accepted',
-      payment_id: kind === 'put' ? null : 'P-1',
-    });
-    rig.dispatcher.add(rig.loaded(1));
-    await rig.run(100);
-    let stoppedAt: number | undefined;
-    void rig.dispatcher.finish(8_000).then(() => (stoppedAt = rig.time.monotonic()));
-    await rig.run(1_000);
-    assert.equal(stoppedAt, 300 + STATEMENT_MS, kind);
-    assert.deepEqual(rig.read(/^(?:put|get|row)/), [
-      `${kind} 1`,
-      kind === 'put'
-        ? 'row 1: dispatching > accepted'
-        : 'row 1: accepted > ended, succeeded by partner',
-    ]);
-  }
-  const rig = dispatcherRig();
-  rig.onGet = () => rig.time.sleep(3_000);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(0);
-  let stoppedAt: number | undefined;
-  void rig.dispatcher.finish(1_000).then(() => (stoppedAt = rig.time.monotonic()));
-  await rig.run(60_000);
-  assert.equal(stoppedAt, 3_000, 'nothing may use the database when it is closed');
-  assert.deepEqual(rig.read(), []);
-});
-
 test('a stop does not wait for reads that are held open, and gives up what takes longer than its time [LV5]', async () => {
   const rig = dispatcherRig();
   rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
@@ -1734,31 +898,6 @@ test('a stop does not wait for reads that are held open, and gives up what takes
   assert.deepEqual(slow.read(/^error/), [], 'the stop is no fault of the processor');
 });
 
-test('a stop with nothing under way is over at once', async () => {
-  const rig = dispatcherRig();
-  let isOver = false;
-  void rig.dispatcher.finish(8_000).then(() => (isOver = true));
-  await rig.run(0);
-  assert.ok(isOver);
-});
-
-test('an error during a stop is not logged, and a step that met it is not tried again', async () => {
-  const rig = dispatcherRig();
-  let fail: (error: Error) => void = () => undefined;
-  rig.onGet = () =>
-    new Promise((_, reject) => {
-      fail = reject;
-    });
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(10);
-  let isOver = false;
-  void rig.dispatcher.finish(8_000).then(() => (isOver = true));
-  fail(new TypeError('a bug'));
-  await rig.run(10);
-  assert.ok(isOver);
-  assert.deepEqual(rig.read(), []);
-});
-
 test('a worker that loses its lease drops everything at once: no call, no write, no timer, no count is left', async () => {
   const rig = dispatcherRig();
   rig.settleMs = 600_000;
@@ -1782,7 +921,6 @@ test('a worker that loses its lease drops everything at once: no call, no write,
     [0, 0, 0, 0],
   );
   assert.equal(rig.dispatcher.size, 0);
-  assert.equal([...rig.dispatcher.queues].length, 0);
   rig.dispatcher.add(rig.pay(6, { stage: 'dispatching' }));
   rig.read();
   await rig.run(2 * STATEMENT_MS);

@@ -19,9 +19,9 @@ import { ActivePayment, orderOf, type PaymentGroup } from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
-import { FundingQueue, type FundingCall } from './funding-queue.ts';
+import { CallQueue, type Lane } from './call-queue.ts';
 import type { Outage } from './outage.ts';
-import { PartnerQueue, type QueueLane, type RunningCall } from './partner-queue.ts';
+import { PartnerCalls, type Part } from './partner-calls.ts';
 import {
   decide,
   isUnsent,
@@ -46,12 +46,14 @@ export interface Lease {
   holds(): boolean;
   /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
   owns(slot: number): boolean;
-  /** Called when the share of a partner's budget is too small for what is due. */
-  askForMore(queue: PartnerQueue<ActivePayment>): void;
 }
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
+/** Calls at once of one funding method. One partner has half of them at most while there are others, and a hung call has a deadline. */
+const FUNDING_PLACES = 1_024;
+/** Polls of a payment that are not queued behind those of payments that take long. */
+const FIRST_POLLS = 1;
 /** Maximum number of groups in memory. */
 const MAX_GROUPS = 10_000;
 /** Interval of the check whether calls in flight in a slot have been recorded. */
@@ -79,14 +81,16 @@ export class Dispatcher {
   readonly #records: PaymentRecords;
   readonly #callContext: CallContext;
   readonly #payments = new Map<string, ActivePayment>();
-  readonly #queues = new Map<string, PartnerQueue<ActivePayment>>();
+  readonly #partners = new Map<string, PartnerCalls<ActivePayment>>();
+  /** This worker's part of every budget. */
+  #part: Part = { of: 1, rank: 0 };
   /** Aborts the calls under way. */
   readonly #calls = new AbortController();
   /** Aborts waiting reads, which would otherwise delay a stop until they end. */
   readonly #waits = new AbortController();
   readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
   /** Payments whose next step is a call to the funding port, by method. */
-  readonly #funding = new Map<string, FundingQueue<ActivePayment>>();
+  readonly #funding = new Map<string, CallQueue<ActivePayment>>();
   readonly #outage: Outage;
   /** Acceptances that are not written yet, and those that are being written. */
   readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
@@ -152,11 +156,6 @@ export class Dispatcher {
     return this.#calls.signal;
   }
 
-  /** The queues of all partners that this worker has had payments for. */
-  get queues(): IterableIterator<PartnerQueue<ActivePayment>> {
-    return this.#queues.values();
-  }
-
   has(platform_payment_id: string): boolean {
     return this.#payments.has(platform_payment_id);
   }
@@ -183,25 +182,35 @@ export class Dispatcher {
   stalledMs(): number {
     const now = this.#options.clock.monotonic();
     let longest = 0;
-    for (const queue of this.#queues.values()) longest = Math.max(longest, queue.stalledMs(now));
+    for (const { queue } of this.#partners.values()) {
+      longest = Math.max(longest, queue.stalledMs(now));
+    }
     return longest;
   }
 
+  /** Sets this worker's part of every partner's budget. */
+  share(part: Part): void {
+    if (part.of === this.#part.of && part.rank === this.#part.rank) return;
+    this.#part = part;
+    for (const partner of this.#partners.values()) {
+      partner.applyPart(part);
+      this.#pump(partner);
+    }
+  }
+
   /**
-   * Whether a new payment may begin as `dispatching`: its method reserves nothing, its partner can be called, and no other call is due
-   * before its PUT. If it has to wait, it begins as `created`, so that it can be withdrawn meanwhile (decision 18).
+   * Whether a new payment may begin as `dispatching`: its method reserves nothing, its partner can be called, and first calls
+   * are in no backlog. If it has to wait, it begins as `created`, so that it can be withdrawn meanwhile (decision 18).
    */
   canSendNow(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
     { funding_method }: Pick<FundingOrder, 'funding_method'>,
   ): boolean {
     const now = this.#options.clock.monotonic();
-    const queue = this.queueOf(partner.partner_id);
     return (
       !partner.paused &&
       this.#options.funding.collection(funding_method) !== 'reserved' &&
-      queue.isOpen(now) &&
-      (queue.nextAt ?? Number.POSITIVE_INFINITY) > now
+      this.partnerOf(partner.partner_id).queue.isOpen(now)
     );
   }
 
@@ -273,14 +282,14 @@ export class Dispatcher {
     while (isBusy() && clock.monotonic() < until) await clock.sleep(LEAVE_LOOK_MS, this.signal);
   }
 
-  queueOf(partner_id: string): PartnerQueue<ActivePayment> {
-    let queue = this.#queues.get(partner_id);
-    if (queue === undefined) {
-      const { breakMs, maxBreakMs } = this.#times;
-      queue = new PartnerQueue(partner_id, breakMs, maxBreakMs);
-      this.#queues.set(partner_id, queue);
+  /** What this worker knows of a partner. */
+  partnerOf(partner_id: string): PartnerCalls<ActivePayment> {
+    let partner = this.#partners.get(partner_id);
+    if (partner === undefined) {
+      partner = new PartnerCalls(partner_id, this.#times.trialMs, this.#part);
+      this.#partners.set(partner_id, partner);
     }
-    return queue;
+    return partner;
   }
 
   /** Stops at once: sends nothing more, and aborts what is in flight. */
@@ -292,7 +301,7 @@ export class Dispatcher {
     this.#timers.clear();
     this.#payments.clear();
     this.#inSlot.fill(0);
-    this.#queues.clear();
+    this.#partners.clear();
     this.#funding.clear();
     this.#unsaved.clear();
   }
@@ -327,12 +336,13 @@ export class Dispatcher {
     const step = stepOf(payment);
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#fundingQueueOf(payment.group.funding_method);
-      queue.push(payment, payment.queue.partner_id, payment.tries > 0);
+      queue.push(payment, payment.group.partner.partner_id, payment.tries > 0 ? 'retry' : 'new');
       this.#pumpFunding(queue);
       return;
     }
-    payment.queue.push(payment, laneOf(payment));
-    this.pump(payment.queue);
+    const { partner, biller_id } = payment.group;
+    partner.queue.push(payment, biller_id, laneOf(payment));
+    this.#pump(partner);
   }
 
   /** Drops a payment, if this object is its current state. Its queue drops it when its turn comes. */
@@ -357,9 +367,9 @@ export class Dispatcher {
     if (group === undefined) {
       // Batches change over time, but payments in flight belong to few of them.
       if (this.#groups.size >= MAX_GROUPS) this.#groups.clear();
-      const queue = this.queueOf(partner_id);
+      const partner = this.partnerOf(partner_id);
       const collection = this.#options.funding.collection(funding_method);
-      group = { queue, biller_id, platform_batch_id, funding_method, collection };
+      group = { partner, biller_id, platform_batch_id, funding_method, collection };
       this.#groups.set(key, group);
     }
     return group;
@@ -418,59 +428,47 @@ export class Dispatcher {
     return this.#times.bugPauseMs;
   }
 
-  #fundingQueueOf(funding_method: string): FundingQueue<ActivePayment> {
+  #fundingQueueOf(funding_method: string): CallQueue<ActivePayment> {
     let queue = this.#funding.get(funding_method);
     if (queue === undefined) {
-      queue = new FundingQueue();
+      queue = new CallQueue(this.#times.trialMs, { places: FUNDING_PLACES, rate: Infinity });
       this.#funding.set(funding_method, queue);
     }
     return queue;
   }
 
-  #pumpFunding(queue: FundingQueue<ActivePayment>): void {
-    while (!this.#ended) {
-      const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
-      if (turn.kind === 'give_up') {
-        turn.call.giveUp?.();
-        continue;
-      }
-      if (turn.kind === 'wait') this.#wake(queue, turn.until, () => this.#pumpFunding(queue));
-      if (turn.kind !== 'start') return;
-      const { item: payment, call } = turn;
-      this.#run(
-        payment,
-        () => this.#fundingStep(payment, call),
-        () => {
-          queue.ended(call);
-          this.#pumpFunding(queue);
-        },
-      );
-    }
+  #pumpFunding(queue: CallQueue<ActivePayment>): void {
+    this.#startDue(queue, (payment, free) => this.#fundingStep(payment).finally(free));
   }
 
-  /** Starts what is due and within the partner's budget; otherwise sets the timer for when the next call could start. */
-  pump(queue: PartnerQueue<ActivePayment>): void {
+  #pump(partner: PartnerCalls<ActivePayment>): void {
+    this.#startDue(partner.queue, (payment, free) => this.#partnerStep(payment, free));
+  }
+
+  /**
+   * Starts what is due and within the budget of a queue, and sets the timer for when the next call could start. `free` releases the place
+   * of the call, at the latest when its step has ended.
+   */
+  #startDue(
+    queue: CallQueue<ActivePayment>,
+    stepOf: (payment: ActivePayment, free: () => void) => Promise<number | 'forget'>,
+  ): void {
+    const { clock } = this.#options;
     while (!this.#ended) {
-      const turn = queue.take(this.#options.clock.monotonic(), isCurrent);
-      if (turn.kind === 'give_up') {
-        turn.call.giveUp?.();
-        continue;
+      const turn = queue.take(clock.monotonic(), clock.random(), isCurrent);
+      if (turn.kind === 'wait') {
+        this.#wake(queue, turn.until, () => this.#startDue(queue, stepOf));
       }
-      if (turn.kind !== 'start') {
-        if (turn.kind === 'empty') return;
-        if (turn.short) this.#lease.askForMore(queue);
-        if (turn.until !== undefined) this.#wake(queue, turn.until, () => this.pump(queue));
-        return;
-      }
+      if (turn.kind !== 'start') return;
       const { item: payment, call } = turn;
-      let held = true;
+      let isHeld = true;
       const free = (): void => {
-        if (!held) return;
-        held = false;
+        if (!isHeld) return;
+        isHeld = false;
         queue.ended(call);
-        this.pump(queue);
+        this.#startDue(queue, stepOf);
       };
-      this.#run(payment, () => this.#partnerStep(payment, call, free), free);
+      this.#run(payment, () => stepOf(payment, free), free);
     }
   }
 
@@ -492,14 +490,13 @@ export class Dispatcher {
 
   // Steps ---------------------------------------------------------------------------------------------------------------
 
-  async #fundingStep(payment: ActivePayment, running: FundingCall): Promise<number | 'forget'> {
+  async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
     const { funding, clock, log } = this.#options;
-    const { funding_method } = payment.group;
+    const { funding_method, partner } = payment.group;
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
     let event: PaymentEvent;
     const deadline = new AbortController();
-    running.giveUp = () => deadline.abort();
     const signal = AbortSignal.any([this.#calls.signal, deadline.signal]);
     void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
     try {
@@ -510,13 +507,16 @@ export class Dispatcher {
     } catch (error) {
       // A funding port in the platform's own database fails when the database does.
       if (isDatabaseTrouble(error)) throw error;
-      this.#fundingFailed(payment, error);
+      this.#fundingFailed(payment, error, deadline.signal.aborted);
       event = { kind: 'funding_failed' };
     } finally {
       deadline.abort();
     }
     if (event.kind !== 'funding_failed') {
-      if (this.#fundingQueueOf(funding_method).answered()) {
+      const queue = this.#fundingQueueOf(funding_method);
+      const wasFailing = queue.isTroubled;
+      queue.worked(partner.partner_id, clock.monotonic());
+      if (wasFailing && !queue.isTroubled) {
         log.info({ funding_method }, 'the funding method answers again');
       }
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');
@@ -526,18 +526,22 @@ export class Dispatcher {
       : this.#apply(payment, undefined, event, false);
   }
 
-  /** Tells a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
-  #fundingFailed({ platform_payment_id, tries, group }: ActivePayment, error: unknown): void {
+  /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
+  #fundingFailed(
+    { platform_payment_id, tries, group }: ActivePayment,
+    error: unknown,
+    isLate: boolean,
+  ): void {
     // A stop aborts the calls under way.
     if (this.#ended) return;
-    const { log } = this.#options;
-    const { funding_method } = group;
+    const { log, clock } = this.#options;
+    const { funding_method, partner } = group;
     const queue = this.#fundingQueueOf(funding_method);
-    const wasDown = queue.isDown;
-    queue.failed();
-    if (wasDown) return;
+    const wasFailing = queue.isTroubled;
+    queue.failed(partner.partner_id, clock.monotonic(), clock.random(), !isLate);
+    if (wasFailing) return;
     const why = kindOfError(error);
-    if (queue.isDown) {
+    if (queue.isTroubled) {
       log.error({ funding_method, error: why }, 'the funding method fails every call; retrying');
     } else if (tries === 0) {
       log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
@@ -549,26 +553,23 @@ export class Dispatcher {
     event: Extract<PaymentEvent, { kind: 'authorized' }>,
   ): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
-    const partner = await registry.get(payment.queue.partner_id);
-    // Treat a paused partner like one that is held back: payments that wait for it can still be withdrawn (decision 18).
-    const partnerIsOpen = partner?.paused === false && payment.queue.isOpen(clock.monotonic());
+    const { partner: calls } = payment.group;
+    const partner = await registry.get(calls.partner_id);
+    // Treat a paused partner like one that is failing: payments that wait for it can still be withdrawn (decision 18).
+    const partnerIsOpen = partner?.paused === false && calls.queue.isOpen(clock.monotonic());
     return this.#apply(payment, partner, event, partnerIsOpen);
   }
 
   /** One call for one payment. */
-  async #partnerStep(
-    payment: ActivePayment,
-    call: RunningCall,
-    free: () => void,
-  ): Promise<number | 'forget'> {
+  async #partnerStep(payment: ActivePayment, free: () => void): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
-    const { queue } = payment;
-    const partner = await registry.get(queue.partner_id);
+    const { partner: calls } = payment.group;
+    const partner = await registry.get(calls.partner_id);
     if (partner === undefined || partner.paused) {
-      queue.closeFor(clock.monotonic(), this.#times.pausedMs);
+      calls.queue.closeUntil(clock.monotonic() + this.#times.pausedMs);
       return 0;
     }
-    queue.applyBudget(partner.budget);
+    if (calls.applyBudget(partner.budget)) this.#pump(calls);
     if (isUnsent(payment)) {
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
       if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;
@@ -579,51 +580,49 @@ export class Dispatcher {
     }
     // The lease may have expired while we waited for the database.
     if (this.#ended || !this.#lease.holds()) return 'forget';
-    const event = await this.#call(payment, partner, call);
+    const { event, isHeld } = await this.#call(payment, partner);
     free();
-    return this.#apply(payment, partner, event, true, call.sent);
+    return this.#apply(payment, partner, event, true, isHeld);
   }
 
+  /** Sends the PUT or the poll. `isHeld`: it was a read that asked to wait. */
   async #call(
     payment: ActivePayment,
     partner: Partner,
-    running: RunningCall,
-  ): Promise<PaymentEvent> {
-    const { queue } = payment;
+  ): Promise<{ readonly event: PaymentEvent; readonly isHeld: boolean }> {
+    const { partner: known } = payment.group;
     const order = orderOf(payment);
     const calls = this.#callContext;
     const now = this.#options.clock.monotonic();
     if (stepOf(payment) === 'submit') {
-      running.sent = { kind: 'submit', at: now };
-      const call = { signal: this.#calls.signal, running };
-      return submit(calls, partner, order, call, () => this.#reached('after_put'));
+      const call = { signal: this.#calls.signal };
+      const event = await submit(calls, partner, order, call, () => this.#reached('after_put'));
+      return { event, isHeld: false };
     }
-    const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(queue, partner);
-    running.sent = { kind: waits ? 'waiting_read' : 'poll', at: now };
+    const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(known, partner);
     if (waits) {
-      queue.waiting += 1;
-      queue.askedToWaitAt = now;
+      known.waiting += 1;
+      known.askedToWaitAt = now;
     }
     try {
       const event = await poll(calls, partner, order, {
         signal: waits ? this.#waits.signal : this.#calls.signal,
-        running,
         waitSeconds: waits ? partner.budget.wait_seconds : 0,
       });
       // An answer with news does not have to confirm that it waited.
       if (waits && (event.facts.waited || event.outcome.kind === 'processing')) {
-        queue.waits = event.facts.waited;
+        known.waits = event.facts.waited;
       }
       this.#reached('after_poll');
-      return event;
+      return { event, isHeld: waits };
     } finally {
-      if (waits) queue.waiting -= 1;
+      if (waits) known.waiting -= 1;
     }
   }
 
-  #canWait(queue: PartnerQueue<ActivePayment>, partner: Partner | undefined): boolean {
+  #canWait(known: PartnerCalls<ActivePayment>, partner: Partner | undefined): boolean {
     return (
-      (partner?.budget.wait_seconds ?? 0) > 0 && queue.canWait(this.#options.clock.monotonic())
+      (partner?.budget.wait_seconds ?? 0) > 0 && known.canWait(this.#options.clock.monotonic())
     );
   }
 
@@ -633,10 +632,10 @@ export class Dispatcher {
     partner: Partner | undefined,
     event: PaymentEvent,
     partnerIsOpen: boolean,
-    sent?: RunningCall['sent'],
+    isHeld = false,
   ): Promise<number | 'forget'> {
     const { clock, client } = this.#options;
-    const { queue } = payment;
+    const { partner: known, biller_id } = payment.group;
     const decision = decide(payment, event, {
       now: Math.floor(clock.monotonic()),
       random: () => clock.random(),
@@ -644,23 +643,20 @@ export class Dispatcher {
       collection: payment.group.collection,
       refusals: partner?.refusals ?? [],
       partnerIsOpen,
-      settlements: queue.settlements,
-      canWait: this.#canWait(queue, partner),
+      settlements: known.settlements,
+      canWait: this.#canWait(known, partner),
       // Whole milliseconds, like the times it is compared with.
-      workedAt: Math.floor(queue.workedAt),
+      workedAt: Math.floor(known.queue.workedAt(biller_id)),
     });
     if (partner !== undefined && decision.signal !== undefined) {
-      this.#heed(payment, partner, decision.signal, sent);
+      this.#heed(payment, partner, decision.signal);
     }
     for (const kind of decision.breaches) this.#breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
     const wasAccepted = payment.stage === 'accepted';
     const found: CallAge = {
       dueMs: wasAccepted && payment.tries === 0 ? payment.at - payment.acceptedAt : undefined,
-      heldMs:
-        wasAccepted && sent?.kind === 'waiting_read'
-          ? clock.monotonic() - payment.acceptedAt
-          : undefined,
+      heldMs: wasAccepted && isHeld ? clock.monotonic() - payment.acceptedAt : undefined,
     };
     if (event.kind === 'polled' && event.outcome.kind === 'processing') {
       payment.processingMs = Math.floor(event.facts.startedAt - payment.acceptedAt);
@@ -694,7 +690,7 @@ export class Dispatcher {
           this.#reached('after_settled');
         }
         this.#metrics.ended(
-          payment.queue.partner_id,
+          payment.group.partner.partner_id,
           write.ending.status,
           Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
         );
@@ -714,7 +710,12 @@ export class Dispatcher {
    * some partners date a posting back, and some by the poll that asks for it, which polls planned by it would make later and later.
    */
   #learnSettlementTime(
-    { queue: { settlements }, processingMs }: ActivePayment,
+    {
+      group: {
+        partner: { settlements },
+      },
+      processingMs,
+    }: ActivePayment,
     { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
     { dueMs, heldMs }: CallAge,
   ): void {
@@ -728,70 +729,33 @@ export class Dispatcher {
   }
 
   /** Acts on what an answer says about the partner as a whole. */
-  #heed(
-    { queue }: ActivePayment,
-    partner: Partner,
-    signal: PartnerSignal,
-    sent: RunningCall['sent'],
-  ): void {
+  #heed({ group }: ActivePayment, partner: Partner, signal: PartnerSignal): void {
     const { clock, log } = this.#options;
-    const { partner_id } = queue;
+    const { partner: calls, biller_id } = group;
+    const { partner_id, queue } = calls;
     const now = clock.monotonic();
-    switch (signal.kind) {
-      case 'works':
-        if (queue.succeeded(now, sent)) {
-          // Payments that failed because of the partner are due at once; a payment that failed by itself keeps its delay.
-          queue.forgive((one) => {
-            if (one.ownFaults > 0) return 'retry';
-            one.tries = 0;
-            // Before those that came meanwhile: a payment that came last is preferred, and must not be one that has failed.
-            one.at = Math.min(now, one.failedAt ?? now);
-            return laneOf(one);
-          });
-          this.pump(queue);
-          this.#metrics.broken(partner_id, false);
-          log.info({ partner_id }, 'partner recovered');
-        }
-        if (partner.pause_reason !== null || this.#holdNotes.has(partner_id)) {
-          void this.#noteHold(partner_id, null);
-        }
-        return;
-      case 'fails':
-        if (signal.restMs !== undefined) queue.closeFor(now, signal.restMs);
-        if (queue.failed(now, clock.random(), signal.isAnswer)) {
-          log.error(
-            { partner_id, reason: signal.reason },
-            'the partner is failing; only trial calls are sent',
-          );
-          this.#metrics.broken(partner_id, true);
-        }
-        // Not at the first pause, so that a partner that falters fills no audit. A refusal that an operator must act on stays.
-        if (queue.isDown && queue.held === undefined && partner.pause_reason !== DOWN_TEXT) {
-          void this.#noteHold(partner_id, DOWN_TEXT);
-        }
-        return;
-      case 'fails_alone':
-        queue.failedAlone(now);
-        return;
-      case 'too_fast':
-        if (signal.restMs === undefined) queue.slowDown(now);
-        else queue.closeFor(now, signal.restMs);
-        return;
-      case 'held': {
-        const { reason, forAll } = signal;
-        if (queue.refused(now, { reason, ms: this.#times.holdMs, forAll })) {
-          log.error(
-            { partner_id, reason },
-            'calls to the partner are held back until an operator acts',
-          );
-          this.#metrics.broken(partner_id, true);
-        }
-        // The payment does not wait for the note.
-        if (partner.pause_reason !== HOLD_TEXTS[reason]) {
-          void this.#noteHold(partner_id, HOLD_TEXTS[reason]);
-        }
+    if (signal.kind === 'works') {
+      if (queue.worked(biller_id, now)) {
+        log.info({ partner_id, biller_id }, 'partner recovered');
+        this.#metrics.broken(partner_id, queue.isTroubled);
+        this.#pump(calls);
       }
+      if (partner.pause_reason !== null || this.#holdNotes.has(partner_id)) {
+        void this.#noteHold(partner_id, null);
+      }
+      return;
     }
+    const { reason, hold } = signal;
+    const opened = queue.failed(biller_id, now, clock.random(), signal.isAnswer);
+    if (opened !== undefined) {
+      const what = opened === 'all' ? { partner_id, reason } : { partner_id, biller_id, reason };
+      log.error(what, 'the partner is failing; one call at a time is tried until one succeeds');
+      this.#metrics.broken(partner_id, true);
+    }
+    // Not when it opens, so that a partner that falters fills no audit, unless an operator has to act.
+    const isNoted = hold === undefined ? queue.isDown(now) && !isHoldText(partner) : queue.isOut;
+    const note = hold === undefined ? DOWN_TEXT : HOLD_TEXTS[hold];
+    if (isNoted && partner.pause_reason !== note) void this.#noteHold(partner_id, note);
   }
 
   /**
@@ -816,7 +780,8 @@ export class Dispatcher {
     this.#holdNotes.delete(partner_id);
   }
 
-  #breach({ platform_payment_id, queue: { partner_id } }: ActivePayment, kind: string): void {
+  #breach({ platform_payment_id, group }: ActivePayment, kind: string): void {
+    const { partner_id } = group.partner;
     this.#metrics.breached(partner_id, kind);
     this.#options.log.warn(
       { platform_payment_id, partner_id, kind },
@@ -963,20 +928,29 @@ function isCurrent(payment: ActivePayment): boolean {
 }
 
 /** The lane of the partner's queue that a payment waits in. */
-function laneOf(payment: ActivePayment): QueueLane {
+function laneOf(payment: ActivePayment): Lane {
   if (payment.tries > 0) return 'retry';
-  if (stepOf(payment) === 'submit') return 'submit';
-  return payment.polls === 0 ? 'poll' : 'again';
+  if (stepOf(payment) === 'submit') return 'new';
+  return payment.polls < FIRST_POLLS ? 'poll' : 'again';
 }
 
-/** What an operator sees next to a partner whose breaker stays open, and in the story of each payment that waits for it. */
+/** What an operator sees next to a partner that stays down, and in the story of each payment that waits for it. */
 const DOWN_TEXT =
   'The partner does not answer, or answers with errors; one call at a time is tried until one succeeds.';
 
-/** The reason that an operator sees next to the partner. */
+/** What an operator sees next to a partner whose calls an operator has to make possible again. */
 const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {
-  credentials: 'The partner refuses the credentials; retried once a minute.',
-  scope: 'The credentials do not cover what is asked (scope); retried once a minute.',
-  certificate: 'The certificate of the partner is not valid; retried once a minute.',
-  address: 'The host resolves to an address that may not be called; retried once a minute.',
+  credentials:
+    'The partner refuses the credentials; one call at a time is tried until one succeeds.',
+  scope:
+    'The credentials do not cover what is asked (scope); one call at a time is tried until one succeeds.',
+  certificate:
+    'The certificate of the partner is not valid; one call at a time is tried until one succeeds.',
+  address:
+    'The host resolves to an address that may not be called; one call at a time is tried until one succeeds.',
 };
+
+/** Whether an operator reads already that he has to act; that the partner also fails does not replace it. */
+function isHoldText({ pause_reason }: Partner): boolean {
+  return Object.values(HOLD_TEXTS).includes(pause_reason ?? '');
+}

@@ -12,8 +12,8 @@
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
  * - Every write carries the fence (store/payments.ts). A worker that cannot prove its lease drops everything, aborts its calls and
  *   restarts under another id.
- * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots, the shares, the watched
- *   payments and the closing of batches each have a loop.
+ * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots, the watched payments and the
+ *   closing of batches each have a loop.
  */
 import assert from 'node:assert/strict';
 import { setImmediate as immediate } from 'node:timers/promises';
@@ -31,7 +31,6 @@ import {
   renewHeartbeat,
 } from './ownership.ts';
 import { Outage } from './outage.ts';
-import { forgetShares } from './shares.ts';
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import {
@@ -80,7 +79,7 @@ export interface Engine {
   nextStepAt(platform_payment_id: string): string | undefined;
   /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
-  /** Runs one round now: heartbeat, slots, shares, watched payments of other workers, closing of batches. Resolves when it is done. */
+  /** Runs one round now: heartbeat, slots, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;
 }
 
@@ -204,7 +203,6 @@ class RunningEngine implements Engine {
     });
     this.#loops = Promise.all([
       this.#rounds(),
-      this.#every(this.#times.beatMs, async () => this.#worker?.exchange()),
       this.#every(this.#times.watchMs, () => this.#lookAtWatched()),
       this.#every(this.#times.closeMs, () => this.#close()),
     ]).then(() => undefined);
@@ -271,7 +269,6 @@ class RunningEngine implements Engine {
     await this.#round?.catch(() => undefined);
     await this.#takeOver();
     await this.#worker?.loaded();
-    await this.#worker?.exchange();
     await this.#lookAtWatched();
     await this.#close();
   }
@@ -359,7 +356,6 @@ class RunningEngine implements Engine {
       log.info({ platform_batch_id }, 'batch closed');
     }
     await forgetDeadWorkers(database, this.#times.leaseMs);
-    await forgetShares(database);
   }
 
   /** A payment of this worker has changed: its watchers get the row, read for many payments at once. */

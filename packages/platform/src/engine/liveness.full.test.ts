@@ -7,7 +7,6 @@ import test from 'node:test';
 import { systemClock, type Database } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import { startTestPlatform } from '../checkout/testing.ts';
-import { PartnerQueue } from './partner-queue.ts';
 import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
 
 test('a worker that reads its taken-over payments for longer than its lease keeps the lease, and drives what is confirmed meanwhile [LV1]', async (t) => {
@@ -40,24 +39,6 @@ test('a worker that reads its taken-over payments for longer than its lease keep
   assert.equal(engine.health.lease, true);
   adopted.resolve();
   await rig.until(orphan.platform_payment_id, (now) => now.settled_at !== null);
-});
-
-test('a due call that could start and does not is counted as stalled; one that has to wait is not [LV2]', () => {
-  const queue = new PartnerQueue<{ at: number }>('acme', 1_000, 60_000);
-  queue.applyBudget({ max_concurrent_calls: 4, max_calls_per_second: 10 });
-  queue.share = 4;
-  queue.rate = 10;
-  assert.equal(queue.stalledMs(1_000), 0, 'nothing is due');
-  queue.push({ at: 5_000 }, 'poll');
-  queue.push({ at: 6_000 }, 'poll');
-  assert.equal(queue.stalledMs(1_000), 0, 'due later');
-  assert.equal(queue.stalledMs(70_000), 65_000);
-  queue.closeFor(60_000, 5_000);
-  assert.equal(queue.stalledMs(70_000), 5_000, 'the partner was paused, or was down');
-  assert.equal(queue.take(69_000, () => true).kind, 'start');
-  assert.equal(queue.stalledMs(70_000), 1_000, 'a budget lets one call after the other start');
-  queue.isShort = true;
-  assert.equal(queue.stalledMs(200_000), 0, 'other workers hold the budget');
 });
 
 /** Holds a lock on a table of the platform until it is told to let go. */

@@ -17,14 +17,13 @@ export interface EngineTimes {
   readonly closeMs: number;
   /** How long a stop waits for calls under way before it aborts them. */
   readonly stopMs: number;
-  /** Between trials of a partner whose credentials, scope or certificate were refused (F62). */
-  readonly holdMs: number;
   /** Between looks whether an operator has ended a pause. */
   readonly pausedMs: number;
-  /** First pause of the breaker. */
-  readonly breakMs: number;
-  /** Longest such pause: how late the recovery of a partner is noticed. */
-  readonly maxBreakMs: number;
+  /**
+   * Between the calls that an open breaker lets through: how late the recovery of a partner is noticed (LV8). A partner that is down
+   * hardly notices one call every two seconds from each worker.
+   */
+  readonly trialMs: number;
   /** First delay before an unknown outcome is tried again; see poll-schedule.ts. */
   readonly retryMs: number;
   /** Longest such delay. */
@@ -42,10 +41,8 @@ export const DEFAULT_TIMES: EngineTimes = {
   watchMs: 1_000,
   closeMs: 30_000,
   stopMs: 8_000,
-  holdMs: 60_000,
   pausedMs: 5_000,
-  breakMs: 1_000,
-  maxBreakMs: 2_000,
+  trialMs: 2_000,
   retryMs: FIRST_RETRY_MS,
   maxRetryMs: MAX_RETRY_MS,
   bugPauseMs: 30_000,

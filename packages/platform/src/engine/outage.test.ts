@@ -101,29 +101,6 @@ test('one probe every quarter of a second asks for all that wait, and each outag
   assert.deepEqual(lines, [...told, told[0], 'info the database answers again {"ms":275}']);
 });
 
-test('a database that reads and refuses to write is told once a minute, and once when it is over [LV8]', async () => {
-  const { clock, lines, world, outage } = outages();
-  world.isDown = false;
-  const { signal } = new AbortController();
-  for (let tried = 0; tried < 300; tried += 1) {
-    const over = outage.over(signal, gone());
-    await clock.advance(275);
-    await over;
-  }
-  assert.equal(world.asked.length, 300, 'each attempt to write waited for one probe');
-  const begun = 'error the database does not answer; payments wait {"error":"it is away"}';
-  assert.deepEqual(lines, [begun, begun]);
-  // Met again within two seconds: the same outage.
-  await clock.advance(1_900);
-  const last = outage.over(signal, gone());
-  await clock.advance(275);
-  await last;
-  assert.equal(lines.length, 2);
-  await clock.advance(2_000);
-  assert.deepEqual(lines.slice(2), ['info the database answers again {"ms":84675}']);
-  assert.equal(clock.sleeping, 0);
-});
-
 test('a stop ends the probing, and whoever comes after it does not wait', async () => {
   const { clock, world, stop, outage } = outages();
   const waiting = outage.over(stop.signal, gone());
@@ -137,19 +114,4 @@ test('a stop ends the probing, and whoever comes after it does not wait', async 
   await clock.advance(10_000);
   assert.deepEqual(world.asked, []);
   assert.equal(clock.sleeping, 0);
-});
-
-test('a loop that failed waits for the database only if the database is the reason', async () => {
-  const { clock, lines, world, outage } = outages();
-  const signal = new AbortController().signal;
-  await outage.met(signal, new Error('a bug'), 'the loop failed');
-  assert.deepEqual(lines, ['warn the loop failed {"error":"a bug"}']);
-  let over = false;
-  void outage.met(signal, gone(), 'the loop failed').then(() => (over = true));
-  await clock.advance(275);
-  assert.equal(over, false);
-  world.isDown = false;
-  await clock.advance(275);
-  assert.equal(over, true);
-  assert.equal(lines.filter((line) => line.startsWith('warn')).length, 1);
 });

@@ -37,7 +37,7 @@ export type UnknownReason =
   | 'other_status' // 1xx, 201-206 (F45)
   | 'no_token'; // the token endpoint does not answer
 
-/** Why the partner's calls are held back until an operator acts; retried once a minute (F12, F13, F47, F60, F62). */
+/** Why the partner refuses every call until an operator acts (F12, F13, F47, F60, F62). */
 export type HoldReason = 'credentials' | 'scope' | 'certificate' | 'address';
 
 /** Outcomes that any answer about a payment can have, whichever call it answers. */

@@ -14,7 +14,6 @@ import {
   removeWorker,
   renewHeartbeat,
 } from './ownership.ts';
-import { forgetShares, Shares } from './shares.ts';
 
 const LEASE_MS = 10_000;
 /** Far more than any statement takes here, far less than a lease. */
@@ -110,61 +109,4 @@ test('workers that died long ago are forgotten, on either side of now, and no ot
     'dead for long',
     'now',
   ]);
-});
-
-test('two workers get even shares, a newcomer gets its own, and claims of dead workers are freed', async (t) => {
-  const database = await testDatabase(t, { migrations, name: 'ownership' });
-  await workers(database, { w1: 0, w2: 0, w3: 0 });
-  const demand = { cap: 12, need: 12, inUse: 0 };
-  const ask = async (shares: Shares): Promise<number | undefined> => {
-    const granted = await shares.exchange(
-      new Map([['acme', { calls: demand, rate: demand }]]),
-      0,
-      () => 0,
-    );
-    return granted.get('acme')?.calls;
-  };
-  const [one, two, three] = ['w1', 'w2', 'w3'].map((id) => new Shares(database, id, 10_000));
-  assert(one && two && three);
-  assert.equal(await ask(one), 12);
-  assert.equal(await ask(two), 0, 'what the first has claimed is not used twice');
-  assert.equal(await ask(one), 6);
-  assert.equal(await ask(two), 6);
-  assert.equal(await ask(three), 0);
-  for (const shares of [one, two, three]) await ask(shares);
-  for (const shares of [one, two, three]) assert.equal(await ask(shares), 4);
-  await database.query(
-    `UPDATE duebridge_platform.workers SET heartbeat_at = now() - interval '1 hour' WHERE worker_id = 'w1'`,
-  );
-  for (const shares of [two, three]) await ask(shares);
-  for (const shares of [two, three]) assert.equal(await ask(shares), 6);
-  // Nobody knows how old a heartbeat is that lies so far ahead.
-  await database.query(
-    `UPDATE duebridge_platform.workers SET heartbeat_at = now() + interval '1 hour' WHERE worker_id = 'w2'`,
-  );
-  assert.equal(await ask(three), 12);
-  // A worker that gives up its claim on one budget removes that row and no other.
-  const none = { cap: 12, need: 0, inUse: 0 };
-  const both = new Map([
-    ['acme', { calls: demand, rate: demand }],
-    ['utility', { calls: demand, rate: demand }],
-  ]);
-  await three.exchange(both, 0, () => 0);
-  await three.exchange(new Map([['utility', { calls: none, rate: none }]]), 0, () => 0);
-  assert.deepEqual(
-    await database.query(
-      'SELECT partner_id, worker_id FROM duebridge_platform.shares ORDER BY worker_id',
-    ),
-    ['w1', 'w2', 'w3'].map((worker_id) => ({ partner_id: 'acme', worker_id })),
-  );
-  await database.query(`DELETE FROM duebridge_platform.workers WHERE worker_id = 'w1'`);
-  await forgetShares(database);
-  const rows = await database.query<{ worker_id: string }>(
-    'SELECT worker_id FROM duebridge_platform.shares ORDER BY worker_id',
-  );
-  assert.deepEqual(
-    rows.map(({ worker_id }) => worker_id),
-    ['w2', 'w3'],
-    'the claims of a worker that is on the list stay, however old its heartbeat',
-  );
 });

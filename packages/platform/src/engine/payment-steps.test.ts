@@ -39,7 +39,7 @@ const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', ac
 const AROUND: Surroundings = {
   now: NOW,
   random: () => 0.5,
-  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, holdMs: 30_000 },
+  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000 },
   collection: 'reserved',
   refusals: ['CLOSED'],
   partnerIsOpen: true,
@@ -365,35 +365,31 @@ test('only a refusal that the partner declared final, of a payment it never had,
   assert.equal(rejected(SENT, 'CLOSED', PROCESSING).memory.acceptedAt, NOW);
 });
 
-test('refused credentials hold the partner, or one payment when the others are answered [S3 LV3]', () => {
+test('refused credentials concern the partner, or one payment when the others are answered [S3 LV3]', () => {
   const held = { kind: 'held', reason: 'credentials' } as const;
-  assert.deepEqual(submitted({ ...SENT, tries: 1 }, held, { status: 401 }), {
-    signal: { kind: 'held', reason: 'credentials', forAll: false },
+  const signal = { kind: 'fails', reason: 'credentials', isAnswer: false, hold: 'credentials' };
+  // However often it has failed, it is there for the next trial of its partner.
+  assert.deepEqual(submitted({ ...SENT, tries: 9 }, held, { status: 401 }), {
+    signal,
     breaches: [],
-    memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
-    next: 30_000,
+    memory: { tries: 10, failedAt: NOW, ownFaults: 0 },
+    next: 2_000,
   });
   // Without an answer the call was not even sent: whatever others are told, it concerns them all.
   assert.deepEqual(
-    submitted({ ...SENT, ownFaults: 5 }, held, { status: undefined }, { workedAt: NOW }),
-    {
-      signal: { kind: 'held', reason: 'credentials', forAll: true },
-      breaches: [],
-      memory: { tries: 1, failedAt: NOW, ownFaults: 0 },
-      next: 30_000,
-    },
+    submitted({ ...SENT, ownFaults: 5 }, held, { status: undefined }, { workedAt: NOW }).signal,
+    signal,
   );
-  assert.deepEqual(submitted(SENT, held, { status: 401 }, { workedAt: NOW }), {
-    signal: { kind: 'fails_alone' },
+  assert.deepEqual(submitted({ ...SENT, tries: 9 }, held, { status: 401 }, { workedAt: NOW }), {
     breaches: ['refused_alone_credentials'],
-    memory: { tries: 1, failedAt: NOW, ownFaults: 1 },
-    next: 30_000,
+    memory: { tries: 10, failedAt: NOW, ownFaults: 1 },
+    next: 45_000,
   });
 });
 
 test('an unknown outcome is retried, and counts against the partner only if other payments fail too [RU5 LV3]', () => {
   assert.deepEqual(submitted({ ...SENT, tries: 1 }, TIMEOUT, { status: undefined }), {
-    signal: { kind: 'fails', reason: 'timeout', isAnswer: false, restMs: undefined },
+    signal: { kind: 'fails', reason: 'timeout', isAnswer: false },
     breaches: [],
     memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
     next: 300,
@@ -416,46 +412,25 @@ test('an unknown outcome is retried, and counts against the partner only if othe
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 1 }, NOW - 2_000), 0);
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 0 }, NOW - 1_999), 0);
   assert.equal(own({ failedAt: NOW - 1, ownFaults: 2 }, NOW - 90_000), 2);
-  assert.deepEqual(submitted(SENT, TIMEOUT, {}, { workedAt: NOW }).signal, { kind: 'fails_alone' });
+  const late = { ...SENT, tries: 9 };
+  assert.equal(submitted(late, TIMEOUT).next, 2_000, 'there for the next trial');
+  const alone = submitted(late, TIMEOUT, {}, { workedAt: NOW });
+  assert.deepEqual([alone.signal, alone.next], [undefined, 45_000], 'its own growing delay');
 });
 
-test('a Retry-After slows the whole partner, until only one payment gets it again and again', () => {
+test('a Retry-After binds the payment that got it; a 429 without one says nothing about the partner', () => {
   const busy = { kind: 'unknown', reason: 'too_many_requests' } as const;
   const down = { kind: 'unknown', reason: 'server_error' } as const;
   const rest = { retryAfterMs: 10_000 };
-  assert.deepEqual(submitted(SENT, busy, { status: 429 }).signal, {
-    kind: 'too_fast',
-    restMs: undefined,
-  });
-  assert.deepEqual(submitted(SENT, busy, { status: 429, ...rest }).signal, {
-    kind: 'too_fast',
-    restMs: 10_500,
-  });
-  assert.deepEqual(submitted(SENT, down, { status: 503, ...rest }).signal, {
-    kind: 'fails',
-    reason: 'server_error',
-    isAnswer: true,
-    restMs: 10_500,
-  });
-  assert.deepEqual(submitted(SENT, down, { status: 500, ...rest }).signal, {
-    kind: 'fails',
-    reason: 'server_error',
-    isAnswer: true,
-    restMs: undefined,
-  });
-  const alone = { workedAt: NOW };
-  assert.deepEqual(submitted(SENT, down, { status: 503, ...rest }, alone).signal, {
-    kind: 'too_fast',
-    restMs: 10_500,
-  });
-  const again = { ...SENT, tries: 1 };
-  const itself = { kind: 'fails_alone' };
-  assert.deepEqual(submitted(again, down, { status: 503, ...rest }, alone).signal, itself);
-  assert.deepEqual(submitted(again, busy, { status: 429, ...rest }, alone).signal, itself);
-  assert.deepEqual(submitted(again, down, { status: 503, ...rest }).signal, {
-    kind: 'fails',
-    reason: 'server_error',
-    isAnswer: true,
-    restMs: 10_500,
-  });
+  for (const [outcome, facts] of [
+    [down, { status: 503, ...rest }],
+    [busy, { status: 429, ...rest }],
+  ] as const) {
+    const { signal, next } = submitted(SENT, outcome, facts);
+    assert.deepEqual(signal, { kind: 'fails', reason: outcome.reason, isAnswer: true });
+    assert.equal(next, 10_500);
+    assert.equal(submitted(SENT, outcome, facts, { workedAt: NOW }).signal, undefined);
+  }
+  const many = submitted({ ...SENT, tries: 9 }, busy, { status: 429 });
+  assert.deepEqual([many.signal, many.next], [undefined, 45_000]);
 });

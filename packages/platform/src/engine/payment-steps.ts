@@ -137,30 +137,27 @@ export interface Surroundings {
   readonly workedAt: number;
 }
 
-/** The delays of a payment in milliseconds; see poll-schedule.ts. */
+/** The delays of a payment in milliseconds; see options.ts. */
 export interface StepTimes {
   readonly retryMs: number;
   readonly maxRetryMs: number;
   readonly pollMs: number;
-  readonly holdMs: number;
+  readonly trialMs: number;
 }
 
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
   | { readonly kind: 'works' }
-  /** It failed to answer normally, which counts for the breaker. `isAnswer`: it did answer, so it can be reached. */
+  /**
+   * It failed to answer normally, which counts for its breaker. `isAnswer`: it did answer, and may answer others normally. `hold`: it
+   * probably refuses every call until an operator acts.
+   */
   | {
       readonly kind: 'fails';
       readonly reason: string;
       readonly isAnswer: boolean;
-      readonly restMs: number | undefined;
-    }
-  /** The payment failed, and others do not: nothing is known against the partner. */
-  | { readonly kind: 'fails_alone' }
-  /** It asked for a pause, or for fewer calls if it did not say for how long. */
-  | { readonly kind: 'too_fast'; readonly restMs: number | undefined }
-  /** An operator must act before calls can succeed. `forAll`: the call was not even sent. */
-  | { readonly kind: 'held'; readonly reason: HoldReason; readonly forAll: boolean };
+      readonly hold?: HoldReason;
+    };
 
 /** The one write of a step. */
 export type StepWrite =
@@ -245,7 +242,6 @@ export function decide(
 }
 
 const WORKS: PartnerSignal = { kind: 'works' };
-const ALONE: PartnerSignal = { kind: 'fails_alone' };
 const ANSWERED: Partial<PaymentMemory> = {
   tries: 0,
   failedAt: undefined,
@@ -448,8 +444,8 @@ function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decisi
 }
 
 /**
- * 401, 403 and the like usually concern every payment of the partner, and then the queue is held. But if the partner keeps
- * answering others, it refuses only this payment: this one waits, and the others do not (LV3).
+ * 401, 403 and the like usually concern every payment of the partner. But if the partner keeps answering others, it refuses only this
+ * payment: this one waits, and the others do not (LV3).
  */
 function held(
   payment: Readonly<PaymentMemory>,
@@ -458,15 +454,13 @@ function held(
   around: Surroundings,
 ): Decision {
   const ownFaults = facts.status === undefined ? 0 : countOwn(payment, facts, around);
+  const isOwn = ownFaults > 0;
+  const tries = payment.tries + 1;
   return {
-    ...(ownFaults > 0
-      ? { signal: ALONE, breaches: [`refused_alone_${reason}`] }
-      : {
-          signal: { kind: 'held', reason, forAll: facts.status === undefined },
-          breaches: [],
-        }),
-    memory: { tries: payment.tries + 1, failedAt: around.now, ownFaults },
-    next: later(around.times.holdMs, facts, around),
+    ...(isOwn ? {} : { signal: { kind: 'fails', reason, isAnswer: false, hold: reason } }),
+    breaches: isOwn ? [`refused_alone_${reason}`] : [],
+    memory: { tries, failedAt: around.now, ownFaults },
+    next: later(isOwn ? retryIn(tries, around) : trialIn(tries, around), facts, around),
   };
 }
 
@@ -480,32 +474,15 @@ function unknown(
   if (reason === 'stopped') return { breaches: [], memory: {}, next: around.times.retryMs };
   const tries = payment.tries + 1;
   const ownFaults = countOwn(payment, facts, around);
-  const signal = signalOf(payment, reason, ownFaults > 0, facts, around);
+  // 429 that names no time concerns the payments that get it: each keeps a growing delay of its own.
+  const isOwn =
+    ownFaults > 0 || (reason === 'too_many_requests' && facts.retryAfterMs === undefined);
   return {
-    signal,
+    ...(isOwn ? {} : { signal: { kind: 'fails', reason, isAnswer: facts.status !== undefined } }),
     breaches: reason === 'redirect' ? ['redirect'] : [],
     memory: { tries, failedAt: around.now, ownFaults },
-    next: later(retryIn(tries, around), facts, around),
+    next: later(isOwn ? retryIn(tries, around) : trialIn(tries, around), facts, around),
   };
-}
-
-/** What a failed call says about the partner. */
-function signalOf(
-  payment: Readonly<PaymentMemory>,
-  reason: UnknownReason,
-  isOwnFault: boolean,
-  facts: AnswerFacts,
-  around: Surroundings,
-): PartnerSignal {
-  const asksForRest = facts.status === 429 || facts.status === 503;
-  // The first request for a pause applies to all payments. One repeated to this payment alone, while others are answered, applies
-  // to it alone.
-  const isItsOwn = isOwnFault && payment.tries > 0;
-  const restMs = asksForRest && !isItsOwn ? retryAfter(facts, around) : undefined;
-  if (reason === 'too_many_requests' && !isItsOwn) return { kind: 'too_fast', restMs };
-  const isAnswer = facts.status !== undefined;
-  if (!isOwnFault) return { kind: 'fails', reason, isAnswer, restMs };
-  return restMs === undefined ? ALONE : { kind: 'too_fast', restMs };
 }
 
 /** A payment that has failed alone this often is itself the cause, whatever the partner does meanwhile. */
@@ -552,6 +529,14 @@ function newAnomaly(
 
 function retryIn(tries: number, { random, times }: Surroundings): number {
   return retryMs(tries, random(), times.retryMs, times.maxRetryMs);
+}
+
+/**
+ * The delay of a payment that failed as others of the partner do: its breaker bounds the calls, and a payment must be there to be tried
+ * as soon as the breaker allows one.
+ */
+function trialIn(tries: number, around: Surroundings): number {
+  return Math.min(retryIn(tries, around), around.times.trialMs);
 }
 
 function pollIn(

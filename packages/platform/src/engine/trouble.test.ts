@@ -158,7 +158,7 @@ function tests(): void {
       underWay.set(id, now - 1);
       return refused < 4 ? { status: 401, json: {} } : itself.right(seen);
     };
-    const engine = rig.engine({ registry, options: { holdMs: 50 } });
+    const engine = rig.engine({ registry, options: { trialMs: 50 } });
     await engine.start();
     const rows = await Promise.all(Array.from({ length: 8 }, () => rig.pay(engine, 'acme')));
     for (const { platform_payment_id } of rows) {
@@ -191,7 +191,7 @@ function tests(): void {
       refused += 1;
       return { status: 401, json: {} };
     };
-    const engine = rig.engine({ registry, options: { holdMs: 50 } });
+    const engine = rig.engine({ registry, options: { trialMs: 50 } });
     await engine.start();
     const rows = await Promise.all(Array.from({ length: 4 }, () => rig.pay(engine, 'acme')));
     for (const { platform_payment_id } of rows) await rig.until(platform_payment_id, settled);

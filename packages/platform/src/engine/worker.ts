@@ -1,7 +1,7 @@
 /**
  * One life of a worker: from the moment it holds a lease to its stop, or to the loss of the lease. See engine.ts.
  *
- * It keeps the slots it owns, loads their payments, and holds its shares of the partners' budgets; dispatcher.ts drives the payments.
+ * It keeps the slots it owns and loads their payments; dispatcher.ts drives the payments.
  *
  * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
  * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
@@ -13,15 +13,12 @@ import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import { pausedPayments } from '../store/pause.ts';
 import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
-import type { ActivePayment } from './active-payment.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
 import type { DatabaseTime } from './ownership.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
 import type { Outage } from './outage.ts';
-import type { PartnerQueue } from './partner-queue.ts';
-import { Shares, type Demand } from './shares.ts';
 import {
   ARRIVALS_KEEPER,
   countSlots,
@@ -36,10 +33,6 @@ import {
   type LoadedRow,
 } from './slots.ts';
 
-/** A worker with anything for a partner claims this many calls at once, so that a first burst need not wait for a round. */
-const MIN_NEED = 4;
-/** Minimum interval of exchanges requested because a share is too small, so that it grows within a fraction of a second. */
-const HURRY_MS = 50;
 /** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (PL9). */
 const MAX_SPREAD_MS = 60_000;
 /** Slots whose payments are counted in one statement: with a million in flight, a tenth of a second of the database's time. */
@@ -57,7 +50,6 @@ export class Worker {
   readonly #options: EngineOptions;
   readonly #times: EngineTimes;
   readonly #dispatcher: Dispatcher;
-  readonly #shares: Shares;
   readonly #slots = new Set<number>();
   /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
@@ -69,10 +61,6 @@ export class Worker {
   #sweptTo = 0;
   #nextNew = 0;
   #newSlots: readonly number[] = [];
-  #exchangedAt: number;
-  #exchanging: Promise<void> | undefined;
-  #hurriedAt = Number.NEGATIVE_INFINITY;
-  #hurrying = false;
 
   constructor(
     options: EngineOptions,
@@ -89,8 +77,6 @@ export class Worker {
     this.#options = options;
     this.#times = times;
     this.#provenAt = provenAt;
-    this.#exchangedAt = provenAt;
-    this.#shares = new Shares(options.database, workerId, times.leaseMs);
     this.#dispatcher = new Dispatcher(
       options,
       times,
@@ -100,7 +86,6 @@ export class Worker {
         databaseNow: () => time.now(),
         holds: () => !this.#leaseRanOut,
         owns: (slot) => this.#slots.has(slot),
-        askForMore: (queue) => this.#hurry(queue),
       },
       outage,
       changed,
@@ -175,6 +160,10 @@ export class Worker {
     const view = await readSlots(database, this.workerId, this.#times.leaseMs);
     if (this.#ended) return true;
     this.#follow(view.owners);
+    // Budgets are divided by the workers that live. A worker gives slots to another in the round in which it first sees it, so what the
+    // other drives was counted before.
+    const living = [...new Set([...view.living, this.workerId])].toSorted();
+    this.#dispatcher.share({ of: living.length, rank: living.indexOf(this.workerId) });
     const plan = planSlots(view, this.workerId);
     // If the answer is lost, the next check shows what was taken.
     const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
@@ -332,105 +321,16 @@ export class Worker {
   async #learnBudgets(rows: readonly LoadedRow[]): Promise<void> {
     for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
       const partner = await this.#options.registry.get(partner_id);
-      if (partner !== undefined) this.#dispatcher.queueOf(partner_id).applyBudget(partner.budget);
+      if (partner !== undefined) this.#dispatcher.partnerOf(partner_id).applyBudget(partner.budget);
     }
   }
 
   /** A few payments are due at once; many are spread over the time that the partner's budget needs for them. */
   #spreadMs(row: LoadedRow, count: number): number {
-    const rate = this.#dispatcher.queueOf(row.partner_id).callsPerSecond;
+    const rate = this.#dispatcher.partnerOf(row.partner_id).callsPerSecond;
     return (
       this.#options.clock.random() *
       Math.min(MAX_SPREAD_MS, ((count + this.#dispatcher.size) / rate) * 1_000)
-    );
-  }
-
-  // Shares --------------------------------------------------------------------------------------------------------------
-
-  /** Agrees with the other workers on the shares of the partners' budgets. One exchange at a time. */
-  exchange(): Promise<void> {
-    this.#exchanging ??= this.#exchangeOnce().finally(() => {
-      this.#exchanging = undefined;
-    });
-    return this.#exchanging;
-  }
-
-  async #exchangeOnce(): Promise<void> {
-    if (this.#ended) return;
-    const { clock, registry } = this.#options;
-    const startedAt = clock.monotonic();
-    const demands = new Map<string, Demand>();
-    for (const queue of this.#dispatcher.queues) {
-      const demand = this.#demandOf(queue, startedAt);
-      if (demand.calls.need === 0 && !this.#shares.has(queue.partner_id)) continue;
-      const partner = await registry.get(queue.partner_id);
-      if (partner === undefined) continue;
-      queue.applyBudget(partner.budget);
-      demands.set(queue.partner_id, this.#demandOf(queue, startedAt));
-    }
-    this.#exchangedAt = startedAt;
-    for (const partner_id of demands.keys()) this.#dispatcher.queueOf(partner_id).started = 0;
-    const granted = await this.#shares.exchange(demands, clock.now(), (partner_id, share) => {
-      const queue = this.#dispatcher.queueOf(partner_id);
-      queue.share = Math.min(queue.share, Math.max(share.calls, queue.inFlight));
-      queue.rate = Math.min(queue.rate, share.rate);
-      return queue.inFlight;
-    });
-    for (const [partner_id, share] of granted) {
-      const queue = this.#dispatcher.queueOf(partner_id);
-      queue.share = share.calls;
-      queue.rate = share.rate;
-      const demand = demands.get(partner_id);
-      queue.isShort =
-        demand !== undefined && (share.calls < demand.calls.need || share.rate < demand.rate.need);
-      this.#dispatcher.pump(queue);
-    }
-  }
-
-  /** What the queue could use until the next round: more than it uses now, so that a burst need not wait, but not the whole budget. */
-  #demandOf(queue: PartnerQueue<ActivePayment>, now: number): Demand {
-    const next = queue.nextAt;
-    const works =
-      queue.inFlight > 0 || (next !== undefined && next <= now + 2 * this.#times.beatMs);
-    const backlog = next !== undefined && next <= now;
-    const perSecond = (queue.started / Math.max(HURRY_MS, now - this.#exchangedAt)) * 1_000;
-    const { cap, callsPerSecond, inFlight } = queue;
-    const calls = Math.max(MIN_NEED, 2 * inFlight, backlog ? inFlight + queue.size : 0);
-    const rate = Math.max(
-      MIN_NEED,
-      callsPerSecond / 8,
-      2 * perSecond,
-      backlog ? callsPerSecond : 0,
-    );
-    return {
-      calls: { cap, need: works ? Math.min(cap, powerOfTwo(calls)) : 0, inUse: inFlight },
-      rate: {
-        cap: callsPerSecond,
-        need: works ? Math.min(callsPerSecond, powerOfTwo(rate)) : 0,
-        inUse: 0,
-      },
-    };
-  }
-
-  /**
-   * Requests a larger share when it is too small for what is due: at once, but at a limited rate. A share that others hold is
-   * requested at the usual round.
-   */
-  #hurry(queue: PartnerQueue<ActivePayment>): void {
-    if (this.#hurrying || this.#ended || queue.isShort) return;
-    this.#hurrying = true;
-    const { clock } = this.#options;
-    const { signal } = this.#dispatcher;
-    const pause = Math.max(0, this.#hurriedAt + HURRY_MS - clock.monotonic());
-    void (async () => {
-      if (pause > 0) await clock.sleep(pause, signal);
-      this.#hurriedAt = clock.monotonic();
-      this.#hurrying = false;
-      // An exchange that began before the need arose did not include it.
-      await this.#exchanging;
-      await this.exchange();
-    })().catch((error: unknown) =>
-      this.#outage.met(signal, error, 'could not agree on shares; retrying'),
     );
   }
 
@@ -454,9 +354,4 @@ export class Worker {
   async release(): Promise<void> {
     await giveAllSlots(this.#options.database, this.workerId);
   }
-}
-
-/** Rounds a need up so that it seldom changes, because every other worker reads the claim. */
-function powerOfTwo(need: number): number {
-  return 2 ** Math.ceil(Math.log2(Math.max(1, need)));
 }

@@ -31,7 +31,7 @@ import {
   type TokenOutcome,
   type TokenSource,
 } from './oauth-client.ts';
-import { openPeer, type Call, type Exchange, type Peer } from './http-call.ts';
+import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 import { testReply } from './test-amounts.ts';
 
@@ -93,8 +93,6 @@ export interface AnsweredCall {
 export interface CallOptions {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal;
-  /** Gets the function that ends the request under way as if its time were up. */
-  readonly running?: Call['running'];
 }
 
 /** The client of all partners. No method throws for anything a partner or the network does. */
@@ -280,7 +278,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       readonly headers?: Readonly<Record<string, string>>;
       readonly interactive?: boolean;
     },
-    { deadlineMs = partner.budget.call_timeout_ms, signal, running }: CallOptions,
+    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
     requestId = nextRequestId(),
     span?: Span,
   ): Promise<Exchange | NotSent> => {
@@ -303,7 +301,6 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
         ...(body === undefined ? undefined : { body }),
         deadlineMs,
         signal,
-        running,
       });
     return line.tokens === undefined
       ? once(line.keyHeaders)

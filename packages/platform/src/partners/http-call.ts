@@ -65,8 +65,6 @@ export interface Call {
   readonly deadlineMs: number;
   /** Ends the call early: the worker stops or lost its lease. */
   readonly signal?: AbortSignal | undefined;
-  /** Gets, while the request is under way, the function that ends it as if its time were up. */
-  readonly running?: { giveUp: (() => void) | undefined } | undefined;
 }
 
 /** Keep-alive connections to one origin. */
@@ -162,7 +160,6 @@ function exchange(pool: Pool, call: Call): Promise<Exchange> {
 class CallHandler implements Dispatcher.DispatchHandler {
   readonly #resolve: (exchange: Exchange) => void;
   readonly #signal: AbortSignal | undefined;
-  readonly #running: Call['running'];
   readonly #timer: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #isDone = false;
@@ -176,8 +173,6 @@ class CallHandler implements Dispatcher.DispatchHandler {
     this.#signal = call.signal;
     this.#timer = setTimeout(CallHandler.#timeOut, call.deadlineMs, this);
     if (call.signal !== undefined) callsUnder(call.signal).add(this);
-    this.#running = call.running;
-    if (call.running !== undefined) call.running.giveUp = () => this.end('timeout');
   }
 
   static #timeOut(this: void, handler: CallHandler): void {
@@ -231,7 +226,6 @@ class CallHandler implements Dispatcher.DispatchHandler {
     if (this.#isDone) return;
     this.#isDone = true;
     clearTimeout(this.#timer);
-    if (this.#running !== undefined) this.#running.giveUp = undefined;
     if (this.#signal !== undefined) callsUnder(this.#signal).delete(this);
     this.#resolve(exchange);
   }

@@ -39,11 +39,14 @@ const DEFAULT_LIFE_S = 300;
 const MAX_LIFE_S = 3_600;
 /** Longest token sent: servers refuse longer header blocks (F61). */
 const MAX_TOKEN_LENGTH = 4_096;
-/** After a refusal of the credentials the endpoint is asked again once a minute (F62), until an operator has fixed them. */
-const REFUSED_PAUSE_MS = 60_000;
-/** After any other failure, the next fetch waits this long, doubled each time up to the cap, so that an outage is not a storm. */
+/** A token that covers less than a PUT needs is asked for again after this (F60): the partner may fix it long before it expires. */
+const LESS_PAUSE_MS = 2_000;
+/**
+ * After a failure the next fetch waits this long, doubled each time up to the cap. The cap is shorter than the time between two trials of
+ * the engine, so that payments move again within two seconds when the credentials are right again or the endpoint is back (F62, F63, LV8).
+ */
 const FIRST_PAUSE_MS = 250;
-const MAX_PAUSE_MS = 30_000;
+const MAX_PAUSE_MS = 1_000;
 
 interface Held {
   readonly access_token: string;
@@ -76,10 +79,7 @@ export function openTokenSource(options: {
     options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
     if (judged.kind === 'no_token') {
       failures += 1;
-      const pause =
-        judged.reason === 'refused'
-          ? REFUSED_PAUSE_MS
-          : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
+      const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures - 1, 10));
       // Never before the endpoint's own Retry-After; jitter only behind it, so that workers do not come back together.
       const asked = (retryAfterMs(judged.retryAfter, clock.now()) ?? 0) * (1 + clock.random() / 10);
       const ours = pause * (0.75 + clock.random() / 4);
@@ -96,11 +96,8 @@ export function openTokenSource(options: {
       expiresAt: startedAt + lifeMs,
       renewAt: startedAt + renewalMs(judged.lifeS),
     };
-    // Less than a PUT needs: ask again in a minute, since the partner may fix it long before the token expires (F60).
     const less = scope.split(' ').includes('write') && !covers(token, token.access_token, 'write');
-    held = less
-      ? { ...token, renewAt: Math.min(token.renewAt, startedAt + REFUSED_PAUSE_MS) }
-      : token;
+    held = less ? { ...token, renewAt: Math.min(token.renewAt, startedAt + LESS_PAUSE_MS) } : token;
     return { kind: 'token', access_token: judged.access_token };
   };
 
