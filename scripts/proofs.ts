@@ -9,8 +9,9 @@ import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
 
-/** A test with ids at the end of its title; `inEngine` defines one in each browser engine. */
-const TITLE = /\b(?:test|it|inEngine)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
+/** A test with ids at the end of its title; `inEngine` defines one in a browser, `testInRealTime` one that may be skipped. */
+const TITLE =
+  /\b(?:test|testInRealTime|it|inEngine)\(\s*(['"`])((?:(?!\1).)*?)\s*\[([A-Z0-9 ]+)\]\1/gs;
 
 /** A test that claims an id. */
 export interface Proof {

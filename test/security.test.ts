@@ -35,7 +35,7 @@ test('every line of the security checklist names a test that exists', () => {
     for (const { title, file } of tests) {
       const source = readFileSync(join(root, file), 'utf8').replaceAll(/\s+/g, ' ');
       // `inEngine` defines a test in each browser engine.
-      const isThere = ['test', 'inEngine'].some((define) =>
+      const isThere = ['test', 'testInRealTime', 'inEngine'].some((define) =>
         ["'", '`', '"'].some(
           (quote) =>
             source.includes(`${define}(${quote}${title}`) ||

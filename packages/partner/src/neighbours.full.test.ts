@@ -1,8 +1,8 @@
 /** No payment waits for another: one that is locked, refused, hung, slow or late delays only itself. */
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
+import { testInRealTime as test } from '@duebridge/runtime/testing';
 import type {
   AccountsInOwnSystem,
   AccountsInTransaction,

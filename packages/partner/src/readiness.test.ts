@@ -52,7 +52,7 @@ function applierOn(database: Database, clock: Clock, more: Partial<ApplierOption
 }
 
 async function eventually(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + 20_000;
+  const end = performance.now() + 120_000;
   while (!holds()) {
     assert.ok(performance.now() < end, `did not come: ${what}`);
     await systemClock.sleep(5);

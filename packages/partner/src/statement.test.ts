@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { BatchStatement, compileCheck } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
+import { testInRealTime } from '@duebridge/runtime/testing';
 import { batchLines, batchStatement, listBatches } from './statement.ts';
 import { endPayments, insertPayments } from './store.ts';
 import {
@@ -185,83 +186,89 @@ test('an operator pages through the batches, the latest first, each with its own
   assert.deepEqual(await listBatches(database, 'b-1', 10), []);
 });
 
-test('many statements of large batches take turns without delaying a PUT [B4 LI1]', async (t) => {
-  const database = await kitDatabase(t);
-  const batches = ['b-0', 'b-1', 'b-2'];
-  for (const platform_batch_id of batches) {
-    await insertPayments(
-      database,
-      Array.from({ length: 10_000 }, (_, index) => ({
-        ...payment,
-        platform_batch_id,
-        platform_payment_id: `${platform_batch_id}-${index}`,
-      })),
+testInRealTime(
+  'many statements of large batches take turns without delaying a PUT [B4 LI1]',
+  async (t) => {
+    const database = await kitDatabase(t);
+    const batches = ['b-0', 'b-1', 'b-2'];
+    for (const platform_batch_id of batches) {
+      await insertPayments(
+        database,
+        Array.from({ length: 10_000 }, (_, index) => ({
+          ...payment,
+          platform_batch_id,
+          platform_payment_id: `${platform_batch_id}-${index}`,
+        })),
+      );
+    }
+    const release = Promise.withResolvers<void>();
+    let [begun, now, most] = [0, 0, 0];
+    const counting: Database = {
+      ...database,
+      async transaction(work, options) {
+        if (options?.isolation !== 'repeatable read') return database.transaction(work, options);
+        begun += 1;
+        now += 1;
+        most = Math.max(most, now);
+        try {
+          // Held until the PUT below was answered: if more ran concurrently, they would occupy the pool.
+          return await database.transaction(async (tx) => {
+            await release.promise;
+            return work(tx);
+          }, options);
+        } finally {
+          now -= 1;
+        }
+      },
+    };
+    const partner = await startKit(counting, { holdMs: 600_000 });
+    const statements = Array.from({ length: 30 }, (_, index) =>
+      partner.call('GET', `/batch/${batches[index % 3]}`),
     );
-  }
-  const release = Promise.withResolvers<void>();
-  let [begun, now, most] = [0, 0, 0];
-  const counting: Database = {
-    ...database,
-    async transaction(work, options) {
-      if (options?.isolation !== 'repeatable read') return database.transaction(work, options);
-      begun += 1;
-      now += 1;
-      most = Math.max(most, now);
-      try {
-        // Held until the PUT below was answered: if more ran concurrently, they would occupy the pool.
-        return await database.transaction(async (tx) => {
-          await release.promise;
-          return work(tx);
-        }, options);
-      } finally {
-        now -= 1;
-      }
-    },
-  };
-  const partner = await startKit(counting, { holdMs: 600_000 });
-  const statements = Array.from({ length: 30 }, (_, index) =>
-    partner.call('GET', `/batch/${batches[index % 3]}`),
-  );
-  const put = await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  assert.equal(put.status, 200);
-  release.resolve();
-  const answers = await Promise.all(statements);
-  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-  assert.equal(new Set(answers.map(({ body }) => body['sha256'])).size, 3);
-  assert.ok(most <= 2, `${most} at once`);
-  assert.ok(begun <= 6, `${begun} were read where six say the same`);
-});
+    const put = await partner.call('PUT', paymentPath('p'), { body: instruction() });
+    assert.equal(put.status, 200);
+    release.resolve();
+    const answers = await Promise.all(statements);
+    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+    assert.equal(new Set(answers.map(({ body }) => body['sha256'])).size, 3);
+    assert.ok(most <= 2, `${most} at once`);
+    assert.ok(begun <= 6, `${begun} were read where six say the same`);
+  },
+);
 
-test('thirty statements over 200,000 payments do not delay a PUT: it is answered before the first of them [B4 LI1]', async (t) => {
-  const database = await kitDatabase(t);
-  await database.transaction(async (tx) => {
-    // Inserted in the final state; the triggers would require each step on the way.
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(
-      `INSERT INTO duebridge_partner.payment
+testInRealTime(
+  'thirty statements over 200,000 payments do not delay a PUT: it is answered before the first of them [B4 LI1]',
+  async (t) => {
+    const database = await kitDatabase(t);
+    await database.transaction(async (tx) => {
+      // Inserted in the final state; the triggers would require each step on the way.
+      await tx.query('SET LOCAL session_replication_role = replica');
+      await tx.query(
+        `INSERT INTO duebridge_partner.payment
          (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, status, failure_reason, ended_at)
        SELECT 'p-' || lpad(n::text, 7, '0'), 'P-' || n, 'b-' || n % 2, 'acme', 'A-1', 'static-key', n, 'failed', 'no', now()
          FROM generate_series(1, 200000) n`,
+      );
+    });
+    const partner = await startKit(database, { holdMs: 600_000 });
+    let answered = 0;
+    const asked = (batch: string): Promise<number> =>
+      partner.call('GET', `/batch/${batch}`).then(({ body }) => {
+        answered += 1;
+        return body['count'] as number;
+      });
+    const statements = Array.from({ length: 30 }, (_, index) => asked(`b-${index % 2}`));
+    const began = performance.now();
+    for (let put = 0; put < 5; put += 1) {
+      const { status } = await partner.call('PUT', paymentPath(`new-${put}`), {
+        body: instruction(),
+      });
+      assert.equal(status, 200);
+      assert.ok(answered === 0 || put > 0, 'a statement was answered before the first PUT');
+    }
+    t.diagnostic(
+      `five PUTs in ${Math.round(performance.now() - began)} ms, ${answered} statements meanwhile`,
     );
-  });
-  const partner = await startKit(database, { holdMs: 600_000 });
-  let answered = 0;
-  const asked = (batch: string): Promise<number> =>
-    partner.call('GET', `/batch/${batch}`).then(({ body }) => {
-      answered += 1;
-      return body['count'] as number;
-    });
-  const statements = Array.from({ length: 30 }, (_, index) => asked(`b-${index % 2}`));
-  const began = performance.now();
-  for (let put = 0; put < 5; put += 1) {
-    const { status } = await partner.call('PUT', paymentPath(`new-${put}`), {
-      body: instruction(),
-    });
-    assert.equal(status, 200);
-    assert.ok(answered === 0 || put > 0, 'a statement was answered before the first PUT');
-  }
-  t.diagnostic(
-    `five PUTs in ${Math.round(performance.now() - began)} ms, ${answered} statements meanwhile`,
-  );
-  assert.deepEqual(new Set(await Promise.all(statements)), new Set([100_000]));
-});
+    assert.deepEqual(new Set(await Promise.all(statements)), new Set([100_000]));
+  },
+);

@@ -232,7 +232,7 @@ export async function settle(): Promise<void> {
 
 /** Resolves when a session of this database waits for a lock; fails after 20 s. */
 export async function untilOneWaits(database: Database): Promise<void> {
-  const end = performance.now() + 20_000;
+  const end = performance.now() + 120_000;
   for (;;) {
     const rows = await database.query(
       `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { unlessTooSlow } from './real-time-testing.ts';
 
 const execute = promisify(execFile);
 
@@ -28,4 +29,20 @@ test('a server that takes half a minute to start finds its port free: no other t
   assert.equal(ports.length, 1200);
   assert.equal(new Set(ports).size, 1200);
   assert.ok(ports.every((port) => port >= 20_000 && port < 32_768));
+});
+
+test('a limit of real time that a slow machine misses is no failure; one that a quick machine misses is', async () => {
+  const late = (): never => {
+    throw new Error('too late');
+  };
+  const skipped: (string | undefined)[] = [];
+  const t = { skip: (why?: string) => void skipped.push(why) };
+  await unlessTooSlow(t, late, () => 3.14);
+  assert.deepEqual(skipped, ['this machine is 3.1 times too slow']);
+  await assert.rejects(
+    unlessTooSlow(t, late, () => 1.5),
+    /too late/,
+  );
+  await unlessTooSlow(t, () => undefined, late);
+  assert.equal(skipped.length, 1);
 });

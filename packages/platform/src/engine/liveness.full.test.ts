@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock, type Database } from '@duebridge/runtime';
-import { holdLock } from '@duebridge/runtime/testing';
+import { holdLock, testInRealTime } from '@duebridge/runtime/testing';
 import { startTestPlatform } from '../checkout/testing.ts';
 import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
 
@@ -54,56 +54,62 @@ async function heartbeat(database: Database): Promise<{ id: string; at: number }
   return rows.length === 1 ? rows[0] : undefined;
 }
 
-test('more slow requests than there are connections do not disturb the heartbeat [F103]', async (t) => {
-  const rig = await startTestPlatform(t);
-  const unlock = await locked(rig.database, 'sessions');
-  t.after(unlock);
-  const before = await heartbeat(rig.database);
-  assert.ok(before);
-  const slow = Array.from({ length: 60 }, () =>
-    rig.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
-  );
-  await eventually('the front waits for the lock', async () => {
-    const rows = await rig.database.query(
-      `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE d.datname = current_database() AND NOT l.granted`,
+testInRealTime(
+  'more slow requests than there are connections do not disturb the heartbeat [F103]',
+  async (t) => {
+    const rig = await startTestPlatform(t);
+    const unlock = await locked(rig.database, 'sessions');
+    t.after(unlock);
+    const before = await heartbeat(rig.database);
+    assert.ok(before);
+    const slow = Array.from({ length: 60 }, () =>
+      rig.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
     );
-    return rows.length >= 8;
-  });
-  // Three more heartbeats, each in time.
-  let last = before;
-  for (let beats = 0; beats < 3; beats += 1) {
-    const seen = last;
-    await eventually('the next heartbeat', async () => {
-      const now = await heartbeat(rig.database);
-      if (now === undefined || now.at === seen.at) return false;
-      last = now;
-      return true;
+    await eventually('the front waits for the lock', async () => {
+      const rows = await rig.database.query(
+        `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE d.datname = current_database() AND NOT l.granted`,
+      );
+      return rows.length >= 8;
     });
-    assert.ok(last.at - seen.at < 7_000, 'a heartbeat came so late that the lease was given up');
-  }
-  assert.equal(last.id, before.id);
-  await unlock();
-  await Promise.all(slow);
-});
+    // Three more heartbeats, each in time.
+    let last = before;
+    for (let beats = 0; beats < 3; beats += 1) {
+      const seen = last;
+      await eventually('the next heartbeat', async () => {
+        const now = await heartbeat(rig.database);
+        if (now === undefined || now.at === seen.at) return false;
+        last = now;
+        return true;
+      });
+      assert.ok(last.at - seen.at < 7_000, 'a heartbeat came so late that the lease was given up');
+    }
+    assert.equal(last.id, before.id);
+    await unlock();
+    await Promise.all(slow);
+  },
+);
 
-test('readiness fails when the heartbeat cannot be renewed, and comes back with it [LV2]', async (t) => {
-  const rig = await startTestPlatform(t);
-  const ready = async () => {
-    const response = await fetch(new URL('/readyz', rig.url));
-    const body = (await response.json()) as { checks: Record<string, boolean> };
-    return { status: response.status, checks: body.checks };
-  };
-  assert.deepEqual(await ready(), {
-    status: 200,
-    checks: { database: true, lease: true, calls: true },
-  });
-  const unlock = await locked(rig.database, 'workers');
-  t.after(unlock);
-  const lockedAt = performance.now();
-  await eventually('it is not ready', async () => (await ready()).status === 503);
-  assert.ok(performance.now() - lockedAt < 15_000, 'it was seen too late');
-  assert.deepEqual((await ready()).checks, { database: true, lease: false, calls: true });
-  await unlock();
-  await eventually('it is ready again', async () => (await ready()).status === 200);
-});
+testInRealTime(
+  'readiness fails when the heartbeat cannot be renewed, and comes back with it [LV2]',
+  async (t) => {
+    const rig = await startTestPlatform(t);
+    const ready = async () => {
+      const response = await fetch(new URL('/readyz', rig.url));
+      const body = (await response.json()) as { checks: Record<string, boolean> };
+      return { status: response.status, checks: body.checks };
+    };
+    assert.deepEqual(await ready(), {
+      status: 200,
+      checks: { database: true, lease: true, calls: true },
+    });
+    const unlock = await locked(rig.database, 'workers');
+    t.after(unlock);
+    const lockedAt = performance.now();
+    await eventually('it is not ready', async () => (await ready()).status === 503);
+    assert.ok(performance.now() - lockedAt < 15_000, 'it was seen too late');
+    assert.deepEqual((await ready()).checks, { database: true, lease: false, calls: true });
+    await unlock();
+    await eventually('it is ready again', async () => (await ready()).status === 200);
+  },
+);

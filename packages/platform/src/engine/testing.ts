@@ -407,7 +407,7 @@ export async function actsOf(
 }
 
 /** How long a test waits for something that must come. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 120_000;
 
 async function untilRow(
   database: TestDatabase,
