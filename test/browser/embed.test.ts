@@ -174,6 +174,11 @@ function mounting(inEngine: InEngine): void {
     },
   );
 
+  inEngine('a policy of the site that only reports keeps nothing out', async ({ flow, visit }) => {
+    const at = await visit(flow.world(), '?reports');
+    assert.equal(await at.start(), 'mounted');
+  });
+
   inEngine(
     'a platform that is down, or misses a file of its page, is not told as a site that is not registered',
     async ({ flow, visit }) => {

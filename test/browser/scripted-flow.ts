@@ -356,6 +356,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': policy,
+      ...(url.searchParams.has('reports')
+        ? { 'content-security-policy-report-only': "frame-src 'none'" }
+        : {}),
       ...(url.searchParams.get('coep') === null
         ? {}
         : { 'cross-origin-embedder-policy': 'require-corp' }),

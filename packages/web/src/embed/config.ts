@@ -15,5 +15,5 @@ export const wrongConfig = (message: string): DuebridgeError => failure('config_
 export function platformOrigin(given?: string): string {
   const origin = URL.canParse(given as string) ? new URL(given as string).origin : '';
   if (SECURE.test(origin)) return origin;
-  throw wrongConfig(`frameOrigin "${given}": not an https address`);
+  throw wrongConfig(`frameOrigin "${given}": not https`);
 }

@@ -52,7 +52,7 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
   /** The page in its place, as preload() left it or new. */
   function load(place: HTMLElement): Mounting {
     if (shared.state === 'destroyed') throw failure('destroyed', 'make a new one');
-    if (origin === location.origin && !double) throw wrongConfig('frameOrigin is your own');
+    if (origin === location.origin && !double) throw wrongConfig('frameOrigin is yours');
     if (loaded?.place === place && shared.leave) return loaded;
     if (loaded) shared.leave?.('idle');
     if (shared.leave) throw wrongConfig('is mounted');
@@ -142,8 +142,8 @@ function beginMount(shared: Shared, place: HTMLElement): Mounting {
   addEventListener(
     'securitypolicyviolation',
     // A policy that only reports keeps nothing out.
-    ({ blockedURI, disposition }) =>
-      disposition !== 'report' && blockedURI.startsWith(shared.origin) && by.refused(),
+    (event) =>
+      event.disposition !== 'report' && event.blockedURI.startsWith(shared.origin) && by.refused(),
     listen,
   );
   return by;
@@ -157,5 +157,5 @@ function findPlace(target: string | HTMLElement | undefined): HTMLElement {
     // An invalid selector counts as one that matches nothing.
   }
   if (found?.isConnected) return found;
-  throw wrongConfig('no such element');
+  throw wrongConfig('no element');
 }
