@@ -165,6 +165,7 @@ const OF_PEOPLE = new Set([
   'search_payments',
   'unmask_payment',
   'close_review',
+  'settle_funds',
   'export_payments',
   'close_batch',
   'reconcile_batch_file',

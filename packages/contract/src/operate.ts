@@ -148,6 +148,7 @@ export const PendingClose = Type.Object({
   requested_by: Type.String(),
   requested_at: instant('When it was asked for.'),
   reason: Type.String(),
+  asked: Type.String({ description: 'What a second person confirms by asking for the same.' }),
 });
 export type PendingClose = Static<typeof PendingClose>;
 
@@ -165,7 +166,51 @@ export const PaymentDetail = Type.Object({
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;
 
-/** Result of a request to close a review: closed, or waiting for a second operator. */
+const reason = text('Why; kept in the audit.');
+const evidence = text('Where it is written that it is so, such as a ticket of the partner.');
+
+/** What an operator states of a payment that the engine cannot end by itself, and where that is written. */
+export const CloseByWord = Type.Union([
+  Type.Object(
+    {
+      outcome: Type.Literal('failed'),
+      evidence,
+      failure_reason: Type.Optional(text('For the customer.', 500)),
+    },
+    strict,
+  ),
+  Type.Object({ outcome: Type.Literal('canceled'), evidence }, strict),
+  Type.Object(
+    {
+      outcome: Type.Literal('succeeded'),
+      evidence,
+      payment_id: text('The partner’s id of the payment, unless it has told one.'),
+      posted_at: instant('When the partner posted it.'),
+    },
+    strict,
+  ),
+]);
+export type CloseByWord = Static<typeof CloseByWord>;
+
+/** A request to close a payment; without a word, one that its partner refused and does not have. */
+export const CloseReview = Type.Object({ reason, word: Type.Optional(CloseByWord) }, strict);
+export type CloseReview = Static<typeof CloseReview>;
+
+/** What an operator states of the funds of a payment that has ended. */
+export const SettleFunds = Type.Object(
+  {
+    outcome: Type.Enum(['captured', 'borne', 'released', 'refunded'], {
+      description:
+        'Of one that succeeded: captured, or borne by the platform. Of any other: released, or refunded.',
+    }),
+    reason,
+    evidence,
+  },
+  strict,
+);
+export type SettleFunds = Static<typeof SettleFunds>;
+
+/** Result of a request to close a payment or to settle its funds: done, or waiting for a second operator. */
 export const ReviewClose = Type.Object({
   outcome: Type.Enum(['closed', 'second_person_needed']),
   payment: PaymentView,

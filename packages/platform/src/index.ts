@@ -16,8 +16,9 @@ export type {
 export type { Hold, HoldCall, HoldProcessor } from './funding/holds.ts';
 export { startPlatform, type Platform } from './server.ts';
 export {
+  closeByWord,
   closeRejected,
-  closeReview,
+  type Word,
   type ReviewAct,
   type ReviewDependencies as ReviewGround,
 } from './engine/review.ts';

@@ -463,6 +463,7 @@ CREATE TABLE duebridge_platform.review_closes (
   requested_by text NOT NULL,
   requested_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   reason text NOT NULL,
+  asked text NOT NULL DEFAULT 'close'::text,
   CONSTRAINT review_closes_pkey PRIMARY KEY (platform_payment_id)
 );
 

@@ -40,7 +40,7 @@ import { clearFollowUp, markFollowUp } from '../store/follow-ups.ts';
 import { pausePayment } from '../store/pause.ts';
 import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
-import { closeReview, pendingClose } from './close-review.ts';
+import { closeReview, pendingClose, settleFundsByWord } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { failureReasons } from './failures.ts';
 import { pollNow } from './poll-now.ts';
@@ -271,11 +271,22 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       who(request).actor,
     ),
   );
+  const closing = { ...dependencies, mayAct: (actor: string) => operators.mayAct(actor) };
   serve(routes.close_review, async ({ params, body, request }) => {
     const { outcome, payment } = await closeReview(
-      dependencies,
+      closing,
       params.platform_payment_id,
       body.reason,
+      who(request).actor,
+      body.word,
+    );
+    return { outcome, payment: await showOne(payment) };
+  });
+  serve(routes.settle_funds, async ({ params, body, request }) => {
+    const { outcome, payment } = await settleFundsByWord(
+      closing,
+      params.platform_payment_id,
+      body,
       who(request).actor,
     );
     return { outcome, payment: await showOne(payment) };

@@ -1,105 +1,196 @@
 /**
- * Closing a review: who may end a payment that its partner refused for good (decisions 21 and 38).
+ * Ending by an operator's word: who may close a payment that stands still, and who may settle funds that nothing else settles
+ * (decisions 21 and 38).
  *
- * enters: a payment in review, and an operator's reason.  leaves: the closed payment (engine/review.ts asks the partner and ends it),
- *         or a request that waits for a second person.
- * holds:  above the limit two different persons must ask, and the audit names both.
+ * enters: a payment, and an operator's reason.  leaves: the payment as it then stands (engine/review.ts, store/terminal.ts), or a request
+ *         that waits for a second person.
+ * holds:  above the limit two different persons must ask for the same, and the audit names both. A request counts while its payment
+ *         stands as it did when it was made, and while its author may still act.
  */
-import { Refusal, type PendingClose } from '@duebridge/contract';
+import {
+  Refusal,
+  type CloseByWord,
+  type PendingClose,
+  type SettleFunds,
+} from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import {
+  closeByWord,
   closeRejected,
   NOT_REFUSED_BY_PARTNER,
   type ReviewDependencies,
 } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
-import { findPayment, type PaymentRow } from '../store/payments.ts';
-import { NOT_IN_REVIEW } from '../store/terminal.ts';
+import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { NOT_CLOSABLE, NOT_IN_REVIEW, settleByWord } from '../store/terminal.ts';
 
 /** The dependencies of closing. */
 export interface CloseDependencies extends ReviewDependencies {
   /** Above this amount, closing needs a second person. */
   readonly secondPersonAboveCents: number;
+  /** Whether a person may act as an operator now. */
+  readonly mayAct: (actor: string) => Promise<boolean>;
+}
+
+/** What came of a request. */
+export interface Closed {
+  readonly outcome: 'closed' | 'second_person_needed';
+  readonly payment: PaymentRow;
 }
 
 const pendingStatement = sql(
   'review_close_pending',
-  `SELECT requested_by, requested_at, reason FROM duebridge_platform.review_closes WHERE platform_payment_id = $1`,
+  `SELECT requested_by, requested_at, reason, asked FROM duebridge_platform.review_closes WHERE platform_payment_id = $1`,
+);
+/** Since when the payment stands as it does. */
+const sinceStatement = sql(
+  'review_close_since',
+  `SELECT max(a.at) AS at FROM duebridge_platform.audit a
+    WHERE a.platform_payment_id = $1 AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended')`,
+);
+const askStatement = sql(
+  'review_close_ask',
+  `INSERT INTO duebridge_platform.review_closes AS c (platform_payment_id, requested_by, reason, asked) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (platform_payment_id) DO UPDATE
+      SET requested_by = $2, reason = $3, asked = $4, requested_at = now() WHERE date_trunc('milliseconds', c.requested_at) = $5::timestamptz
+   RETURNING 1`,
+);
+const doneStatement = sql(
+  'review_close_done',
+  'DELETE FROM duebridge_platform.review_closes WHERE platform_payment_id = $1',
 );
 
-/** The request that waits for a second person, or null. */
+/** The request that waits for a second person, or null. One of before the payment came to stand as it does is none. */
 export async function pendingClose(
   database: Database,
   platform_payment_id: string,
 ): Promise<PendingClose | null> {
-  const [row] = await database.query<PendingClose>(pendingStatement, [platform_payment_id]);
-  return row ?? null;
+  const [ask] = await database.query<PendingClose>(pendingStatement, [platform_payment_id]);
+  if (ask === undefined) return null;
+  const [since] = await database.query<{ at: string | null }>(sinceStatement, [
+    platform_payment_id,
+  ]);
+  return Date.parse(ask.requested_at) >= Date.parse(since?.at ?? ask.requested_at) ? ask : null;
 }
 
 /**
- * Closes a review, or records the first of two requests. Throws what `closeRejected` throws, and Refusal CONFLICT when the same
- * person asks twice.
+ * Closes a payment, or records the first of two requests: without a word one that its partner refused, with it any that stands still.
+ * Throws what `closeRejected` and `closeByWord` throw, and Refusal CONFLICT when the same person asks twice.
  */
 export async function closeReview(
   dependencies: CloseDependencies,
   platform_payment_id: string,
   reason: string,
   actor: string,
-): Promise<{ outcome: 'closed' | 'second_person_needed'; payment: PaymentRow }> {
+  word?: CloseByWord,
+): Promise<Closed> {
+  const payment = await known(dependencies, platform_payment_id);
+  if (word === undefined) {
+    if (payment.stage !== 'review') throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
+    if (payment.review_reason?.startsWith('rejected_') !== true)
+      throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
+  } else if (payment.stage !== 'review' && payment.slot !== PAUSED) {
+    throw new Refusal('CONFLICT', { message: NOT_CLOSABLE });
+  }
+  const asked = word === undefined ? 'close' : `close as ${word.outcome}`;
+  return byTwo(dependencies, payment, { asked, reason, actor }, (by) => {
+    const act = { platform_payment_id, reason, ...by };
+    if (word === undefined) return closeRejected(dependencies, act);
+    const { evidence, ...stated } = word;
+    return closeByWord(dependencies, { ...act, evidence, word: stated });
+  });
+}
+
+/** Settles the funds of an ended payment by word, or records the first of two requests. Throws what `settleByWord` throws. */
+export async function settleFundsByWord(
+  dependencies: CloseDependencies,
+  platform_payment_id: string,
+  { outcome, reason, evidence }: SettleFunds,
+  actor: string,
+): Promise<Closed> {
   const { database } = dependencies;
+  const payment = await known(dependencies, platform_payment_id);
+  const asked = `settle as ${outcome}`;
+  return byTwo(dependencies, payment, { asked, reason, actor }, (by) =>
+    settleByWord(database, {
+      platform_payment_id,
+      outcome,
+      reason,
+      evidence,
+      actor: by.actor,
+      approved_by: by.approved_by ?? null,
+    }),
+  );
+}
+
+async function known(
+  { database }: CloseDependencies,
+  platform_payment_id: string,
+): Promise<PaymentRow> {
   const payment = await findPayment(database, platform_payment_id);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  if (payment.stage !== 'review') {
-    throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
+  return payment;
+}
+
+/** Acts at once, or above the limit when a second person asks for the same. */
+async function byTwo(
+  { database, secondPersonAboveCents, mayAct }: CloseDependencies,
+  payment: PaymentRow,
+  ask: { readonly asked: string; readonly reason: string; readonly actor: string },
+  act: (by: { readonly actor: string; readonly approved_by?: string }) => Promise<PaymentRow>,
+): Promise<Closed> {
+  const { platform_payment_id } = payment;
+  const { asked, actor } = ask;
+  if (payment.amount_in_cents <= secondPersonAboveCents) {
+    return { outcome: 'closed', payment: await act({ actor }) };
   }
   const pending = await pendingClose(database, platform_payment_id);
-  const needsSecond = payment.amount_in_cents > dependencies.secondPersonAboveCents;
-  if (needsSecond && pending === null) {
-    await requestClose(database, payment, reason, actor);
+  const counts =
+    pending !== null && pending.asked === asked && (await mayAct(pending.requested_by));
+  if (!counts) {
+    await request(database, payment, ask);
     return { outcome: 'second_person_needed', payment };
   }
-  if (needsSecond && pending?.requested_by === actor) {
+  if (pending.requested_by === actor) {
     throw new Refusal('CONFLICT', {
       message: 'You asked for this already: above the limit a second person must confirm it',
     });
   }
-  // The first person acts and the second approves; the audit line that ends the payment names both.
-  const closed = await closeRejected(dependencies, {
-    platform_payment_id,
-    reason,
-    ...(pending === null ? { actor } : { actor: pending.requested_by, approved_by: actor }),
-  });
-  await database.query(
-    'DELETE FROM duebridge_platform.review_closes WHERE platform_payment_id = $1',
-    [platform_payment_id],
-  );
-  return { outcome: 'closed', payment: closed };
+  // The first person acts and the second approves; the audit line names both.
+  const done = await act({ actor: pending.requested_by, approved_by: actor });
+  await database.query(doneStatement, [platform_payment_id]);
+  return { outcome: 'closed', payment: done };
 }
 
-async function requestClose(
+/** Records a request in place of one that counts no more. */
+async function request(
   database: Database,
-  { platform_payment_id, partner_id, review_reason }: PaymentRow,
-  reason: string,
-  actor: string,
+  { platform_payment_id, partner_id }: PaymentRow,
+  {
+    asked,
+    reason,
+    actor,
+  }: { readonly asked: string; readonly reason: string; readonly actor: string },
 ): Promise<void> {
-  if (review_reason?.startsWith('rejected_') !== true) {
-    throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
-  }
   await database.transaction(async (tx) => {
-    const made = await tx.query(
-      `INSERT INTO duebridge_platform.review_closes (platform_payment_id, requested_by, reason) VALUES ($1, $2, $3)
-       ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1`,
-      [platform_payment_id, actor, reason],
-    );
+    const [stale] = await tx.query<PendingClose>(pendingStatement, [platform_payment_id]);
+    const made = await tx.query(askStatement, [
+      platform_payment_id,
+      actor,
+      reason,
+      asked,
+      stale?.requested_at ?? null,
+    ]);
     if (made.length === 0) {
       throw new Refusal('CONFLICT', { message: 'Somebody else asked for this at the same time' });
     }
+    const detail = { reason, asked };
     await note(tx, {
       actor,
       event: 'review_close_requested',
       platform_payment_id,
       partner_id,
-      detail: { reason },
+      detail,
     });
   });
 }

@@ -67,6 +67,8 @@ export interface Operators {
   add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
   /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
   change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
+  /** Whether this operator, named as in the audit, may act on payments now. */
+  mayAct(actor: string): Promise<boolean>;
   /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
   issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant>;
   /** Throws Refusal NOT_FOUND. */
@@ -112,6 +114,10 @@ const openSessionStatement = sql(
 const endIdentityStatement = sql(
   'operator_end_identity',
   'DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL',
+);
+const roleStatement = sql(
+  'operator_role',
+  'SELECT role FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
 );
 const listStatement = sql(
   'operator_list',
@@ -326,6 +332,12 @@ export function openOperators(options: {
         .catch(refuseTaken);
       cache.clear();
       return readOne(operator_id);
+    },
+
+    async mayAct(actor) {
+      if (actor === ADMIN_KEY_ACTOR) return true;
+      const [row] = await database.query<{ role: OperatorRole }>(roleStatement, [actor]);
+      return row !== undefined && roleCovers(row.role, 'operator');
     },
 
     async issueKey(operator_id, actor, days) {

@@ -228,6 +228,51 @@ test('above the limit one person cannot end a payment alone, however often they 
   assert.equal(end?.detail['approved_by'], 'bob');
 });
 
+test('a request for a second person ends with its review, with its author, and where another asks for something else', async () => {
+  const { id } = await inReview(100_002);
+  const path = `/admin/v1/payments/${id}/close`;
+  const eve = await operator('eve', 'operator');
+  const outcome = async (by: typeof ada, body: object): Promise<unknown> =>
+    (await by('POST', path, body)).body['outcome'];
+  assert.equal(await outcome(ada, reason), 'second_person_needed');
+  // Resumed, refused again: another review, of which nobody has asked anything.
+  assert.equal((await ada('POST', `/admin/v1/payments/${id}/resume`, reason)).status, 200);
+  await eventually('it is in review again', async () => {
+    const { audit, payment } = await detailOf(id);
+    return (
+      payment.stage === 'review' &&
+      audit.filter(({ event }) => event === 'payment_review').length === 2
+    );
+  });
+  assert.equal((await detailOf(id)).pending_close, null);
+  assert.equal(await outcome(eve, reason), 'second_person_needed');
+  const word = { outcome: 'canceled', evidence: 'ticket 7' };
+  assert.equal(await outcome(bob, { ...reason, word }), 'second_person_needed', 'another request');
+  assert.equal(await outcome(eve, reason), 'second_person_needed');
+  await platform.admin('PATCH', '/admin/v1/operators/eve', { disabled: true });
+  assert.equal(await outcome(bob, reason), 'second_person_needed', 'eve may not act any more');
+  assert.equal(await outcome(ada, reason), 'closed');
+});
+
+test('a payment that is driven is not closed by word, and its funds are settled by word only after its end', async () => {
+  const made = await inReview(2_501);
+  const word = {
+    outcome: 'failed',
+    evidence: 'ticket 7',
+    failure_reason: 'The account is closed.',
+  };
+  const path = `/admin/v1/payments/${made.id}/close`;
+  const settle = { ...reason, outcome: 'borne', evidence: 'ticket 7' };
+  const early = await ada('POST', `/admin/v1/payments/${made.id}/settle`, settle);
+  assert.equal(early.status, 409, early.text);
+  assert.equal((await vic('POST', `/admin/v1/payments/${made.id}/settle`, settle)).status, 403);
+  const closed = await ada('POST', path, { ...reason, word });
+  assert.equal(closed.status, 200, closed.text);
+  const { payment } = closed.body as unknown as ReviewClose;
+  assert.deepEqual([payment.status, payment.failure_reason], ['failed', 'The account is closed.']);
+  assert.equal((await ada('POST', path, { ...reason, word })).status, 409);
+});
+
 test('each attempt shows the partner’s answer without secrets or contact data, and the table holds it encrypted', async () => {
   const { id } = await inReview();
   const { attempts } = await detailOf(id);
@@ -402,9 +447,9 @@ test('failure reasons are ranked, ignoring numbers in them, and a processor’s 
     reasons: [],
   });
 
+  await platform.database.query('ALTER TABLE duebridge_platform.funds DISABLE TRIGGER funds_guard');
   await platform.database.query(
-    `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state)
-     VALUES ($1, 'test', 'pi_3Reference17', 'authorized')`,
+    `UPDATE duebridge_platform.funds SET reference = 'pi_3Reference17' WHERE platform_payment_id = $1`,
     [id],
   );
   const found = await vic('GET', '/admin/v1/payments?id=pi_3Reference17');

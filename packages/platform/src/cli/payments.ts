@@ -10,6 +10,7 @@ import {
   type PaymentPage,
   type PaymentView,
   type ReviewClose,
+  type SettleFunds,
   type UnmaskedAccount,
 } from '@duebridge/contract';
 import {
@@ -25,6 +26,22 @@ import {
 import { Option, type Command } from 'commander';
 import { adminPath, ask, stream } from './ask.ts';
 import { auditTable } from './audit.ts';
+
+interface CloseOptions {
+  reason: string;
+  outcome?: 'failed' | 'canceled' | 'succeeded';
+  evidence?: string;
+  failureReason?: string;
+  paymentId?: string;
+  postedAt?: string;
+  json?: true;
+}
+
+function closedText(done: ReviewClose): string {
+  return done.outcome === 'closed'
+    ? paymentTable([done.payment])
+    : 'Noted. The amount is above the limit: a second operator has to run the same command.';
+}
 
 export interface FilterOptions {
   status?: string;
@@ -225,19 +242,54 @@ export function addPayments(command: Command, terminal: Terminal): void {
     .command('review')
     .description('payments that wait for an operator')
     .command('close')
-    .description('close a payment as failed that the partner refused for good and does not know')
+    .description(
+      'close a payment that the partner refused and does not have; with --outcome, any in review or paused',
+    )
     .argument('<platform_payment_id>')
     .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(
+      new Option('--outcome <status>', 'what the partner or the biller has confirmed').choices([
+        'failed',
+        'canceled',
+        'succeeded',
+      ]),
+    )
+    .option('--evidence <text>', 'where that is written; with --outcome')
+    .option('--failure-reason <text>', 'for the customer; with --outcome failed')
+    .option('--payment-id <id>', 'the partner’s id of the payment; with --outcome succeeded')
+    .option('--posted-at <instant>', 'when the partner posted it; with --outcome succeeded')
     .addOption(jsonOption())
-    .action(async (id: string, options: { reason: string; json?: true }) => {
-      const { reason } = options;
+    .action(async (id: string, options: CloseOptions) => {
+      const { reason, outcome, evidence, failureReason, paymentId, postedAt } = options;
+      const stated = {
+        outcome,
+        evidence,
+        failure_reason: failureReason,
+        payment_id: paymentId,
+        posted_at: postedAt,
+      };
       const path = adminPath`payments/${id}/close`;
-      const done = await ask<ReviewClose>(terminal, 'POST', path, { reason });
-      print(terminal, options, done, () =>
-        done.outcome === 'closed'
-          ? paymentTable([done.payment])
-          : 'Noted. The amount is above the limit: a second operator has to run the same command.',
-      );
+      const body = { reason, ...(outcome === undefined ? {} : { word: stated }) };
+      const done = await ask<ReviewClose>(terminal, 'POST', path, body);
+      print(terminal, options, done, () => closedText(done));
+    });
+  payment
+    .command('settle')
+    .description('settle the funds of an ended payment that nothing else settles')
+    .argument('<platform_payment_id>')
+    .addOption(
+      new Option('--outcome <outcome>', 'what became of the money')
+        .choices(['captured', 'borne', 'released', 'refunded'])
+        .makeOptionMandatory(),
+    )
+    .requiredOption('--evidence <text>', 'where that is written')
+    .requiredOption('--reason <text>', 'kept in the audit')
+    .addOption(jsonOption())
+    .action(async (id: string, options: SettleFunds & { json?: true }) => {
+      const { outcome, reason, evidence } = options;
+      const path = adminPath`payments/${id}/settle`;
+      const done = await ask<ReviewClose>(terminal, 'POST', path, { outcome, reason, evidence });
+      print(terminal, options, done, () => closedText(done));
     });
   for (const [verb, description] of [
     ['resume', 'take a payment out of review, which sends the same PUT again, or end its pause'],

@@ -4,9 +4,9 @@ import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
 import { auditOfPayment } from '../store/audit.ts';
 import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
-import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../store/standing.ts';
+import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../store/standing-testing.ts';
 import { resumePayment } from '../store/terminal.ts';
-import { closeRejected, closeReview, type ReviewDependencies } from './review.ts';
+import { closeByWord, closeRejected, type ReviewDependencies } from './review.ts';
 import {
   actsOf,
   scriptedPartner,
@@ -38,6 +38,9 @@ async function refusedPayment(
   await rig.until(id, inReview);
   return { rig, partner, id };
 }
+
+/** The word of an operator. */
+const CANCELED = { word: { outcome: 'canceled' }, evidence: 'ticket 7' } as const;
 
 const because = (id: string) => ({
   platform_payment_id: id,
@@ -91,7 +94,7 @@ test('a refused payment that the partner has nevertheless is not closed [RU5]', 
   const bodyOf = (): string => partner.seen.find((seen) => seen.method === 'PUT')?.body ?? '';
   has = true;
   await refuses(closeRejected(rig, because(id)), 'CONFLICT');
-  await refuses(closeReview(rig, { ...because(id), status: 'canceled' }), 'CONFLICT');
+  await refuses(closeByWord(rig, { ...because(id), ...CANCELED }), 'CONFLICT');
   assert.equal((await findPayment(rig.database, id))?.stage, 'review');
   assert.deepEqual(await actsOf(rig, id), ['authorize']);
 });
@@ -159,7 +162,7 @@ test('any review can be closed on the partner’s word, unless its record says o
   const { platform_payment_id: id } = await rig.pay(engine, 'acme');
   await rig.until(id, inReview);
   await refuses(closeRejected(rig, because(id)), 'CONFLICT');
-  const row = await closeReview(rig, { ...because(id), status: 'canceled' });
+  const row = await closeByWord(rig, { ...because(id), ...CANCELED });
   assert.deepEqual([row.status, row.failure_reason], ['canceled', null]);
   await rig.until(id, settled);
   assert.deepEqual(await actsOf(rig, id), ['authorize', 'void']);
@@ -186,8 +189,8 @@ const ANSWERS: readonly (readonly [
   ['mismatch_amount_in_cents', record({ amount_in_cents: 1 }), 'closed', 'CONFLICT'],
   ['not_found', reply(404, { code: 'PAYMENT_NOT_FOUND' }), 'closed', 'closed'],
   ['not_found_by_whom', reply(404, { message: 'no Route' }), 'closed', 'SERVICE_UNAVAILABLE'],
-  ['unknown_server_error', reply(500, {}), 'SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE'],
-  ['held_credentials', reply(401, {}), 'SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE'],
+  ['unknown_server_error', reply(500, {}), 'closed', 'SERVICE_UNAVAILABLE'],
+  ['held_credentials', reply(401, {}), 'closed', 'SERVICE_UNAVAILABLE'],
 ];
 
 function reply(status: number, json: Record<string, string>) {
@@ -259,8 +262,7 @@ test('an operator closes only what the partner’s answer leaves open, and is to
   for (const [evidence, answer, review, rejected] of ANSWERS) {
     for (const [close, outcome] of [
       [
-        (on: ReviewDependencies, id: string) =>
-          closeReview(on, { ...because(id), status: 'canceled' }),
+        (on: ReviewDependencies, id: string) => closeByWord(on, { ...because(id), ...CANCELED }),
         review,
       ],
       [(on: ReviewDependencies, id: string) => closeRejected(on, because(id)), rejected],
@@ -270,7 +272,8 @@ test('an operator closes only what the partner’s answer leaves open, and is to
         await close(dependencies, id);
         const [, event, detail] = await lastLine(rig, id);
         assert.equal(event, 'payment_ended');
-        assert.equal((detail as { evidence: string }).evidence, evidence);
+        const told = (detail as { evidence: string }).evidence;
+        assert.equal(told.split(';')[0], evidence);
       } else {
         await assert.rejects(close(dependencies, id), (error) => {
           assert(error instanceof Refusal);
@@ -333,10 +336,10 @@ test('the customer reads the partner’s words, its code, or the operator’s wo
     ['x'.repeat(600), 'x'.repeat(500)],
   ] as const) {
     const { id, dependencies } = await refused(rig, 'late');
-    const row = await closeReview(dependencies, {
+    const row = await closeByWord(dependencies, {
       ...because(id),
-      status: 'failed',
-      ...(given === undefined ? {} : { failure_reason: given }),
+      ...CANCELED,
+      word: { outcome: 'failed', failure_reason: given },
     });
     assert.deepEqual([row.status, row.failure_reason], ['failed', stored]);
   }
@@ -360,7 +363,7 @@ test('a payment that left review while the partner was asked, or whose partner i
     [await findPayment(rig.database, id)].map((row) => [row?.status, row?.stage]),
     [['processing', 'dispatching']],
   );
-  await refuses(closeReview(dependencies, { ...because(id), status: 'canceled' }), 'CONFLICT');
+  await refuses(closeByWord(dependencies, { ...because(id), ...CANCELED }), 'CONFLICT');
   const other = await refused(rig, 'rejected_422');
   const registry = { ...rig.registry, get: () => Promise.resolve(undefined) };
   await refuses(closeRejected({ ...other.dependencies, registry }, because(other.id)), 'NOT_FOUND');

@@ -1,17 +1,19 @@
 /**
- * The exits of review: an operator closes a payment that the engine cannot end by itself (decision 21).
+ * An operator's exits: closes a payment that the engine cannot end by itself (decision 21).
  *
- * enters: a payment in review, and what the operator states.  leaves: a terminal row in no slot; a worker takes it over and
- *         releases the funds, and the customer may pay anew.
- * holds:  the partner is asked by a GET at that moment. A payment that the partner shows as existing is never closed, whatever the
- *         operator states. If the partner does not answer, the payment stays in review (PL5).
+ * enters: a payment in review or paused, and what the operator states.  leaves: a terminal row in no slot; a worker takes it over and
+ *         captures or releases the funds.
+ * holds:  the partner is asked by a GET at that moment, and no payment is closed against its record. Without a word of the operator only
+ *         a clear denial by the partner closes one, and it stays in review if the partner does not answer (PL5). Nobody drives a payment
+ *         while it is closed.
+ * next:   admin/close-review.ts asks for a second person; store/terminal.ts writes the end.
  */
 import { Refusal } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
+import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
-import { findPayment, type PaymentRow } from '../store/payments.ts';
-import { closePayment, NOT_IN_REVIEW } from '../store/terminal.ts';
+import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { refusalText } from './payment-steps.ts';
 
@@ -57,51 +59,100 @@ export async function closeRejected(
   return close(dependencies, act, {
     status: 'failed',
     failure_reason,
+    payment_id: null,
+    posted_at: null,
     review_reason,
     evidence: evidenceOf(found),
   });
 }
 
+/** What an operator states about a payment, as the partner or the biller has confirmed it outside this interface. */
+export type Word =
+  /** It was not applied and will not be: the funds are released, or refunded if they were captured. */
+  | {
+      readonly outcome: 'failed' | 'canceled';
+      /** For the customer, at most 500 characters; for `failed` only. */
+      readonly failure_reason?: string | undefined;
+    }
+  /** It was applied: the funds are captured. */
+  | { readonly outcome: 'succeeded'; readonly payment_id: string; readonly posted_at: string };
+
 /**
- * Closes any payment in review on the operator's word that the partner has confirmed, outside this interface, that it neither applied
- * the payment nor will. `failure_reason` is for the customer. Throws as `closeRejected` does; CONFLICT also when the partner's GET
- * shows the payment as processing or succeeded, whatever was confirmed.
+ * Ends a payment that stands still (in review, or paused) on an operator's word, for which `evidence` says where it is written. The
+ * partner is asked at that moment, and its record contradicts the word or not; a partner that gives no usable answer contradicts nothing.
+ * Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when the payment is driven, when a call of before the pause may still be under way, or when
+ * the partner's record says otherwise.
  */
-export async function closeReview(
+export async function closeByWord(
   dependencies: ReviewDependencies,
-  act: ReviewAct & {
-    readonly status: 'failed' | 'canceled';
-    /** At most 500 characters; for `failed` only. */
-    readonly failure_reason?: string;
-  },
+  act: ReviewAct & { readonly word: Word; readonly evidence: string },
 ): Promise<PaymentRow> {
-  const { payment, review_reason } = await inReview(dependencies, act.platform_payment_id);
+  const { word, evidence, ...by } = act;
+  const payment = await standingStill(dependencies, act.platform_payment_id);
   const found = await askPartner(dependencies, payment);
+  if (contradicts(found, word)) throw notClosable(found);
+  const isSuccess = word.outcome === 'succeeded';
+  return close(dependencies, by, {
+    status: word.outcome,
+    failure_reason:
+      word.outcome === 'failed'
+        ? (word.failure_reason ?? refusalText(undefined)).slice(0, 500)
+        : null,
+    payment_id: isSuccess ? word.payment_id : null,
+    posted_at: isSuccess ? word.posted_at : null,
+    review_reason: payment.review_reason,
+    evidence: `${evidenceOf(found)}; ${evidence}`,
+  });
+}
+
+/** Whether the partner's record says something else than the operator. Pure. */
+function contradicts(found: PollOutcome, word: Word): boolean {
   switch (found.kind) {
-    // The partner's record shows the payment: resume it, and let it end as the partner says.
     case 'processing':
+      return true;
     case 'incomplete':
-      throw notClosable(found);
+      return word.outcome !== 'succeeded';
     case 'ended':
-      if (found.ending.status === 'succeeded') throw notClosable(found);
-      break;
-    // The partner does not answer now, and what it confirmed earlier may have changed.
-    case 'unknown':
-    case 'held':
-      throw notClosable(found);
-    // No credible answer contradicts the operator.
+      return (found.ending.status === 'succeeded') !== (word.outcome === 'succeeded');
     case 'not_found':
     case 'mismatch':
-      break;
+    case 'unknown':
+    case 'held':
+      return false;
   }
-  const failure_reason =
-    act.status === 'failed' ? (act.failure_reason ?? refusalText(undefined)).slice(0, 500) : null;
-  return close(dependencies, act, {
-    status: act.status,
-    failure_reason,
-    review_reason,
-    evidence: evidenceOf(found),
-  });
+}
+
+/** A call that left before a pause has ended after this: more than a call may take (partners/http-call.ts). */
+const CALLS_END_MS = 30_000;
+
+const pausedStatement = sql(
+  'payment_paused_for',
+  `SELECT (extract(epoch FROM clock_timestamp() - max(a.at)) * 1000)::bigint AS ms
+     FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`,
+);
+
+/** The payment, if nobody drives it and a PUT may have left. */
+async function standingStill(
+  { database }: ReviewDependencies,
+  platform_payment_id: string,
+): Promise<PaymentRow> {
+  const payment = await findPayment(database, platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  if (payment.stage === 'review') return payment;
+  if (payment.slot !== PAUSED) throw new Refusal('CONFLICT', { message: NOT_CLOSABLE });
+  if (payment.stage === 'created' || payment.stage === 'authorized') {
+    throw new Refusal('CONFLICT', { message: 'Nothing was sent for this payment: withdraw it' });
+  }
+  const [paused] = await database.query<{ ms: number | null }>(pausedStatement, [
+    platform_payment_id,
+  ]);
+  const left = CALLS_END_MS - (paused?.ms ?? 0);
+  if (left > 0) {
+    throw new Refusal('CONFLICT', {
+      message: `A call may still be under way: close it in ${Math.ceil(left / 1_000)} seconds`,
+    });
+  }
+  return payment;
 }
 
 async function inReview(

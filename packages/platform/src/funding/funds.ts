@@ -74,7 +74,8 @@ type State =
   | 'releasing'
   | 'released'
   | 'refunded'
-  | 'uncollected';
+  | 'uncollected'
+  | 'borne';
 
 interface FundsRow {
   readonly platform_payment_id: string;
@@ -320,6 +321,7 @@ export function openFunds(options: {
       case 'released':
       case 'refunded':
       case 'uncollected':
+      case 'borne':
         return { kind: 'declined', reason: WITHDRAWN };
       case 'acting':
         if (row.act_by !== null && Date.parse(row.act_by) <= now) {
@@ -379,6 +381,7 @@ export function openFunds(options: {
       case 'captured':
         return undefined;
       case 'uncollected':
+      case 'borne':
         return lost(row.reason ?? 'unknown');
       case 'declined':
       case 'releasing':

@@ -12,7 +12,7 @@ import {
   insertPayment,
   paymentsOfSession,
 } from './payments.ts';
-import * as standing from './standing.ts';
+import * as standing from './standing-testing.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 

@@ -8,7 +8,16 @@ import test from 'node:test';
 import { writer } from '../engine/testing.ts';
 import { pausedPayments, pausePayment } from './pause.ts';
 import { advance, ARRIVALS, findPayment } from './payments.ts';
-import { ACCEPTED_AT, bystanders, FOREIGN, ground, lastLine, lines, ME, MINE } from './standing.ts';
+import {
+  ACCEPTED_AT,
+  bystanders,
+  FOREIGN,
+  ground,
+  lastLine,
+  lines,
+  ME,
+  MINE,
+} from './standing-testing.ts';
 import {
   closePayment,
   endPayments,
@@ -279,6 +288,8 @@ function closing(platform_payment_id: string, more: { review_reason?: string } =
     reason: 'the biller confirmed it',
     actor: 'ada',
     approved_by: 'grace',
+    payment_id: null,
+    posted_at: null,
     evidence: 'unknown_there',
     ...more,
   } as const;

@@ -7,7 +7,7 @@
  * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
  * next:   capture or void, noted in settled_at; then batch.ts.
  */
-import type { PaymentStage } from '@duebridge/contract';
+import { Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
 import {
@@ -15,6 +15,7 @@ import {
   ARRIVALS,
   column,
   FENCE,
+  findPayment,
   PAUSED,
   PAYMENT_COLUMNS,
   REPLACED,
@@ -142,6 +143,9 @@ export async function settlePayments(
 export const TOO_LATE_TO_WITHDRAW =
   'The payment may have reached the partner; only the partner can cancel it now';
 export const NOT_IN_REVIEW = 'The payment is not in review';
+export const NOT_CLOSABLE =
+  'The payment is neither in review nor paused: pause it, and close it half a minute later';
+const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
 export const NOT_WAITING = 'The payment is neither in review nor paused';
 
 const withdrawStatement = sql(
@@ -205,14 +209,17 @@ export function resumePayment(
   return actOn(database, resumeStatement, [platform_payment_id, actor, reason], NOT_WAITING);
 }
 
-/** An operator's decision to close a payment in review, with its grounds. */
+/** An operator's decision to close a payment that stands still, with its grounds. */
 export interface Closing {
   readonly platform_payment_id: string;
-  readonly status: 'failed' | 'canceled';
+  readonly status: TerminalStatus;
   /** For the customer, when `status` is failed; at most 500 characters. */
   readonly failure_reason: string | null;
-  /** The review that the operator saw; if it has been replaced since, the payment is not closed. */
-  readonly review_reason: string;
+  /** When `status` is succeeded: the partner's id, unless it has told one, and when it was posted. */
+  readonly payment_id: string | null;
+  readonly posted_at: string | null;
+  /** The review that the operator saw, null for a payment that is paused; if that has changed since, the payment is not closed. */
+  readonly review_reason: string | null;
   /** Why, in the operator's words. */
   readonly reason: string;
   readonly actor: string;
@@ -227,8 +234,9 @@ const closeReviewStatement = sql(
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
-            ended_at = now(), slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage = 'review' AND p.review_reason = $4
+            payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS}
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted', 'review')
+        AND (p.stage = 'review' OR p.slot = ${PAUSED}) AND p.review_reason IS NOT DISTINCT FROM $4
       RETURNING p.*
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -240,7 +248,7 @@ const closeReviewStatement = sql(
 );
 
 /**
- * Ends a payment in review for an operator; any worker then releases the funds. Only engine/review.ts calls it, which first asks the
+ * Ends a payment that nobody drives for an operator; any worker then captures or releases the funds. Only engine/review.ts calls it, which first asks the
  * partner. Returns the terminal row, or undefined when the payment is not in that review any more.
  */
 export async function closePayment(
@@ -256,6 +264,74 @@ export async function closePayment(
     closing.reason,
     closing.approved_by,
     closing.evidence,
+    closing.payment_id,
+    closing.posted_at,
   ]);
   return row;
+}
+
+/** What an operator states of the funds of a payment that has ended. */
+export interface SettlementByWord {
+  readonly platform_payment_id: string;
+  /** `borne`: they cannot be collected, and the platform bears the loss. */
+  readonly outcome: 'captured' | 'borne' | 'released' | 'refunded';
+  readonly reason: string;
+  /** Where it is written that it is so. */
+  readonly evidence: string;
+  readonly actor: string;
+  readonly approved_by: string | null;
+}
+
+const settleByWordStatement = sql(
+  'payment_settle_by_word',
+  `WITH p AS (
+     UPDATE duebridge_platform.payments AS p SET settled_at = coalesce(p.settled_at, $8::timestamptz)
+      WHERE p.platform_payment_id = $1 AND p.status <> 'processing'
+        AND (p.status = 'succeeded') = ($2 IN ('captured', 'borne'))
+        AND (num_nulls(p.settled_at) = 1 OR $7::boolean)
+      RETURNING p.*
+   ), kept AS (
+     UPDATE duebridge_platform.funds AS f SET state = $2, action = NULL, reason = left($4, 500)
+       FROM p WHERE f.platform_payment_id = p.platform_payment_id AND (f.reference IS NOT NULL OR $2 = 'released')
+   ), noted AS (
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $3, 'funds_settled_by_operator', p.platform_payment_id, p.partner_id,
+            jsonb_strip_nulls(jsonb_build_object('outcome', $2::text, 'reason', $4::text, 'evidence', $5::text, 'approved_by', $6::text))
+       FROM p
+   )
+   SELECT ${PAYMENT_COLUMNS} FROM p`,
+);
+const openFundsStatement = sql(
+  'funds_left_open',
+  `SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
+    WHERE f.platform_payment_id = $1 AND f.state IN ('uncollected', 'releasing')`,
+);
+
+/**
+ * Ends the matter of the funds of an ended payment on an operator's word: when its capture or its release fails for good, or when they
+ * could not be collected. A worker that still tries finds the row settled. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is
+ * open, or when the outcome does not fit the payment's end.
+ */
+export async function settleByWord(
+  on: Queryable,
+  settlement: SettlementByWord,
+): Promise<PaymentRow> {
+  const { platform_payment_id, outcome, reason, evidence, actor, approved_by } = settlement;
+  const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
+    platform_payment_id,
+  ]);
+  const [row] = await on.query<PaymentRow>(settleByWordStatement, [
+    platform_payment_id,
+    outcome,
+    actor,
+    reason,
+    evidence,
+    approved_by,
+    left?.is_open ?? false,
+    left?.at ?? null,
+  ]);
+  if (row !== undefined) return row;
+  if ((await findPayment(on, platform_payment_id)) === undefined)
+    throw new Refusal('PAYMENT_NOT_FOUND');
+  throw new Refusal('CONFLICT', { message: NOT_OPEN });
 }

@@ -1,0 +1,235 @@
+/**
+ * No state without an exit (LV6): every state that a payment and its funds can reach is in the table of docs/reliability.md, and each act
+ * of an operator that the table names ends the state.
+ */
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import test from 'node:test';
+import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
+import { pausePayment } from '../store/pause.ts';
+import { advance, findPayment } from '../store/payments.ts';
+import { ground, ME, MINE, type Ground } from '../store/standing-testing.ts';
+import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
+import { ActivePayment } from './active-payment.ts';
+import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
+import { newSettlementTimes } from './poll-schedule.ts';
+import { closeByWord } from './review.ts';
+import { writer } from './testing.ts';
+
+const PAGE = new URL('../../../../docs/reliability.md', import.meta.url);
+const NO_ONE = { reason: 'a test', actor: 'ada' } as const;
+
+/** The rows of the table: a state, and the acts that end it. */
+async function table(): Promise<Map<string, string[]>> {
+  const text = await readFile(PAGE, 'utf8');
+  const from = text.slice(text.indexOf('## Every state and its exits'));
+  const rows = [...from.matchAll(/^\| `([a-z]+)`[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|/gm)];
+  return new Map(
+    rows.map(([, state = '', , acts = '']) => [
+      state,
+      [...acts.matchAll(/`([a-z]+)`/g)].map(([, act = '']) => act),
+    ]),
+  );
+}
+
+/** The stages that a payment reaches by any answers in any order. */
+function reached(): Set<PaymentStage> {
+  const facts = { status: 200, startedAt: 0, retryAfterMs: undefined, waited: false };
+  const acceptance = { payment_id: 'P', initiated_at: '2026-03-01T10:00:00.000Z' };
+  const ended = { status: 'succeeded', ...acceptance, posted_at: acceptance.initiated_at } as const;
+  const answers = [
+    { kind: 'processing', acceptance, anomaly: undefined },
+    { kind: 'incomplete', acceptance },
+    { kind: 'ended', ending: { ...ended, failure_reason: null }, anomaly: undefined },
+    { kind: 'mismatch', field: 'amount_in_cents' },
+    { kind: 'unknown', reason: 'server_error' },
+    { kind: 'held', reason: 'credentials' },
+  ] as const;
+  const absent = { kind: 'not_found', believed: true } as const;
+  const rejection = { kind: 'rejected', status: 422, code: 'X', message: undefined } as const;
+  const funds: PaymentEvent[] = [
+    { kind: 'authorized' },
+    { kind: 'declined', reason: 'no' },
+    { kind: 'funding_waits', afterMs: 1 },
+    { kind: 'funding_failed' },
+  ];
+  const puts: PaymentEvent[] = [
+    ...answers.map((outcome) => ({ kind: 'submitted', outcome, facts }) as const),
+    { kind: 'rejected', rejection, found: absent, facts },
+  ];
+  const gets: PaymentEvent[] = [...answers, absent].map((outcome) => ({
+    kind: 'polled',
+    outcome,
+    facts,
+  }));
+  const around = {
+    now: 1,
+    random: () => 0.5,
+    times: { retryMs: 1, maxRetryMs: 2, pollMs: 1, holdMs: 1, trialMs: 1 },
+    collection: 'reserved',
+    refusals: [],
+    settlements: newSettlementTimes(),
+    canWait: false,
+    workedAt: 0,
+  } as const;
+  const first: PaymentMemory = new ActivePayment({
+    ...({ at: 0, platform_payment_id: 'p', account_id: 'a', amount_in_cents: 1 } as const),
+    ...({ createdAt: 0, status: 'processing', payment_id: null, acceptedAt: 0, slot: 0 } as const),
+    stage: 'created',
+    group: undefined as never,
+  });
+  const stages = new Set<PaymentStage>();
+  const queue: [PaymentStage, PaymentMemory][] = [['created', { ...first }]];
+  for (const [stage, memory] of queue) {
+    if (stages.has(stage)) continue;
+    stages.add(stage);
+    if (stage === 'review' || stage === 'ended') continue;
+    const isUnsent = stage === 'created' || stage === 'authorized';
+    if (isUnsent) queue.push(['dispatching', { ...memory, stage: 'dispatching' }]);
+    for (const event of isUnsent ? funds : stage === 'dispatching' ? puts : gets) {
+      for (const partnerIsOpen of [true, false]) {
+        const { write, memory: more } = decide(memory, event, { ...around, partnerIsOpen });
+        const to = write?.kind === 'advance' ? write.to : write?.kind === 'end' ? 'ended' : stage;
+        queue.push([to, { ...memory, ...more, stage: to }]);
+      }
+    }
+  }
+  return stages;
+}
+
+/** A payment in this state, with its row of funds; the partner answers every GET with 500. */
+async function inState(rig: Ground, state: string): Promise<string> {
+  const stages: Record<string, PaymentStage> = { paused: 'dispatching', ended: 'accepted' };
+  const isOfFunds = state === 'uncollected' || state === 'releasing';
+  const stage = isOfFunds ? 'accepted' : (stages[state] ?? state);
+  const id = await rig.standing(stage as PaymentStage);
+  const funds = isOfFunds ? state : 'authorized';
+  await rig.database.query(
+    `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', $2)`,
+    [id, funds],
+  );
+  if (state === 'ended' || isOfFunds) {
+    const isFailed = state === 'releasing';
+    const ending = {
+      status: isFailed ? 'failed' : 'succeeded',
+      payment_id: 'P',
+      initiated_at: null,
+      posted_at: isFailed ? null : '2026-03-01T10:00:05.000Z',
+      failure_reason: isFailed ? 'no' : null,
+    } as const;
+    const end = { platform_payment_id: id, from: 'accepted', by: 'partner', ending } as const;
+    assert.deepEqual(
+      await endPayments(rig.database, writer(ME), [{ ...end, settles: isOfFunds }]),
+      [true],
+    );
+  }
+  return id;
+}
+
+/** Waits out the half minute in which calls of before a pause may be under way. */
+async function pause(rig: Ground, id: string): Promise<void> {
+  await pausePayment(rig.database, id, 'a test', 'ada');
+  await rig.database.query('ALTER TABLE duebridge_platform.audit DISABLE TRIGGER ALL');
+  await rig.database.query(
+    `UPDATE duebridge_platform.audit SET at = at - interval '1 minute' WHERE platform_payment_id = $1`,
+    [id],
+  );
+}
+
+async function act(rig: Ground, name: string, state: string, id: string): Promise<void> {
+  const by = { platform_payment_id: id, ...NO_ONE };
+  const word = { outcome: 'canceled' } as const;
+  const status = (await findPayment(rig.database, id))?.status;
+  switch (name) {
+    case 'withdraw':
+      await withdrawPayment(rig.database, id, NO_ONE.reason, NO_ONE.actor);
+      return;
+    case 'close':
+      if (state !== 'review') await pause(rig, id);
+      await closeByWord(rig, { ...by, word, evidence: 'ticket 7' });
+      return;
+    case 'settle':
+      await settleByWord(rig.database, {
+        ...by,
+        outcome: status === 'succeeded' ? 'borne' : 'refunded',
+        evidence: 'ticket 7',
+        approved_by: 'grace',
+      });
+      return;
+    default:
+      assert.fail(`the table names the act ${name}, which this test does not know`);
+  }
+}
+
+test('every state that a payment can reach is in the table of exits [LV6]', async () => {
+  const rows = await table();
+  const stages = reached();
+  assert.deepEqual(stages, new Set(PAYMENT_STAGES));
+  for (const stage of stages) assert.ok(rows.has(stage), `${stage} is not in docs/reliability.md`);
+  for (const [state, acts] of rows) assert.ok(acts.length > 0, `${state} has no exit`);
+});
+
+test('each act of the table ends its state, though neither the partner nor the processor answers [LV6]', async (t) => {
+  const rig = await ground(t);
+  for (const [state, acts] of await table()) {
+    for (const name of acts) {
+      const id = await inState(rig, state);
+      await act(rig, name, state, id);
+      const row = await findPayment(rig.database, id);
+      assert.notEqual(row?.status, 'processing', `${name} of ${state}`);
+      if (row?.settled_at !== null) continue;
+      // The funds of one that was ended are a worker's to settle, or, if its processor fails for good, an operator's again.
+      assert.equal(row.slot, -1);
+      await act(rig, 'settle', 'ended', id);
+      assert.notEqual((await findPayment(rig.database, id))?.settled_at, null);
+    }
+  }
+});
+
+test('funds that are settled, or that do not fit the end of their payment, are not settled by word', async (t) => {
+  const rig = await ground(t);
+  const by = { ...NO_ONE, evidence: 'ticket 7', approved_by: null } as const;
+  const refused = (id: string, outcome: 'captured' | 'released'): Promise<void> =>
+    assert.rejects(settleByWord(rig.database, { ...by, platform_payment_id: id, outcome }), {
+      code: 'CONFLICT',
+    });
+  await refused(await rig.standing('accepted'), 'captured');
+  const ended = await inState(rig, 'ended');
+  await refused(ended, 'released');
+  assert.deepEqual(
+    await settlePayments(rig.database, writer(ME), [{ platform_payment_id: ended }]),
+    [true],
+  );
+  await refused(ended, 'captured');
+  const unknown = { ...by, platform_payment_id: 'never', outcome: 'borne' } as const;
+  await assert.rejects(settleByWord(rig.database, unknown), { code: 'PAYMENT_NOT_FOUND' });
+});
+
+test('a payment is closed by word only when no call for it can be under way [PL5]', async (t) => {
+  const rig = await ground(t);
+  const closes = (id: string) =>
+    closeByWord(rig, {
+      ...NO_ONE,
+      platform_payment_id: id,
+      word: { outcome: 'failed' },
+      evidence: 'ticket 7',
+    });
+  for (const stage of ['created', 'authorized', 'dispatching', 'accepted'] as const) {
+    const id = await rig.standing(stage);
+    await assert.rejects(closes(id), { code: 'CONFLICT' }, stage);
+    await pausePayment(rig.database, id, 'a test', 'ada');
+    await assert.rejects(closes(id), { code: 'CONFLICT' }, `${stage}, paused a moment ago`);
+    assert.equal((await findPayment(rig.database, id))?.status, 'processing');
+  }
+  // One that succeeded by word has what the partner said.
+  const id = await rig.standing('dispatching', MINE);
+  const step = { platform_payment_id: id, from: 'dispatching', to: 'review' } as const;
+  await advance(rig.database, writer(ME), [{ ...step, review_reason: 'mismatch_amount_in_cents' }]);
+  const posted_at = '2026-03-01T10:00:05.000Z';
+  const word = { outcome: 'succeeded', payment_id: 'P-9', posted_at } as const;
+  const row = await closeByWord(rig, { ...NO_ONE, platform_payment_id: id, word, evidence: 'x' });
+  assert.deepEqual(
+    [row.status, row.payment_id, row.posted_at, row.ended_by, row.slot],
+    ['succeeded', 'P-9', posted_at, 'operator', -1],
+  );
+});
