@@ -103,6 +103,7 @@ function good(DATABASE_URL: string): Env {
     ADMIN_PORT: '0',
     DATABASE_URL,
     DUEBRIDGE_DATA_DIR: folder,
+    DUEBRIDGE_DATABASE_WAIT: '0',
   };
 }
 
@@ -367,13 +368,17 @@ test('serve --no-migrate refuses a database that lacks a migration, and takes a 
 
 test('on the command line a bad setting is one sentence on standard error and exit code 2, for both servers', async () => {
   for (const side of both) {
-    const ended = await run(side, ['serve'], {
-      ...good('postgres://someone:canary@127.0.0.1:1/x'),
-      LOG_LEVEL: 'error',
-    });
-    assert.equal(ended.code, 2, ended.err);
-    assert.match(ended.err, /^duebridge: the database at 127\.0\.0\.1:1 does not answer .*\n$/);
-    assert.doesNotMatch(ended.err, /canary/);
+    // A database that is down comes back: units restart on 1, and not on 2.
+    for (const [url, code, words] of [
+      [withUrl(own[side], (parts) => (parts.password = 'canary')), 2, /does not let duebridge in/],
+      [{ DATABASE_URL: 'postgres://someone:canary@127.0.0.1:1/x' }, 1, /does not answer/],
+    ] as const) {
+      const ended = await run(side, ['serve'], { ...good(''), ...url, LOG_LEVEL: 'error' });
+      assert.equal(ended.code, code, ended.err);
+      assert.match(ended.err, /^duebridge: the database at .*\n$/);
+      assert.match(ended.err, words);
+      assert.doesNotMatch(ended.err, /canary/);
+    }
   }
 });
 

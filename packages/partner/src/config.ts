@@ -34,6 +34,7 @@ export function readPartnerConfig(
     trustedProxies: values.trustedProxies,
     hstsSeconds: values.hstsSeconds,
     databaseUrl: values.databaseUrl,
+    databaseWaitSeconds: values.databaseWaitSeconds,
     databaseConnections: values.databaseConnections,
     dataDirectory: values.dataDirectory,
     adminKey: values.adminKey,
@@ -45,9 +46,12 @@ export function readPartnerConfig(
 /** The part for commands that only open the database; it does not need authentication of the operations. */
 export function readDatabaseConfig(
   env: Environment = process.env,
-): Pick<PartnerConfig, 'databaseUrl' | 'databaseConnections' | 'dataDirectory'> {
-  const { databaseUrl, databaseConnections, dataDirectory } = readValues(env);
-  return { databaseUrl, databaseConnections, dataDirectory };
+): Pick<
+  PartnerConfig,
+  'databaseUrl' | 'databaseWaitSeconds' | 'databaseConnections' | 'dataDirectory'
+> {
+  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory } = readValues(env);
+  return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory };
 }
 
 function readValues(env: Environment): Values {

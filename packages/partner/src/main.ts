@@ -97,11 +97,14 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
           'the tables of a partner are not distributed, because a cluster could show a payment as succeeded before the account shows it (decision 190): run migrate without --distribute, on one PostgreSQL server with a standby',
         );
       }
-      const [{ readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all([
-        import('./config.ts'),
-        import('./server.ts'),
-      ]);
-      const opened = await openPartnerDatabase(readDatabaseConfig(terminal.env), { beside: true });
+      const [{ createLogger }, { readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all(
+        [import('@duebridge/runtime'), import('./config.ts'), import('./server.ts')],
+      );
+      const log = createLogger({ name: 'partner', level: 'warn' });
+      const opened = await openPartnerDatabase(
+        { ...readDatabaseConfig(terminal.env), log },
+        { beside: true },
+      );
       await opened.close();
       print(terminal, options, { applied: opened.applied }, () =>
         opened.applied.length === 0

@@ -65,6 +65,8 @@ export interface PartnerConfig {
   readonly migrate?: boolean | undefined;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
+  /** Seconds for which the start waits for a database that does not answer; default 0. */
+  readonly databaseWaitSeconds?: number | undefined;
   /** Maximum connections; default 10. */
   readonly databaseConnections?: number | undefined;
   /** Directory of the embedded database and a generated admin key; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
@@ -99,7 +101,12 @@ export function migratePartner(database: Database, log: Log = silentLog): Promis
 export function openPartnerDatabase(
   config: Pick<
     PartnerConfig,
-    'databaseUrl' | 'databaseConnections' | 'dataDirectory' | 'migrate' | 'log'
+    | 'databaseUrl'
+    | 'databaseWaitSeconds'
+    | 'databaseConnections'
+    | 'dataDirectory'
+    | 'migrate'
+    | 'log'
   >,
   more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside'>> = {},
 ): Promise<ServerDatabase> {
@@ -107,6 +114,7 @@ export function openPartnerDatabase(
     server: 'partner',
     migrations,
     databaseUrl: config.databaseUrl,
+    waitSeconds: config.databaseWaitSeconds,
     connections: config.databaseConnections ?? 10,
     dataDirectory: config.dataDirectory,
     migrate: config.migrate,

@@ -33,6 +33,7 @@ export const variables = {
   trustedProxies: common.trustedProxies,
   hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
+  databaseWaitSeconds: common.databaseWaitSeconds,
   databaseConnections: common.databaseConnections,
   dataDirectory: common.dataDirectory,
   auth: {

@@ -44,6 +44,8 @@ export interface PlatformConfig extends FundingConfig {
   readonly migrate?: boolean;
   /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
   readonly databaseUrl?: string | undefined;
+  /** Seconds for which the start waits for a database that does not answer; default 0. */
+  readonly databaseWaitSeconds?: number;
   /** Connections at most, those of the engine and its heartbeat among them; default 20, at least 6. */
   readonly databaseConnections?: number;
   /** Where the embedded database and generated secrets lie; default DUEBRIDGE_DATA_DIR or `.duebridge`. */

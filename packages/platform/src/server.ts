@@ -381,6 +381,7 @@ export function openPlatformDatabase(
     server: 'platform',
     migrations,
     databaseUrl: config.databaseUrl,
+    waitSeconds: config.databaseWaitSeconds,
     connections: config.databaseConnections ?? 20,
     dataDirectory: config.dataDirectory,
     migrate: config.migrate,

@@ -13,7 +13,8 @@ import { holdDataDirectory } from './data-directory.ts';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from './embedded-postgres.ts';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import { keptSecret } from './kept-secret.ts';
-import { checkDurability, openDatabase, sqlState } from './postgres.ts';
+import { checkDurability } from './database-setup.ts';
+import { openDatabase, sqlState } from './postgres.ts';
 
 const isRoot = process.getuid?.() === 0;
 const module = JSON.stringify(new URL('./embedded-postgres.ts', import.meta.url).href);

@@ -23,7 +23,12 @@ export class CommandError extends Error {
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   /** The exit code of a process that ends because of this error (decision 30). */
-  readonly exitCode = exitCodes.configuration;
+  readonly exitCode: number = exitCodes.configuration;
+}
+
+/** The database did not answer for as long as a start waits for it. Ends with code 1: units restart on it, and not on 2. */
+export class DatabaseDown extends ConfigurationError {
+  override readonly exitCode = exitCodes.failed;
 }
 
 /**

@@ -3,6 +3,7 @@ export * from './audit-chain.ts';
 export * from './clock.ts';
 export * from './config.ts';
 export * from './data-directory.ts';
+export * from './database-setup.ts';
 export * from './deployment.ts';
 export * from './embedded-postgres.ts';
 export * from './errors.ts';

@@ -32,6 +32,18 @@ async function life(
 
 const up = `console.log('up');`;
 
+test('a closed terminal stops it like a signal of its host', async (t) => {
+  const { code, printed } = await life(
+    t,
+    `${up} return { stop: async () => console.log('closed') };`,
+    (signal, line) => {
+      if (line === 'up') signal('SIGHUP');
+    },
+  );
+  assert.equal(code, 0);
+  assert.match(printed, /closed/);
+});
+
 test('a signal stops once and gracefully; a second one ends at once [F83]', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up' || line === 'halfway') signal('SIGTERM');

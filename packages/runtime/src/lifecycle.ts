@@ -19,8 +19,8 @@ export interface RunOptions {
 }
 
 /**
- * Starts a service and ends the process when it has stopped. SIGTERM and SIGINT stop it gracefully, once, and so does the end of the
- * npm that started it; a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state
+ * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once, and
+ * so does the end of the npm that started it; a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state
  * is unknown, and everything durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
  */
 export async function runService(options: RunOptions): Promise<void> {
@@ -42,7 +42,7 @@ export async function runService(options: RunOptions): Promise<void> {
       process.exit(exitCodes.failed);
     }, stopTimeoutMs);
   };
-  process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal);
   whenNpmEnds(() => {
     if (signals === 0) onSignal('SIGTERM');
   });

@@ -9,7 +9,8 @@ import { promisify } from 'node:util';
 import { ConfigurationError } from './errors.ts';
 import type { Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
-import { ensureDatabase, openDatabase, sqlState, type Database } from './postgres.ts';
+import { ensureDatabase } from './database-setup.ts';
+import { openDatabase, sqlState, type Database } from './postgres.ts';
 import { testServer } from './testing.ts';
 
 const migrations = {
@@ -262,3 +263,41 @@ test('an index is built once while its table is written, however many processes 
   );
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
+
+test('no tables are made beside those of an older version, nor among those of somebody else', async (t) => {
+  const { database } = await emptyDatabase(t);
+  const refused = async (pattern: RegExp): Promise<void> => {
+    await assert.rejects(migrate(database, migrations), (error) => {
+      assert.ok(error instanceof ConfigurationError);
+      assert.match(error.message, pattern);
+      return true;
+    });
+    assert.deepEqual(await database.query(`SELECT to_regclass('test_ground.migrations') AS made`), [
+      { made: null },
+    ]);
+  };
+  await database.query('CREATE SCHEMA test_ground');
+  await database.query('CREATE TABLE test_ground.somebodys (id int)');
+  await refused(/schema test_ground has tables \(somebodys\), which this program did not make/);
+  await database.query('DROP TABLE test_ground.somebodys');
+  // A biller's own tables may have a name in common with ours.
+  const own = ['payments', 'partners', 'invoices'];
+  for (const name of own) await database.query(`CREATE TABLE public.${name} (id int)`);
+  await withFiles(t, own, async (three) => {
+    await assert.rejects(migrate(database, three), /schema public has tables \(invoices, partners/);
+  });
+  await migrate(database, migrations);
+});
+
+/** Migrations that make tables of these names. */
+async function withFiles(
+  t: TestContext,
+  tables: readonly string[],
+  work: (migrations: Migrations) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const text = tables.map((name) => `CREATE TABLE test_other.${name} (id int);`).join('\n');
+  await writeFile(path.join(folder, '001-tables.sql'), text);
+  await work({ schema: 'test_other', directory: pathToFileURL(`${folder}/`) });
+}

@@ -73,6 +73,7 @@ export async function migrate(
       `the database lacks migration ${missing[0].name} of this version: run the migrate command with a role that may create tables, then start again`,
     );
   }
+  if (missing.length === files.length) await assertUnused(database, migrations.schema, files);
   const done: string[] = [];
   for (const file of missing) {
     const apply = (): Promise<boolean> =>
@@ -85,6 +86,42 @@ export async function migrate(
     }
   }
   return done;
+}
+
+/** Tables of ours by name that make a schema an older or a restored copy of ours; a biller's own database may have one or two. */
+const LOOKS_OURS = 3;
+
+/**
+ * Refuses to make tables in a database that has them already in another place, or that has something else in theirs: an empty copy
+ * beside the old tables would abandon every payment in flight. Throws ConfigurationError that says what was found.
+ */
+async function assertUnused(
+  database: Pick<Transaction, 'query'>,
+  schema: string,
+  files: readonly Migration[],
+): Promise<void> {
+  const created = files.flatMap(({ text }) => [
+    ...text.matchAll(new RegExp(`CREATE TABLE (?:IF NOT EXISTS )?${schema}\\.(\\w+)`, 'g')),
+  ]);
+  const found = await database.query<{ place: string; tables: string[]; ours: number }>(
+    `SELECT schemaname AS place, array_agg(tablename::text ORDER BY tablename) AS tables,
+            (count(*) FILTER (WHERE tablename = ANY ($1::text[])))::int AS ours
+       FROM pg_catalog.pg_tables
+      WHERE schemaname NOT IN ('pg_catalog', 'information_schema', 'duebridge_platform', 'duebridge_partner') OR schemaname = $2
+      GROUP BY schemaname`,
+    [created.map((match) => match[1] ?? ''), schema],
+  );
+  for (const { place, tables, ours } of found) {
+    if (place !== schema && ours < LOOKS_OURS) continue;
+    const names = `${tables.slice(0, 5).join(', ')}${tables.length > 5 ? ', …' : ''}`;
+    const what =
+      place === schema
+        ? 'which this program did not make'
+        : `which look like those that belong in ${schema}`;
+    throw new ConfigurationError(
+      `the schema ${place} has tables (${names}), ${what}: nothing was changed; give DATABASE_URL of an empty database, or move the tables to ${schema} with their list of migrations`,
+    );
+  }
 }
 
 /** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on an invalid or duplicate name. */

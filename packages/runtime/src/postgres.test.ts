@@ -2,17 +2,8 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import pg from 'pg';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
-import {
-  arrayText,
-  checkDurability,
-  constraintOf,
-  ensureDatabase,
-  openDatabase,
-  sql,
-  sqlState,
-  takesWrites,
-  type Database,
-} from './postgres.ts';
+import { checkDurability, ensureDatabase, takesWrites } from './database-setup.ts';
+import { arrayText, constraintOf, openDatabase, sql, sqlState, type Database } from './postgres.ts';
 import { freePort, testDatabase, testServer } from './testing.ts';
 
 const migrations = {

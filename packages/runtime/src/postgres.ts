@@ -14,6 +14,7 @@
  * One file because its parts share private state: a session of the pool, how it may be used, and what an error says about it.
  */
 import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   DatabaseError,
@@ -21,10 +22,12 @@ import {
   types,
   type ClientBase,
   type PoolClient,
-  type QueryResultRow,
+  type QueryConfig,
+  type QueryResult,
 } from 'pg';
 import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
+import { endSilentConnections, type WatchedConnection } from './silent-connections.ts';
 
 /** One SQL statement. Named ones are parsed and planned once per connection; the name must be unique to the text. */
 export interface NamedStatement {
@@ -141,6 +144,9 @@ const FIRST_PAUSE_MS = 4;
 /** The client's own limit, above the server's: it ends a call whose connection died silently. */
 const DEAD_CONNECTION_GRACE_MS = 5_000;
 
+/** An idle connection is probed by TCP after this long, so that one that is dead is replaced before it is needed. */
+const KEEP_ALIVE_MS = 5_000;
+
 /** Opens a pool. No connection is made until the first statement. Throws ConfigurationError when the url cannot be read. */
 export function openDatabase(options: DatabaseOptions): Database {
   const log = options.log ?? silentLog;
@@ -154,6 +160,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     connectionTimeoutMillis: options.acquireTimeoutMs ?? 5_000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     ...(statementTimeoutMs > 0
       ? { query_timeout: statementTimeoutMs + DEAD_CONNECTION_GRACE_MS }
       : undefined),
@@ -166,7 +173,13 @@ export function openDatabase(options: DatabaseOptions): Database {
 
   let closing: Promise<void> | undefined;
   /** The state of each connection of the pool. */
-  const sessions = new WeakMap<PoolClient, Session>();
+  const sessions = new Map<PoolClient, Session>();
+  pool.on('remove', (client) => sessions.delete(client));
+  const stopWatching = endSilentConnections({
+    url: options.url,
+    all: () => sessions.values(),
+    log,
+  });
 
   const withClient = async <T>(
     work: (session: Session) => Promise<T>,
@@ -239,7 +252,7 @@ export function openDatabase(options: DatabaseOptions): Database {
         () => true,
       ),
     stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
-    close: () => (closing ??= pool.end()),
+    close: () => (closing ??= pool.end().finally(stopWatching)),
   };
 }
 
@@ -257,8 +270,9 @@ function assertDatabaseUrl(url: string): void {
 }
 
 /** A connection of the pool, and how it is to be used. */
-interface Session {
-  client: ClientBase;
+interface Session extends WatchedConnection {
+  readonly client: ClientBase;
+  askedAt: number | undefined;
   /** Whether there is a pooler in between: then the session belongs to a transaction, not to the connection. */
   pooled: boolean;
   /** `SET LOCAL …` of the settings that a transaction has to make itself behind a pooler; empty on a direct connection. */
@@ -311,9 +325,13 @@ async function setUp(
   });
   const pooled = result.rows[0]?.pooled !== false;
   const set = new Set(result.rows.map(({ name }) => name));
+  const { stream } = (client as PoolClient & { connection: { stream: Duplex } }).connection;
   return {
     client,
     pooled,
+    processId: pooled ? undefined : processId,
+    askedAt: undefined,
+    destroy: () => void stream.destroy(new Error('Connection terminated: it fell silent')),
     settings: pooled
       ? Object.entries(settings)
           .filter(([name]) => set.has(name) && name !== 'default_transaction_isolation') // BEGIN says it
@@ -323,8 +341,18 @@ async function setUp(
   };
 }
 
+/** Sends one statement and waits for its answer. */
+async function ask(session: Session, statement: string | QueryConfig): Promise<QueryResult> {
+  session.askedAt = performance.now();
+  try {
+    return await session.client.query(statement);
+  } finally {
+    session.askedAt = undefined;
+  }
+}
+
 async function run<Row>(
-  { client, pooled }: Session,
+  session: Session,
   statement: Statement,
   values: readonly unknown[] = [],
   clientTimeoutMs?: number,
@@ -333,11 +361,12 @@ async function run<Row>(
     typeof statement === 'string'
       ? { text: statement, ...(values.length > 0 ? { values: [...values] } : undefined) }
       : {
-          ...(pooled ? undefined : { name: statement.name }),
+          ...(session.pooled ? undefined : { name: statement.name }),
           text: statement.text,
           values: [...values],
         };
-  const result = await client.query<QueryResultRow>(
+  const result = await ask(
+    session,
     clientTimeoutMs === undefined
       ? config
       : Object.assign(config, { query_timeout: clientTimeoutMs }),
@@ -375,7 +404,6 @@ async function oneTransaction<T>(
   work: (tx: Transaction) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  const { client } = session;
   const ownLimitMs = options.statementTimeoutMs;
   let clientTimeoutMs: number | undefined;
   let begin = `BEGIN ISOLATION LEVEL ${options.isolation ?? 'read committed'}${session.settings}`;
@@ -389,7 +417,7 @@ async function oneTransaction<T>(
   }
   let ended = false;
   try {
-    await client.query(begin);
+    await ask(session, begin);
     const result = await work({
       query: (statement, values) => {
         assert(!ended, 'a statement was sent to a transaction that has ended');
@@ -397,12 +425,12 @@ async function oneTransaction<T>(
       },
     });
     ended = true;
-    return await committed(client, result);
+    return await committed(session, result);
   } catch (error) {
     ended = true;
     const trouble = explained(error, 'not_executed');
     if (!breaksSession(trouble)) {
-      await client.query('ROLLBACK').catch((lost: unknown) => {
+      await ask(session, 'ROLLBACK').catch((lost: unknown) => {
         throw explained(lost, 'not_executed');
       });
     }
@@ -410,10 +438,10 @@ async function oneTransaction<T>(
   }
 }
 
-async function committed<T>(client: ClientBase, result: T): Promise<T> {
+async function committed<T>(session: Session, result: T): Promise<T> {
   let tag: string;
   try {
-    tag = (await client.query('COMMIT')).command;
+    tag = (await ask(session, 'COMMIT')).command;
   } catch (error) {
     // Whether the commit happened is unknown only when no answer came; an answered refusal (a deferred constraint) is definite.
     throw explained(error, 'unknown');
@@ -561,88 +589,4 @@ function isoUtc(text: string): string {
   const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
   assert(parts, 'a timestamptz column contains no ordinary UTC time');
   return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').slice(0, 3).padEnd(3, '0')}Z`;
-}
-
-// Setting up ---------------------------------------------------------------------------------------------------------------
-
-/**
- * Creates database `name` on the server of `adminUrl` unless it exists, and returns its url. Safe to call from many processes at once.
- */
-export async function ensureDatabase(adminUrl: string, name: string): Promise<string> {
-  assert.match(name, /^[a-z][a-z0-9_]{0,62}$/, 'a database name is lower case, at most 63 bytes');
-  const admin = openDatabase({ url: adminUrl, applicationName: 'duebridge setup' });
-  try {
-    const there = await admin.query('SELECT 1 FROM pg_database WHERE datname = $1', [name]);
-    if (there.length === 0) {
-      // 42P04: it exists. 23505: another process is making it at this moment, and wins.
-      await admin.query(`CREATE DATABASE ${name}`).catch((error: unknown) => {
-        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error;
-      });
-    }
-  } finally {
-    await admin.close();
-  }
-  const url = new URL(adminUrl);
-  url.pathname = `/${name}`;
-  return url.href;
-}
-
-/** The oldest PostgreSQL on which the statements were tested. */
-const OLDEST_VERSION = 15;
-
-/**
- * Refuses a database whose acknowledgement does not mean a durable write (F74, F75): synchronous_commit off loses
- * acknowledged payments at a mere process kill, fsync or full_page_writes off at a power cut. It checks the settings that new
- * sessions of this user get, wherever they were set; `local` and the remote_ levels are fine. Call it at the start, on a new pool.
- * Throws ConfigurationError naming every finding.
- */
-export async function checkDurability(database: Database): Promise<void> {
-  const [row] = await database.query<Record<string, string>>(
-    `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
-            current_setting('full_page_writes') AS full_page_writes,
-            current_setting('server_version_num') AS server_version_num`,
-  );
-  assert(row);
-  const findings: string[] = [];
-  if (row['synchronous_commit'] === 'off') {
-    findings.push('synchronous_commit is off (for the server, this role or this database)');
-  }
-  if (row['fsync'] === 'off') findings.push('fsync is off');
-  if (row['full_page_writes'] === 'off') findings.push('full_page_writes is off');
-  if (Number(row['server_version_num']) < OLDEST_VERSION * 10_000) {
-    findings.push(`PostgreSQL is older than ${OLDEST_VERSION}`);
-  }
-  if (findings.length > 0) {
-    throw new ConfigurationError(
-      `the database would lose payments it acknowledged: ${findings.join('; ')}; correct these settings and start again`,
-    );
-  }
-}
-
-/**
- * What a failover of this database may lose, in one sentence; undefined when a commit waits for a standby, or when none is seen. Without
- * the right to read statistics (pg_monitor), a standby that copies asynchronously beside a synchronous one is not noticed.
- */
-export async function asynchronousStandbys(database: Database): Promise<string | undefined> {
-  const [row] = await database.query<{ standbys: number; waits: boolean }>(
-    `SELECT count(*) FILTER (WHERE sync_state IS NULL OR sync_state = 'async')::int AS standbys,
-            current_setting('synchronous_standby_names') <> ''
-              AND current_setting('synchronous_commit') NOT IN ('local', 'off') AS waits
-       FROM pg_stat_replication WHERE state IS NULL OR state = 'streaming'`,
-  );
-  if (row === undefined || row.standbys === 0 || row.waits) return undefined;
-  const who = row.standbys === 1 ? 'a standby copies' : `${row.standbys} standbys copy`;
-  return `${who} this database asynchronously: a failover to it may lose payments that were acknowledged; set synchronous_standby_names (docs/operations.md)`;
-}
-
-/** Whether a database accepts writes: it answers, and is neither a standby nor read-only. Never throws. */
-export async function takesWrites(database: Database): Promise<boolean> {
-  try {
-    const [row] = await database.query<{ writable: boolean }>(
-      `SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AS writable`,
-    );
-    return row?.writable === true;
-  } catch {
-    return false;
-  }
 }

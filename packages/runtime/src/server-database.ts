@@ -2,21 +2,20 @@
  * The database of a server: the one of DATABASE_URL, or the embedded one. Opened, checked and migrated the same way by both
  * servers, and a problem with it is reported in one sentence.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { dataDirectory as defaultDataDirectory, type ServerName } from './data-directory.ts';
 import { checkDeployment, type DeploymentSecret } from './deployment.ts';
 import { startEmbeddedPostgres } from './embedded-postgres.ts';
-import { ConfigurationError, DatabaseUnavailable, messageOf } from './errors.ts';
+import { ConfigurationError, DatabaseDown, DatabaseUnavailable, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
 import {
   asynchronousStandbys,
   checkDurability,
   ensureDatabase,
-  openDatabase,
-  sqlState,
   takesWrites,
-  type Database,
-} from './postgres.ts';
+} from './database-setup.ts';
+import { openDatabase, sqlState, type Database } from './postgres.ts';
 
 /** What to open. */
 export interface ServerDatabaseOptions {
@@ -24,6 +23,8 @@ export interface ServerDatabaseOptions {
   readonly migrations: Migrations;
   /** PostgreSQL to use; without it the embedded one of `dataDirectory`. */
   readonly databaseUrl?: string | undefined;
+  /** How long to wait for a PostgreSQL of one's own that does not answer; default: not at all. */
+  readonly waitSeconds?: number | undefined;
   readonly connections: number;
   readonly dataDirectory?: string | undefined;
   /** The secrets that the data depends on; left out by a command that only migrates. */
@@ -62,6 +63,7 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
       log,
     });
     closers.push(() => database.close());
+    await waitFor(database, (options.waitSeconds ?? 0) * 1_000, log);
     await checkDurability(database);
     if (!(await takesWrites(database))) {
       throw new ConfigurationError(
@@ -84,8 +86,36 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     await close().catch(() => undefined);
     if (databaseUrl === undefined) throw error;
     const sentence = describeDatabaseTrouble(error, databaseUrl, server);
-    throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
+    if (sentence === undefined) throw error;
+    throw isDown(error)
+      ? new DatabaseDown(sentence, { cause: error })
+      : new ConfigurationError(sentence, { cause: error });
   }
+}
+
+/** Pauses between two attempts: short first, for a database that starts beside us, and long after a power cut. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [250, 5_000];
+
+/** Resolves when the database answers; throws its last error after `waitMs`, and at once one that waiting does not mend. */
+async function waitFor(database: Database, waitMs: number, log: Log): Promise<void> {
+  const until = performance.now() + waitMs;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await database.query('SELECT 1');
+      return;
+    } catch (error) {
+      const left = until - performance.now();
+      if (!isDown(error) || left <= 0) throw error;
+      log.warn({ attempt, error: deepest(error) }, 'the database does not answer; waiting for it');
+      await delay(Math.min(left, LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (attempt - 1)));
+    }
+  }
+}
+
+/** Whether a database is not reached, is starting or stopping, or has no connection free. */
+function isDown(error: unknown): boolean {
+  const state = sqlState(error) ?? '';
+  return error instanceof DatabaseUnavailable && (state === '' || /^(57P|53300)/.test(state));
 }
 
 async function embeddedUrl(

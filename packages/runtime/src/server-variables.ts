@@ -73,6 +73,13 @@ export function serverVariables(defaults: {
       otherwise: 'an embedded one in the data directory',
       secret: true,
     },
+    databaseWaitSeconds: {
+      name: 'DUEBRIDGE_DATABASE_WAIT',
+      parse: integer(0, 86_400),
+      default: 60,
+      description:
+        'seconds for which a start, or migrate, waits for a database that does not answer',
+    },
     databaseConnections: {
       name: 'DUEBRIDGE_DATABASE_CONNECTIONS',
       parse: integer(defaults.leastConnections, 500),

@@ -37,13 +37,22 @@ export function addServing(command: Command, terminal: Terminal): void {
     .option('--distribute', 'then distribute the tables over the nodes of a Citus cluster')
     .addOption(jsonOption())
     .action(async (options: { json?: true; distribute?: true }) => {
-      const [{ readPlatformConfig }, { openPlatformDatabase }, { distributeTables }] =
-        await Promise.all([
-          import('../config.ts'),
-          import('../server.ts'),
-          import('../store/distribution.ts'),
-        ]);
-      const opened = await openPlatformDatabase(readPlatformConfig(terminal.env), { beside: true });
+      const [
+        { createLogger },
+        { readPlatformConfig },
+        { openPlatformDatabase },
+        { distributeTables },
+      ] = await Promise.all([
+        import('@duebridge/runtime'),
+        import('../config.ts'),
+        import('../server.ts'),
+        import('../store/distribution.ts'),
+      ]);
+      const log = createLogger({ name: 'platform', level: 'warn' });
+      const opened = await openPlatformDatabase(
+        { ...readPlatformConfig(terminal.env), log },
+        { beside: true },
+      );
       const { applied } = opened;
       let distributed: string[] = [];
       try {
