@@ -61,7 +61,7 @@ try {
   await key.fill(work.keys.ada);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
-  await page.goto(`${work.platform.adminUrl}/console/payments?stage=review`);
+  await page.goto(`${work.platform.adminUrl}/console/payments?status=review`);
   await page.getByLabel(`Pick ${refused}`).check();
   await page.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByRole('heading', { name: 'Close 1 payment' }).waitFor();
@@ -76,7 +76,6 @@ try {
     batch: `/batches/${batch}`,
     reconciliation: '/reconciliation',
     audit: '/audit',
-    access: '/access',
     people: '/people',
     operators: '/operators',
     settings: '/settings',

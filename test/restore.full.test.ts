@@ -326,7 +326,7 @@ test('a partner restored to an earlier moment gets again what it lost, and pays 
         { platform_payment_id: lost, kind: 'missing_there', here: 'succeeded', there: null },
       ]);
       const exported = await fetch(
-        `${platform.adminUrl}/admin/v1/payments/export?platform_batch_id=${batch}&status=succeeded&unmasked=true`,
+        `${platform.adminUrl}/admin/v1/payments/export?id=${batch}&status=succeeded&unmasked=true`,
         { headers: { authorization: `Bearer ${platform.adminKey}` } },
       );
       const parsed = parseFormerPayments(await exported.text(), 'static-key');

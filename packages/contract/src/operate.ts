@@ -5,7 +5,7 @@
  * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
-import { AuditEntry, ListedPayment, PartnerId, PAYMENT_STAGES, PaymentView } from './admin.ts';
+import { AuditEntry, ListedPayment, PartnerId, PaymentView } from './admin.ts';
 import {
   AccountId,
   AmountInCents,
@@ -230,21 +230,26 @@ export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
 const day = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }));
 
-const cents = (description: string) =>
-  Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,10}$', description }));
+/**
+ * What a payment is called in a search: its status, or why somebody has to look at it.
+ *
+ * `review`: waits for an operator. `paused`: by an operator. `overdue`: not ended a day after it was confirmed. `unsettled`: ended, and
+ * its funds are neither captured nor released. `follow_up`: marked for the partner. `needs_human`: any of these, once a worker can no
+ * longer be expected to end it.
+ */
+export const FILTER_STATUSES = [
+  ...PAYMENT_STATUSES,
+  'needs_human',
+  'review',
+  'paused',
+  'overdue',
+  'unsettled',
+  'follow_up',
+] as const;
+export type FilterStatus = (typeof FILTER_STATUSES)[number];
 
 /** The filters of a list of payments. */
 export const PaymentFilterFields = {
-  status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
-  stage: Type.Optional(Type.Enum([...PAYMENT_STAGES])),
-  partner_id: Type.Optional(PartnerId),
-  platform_batch_id: Type.Optional(PlatformBatchId),
-  biller_id: Type.Optional(BillerId),
-  amount_in_cents: cents('Exactly this amount.'),
-  min_amount_in_cents: cents('At least this amount.'),
-  max_amount_in_cents: cents('At most this amount.'),
-  from: day('Confirmed at or after this instant.'),
-  to: day('Confirmed before this instant.'),
   id: Type.Optional(
     Type.String({
       minLength: 1,
@@ -253,55 +258,19 @@ export const PaymentFilterFields = {
         'Any exact id: the payment’s here, at the partner or at the payment processor, its batch’s or its session’s.',
     }),
   ),
-  overdue: Type.Optional(
-    Type.Literal('true', {
-      description: 'Only those that have not ended a day after they were confirmed (decision 23).',
-    }),
+  status: Type.Optional(Type.Enum([...FILTER_STATUSES])),
+  partner_id: Type.Optional(PartnerId),
+  amount_in_cents: Type.Optional(
+    Type.String({ pattern: '^[1-9][0-9]{0,10}$', description: 'Exactly this amount.' }),
   ),
-  stuck: Type.Optional(
-    Type.Literal('true', {
-      description:
-        'Only those that have been processing longer than 95 of 100 payments of their partner took (decision 215).',
-    }),
-  ),
-  paused: Type.Optional(
-    Type.Literal('true', { description: 'Only those that an operator paused (decision 216).' }),
-  ),
-  follow_up: Type.Optional(
-    Type.Literal('true', {
-      description: 'Only those that an operator marked for the partner to look at (decision 216).',
-    }),
-  ),
-  unsettled: Type.Optional(
-    Type.Literal('true', {
-      description: 'Only those that ended and whose funds are neither captured nor released.',
-    }),
-  ),
-  failure_reason: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 120,
-      description:
-        'Only those that failed for a reason with these words, in any case and with any numbers; with `stage=review`, those that wait for such a reason.',
-    }),
-  ),
-  min_attempts: Type.Optional(
-    Type.String({
-      pattern: '^[1-9][0-9]{0,5}$',
-      description: 'Only those with at least this many recorded calls to the partner.',
-    }),
-  ),
+  from: day('Confirmed at or after this instant.'),
+  to: day('Confirmed before this instant.'),
 };
 
 /** Orders of a list of payments. */
-export const PAYMENT_SORTS = ['newest', 'oldest', 'largest', 'smallest', 'attempts'] as const;
+export const PAYMENT_SORTS = ['newest', 'oldest'] as const;
 export type PaymentSort = (typeof PAYMENT_SORTS)[number];
-const sort = Type.Optional(
-  Type.Enum([...PAYMENT_SORTS], {
-    description:
-      'Default: `newest`. `attempts`: the most called first; only with a filter that leaves few payments, such as `status=processing` or `stuck=true` (decision 215).',
-  }),
-);
+const sort = Type.Optional(Type.Enum([...PAYMENT_SORTS], { description: 'Default: `newest`.' }));
 
 export const PaymentQuery = Type.Object(
   { ...PaymentFilterFields, sort, limit: pageLimit, cursor },
@@ -354,50 +323,6 @@ export const RevokedAccess = Type.Object({
   sessions: Type.Integer({ minimum: 0 }),
 });
 export type RevokedAccess = Static<typeof RevokedAccess>;
-
-/** One token that a partner asked for, and what was opened and paid with it. It opens nothing by itself. */
-export const AccessView = Type.Object({
-  token_id: Type.String({ description: 'The hash under which it is stored (decision 218).' }),
-  partner_id: PartnerId,
-  client_id: Type.String(),
-  masked_account_id: nullable(Type.String()),
-  created_at: instant('When the partner asked for it.'),
-  expires_at: instant('When it ends or ended.'),
-  ended: Type.Boolean(),
-  opened: Type.Integer({ minimum: 0, description: 'Sessions opened with it so far.' }),
-  sessions: Type.Array(
-    Type.Object({
-      session_id: Type.String(),
-      created_at: instant('When the customer opened the page.'),
-      expires_at: instant('When it ends or ended.'),
-      ended: Type.Boolean(),
-    }),
-  ),
-  payments: Type.Array(PlatformPaymentId),
-});
-export type AccessView = Static<typeof AccessView>;
-
-export const AccessPage = Type.Object({
-  tokens: Type.Array(AccessView),
-  next_cursor: nullable(Type.String()),
-});
-export type AccessPage = Static<typeof AccessPage>;
-
-const accessFields = {
-  partner_id: Type.Optional(PartnerId),
-  client_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-  limit: pageLimit,
-  cursor: Type.Optional(Type.String({ pattern: '^[0-9]{1,16}~[0-9a-f]{64}$' })),
-};
-
-export const AccessQuery = Type.Object(accessFields, strict);
-export type AccessQuery = Static<typeof AccessQuery>;
-
-export const AccessSearch = Type.Object(
-  { ...accessFields, email: Type.String({ minLength: 3, maxLength: 256 }) },
-  strict,
-);
-export type AccessSearch = Static<typeof AccessSearch>;
 
 // Audit ----------------------------------------------------------------------------------------------------------------------
 
@@ -676,18 +601,6 @@ export const FigureQuery = Type.Object(
   strict,
 );
 export type FigureQuery = Static<typeof FigureQuery>;
-
-/** Why payments of a range failed, the commonest first. */
-export const FailureReasons = Type.Object({
-  reasons: Type.Array(
-    Type.Object({
-      reason: Type.String({ description: 'Numbers in it are replaced by #.' }),
-      count: Type.Integer({ minimum: 0 }),
-      before: Type.Integer({ minimum: 0, description: 'The same in the period before.' }),
-    }),
-  ),
-});
-export type FailureReasons = Static<typeof FailureReasons>;
 
 /** What the partner says of a payment now. Nothing was changed by asking. */
 export const PartnerAnswer = Type.Object({

@@ -20,10 +20,7 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
     'must be 1 to 63 lower-case letters, digits, or any of . _ -, and begin with a letter or digit',
   '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$':
     'must be 1 to 255 letters, digits, or any of _ . -, and no card or bank number',
-  '^[1-9][0-9]{0,5}$': 'must be a whole number from 1 to 999999',
-  '^[0-9]{1,6}$': 'must be a whole number of at most 6 digits',
   '^[0-9a-f]{64}$': 'must be 64 hexadecimal digits in lower case',
-  '^[0-9]{1,16}~[0-9a-f]{64}$': 'must be the next_cursor of a page',
   '^[0-9]{1,12}$': 'must be a whole number of at most 12 digits',
   '^([1-9]|[1-4][0-9]|50)$': 'must be a whole number from 1 to 50',
   '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',

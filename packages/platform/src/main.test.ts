@@ -127,7 +127,7 @@ test('the commands’ output is enough to get from key issue to a paid bill', as
     payments: { platform_payment_id: string; platform_batch_id: string }[];
   };
   assert.equal(page.payments[0]?.platform_payment_id, id);
-  assert.deepEqual(await json('payments --overdue'), { payments: [], next_cursor: null });
+  assert.deepEqual(await json('payments --status overdue'), { payments: [], next_cursor: null });
   const table = await run('payments');
   assert.match(table.out, new RegExp(`${id} +succeeded +ended +water`));
   const detail = await run(`payments ${id}`);

@@ -11,7 +11,6 @@ import { addKeys } from './cli/keys.ts';
 import { addOperators } from './cli/operators.ts';
 import { addPartners } from './cli/partners.ts';
 import { addPayments } from './cli/payments.ts';
-import { addAccess } from './cli/access.ts';
 import { addPeople } from './cli/people.ts';
 import { addServing } from './cli/serving.ts';
 import { variables } from './variables.ts';
@@ -36,7 +35,6 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   addPayments(command, terminal);
   addBulk(command, terminal);
   addBatches(command, terminal);
-  addAccess(command, terminal);
   addPeople(command, terminal);
   addOperators(command, terminal);
   addAudit(command, terminal);

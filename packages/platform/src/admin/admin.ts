@@ -42,7 +42,6 @@ import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { closeReview, pendingClose, settleFundsByWord } from './close-review.ts';
 import { exportPayments } from './export.ts';
-import { failureReasons } from './failures.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { overview, type ReadFigures } from './overview.ts';
@@ -50,9 +49,7 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
-import { endAccess, listAccess } from './access.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
-import { emailDigests } from '../checkout/secrets.ts';
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies {
@@ -153,23 +150,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     revokeAccess(database, { ...params, ...body, actor: who(request).actor }),
   );
 
-  serve(routes.list_access, ({ query }) =>
-    listAccess(database, { ...query, limit: Number(query.limit ?? DEFAULT_LIMIT) }),
-  );
-  serve(routes.search_access, async ({ body: { email, ...filter }, request }) => {
-    // The address is personal data; the audit records only that a search was made, and by whom.
-    const { actor } = who(request);
-    await note(database, { actor, event: 'access_searched', detail: { by: 'email' } });
-    return listAccess(database, {
-      ...filter,
-      email_digests: emailDigests(dependencies.pepper, email),
-      limit: Number(filter.limit ?? DEFAULT_LIMIT),
-    });
-  });
-  serve(routes.end_access, ({ params, body, request }) =>
-    endAccess(database, { ...params, ...body, actor: who(request).actor }),
-  );
-
   // Payments -----------------------------------------------------------------------------------------------------------------
 
   const { shown, showOne, listed, toFilter, paymentPage } = openPaymentList(dependencies);
@@ -194,7 +174,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       event: 'payments_exported',
       detail: { format, unmasked: unmasked ?? 'false', ...filter },
     });
-    const stream = exportPayments(database, await toFilter(filter), {
+    const stream = exportPayments(database, toFilter(filter), {
       format,
       unmasked: unmasked !== undefined,
       view: shown,
@@ -353,7 +333,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   );
   serve(routes.get_overview, () => overview(database));
   serve(routes.get_figures, ({ query }) => dependencies.figures(query, clock.now()));
-  serve(routes.get_failures, ({ query }) => failureReasons(database, query, clock.now()));
 }
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

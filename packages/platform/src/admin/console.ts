@@ -52,7 +52,6 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
     '/console/batches/:id',
     '/console/reconciliation',
     '/console/audit',
-    '/console/access',
     '/console/people',
     '/console/operators',
     '/console/settings',

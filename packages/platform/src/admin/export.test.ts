@@ -58,7 +58,7 @@ test('an export that finds nothing ends when nobody reads it any more', async ()
   const view = () => Promise.resolve([]);
   const stream = exportPayments(
     database,
-    { biller_id: 'nobody' },
+    { status: 'failed', partner_id: 'nobody' },
     { format: 'jsonl', unmasked: false, view },
   );
   stream.resume();

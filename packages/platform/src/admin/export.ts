@@ -8,7 +8,7 @@
 import { Readable } from 'node:stream';
 import type { PaymentView } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
-import { searchPayments, type PaymentFilter } from '../store/payment-search.ts';
+import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
 /** Payments of one page: about 1 MB of text. */
@@ -52,10 +52,10 @@ export function exportPayments(
     if (as.format === 'csv') yield `\uFEFF${names.join(',')}\r\n`;
     let cursor: string | undefined;
     for (;;) {
-      const found = await searchPayments(database, { ...filter, cursor, limit: PAGE_ROWS });
-      const { rows, searched_to } = found;
-      // A search that finds nothing yields nothing, which is how it would notice that nobody reads any more.
-      if (stream.destroyed) return;
+      // A search that finds nothing yields nothing, so it has to be told that nobody reads any more.
+      const isRead = (): boolean => !stream.destroyed;
+      const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS }, isRead);
+      if (!isRead()) return;
       let page = '';
       const views = await as.view(rows);
       for (const [index, { masked_account_id, ...view }] of views.entries()) {
@@ -67,8 +67,8 @@ export function exportPayments(
             : `${names.map((name) => csvCell(line[name])).join(',')}\r\n`;
       }
       if (page !== '') yield page;
-      if (searched_to === undefined && rows.length < PAGE_ROWS) return;
-      cursor = searched_to ?? rows.at(-1)?.platform_payment_id;
+      if (rows.length < PAGE_ROWS) return;
+      cursor = rows.at(-1)?.platform_payment_id;
     }
   }
   const stream: Readable = Readable.from(pages());

@@ -4,8 +4,8 @@
  */
 import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
-import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { idBefore } from '../payment-id.ts';
+import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
 /**

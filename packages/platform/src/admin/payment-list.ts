@@ -1,6 +1,5 @@
 /**
- * Payments as an operator sees them, and the list of them: a page in any order, with what is happening to each payment now
- * (decision 215).
+ * Payments as an operator sees them, and the list of them, with what is happening to each payment now.
  *
  * holds: no customer and no whole account id leaves here. The calls, and the due time of the next step, are those that this process
  *        knows: another one counts its own.
@@ -13,18 +12,18 @@ import {
   type PaymentSearch,
   type PaymentView,
 } from '@duebridge/contract';
-import type { Clock, Database } from '@duebridge/runtime';
+import type { Database } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
 import type { Engine } from '../engine/engine.ts';
-import { OVERDUE_AFTER_MS } from '../engine/poll-schedule.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { followUpsOf } from '../store/follow-ups.ts';
-import { cursorOf, isCursor } from '../store/payment-order.ts';
-import { isNarrow, searchPayments, type PaymentFilter } from '../store/payment-search.ts';
+import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { PAUSED, type PaymentRow } from '../store/payments.ts';
-import { openUsualTimes } from '../store/usual-times.ts';
+
+/** The id of the last row of a page. */
+const CURSOR = /^[A-Za-z0-9._-]{1,64}$/;
 
 /** Default page size: a screenful. */
 export const DEFAULT_LIMIT = 50;
@@ -37,8 +36,8 @@ interface PaymentList {
   /** With what is happening to each now. */
   readonly listed: (payments: readonly PaymentRow[]) => Promise<ListedPayment[]>;
   /** Converts a query to a search filter. */
-  readonly toFilter: (query: PaymentSearch) => Promise<Omit<PaymentFilter, 'limit'>>;
-  /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page, and for an order that its filter does not allow. */
+  readonly toFilter: (query: PaymentSearch) => Omit<PaymentFilter, 'limit'>;
+  /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page. */
   readonly paymentPage: (
     query: PaymentSearch,
   ) => Promise<{ payments: ListedPayment[]; next_cursor: string | null }>;
@@ -50,10 +49,9 @@ export function openPaymentList(dependencies: {
   readonly registry: PartnerRegistry;
   readonly attempts: Attempts;
   readonly pepper: KeyObject;
-  readonly clock: Clock;
   readonly engine: Pick<Engine, 'nextStepAt'>;
 }): PaymentList {
-  const { database, registry, attempts, clock } = dependencies;
+  const { database, registry, attempts } = dependencies;
   // A registration never changes its mode (decision 160).
   const modes = new Map<string, Mode>();
   const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
@@ -110,55 +108,25 @@ export function openPaymentList(dependencies: {
     }
   };
 
-  const usualTimes = openUsualTimes(database, clock);
-  /** Converts a query to a search filter. */
-  const toFilter = async (query: PaymentSearch): Promise<Omit<PaymentFilter, 'limit'>> => {
-    const { amount_in_cents, min_amount_in_cents, max_amount_in_cents, min_attempts, ...others } =
-      query;
-    if (Number(min_amount_in_cents ?? 0) > Number(max_amount_in_cents ?? Number.MAX_SAFE_INTEGER)) {
-      const problem = 'is more than max_amount_in_cents, so that nothing can match';
-      throw new Refusal('INVALID_REQUEST', {
-        details: [{ path: 'min_amount_in_cents', problem }],
-      });
-    }
-    const { overdue, stuck, paused, follow_up, unsettled, email, ...rest } = others;
-    const { limit: _limit, cursor: _cursor, ...filter } = rest;
-    return {
-      ...filter,
-      amount_in_cents: numberOf(amount_in_cents),
-      min_amount_in_cents: numberOf(min_amount_in_cents),
-      max_amount_in_cents: numberOf(max_amount_in_cents),
-      min_attempts: numberOf(min_attempts),
-      email_digests: email === undefined ? undefined : emailDigests(dependencies.pepper, email),
-      openForMs: overdue === undefined ? undefined : OVERDUE_AFTER_MS,
-      stuck: stuck === undefined ? undefined : await usualTimes(),
-      paused: paused !== undefined,
-      follow_up: follow_up !== undefined,
-      unsettled: unsettled !== undefined,
-      unwritten:
-        filter.sort === 'attempts' || min_attempts !== undefined ? attempts.unwritten() : undefined,
-    };
-  };
+  const toFilter = ({
+    amount_in_cents,
+    email,
+    limit: _limit,
+    ...filter
+  }: PaymentSearch): Omit<PaymentFilter, 'limit'> => ({
+    ...filter,
+    amount_in_cents: amount_in_cents === undefined ? undefined : Number(amount_in_cents),
+    email_digests: email === undefined ? undefined : emailDigests(dependencies.pepper, email),
+  });
 
   const paymentPage = async (query: PaymentSearch) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
-    const { sort = 'newest', cursor } = query;
-    if (cursor !== undefined && !isCursor(sort, cursor)) throw badCursor();
-    const filter = await toFilter(query);
-    if (sort === 'attempts' && !isNarrow(filter)) throw tooManyToSort();
+    if (query.cursor !== undefined && !CURSOR.test(query.cursor)) throw badCursor();
     // Read one row more than requested: it shows whether there is another page.
-    const { rows, searched_to } = await searchPayments(database, {
-      ...filter,
-      cursor,
-      limit: limit + 1,
-    });
+    const rows = await listPayments(database, { ...toFilter(query), limit: limit + 1 });
     const page = rows.slice(0, limit);
-    const last = page.at(-1);
-    return {
-      payments: await listed(page),
-      next_cursor:
-        rows.length > limit && last !== undefined ? cursorOf(sort, last) : (searched_to ?? null),
-    };
+    const next_cursor = rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : null;
+    return { payments: await listed(page), next_cursor };
   };
   return { shown, showOne, listed, toFilter, paymentPage };
 }
@@ -168,22 +136,6 @@ export function badCursor(): Refusal {
   return new Refusal('INVALID_REQUEST', {
     details: [{ path: 'query.cursor', problem: 'is not the next_cursor of a page' }],
   });
-}
-
-function tooManyToSort(): Refusal {
-  return new Refusal('INVALID_REQUEST', {
-    details: [
-      {
-        path: 'sort',
-        problem:
-          'attempts needs a filter that leaves few payments, such as status=processing, stuck=true or stage=review',
-      },
-    ],
-  });
-}
-
-function numberOf(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : Number(text);
 }
 
 /** A payment as an operator sees it. */

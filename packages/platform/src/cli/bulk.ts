@@ -171,7 +171,7 @@ function chosenFilter(
   if (ids.length > 0) return undefined;
   if (isFiltered) return filter;
   throw new CommandError(
-    'choose payments by their ids or by a filter, such as --stage review',
+    'choose payments by their ids or by a filter, such as --status review',
     exitCodes.usage,
   );
 }

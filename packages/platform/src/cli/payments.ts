@@ -1,7 +1,6 @@
 import {
+  FILTER_STATUSES,
   PAYMENT_SORTS,
-  PAYMENT_STAGES,
-  PAYMENT_STATUSES,
   type Attempt,
   type ListedPayment,
   type PartnerAnswer,
@@ -44,24 +43,12 @@ function closedText(done: ReviewClose): string {
 }
 
 export interface FilterOptions {
+  id?: string;
   status?: string;
-  stage?: string;
   partner?: string;
-  batch?: string;
-  biller?: string;
   amount?: string;
-  minAmount?: string;
-  maxAmount?: string;
   from?: string;
   to?: string;
-  id?: string;
-  overdue?: true;
-  stuck?: true;
-  paused?: true;
-  followUp?: true;
-  unsettled?: true;
-  failureReason?: string;
-  attempts?: string;
 }
 
 interface PaymentsOptions extends FilterOptions {
@@ -73,64 +60,32 @@ interface PaymentsOptions extends FilterOptions {
   json?: true;
 }
 
-/** Adds the filters that lists and exports share. */
+/** Adds the filters that lists, exports and acts on several payments share. */
 export function withFilters(command: Command): Command {
   return command
-    .addOption(new Option('--status <status>', 'with this status').choices(PAYMENT_STATUSES))
-    .addOption(new Option('--stage <stage>', 'at this stage').choices(PAYMENT_STAGES))
-    .option('--partner <id>', 'of one partner')
-    .option('--batch <id>', 'of one batch')
-    .option('--biller <id>', 'of one biller')
-    .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
-    .option('--min-amount <dollars>', 'of at least this amount')
-    .option('--max-amount <dollars>', 'of at most this amount')
-    .option('--from <day or time>', 'confirmed at or after; a day such as 2026-03-21 is a UTC day')
-    .option('--to <day or time>', 'confirmed before; a day counts with all its hours')
     .option('--id <id>', 'with this id: the platform’s, the partner’s, a batch’s or a session’s')
-    .option('--overdue', 'not ended a day after it was confirmed: needs a look')
-    .option('--stuck', 'processing longer than payments of their partner usually take')
-    .option('--paused', 'paused by an operator')
-    .option('--follow-up', 'marked for the partner to look at')
-    .option('--unsettled', 'ended, and the funds are neither captured nor released')
-    .option(
-      '--failure-reason <words>',
-      'failed for a reason with these words; with --stage review, waiting for one',
+    .addOption(
+      new Option(
+        '--status <status>',
+        'how it stands; needs_human: in review, paused, marked, late or with open funds',
+      ).choices(FILTER_STATUSES),
     )
-    .option('--attempts <n>', 'with at least this many calls to the partner');
+    .option('--partner <id>', 'of one partner')
+    .option('--amount <dollars>', 'of this amount, such as 25 or 25.00')
+    .option('--from <day or time>', 'confirmed at or after; a day such as 2026-03-21 is a UTC day')
+    .option('--to <day or time>', 'confirmed before; a day counts with all its hours');
 }
 
 /** The filters as the admin API takes them. */
 export function filterOf(options: FilterOptions): Record<string, string | undefined> {
   return {
+    id: options.id,
     status: options.status,
-    stage: options.stage,
     partner_id: options.partner,
-    platform_batch_id: options.batch,
-    biller_id: options.biller,
     amount_in_cents: cents('--amount', options.amount),
-    min_amount_in_cents: cents('--min-amount', options.minAmount),
-    max_amount_in_cents: cents('--max-amount', options.maxAmount),
     from: options.from === undefined ? undefined : instant(options.from, false),
     to: options.to === undefined ? undefined : instant(options.to, true),
-    id: options.id,
-    overdue: options.overdue === true ? 'true' : undefined,
-    stuck: options.stuck === true ? 'true' : undefined,
-    paused: options.paused === true ? 'true' : undefined,
-    follow_up: options.followUp === true ? 'true' : undefined,
-    unsettled: options.unsettled === true ? 'true' : undefined,
-    failure_reason: options.failureReason,
-    min_attempts: options.attempts === undefined ? undefined : atLeast(options.attempts),
   };
-}
-
-function atLeast(text: string): string {
-  if (!/^[1-9][0-9]{0,5}$/.test(text)) {
-    throw new CommandError(
-      `--attempts ${text} is not a number of calls, such as 5`,
-      exitCodes.usage,
-    );
-  }
-  return text;
 }
 
 /** Parses a dollar amount as people write it into cents, without binary fractions. */
@@ -164,19 +119,12 @@ export function addPayments(command: Command, terminal: Terminal): void {
   withFilters(
     command
       .command('payments')
-      .description(
-        'list payments, newest first unless sorted, or read one with its attempts and audit trail',
-      )
+      .description('list payments, or read one with its attempts and audit trail')
       .argument('[platform_payment_id]', 'one payment'),
   )
     .option('--account <account_id>', 'of one account; the audit keeps that you searched')
     .option('--email <address>', 'of one person; the audit keeps that you searched')
-    .addOption(
-      new Option(
-        '--sort <order>',
-        'attempts: the most called first, with a filter that leaves few payments, such as --status processing',
-      ).choices(PAYMENT_SORTS),
-    )
+    .addOption(new Option('--sort <order>', 'newest first unless given').choices(PAYMENT_SORTS))
     .option('--limit <n>', 'maximum number of rows (default 50)')
     .option('--cursor <cursor>', 'continue from the next_cursor of the previous page')
     .addOption(jsonOption())

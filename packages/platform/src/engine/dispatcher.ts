@@ -33,7 +33,8 @@ import {
   type Step,
   type StepWrite,
 } from './payment-steps.ts';
-import { learn, OVERDUE_AFTER_MS } from './poll-schedule.ts';
+import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
+import { learn } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { SLOTS, type LoadedRow } from './slots.ts';
 

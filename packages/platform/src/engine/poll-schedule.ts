@@ -12,8 +12,6 @@ export const FIRST_POLL_MS = 1_000;
 const GROWTH = 1.6;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** After this age a payment that has not ended stands on the operator's list (F39); it is never failed for it. */
-export const OVERDUE_AFTER_MS = DAY_MS;
 
 /** Delay before the first retry of an unknown outcome: short, because most failures concern a single connection (F06). */
 export const FIRST_RETRY_MS = 250;

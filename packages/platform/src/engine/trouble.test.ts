@@ -241,7 +241,7 @@ function tests(): void {
       1,
       'told once, not at each try',
     );
-    const unsettled = await listPayments(rig.database, { unsettled: true, limit: 10 });
+    const unsettled = await listPayments(rig.database, { status: 'unsettled', limit: 10 });
     assert.deepEqual(
       unsettled.map((row) => [row.platform_payment_id, row.status]),
       [[platform_payment_id, 'succeeded']],
@@ -291,7 +291,7 @@ function tests(): void {
     isBroken = false;
     await rig.until(platform_payment_id, settled);
     assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
-    assert.deepEqual(await listPayments(rig.database, { unsettled: true, limit: 10 }), []);
+    assert.deepEqual(await listPayments(rig.database, { status: 'unsettled', limit: 10 }), []);
   });
 
   test('a funding method that never answers delays neither the others nor a stop [LV3 LV5]', async (t) => {

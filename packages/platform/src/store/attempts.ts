@@ -39,8 +39,6 @@ export interface Attempts {
   of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
   /** For each of these payments: its recorded calls, and the result of the last one. */
   summaryOf(ids: readonly string[]): Promise<Map<string, AttemptSummary>>;
-  /** Calls that this process has counted and not written yet, by platform_payment_id; the most called ones if there are many. */
-  unwritten(): Map<string, number>;
   /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
   flush(all?: boolean): Promise<void>;
 }
@@ -50,9 +48,6 @@ export interface AttemptSummary {
   readonly attempts: number;
   readonly last_result: string | null;
 }
-
-/** Payments in `unwritten` at most: their counts are a parameter of one statement. */
-const MAX_UNWRITTEN = 20_000;
 
 interface Entry {
   kind: Attempt['kind'];
@@ -187,14 +182,6 @@ export function openAttempts(options: {
       );
       for (const row of stored) entries.get(row.platform_payment_id)?.push(...row.entries);
       return new Map([...entries].map(([id, all]) => [id, summarized(all)]));
-    },
-
-    unwritten() {
-      const counts = [...kept]
-        .map(([id, { entries }]) => [id, callsIn(entries)] as const)
-        .filter(([, count]) => count > 0);
-      if (counts.length > MAX_UNWRITTEN) counts.sort(([, one], [, other]) => other - one);
-      return new Map(counts.slice(0, MAX_UNWRITTEN));
     },
 
     async flush(all = false) {

@@ -245,7 +245,7 @@ test('payments are listed newest first, page by page, and found by their session
     [...first, ...rest].map((row) => row.platform_payment_id),
     made.toReversed(),
   );
-  assert.deepEqual(await listPayments(rig.database, { limit: 3, stage: 'review' }), []);
+  assert.deepEqual(await listPayments(rig.database, { limit: 3, status: 'review' }), []);
   const [mine, ...none] = await paymentsOfSession(rig.database, 'session-1');
   assert.equal(mine?.platform_payment_id, rig.id);
   assert.deepEqual(none, []);

@@ -4,7 +4,6 @@ import type { OperatorRole } from '@duebridge/contract';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
-import { AccessPageOf } from './access.tsx';
 import { call, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BulkPage } from './bulk.tsx';
@@ -28,7 +27,6 @@ const places: readonly (readonly [string, string, string])[] = [
   ['Batches', 'batches', 'b'],
   ['Reconciliation', 'reconciliation', 'r'],
   ['Audit', 'audit', 'a'],
-  ['Access', 'access', 's'],
   ['People', 'people', 'e'],
   ['Operators', 'operators', ''],
   ['Settings', 'settings', ''],
@@ -55,8 +53,6 @@ function Page() {
       return <ReconciliationPage />;
     case 'audit':
       return <AuditPageOf />;
-    case 'access':
-      return <AccessPageOf />;
     case 'people':
       return <PeoplePage />;
     case 'operators':

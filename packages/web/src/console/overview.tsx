@@ -1,22 +1,18 @@
 /** The overview: what needs an operator, and how payments went. */
-import type { FailureReasons, Overview } from '@duebridge/contract';
+import type { Overview } from '@duebridge/contract';
 import { get } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
 import { age, moment, Table, Trouble, useRead } from './parts.tsx';
-import { link, query } from './route.ts';
+import { link } from './route.ts';
 
 export function OverviewPage() {
   const { data, error } = useRead('overview', () => get<Overview>('/overview'));
   const figures = useFigures();
-  const range = query.value.get('range') ?? '24h';
-  const failures = useRead(`failures ${range}`, () =>
-    get<FailureReasons>(`/failures?range=${range}`),
-  );
   return (
     <>
       <h1>Overview</h1>
-      <Trouble error={error ?? figures.error ?? failures.error} />
+      <Trouble error={error ?? figures.error} />
       {data === undefined ? (
         <p>Loading…</p>
       ) : (
@@ -24,15 +20,15 @@ export function OverviewPage() {
           <ul class="cards">
             <Card name="In flight" value={data.in_flight} to="?status=processing" />
             <Card
-              name="Needs a human"
+              name="In review"
               value={data.reviews.reduce((sum, one) => sum + one.count, 0)}
-              to="?stage=review"
+              to="?status=review"
               alarm
             />
-            <Card name="Overdue" value={data.overdue} to="?overdue=true" alarm />
-            <Card name="Unsettled" value={data.unsettled} to="?unsettled=true" />
-            <Card name="Paused" value={data.paused} to="?paused=true" alarm />
-            <Card name="Follow-up" value={data.follow_ups} to="?follow_up=true" />
+            <Card name="Overdue" value={data.overdue} to="?status=overdue" alarm />
+            <Card name="Unsettled" value={data.unsettled} to="?status=unsettled" />
+            <Card name="Paused" value={data.paused} to="?status=paused" alarm />
+            <Card name="Follow-up" value={data.follow_ups} to="?status=follow_up" />
             <li class={data.open_differences > 0 ? 'alarm' : ''}>
               <a href={link('reconciliation')}>
                 <strong>{data.open_differences}</strong> Open differences
@@ -42,44 +38,17 @@ export function OverviewPage() {
           <h2>Waiting for an operator</h2>
           <Table
             caption="Reviews by reason"
-            command={['payments', '--stage', 'review']}
+            command={['payments', '--status', 'needs_human']}
             rows={data.reviews}
             keyOf={(one) => one.reason}
             empty="Nothing waits for an operator."
             columns={[
               {
                 head: 'Reason',
-                cell: (one) => (
-                  <a
-                    href={`${link('payments')}?${new URLSearchParams({ stage: 'review', failure_reason: one.reason })}`}
-                  >
-                    {one.reason}
-                  </a>
-                ),
+                cell: (one) => one.reason,
               },
               { head: 'Payments', number: true, cell: (one) => one.count },
               { head: 'Oldest waits', cell: (one) => age(one.oldest_at) },
-            ]}
-          />
-          <h2>Why payments failed</h2>
-          <Table
-            caption="Failure reasons in this period, the most common first"
-            rows={failures.data?.reasons ?? []}
-            keyOf={(one) => one.reason}
-            empty="No payment failed."
-            columns={[
-              {
-                head: 'Reason',
-                cell: (one) => (
-                  <a
-                    href={`${link('payments')}?${new URLSearchParams({ status: 'failed', failure_reason: one.reason, last: range })}`}
-                  >
-                    {one.reason}
-                  </a>
-                ),
-              },
-              { head: 'Payments', number: true, cell: (one) => one.count },
-              { head: 'The previous period', number: true, cell: (one) => one.before },
             ]}
           />
           <Ending

@@ -166,8 +166,6 @@ export interface Column<Row> {
   readonly number?: true;
   /** Orders that a click on the heading goes through, as the query's `sort` names them; the last one is ascending. */
   readonly sort?: readonly string[];
-  /** What has to be filtered as well to sort by this. */
-  readonly sortFilter?: () => Readonly<Record<string, string>>;
   /** What the cell's button copies. */
   readonly copy?: (row: Row) => string | null;
   /** The filter that the cell's link adds to the page's address. */
@@ -227,7 +225,7 @@ export function Table<Row>(props: {
 
 /** A heading; where rows can be sorted, a link to the next order. */
 function Heading<Row>({ column }: { column: Column<Row> }) {
-  const { head, number, sort, sortFilter } = column;
+  const { head, number, sort } = column;
   const at = sort?.indexOf(query.value.get('sort') ?? 'newest') ?? -1;
   const way = at === -1 ? 'none' : at === 0 ? 'descending' : 'ascending';
   return (
@@ -235,7 +233,7 @@ function Heading<Row>({ column }: { column: Column<Row> }) {
       {sort === undefined ? (
         head
       ) : (
-        <a href={withQuery({ ...sortFilter?.(), sort: sort[(at + 1) % sort.length], cursor: '' })}>
+        <a href={withQuery({ sort: sort[(at + 1) % sort.length], cursor: '' })}>
           {head}
           <span class={`way ${way}`} aria-hidden="true" />
         </a>
@@ -310,7 +308,7 @@ function CopyCommand({ words }: { words: readonly string[] }) {
 }
 
 /** Rows of one page: what the admin API gives at once. */
-export const PAGE_ROWS = 50;
+const PAGE_ROWS = 50;
 
 /** The rows of the page's tables, and the place of the row that has the keyboard; -1 for none. */
 function rowsAndPlace(): { rows: HTMLElement[]; at: number } {

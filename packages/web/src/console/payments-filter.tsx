@@ -1,4 +1,5 @@
 /** The filters of the payments list: in the address, as a form, as chips, as a command, and as views with a name. */
+import type { FilterStatus } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import { self } from './api.ts';
@@ -16,19 +17,11 @@ function day(offset: number): string {
 
 /** The views that everybody has: a name, and its filters as a query. */
 export const views: readonly (readonly [string, string])[] = [
-  ['All', ''],
+  ['Needs a human', 'status=needs_human'],
   ['Processing', 'status=processing'],
-  ['Needs a human', 'stage=review'],
-  ['Stuck', 'stuck=true'],
-  ['Overdue', 'overdue=true'],
   ['Failed', 'status=failed'],
-  ['Failed today', 'status=failed&day=today'],
-  ['Amount mismatch', 'stage=review&failure_reason=mismatch_amount'],
-  ['Many attempts', 'status=processing&min_attempts=10'],
   ['Yesterday', 'day=yesterday'],
-  ['Unsettled', 'unsettled=true'],
-  ['Paused', 'paused=true'],
-  ['Follow-up', 'follow_up=true'],
+  ['All', ''],
 ];
 
 /** The times before now that the address may name. */
@@ -49,8 +42,6 @@ export function filterOf(params: URLSearchParams): Record<string, string> {
     day: named,
     last,
     amount,
-    min_amount,
-    max_amount,
     ...filter
   } = Object.fromEntries(params) as Record<string, string>;
   const before = PRESETS[last ?? '']?.[1];
@@ -60,10 +51,8 @@ export function filterOf(params: URLSearchParams): Record<string, string> {
     filter['from'] = `${date}T00:00:00Z`;
     filter['to'] = new Date(Date.parse(filter['from']) + DAY_MS).toISOString();
   }
-  for (const [name, dollars] of Object.entries({ amount, min_amount, max_amount })) {
-    const cents = dollars === undefined ? undefined : toCents(dollars);
-    if (cents !== undefined) filter[`${name}_in_cents`] = cents;
-  }
+  const cents = amount === undefined ? undefined : toCents(amount);
+  if (cents !== undefined) filter['amount_in_cents'] = cents;
   return filter;
 }
 
@@ -82,32 +71,14 @@ export function ownViews(): Record<string, string> {
   }
 }
 
-/** Whether the filters leave few payments of many, so that they can be sorted by attempts (decision 215). */
-export function isNarrow(params: URLSearchParams): boolean {
-  const stage = params.get('stage') ?? 'ended';
-  return (
-    params.get('status') === 'processing' ||
-    stage !== 'ended' ||
-    ['id', ...WORDS].some((name) => params.has(name))
-  );
-}
-
-/** Fields of the address that are a word of the command and have no value. */
-const WORDS = new Set(['overdue', 'stuck', 'unsettled', 'paused', 'follow_up']);
 /** Options of the command that are not named as the field of the address. */
-const OPTIONS: Readonly<Record<string, string>> = {
-  partner_id: 'partner',
-  biller_id: 'biller',
-  platform_batch_id: 'batch',
-  min_attempts: 'attempts',
-};
+const OPTIONS: Readonly<Record<string, string>> = { partner_id: 'partner' };
 
 /** The words of the command that lists the same payments. */
 export function commandOf(params: URLSearchParams): readonly string[] {
   const words = [...params].flatMap(([name, value]) => {
     if (!(name in FILTERS)) return [];
-    const option = `--${(OPTIONS[name] ?? name).replaceAll('_', '-')}`;
-    if (WORDS.has(name)) return [option];
+    const option = `--${OPTIONS[name] ?? name}`;
     if (name === 'day') {
       const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
       return ['--from', date, '--to', date];
@@ -120,6 +91,19 @@ export function commandOf(params: URLSearchParams): readonly string[] {
   return ['payments', ...words];
 }
 
+const STATUSES: Readonly<Record<FilterStatus, string>> = {
+  needs_human: 'needs a human',
+  processing: 'processing',
+  succeeded: 'succeeded',
+  failed: 'failed',
+  canceled: 'canceled',
+  review: 'in review',
+  paused: 'paused',
+  overdue: 'not ended after a day',
+  unsettled: 'funds not settled',
+  follow_up: 'marked for follow-up',
+};
+
 /** The form of the filters; what identifies a person never enters the address. */
 export function Filters() {
   const params = query.value;
@@ -128,8 +112,7 @@ export function Filters() {
     event.preventDefault();
     const field = fieldsOf(event.currentTarget);
     const amount = field('amount');
-    const amounts = [amount, field('min_amount'), field('max_amount')];
-    if (amounts.some((one) => one !== '' && toCents(one) === undefined)) {
+    if (amount !== '' && toCents(amount) === undefined) {
       setTrouble('An amount is dollars, such as 25 or 25.00.');
       return;
     }
@@ -141,15 +124,10 @@ export function Filters() {
       withQuery({
         id: field('id'),
         amount,
-        min_amount: field('min_amount'),
-        max_amount: field('max_amount'),
-        biller_id: field('biller_id'),
         day: field('day'),
         last: field('last'),
         partner_id: field('partner_id'),
         status: field('status'),
-        failure_reason: field('failure_reason'),
-        min_attempts: field('min_attempts'),
       }),
       personal,
     );
@@ -174,12 +152,6 @@ export function Filters() {
             size={8}
           />
         </label>
-        {(['min_amount', 'max_amount'] as const).map((name) => (
-          <label key={name}>
-            {name === 'min_amount' ? 'At least ($)' : 'At most ($)'}
-            <input name={name} defaultValue={params.get(name) ?? ''} inputMode="decimal" size={8} />
-          </label>
-        ))}
         <label>
           Day (UTC)
           <input name="day" type="date" defaultValue={date} />
@@ -189,16 +161,12 @@ export function Filters() {
           <input name="partner_id" defaultValue={params.get('partner_id') ?? ''} size={14} />
         </label>
         <label>
-          Biller
-          <input name="biller_id" defaultValue={params.get('biller_id') ?? ''} size={10} />
-        </label>
-        <label>
           Status
           <select name="status" value={params.get('status') ?? ''}>
             <option value="">any</option>
-            {['processing', 'succeeded', 'failed', 'canceled'].map((one) => (
+            {Object.entries(STATUSES).map(([one, words]) => (
               <option key={one} value={one}>
-                {one}
+                {words}
               </option>
             ))}
           </select>
@@ -213,25 +181,6 @@ export function Filters() {
               </option>
             ))}
           </select>
-        </label>
-        <label>
-          Reason
-          <input
-            name="failure_reason"
-            defaultValue={params.get('failure_reason') ?? ''}
-            maxLength={120}
-            size={18}
-          />
-        </label>
-        <label>
-          Attempts, at least
-          <input
-            name="min_attempts"
-            type="number"
-            min={1}
-            max={999_999}
-            defaultValue={params.get('min_attempts') ?? ''}
-          />
         </label>
         {maySearch ? (
           <>
@@ -265,27 +214,15 @@ export function Filters() {
 
 /** What the filters of the address are called. */
 const FILTERS: Readonly<Record<string, string>> = {
+  id: 'id',
   status: 'status',
-  stage: 'stage',
   partner_id: 'partner',
-  platform_batch_id: 'batch',
-  biller_id: 'biller',
   amount: 'amount',
-  min_amount: 'at least ($)',
-  max_amount: 'at most ($)',
   day: 'day',
   last: 'time',
   from: 'from',
   to: 'to',
-  id: 'id',
-  overdue: 'overdue',
-  stuck: 'stuck',
-  unsettled: 'unsettled',
-  paused: 'paused',
-  follow_up: 'follow-up',
   sort: 'order',
-  failure_reason: 'reason',
-  min_attempts: 'attempts, at least',
 };
 
 /** Every filter that is on, also those that a view set and the form does not show; each can be removed. */

@@ -12,7 +12,6 @@ import {
   lasting,
   moment,
   money,
-  PAGE_ROWS,
   refreshes,
   setting,
   settings,
@@ -21,15 +20,7 @@ import {
   Trouble,
   useRead,
 } from './parts.tsx';
-import {
-  Chips,
-  commandOf,
-  filterOf,
-  Filters,
-  isNarrow,
-  ownViews,
-  views,
-} from './payments-filter.tsx';
+import { Chips, commandOf, filterOf, Filters, ownViews, views } from './payments-filter.tsx';
 import { go, keepHere, keptHere, link, query, secret } from './route.ts';
 
 /** The list as it was left, for Back: its rows, of whatever number of pages. */
@@ -143,7 +134,7 @@ export function PaymentsPage() {
           caption={`Payments, ${ORDERS[sort] ?? sort}`}
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
-          empty={more === null ? 'No payments match.' : 'None found yet: search further back.'}
+          empty="No payments match."
           command={commandOf(query.value)}
           columns={[
             ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
@@ -160,9 +151,7 @@ export function PaymentsPage() {
       <p class="buttons">
         {more === null ? null : (
           <button type="button" data-older onClick={() => void loadMore()}>
-            {(page?.payments.length ?? 0) % PAGE_ROWS === 0 && page?.payments.length !== 0
-              ? 'More'
-              : 'Search further back'}
+            More
           </button>
         )}
         <button type="button" onClick={again}>
@@ -183,9 +172,6 @@ export function PaymentsPage() {
 const ORDERS: Readonly<Record<string, string>> = {
   newest: 'newest first',
   oldest: 'oldest first',
-  largest: 'largest first',
-  smallest: 'smallest first',
-  attempts: 'most attempts first',
 };
 
 /** The column of check boxes for bulk actions. */
@@ -353,29 +339,17 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
 const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
   Status: {
     cell: (one) => <Status {...one} />,
-    filter: (one) =>
-      one.paused
-        ? { paused: 'true' }
-        : one.stage === 'review'
-          ? { stage: 'review' }
-          : { status: one.status },
+    filter: (one) => ({
+      status: one.paused ? 'paused' : one.stage === 'review' ? 'review' : one.status,
+    }),
   },
   Payment: { copy: (one) => one.platform_payment_id },
   Partner: { filter: (one) => ({ partner_id: one.partner_id }), copy: (one) => one.partner_id },
   Amount: {
-    sort: ['largest', 'smallest'],
     filter: (one) => ({ amount: (one.amount_in_cents / 100).toFixed(2) }),
   },
   Confirmed: { sort: ['newest', 'oldest'], copy: (one) => one.created_at },
   Reason: {
-    filter: (one) => {
-      const reason = one.review_reason ?? one.failure_reason;
-      if (reason === null) return undefined;
-      return {
-        failure_reason: reason.slice(0, 120),
-        ...(one.stage === 'review' ? { stage: 'review' } : {}),
-      };
-    },
     copy: (one) => one.review_reason ?? one.failure_reason,
   },
 };
@@ -389,9 +363,6 @@ const listColumns: readonly Column<ListedPayment>[] = [
   {
     head: 'Attempts',
     number: true,
-    // Sorting by attempts needs a filter that leaves few payments: it brings one.
-    sort: ['attempts'],
-    sortFilter: () => (isNarrow(query.value) ? {} : { status: 'processing' }),
     cell: (one) => one.attempts,
   },
   { head: 'Next', cell: (one) => <NextStep payment={one} /> },
@@ -407,13 +378,12 @@ const listColumns: readonly Column<ListedPayment>[] = [
   {
     head: 'Biller',
     cell: (one) => one.biller_id,
-    filter: (one) => ({ biller_id: one.biller_id }),
     copy: (one) => one.biller_id,
   },
   {
     head: 'Batch',
     cell: (one) => one.platform_batch_id,
-    filter: (one) => ({ platform_batch_id: one.platform_batch_id }),
+    filter: (one) => ({ id: one.platform_batch_id }),
     copy: (one) => one.platform_batch_id,
   },
   { head: 'Posted', cell: (one) => moment(one.posted_at) },
