@@ -27,6 +27,7 @@ import {
   inTheWordsOf,
   isCurl,
   isQuiet,
+  isRead,
   readSteps,
   rewritten,
 } from './support/runnable-page.ts';
@@ -121,9 +122,17 @@ async function runPage(file: string, run: PageRun): Promise<void> {
   assert.ok(steps.length > 0, `${file} has nothing to run`);
   const came: string[] = [];
   for (const step of steps) {
-    const answer = await carryOut(step, run).catch((error: unknown) => {
-      throw new Error(`${file} line ${step.line}`, { cause: error });
-    });
+    const carry = (): Promise<string> =>
+      carryOut(step, run).catch((error: unknown) => {
+        throw new Error(`${file} line ${step.line}`, { cause: error });
+      });
+    const { text: shown = '' } = step.expected ?? {};
+    let answer = await carry();
+    // A read shows what the page says once a payment has ended; a slow machine has not come so far at the first look.
+    const until = performance.now() + 60_000;
+    while (mayStillCome(step.script, answer, shown) && performance.now() < until) {
+      answer = await carry();
+    }
     came.push(answer);
     if (UPDATE) continue;
     const expected = step.expected?.text ?? '';
@@ -134,6 +143,12 @@ async function runPage(file: string, run: PageRun): Promise<void> {
     assert.equal(inTheWordsOf(expected, answer), expected, `${file} line ${step.line}`);
   }
   if (UPDATE) writeFileSync(join(root, file), rewritten(markdown, steps, came));
+}
+
+/** Whether a request that was answered otherwise than its page shows may be answered so later. */
+function mayStillCome(script: string, answer: string, shown: string): boolean {
+  if (UPDATE || !isRead(script) || !answer.includes('"processing"')) return false;
+  return inTheWordsOf(shown, answer) !== shown;
 }
 
 /** Whose operations stand behind each address variable of the reference. */

@@ -29,8 +29,8 @@ const TIES: Readonly<Record<Side, RegExp>> = {
 
 /** Stages that a caller of one tenant reaches. */
 const SERVES: Readonly<Record<Side, RegExp>> = {
-  // Retention and mail are sweeps over all partners, which no caller starts.
-  platform: /^checkout\/(?!retention|mail)/,
+  // Retention, mail and the look for lost payments are sweeps over all partners, which no caller starts.
+  platform: /^checkout\/(?!retention|mail|lost-payments)/,
   partner: /^(accept|status|statement|account-reads|kit)\.ts$/,
 };
 

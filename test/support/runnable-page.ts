@@ -86,6 +86,11 @@ export function isQuiet(script: string): boolean {
   return isCurl(script) && script.includes(' -fsS ') && script.includes(' -o /dev/null');
 }
 
+/** True for a request that changes nothing, and may be repeated. */
+export function isRead(script: string): boolean {
+  return isCurl(script) && !/ (?:-X|-d|--data\S*|-T|-F|--json) /.test(script.replaceAll('\n', ' '));
+}
+
 /** True for a step that sends requests. */
 export function isCurl(script: string): boolean {
   return script.startsWith('curl ');

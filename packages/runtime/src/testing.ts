@@ -61,6 +61,9 @@ export interface Cleanup {
   after(hook: () => Promise<void>): unknown;
 }
 
+/** How long a test waits for a connection: PostgreSQL forks a process for each, which takes seconds on a busy machine. */
+const ACQUIRE_MS = 60_000;
+
 /** A database of one test, with the migrations applied. */
 export interface TestDatabase extends Database {
   /** Its address, for a server under test that opens its own pool. */
@@ -87,6 +90,7 @@ export async function testDatabase(
     applicationName: 'duebridge test setup',
     maxConnections: 2,
     statementTimeoutMs: 60_000,
+    acquireTimeoutMs: ACQUIRE_MS,
   });
   const closers: (() => Promise<unknown>)[] = [];
   let made: { name: string; url: string; database: Database };
@@ -110,6 +114,7 @@ export async function testDatabase(
       url,
       applicationName: 'duebridge test',
       maxConnections: options.maxConnections ?? 10,
+      acquireTimeoutMs: ACQUIRE_MS,
     });
     made = { name, url, database };
   } catch (error) {
