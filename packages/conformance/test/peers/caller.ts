@@ -70,7 +70,20 @@ export type CallerFault =
   | 'polls_slowly_on'
   | 'numbers_by_account'
   | 'forgets_on_restart'
-  | 'new_id_after_restart';
+  | 'new_id_after_restart'
+  | 'folds_account'
+  | 'one_id_for_equal_amounts'
+  | 'believes_the_put'
+  | 'first_status_in_the_text'
+  | 'times_only_in_z'
+  | 'only_seconds_of_retry_after'
+  | 'keeps_a_refused_token'
+  | 'other_id_in_the_body'
+  | 'no_key_on_polls'
+  | 'customer_in_the_body'
+  | 'one_at_a_time'
+  | 'counts_from_one_after_restart'
+  | 'new_bytes_after_restart';
 
 /** What a right platform may do otherwise. */
 export type CallerHabit =
@@ -195,14 +208,23 @@ export class SmallPlatform implements Driver {
     const id =
       this.#fault === 'numbers_by_account'
         ? `pay-${this.#payments.filter((one) => one.account_id === account_id).length + 1}`
-        : this.#newId();
+        : this.#newId(account_id, amount_in_cents);
+    this.#count += 1;
     const payment = { id, account_id, amount_in_cents, status: 'processing', payment_id: '' };
     this.#payments.push(payment);
-    void this.#drive(payment).catch(() => undefined);
+    const before = this.#fault === 'one_at_a_time' ? this.#lane : Promise.resolve();
+    this.#lane = before.then(() => this.#drive(payment)).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
 
-  #newId(): string {
+  /** What the next payment waits for, if payments go one at a time. */
+  #lane: Promise<void> = Promise.resolve();
+  /** Number of the next payment of this process. */
+  #count = 1;
+
+  #newId(account_id: string, amount_in_cents: number): string {
+    if (this.#fault === 'one_id_for_equal_amounts') return `${account_id}-${amount_in_cents}`;
+    if (this.#fault === 'counts_from_one_after_restart') return `pay-${this.#count}`;
     if (this.#fault === 'ids_in_capitals') return randomUUID().toUpperCase().replaceAll('-', '');
     if (this.#fault === 'long_ids') return `pay.us-east-1_${randomUUID()}`.padEnd(64, '0');
     return randomUUID();
@@ -211,6 +233,7 @@ export class SmallPlatform implements Driver {
   /** The process ends and starts anew: its table of payments stays. */
   restart = async (): Promise<void> => {
     this.#process += 1;
+    this.#count = 1;
     if (this.#fault === 'forgets_on_restart') return;
     for (const payment of this.#payments.filter(({ status }) => status === 'processing')) {
       if (this.#fault === 'new_id_after_restart') payment.id = randomUUID();
@@ -235,6 +258,11 @@ export class SmallPlatform implements Driver {
         amount_in_cents: fault !== undefined && fault in amount ? amount[fault] : amount_in_cents,
         ...(fault === 'no_batch' ? {} : { platform_batch_id: 'batch-of-today' }),
         ...(fault === 'new_bytes_on_retry' ? { attempt } : {}),
+        ...(fault === 'new_bytes_after_restart' ? { attempt: own } : {}),
+        ...(fault === 'other_id_in_the_body' ? { platform_payment_id: randomUUID() } : {}),
+        ...(fault === 'customer_in_the_body'
+          ? { first_name: 'Ada', email: 'ada@example.com' }
+          : {}),
       });
     // Does the partner know it already? Then somebody has paid before.
     if (fault === 'looks_first') {
@@ -253,6 +281,8 @@ export class SmallPlatform implements Driver {
       if (reply?.record !== undefined) {
         const given = reply.record['payment_id'];
         payment.payment_id = typeof given === 'string' ? given : '';
+        if (fault === 'believes_the_put') payment.status = 'succeeded';
+        if (fault === 'believes_the_put') return;
         break;
       }
       const { status } = reply ?? {};
@@ -336,15 +366,18 @@ export class SmallPlatform implements Driver {
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
         ? `?api_key=${this.#authentication.key}`
         : '';
+    const account =
+      this.#fault === 'folds_account' ? payment.account_id.toLowerCase() : payment.account_id;
     const encoded = (id: string): string =>
       this.#fault === 'encodes_everything'
         ? [...Buffer.from(id)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
         : encodeURIComponent(id);
-    const path = `/biller/judge/account/${encoded(payment.account_id)}/payment/${encoded(payment.id)}`;
+    const path = `/biller/judge/account/${encoded(account)}/payment/${encoded(payment.id)}`;
     const held = this.#token;
     const late = deadline(CLOCK, CALL_TIMEOUT_MS);
     try {
-      const headers = await this.#proof();
+      const headers =
+        this.#fault === 'no_key_on_polls' && method === 'GET' ? {} : await this.#proof();
       const answer = await request(`${this.#url}${path}${query}`, {
         method,
         headers: {
@@ -364,12 +397,16 @@ export class SmallPlatform implements Driver {
       const { statusCode: status } = answer;
       if (status === 401 && this.#fault === 'refusal_is_failure') return failed(status);
       if (status === 403 && this.#fault === 'forbidden_is_failure') return failed(status);
-      if (status === 401 && !again && this.#authentication.method === 'oauth') {
+      const renews =
+        this.#authentication.method === 'oauth' && this.#fault !== 'keeps_a_refused_token';
+      if (status === 401 && !again && renews) {
         // Only a call that still holds the refused token discards it; the others wait for the new one.
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
         return await this.#call(method, payment, body, true);
       }
-      const seconds = secondsOf(answer.headers['retry-after']);
+      const after = answer.headers['retry-after'];
+      const seconds =
+        this.#fault === 'only_seconds_of_retry_after' ? Number(after) : secondsOf(after);
       const type = String(answer.headers['content-type'] ?? '');
       return {
         status,
@@ -397,6 +434,15 @@ export class SmallPlatform implements Driver {
       fault === 'last_key_wins' ? (JSON.parse(text) as Json) : parseJson(text),
     );
     if (record === undefined) return { record };
+    if (
+      fault === 'times_only_in_z' &&
+      !JSON.stringify(record['initiated_at'] ?? '').endsWith('Z"')
+    ) {
+      return { record: undefined };
+    }
+    if (fault === 'first_status_in_the_text') {
+      return { record: { ...record, status: /"status"\s*:\s*"(\w+)"/.exec(text)?.[1] ?? '' } };
+    }
     const { amount_in_cents: amount } = record;
     if (fault === 'last_key_wins' && record['status'] === 'failed') {
       return { record, ending: 'failed' };

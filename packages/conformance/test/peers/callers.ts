@@ -84,6 +84,46 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   warns('C13', 'retries a PUT immediately', 'retries_at_once'),
   fails('C14', 'forgets its open payments on a restart', 'forgets_on_restart'),
   fails('C14', 'sends its open payments under a new id after a restart', 'new_id_after_restart'),
+  // What only an unusual answer, a second payment or a restart shows.
+  fails('C01', 'lowercases account ids', 'folds_account', { also: 'many' }),
+  fails(
+    'C01',
+    'derives the id of a payment from its account and amount',
+    'one_id_for_equal_amounts',
+    { also: 'many' },
+  ),
+  fails('C03', 'treats the 200 to a PUT as success', 'believes_the_put', { also: 'many' }),
+  fails(
+    'C03',
+    'reads the first status in the text of a record, nested or not',
+    'first_status_in_the_text',
+  ),
+  fails('C03', 'does not read a record whose times have an offset', 'times_only_in_z'),
+  warns('C04', 'does not read a Retry-After with a date', 'only_seconds_of_retry_after'),
+  warns('C05', 'never renews a refused access token', 'keeps_a_refused_token', {
+    also: 'many',
+    auth: 'oauth',
+  }),
+  fails('C09', 'names another id in the body than in the path', 'other_id_in_the_body', {
+    also: 'many',
+  }),
+  fails('C09', 'sends its key with payments only', 'no_key_on_polls', { also: 'many' }),
+  warns('C09', 'sends the name of the customer', 'customer_in_the_body', { profile: 'strict' }),
+  warns('C13', 'waits with every payment while one hangs', 'one_at_a_time', {
+    also: 'many',
+    profile: 'strict',
+  }),
+  fails(
+    'C14',
+    'numbers its payments, from the first again after a restart',
+    'counts_from_one_after_restart',
+    { also: 'many' },
+  ),
+  fails(
+    'C14',
+    'sends its open payments with other bytes after a restart',
+    'new_bytes_after_restart',
+  ),
 ];
 
 /** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68). */

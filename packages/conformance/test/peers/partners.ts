@@ -31,7 +31,7 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
   readonly auth?: 'oauth' | 'short-lived-oauth';
-  readonly how?: 'old-tls' | 'with-a-maximum' | 'the-day-after';
+  readonly how?: 'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'the-day-after';
 }
 
 /** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */
@@ -56,6 +56,16 @@ const REFUSED: Answer = {
 
 /** Where a record that changes at the end shows as well. */
 const RECORD_CHANGED = { also: ['P24', 'P25', 'P26', 'P27', 'P28', 'P30', 'P33', 'P55'] };
+
+/** The operator's request to cancel a payment, below /operator/cancel/; `force`: also one that has ended. */
+export const canceling = (force = false): Behaviour => ({
+  receive(call, partner) {
+    const payment = partner.find(/^\/operator\/cancel\/([^/]+)$/.exec(call.path)?.[1] ?? '');
+    if (payment === undefined) return undefined;
+    partner.end(payment, { status: 'canceled', after_ms: 0 }, force);
+    return { status: 200, body: {} };
+  },
+});
 
 export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails('P01', 'accepts requests without a credential', () => ({
@@ -1055,16 +1065,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       ),
     { also: ['P31', 'P54'] },
   ),
-  fails('P51', 'returns posted_at with a wrong year', () =>
-    onRecords((record) =>
-      typeof record['posted_at'] === 'string'
-        ? {
-            ...record,
-            posted_at: record['posted_at'].replace(/^\d{4}/, (year) => String(Number(year) + 1)),
-          }
-        : record,
-    ),
-  ),
   fails('P52', 'returns a PostgreSQL error as failure_reason', () =>
     reason('duplicate key value violates unique constraint "payment_account_key"'),
   ),
@@ -1078,7 +1078,147 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     reason('ORA-02291: integrity constraint was not met'),
   ),
   fails('P52', 'returns a code as failure_reason', () => reason('account_inactive')),
+  // What only an unusual request, a later moment or a second one shows.
+  warns(
+    'P12',
+    'folds the case of account ids',
+    () => ({
+      receive: (call) =>
+        call.operation === 'get_account' &&
+        call.params['account_id'] !== 'active' &&
+        call.params['account_id']?.toLowerCase() === 'active'
+          ? { status: 200, body: { account_id: 'active', status: 'active' } }
+          : undefined,
+    }),
+    { profile: 'strict' },
+  ),
+  fails('P13', 'begins a balance with a byte order mark', () => ({
+    answer: (call, answer) =>
+      call.operation === 'get_balance' && answer.status === 200
+        ? asJson(`\ufeff${JSON.stringify(answer.body)}`)
+        : undefined,
+  })),
+  warns(
+    'P15',
+    'answers a payment that does not exist with 200 and null',
+    () => ({
+      answer: (call, answer) =>
+        call.operation.endsWith('payment') && answer.status === 404 ? asJson('null') : undefined,
+    }),
+    { also: 'many' },
+  ),
+  warns(
+    'P36',
+    'takes the right request for a repeat of one that it refused',
+    () => {
+      const refused = new Set<string>();
+      return {
+        receive: (call) =>
+          call.method === 'PUT' && refused.has(idOf(call))
+            ? { status: 409, body: { code: 'DUPLICATE_REQUEST', message: 'Seen before' } }
+            : undefined,
+        answer(call, answer) {
+          if (call.method === 'PUT' && answer.status === 400) refused.add(idOf(call));
+          return undefined;
+        },
+      };
+    },
+    { profile: 'strict' },
+  ),
+  fails('P53', 'cancels a payment that has ended', () => canceling(true), {
+    how: 'with-a-cancellation',
+    also: 'many',
+  }),
+  fails(
+    'P53',
+    'posts a payment that was canceled after the run of postings had begun',
+    () => ({
+      receive(_call, partner) {
+        for (const payment of partner.payments()) {
+          const isInTheRun =
+            payment.account_id === 'active' && partner.now() - payment.accepted_ms > 60;
+          if (payment.status === 'canceled' && isInTheRun) {
+            partner.end(payment, { status: 'succeeded', after_ms: 0 }, true);
+          }
+        }
+        return undefined;
+      },
+    }),
+    { how: 'with-a-cancellation' },
+  ),
+  fails(
+    'P56',
+    'fails reads of a payment for a tenth of a second after its PUT',
+    () => ({
+      answer(call, answer, partner) {
+        const payment = partner.find(idOf(call));
+        return call.method === 'GET' &&
+          answer.status === 200 &&
+          payment !== undefined &&
+          partner.now() - payment.accepted_ms < 120
+          ? BROKEN
+          : undefined;
+      },
+    }),
+    { also: 'many' },
+  ),
+  fails(
+    'P60',
+    'takes a payment back four seconds after it was posted',
+    () => ({
+      receive(_call, partner) {
+        for (const payment of partner.payments()) {
+          if (payment.status !== 'succeeded' || partner.now() - payment.accepted_ms < 4_000)
+            continue;
+          partner.end(
+            payment,
+            { status: 'failed', after_ms: 0, failure_reason: 'The bank returned the payment.' },
+            true,
+          );
+        }
+        return undefined;
+      },
+    }),
+    { also: 'many' },
+  ),
+  warns('P62', 'loses one of two postings of the same moment', () => {
+    let last: string | null = null;
+    return {
+      ended(payment, partner) {
+        if (payment.status !== 'succeeded') return;
+        const isLost = payment.posted_at === last;
+        last = payment.posted_at;
+        if (isLost) partner.post({ ...payment, amount_in_cents: -payment.amount_in_cents });
+      },
+    };
+  }),
+  fails('P66', 'never posts what was open at a restart', (restarts) => {
+    let known = 0;
+    return {
+      receive(_call, partner) {
+        if (restarts() === known) return undefined;
+        known = restarts();
+        for (const payment of partner.payments()) {
+          payment.ending = { ...payment.ending, after_ms: undefined };
+        }
+        return undefined;
+      },
+    };
+  }),
+  warns(
+    'P67',
+    'grants every scope of the client, whatever was asked for',
+    () => changeToken((token) => ({ ...token, scope: 'read write' })),
+    { auth: 'oauth' },
+  ),
 ];
+
+/** An answer of 200 whose text claims to be JSON. */
+const asJson = (body: string): Answer => ({
+  status: 200,
+  headers: { 'Content-Type': 'application/json' },
+  body,
+});
 
 /** The id of the payment that a call is about. */
 const idOf = (call: Call): string => call.params['platform_payment_id'] ?? '';

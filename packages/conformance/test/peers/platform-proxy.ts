@@ -1,6 +1,7 @@
 /** The scripted platform behind a proxy that can change requests and answers, and can open the flow: every wrong platform is one. */
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { platformRoutes } from '@duebridge/contract';
 import { request } from 'undici';
 import type { Draft } from '../../src/check/target.ts';
@@ -67,7 +68,10 @@ export async function openPlatformProxy(
     const answer = behaviour.request?.(asked) ?? (await inside(asked));
     behaviour.answer?.(answer, asked);
     if (delay_ms > 0) await pause(clock, delay_ms);
-    response.writeHead(answer.status, answer.headers).end(answer.body);
+    const isZipped = answer.headers['content-encoding'] === 'gzip';
+    response
+      .writeHead(answer.status, answer.headers)
+      .end(isZipped ? gzipSync(answer.body) : answer.body);
   }
 
   async function inside(asked: ProxyRequest): Promise<ProxyAnswer> {

@@ -13,8 +13,12 @@ import { wrongPeers, type Wrong } from './wrong.ts';
 /** How a platform is registered, and the limits that its target declares. */
 interface PlatformSetting {
   readonly kind?: 'aggregator';
+  readonly other_client?: typeof OTHER;
   readonly rate?: { readonly requests_per_second: number; readonly burst: number };
 }
+
+/** A second client of the same partner. */
+const OTHER = { client_id: 'another-client', api_key: 'a-key-of-another-client' };
 
 /** Made for each run, because some keep state. */
 type MakeProxy = () => ProxyBehaviour;
@@ -401,6 +405,98 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       if (answer.status !== 400 || !asked.body.includes('private.duebridge')) return;
       answer.body = JSON.stringify({ code: 'INVALID_REQUEST', message: `got ${asked.body}` });
     },
+  })),
+  // What only an unusual request shows.
+  fails(
+    'T01',
+    'answers 201 to a token request',
+    () => ({
+      answer(answer, asked) {
+        if (asked.path.endsWith('/token') && answer.status === 200) answer.status = 201;
+      },
+    }),
+    { also: 'many' },
+  ),
+  warns(
+    'T03',
+    'accepts an empty name',
+    () =>
+      changeAsked((body) =>
+        body['first_name'] === '' ? { ...body, first_name: 'Unknown' } : body,
+      ),
+    { profile: 'strict' },
+  ),
+  warns(
+    'T04',
+    'breaks on a missing key',
+    () => ({
+      request: (asked) =>
+        asked.path.endsWith('/token') && asked.headers['x-api-key'] === undefined
+          ? json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' })
+          : undefined,
+    }),
+    { profile: 'strict' },
+  ),
+  warns('T05', 'folds the case of client ids', () => ({
+    request(asked) {
+      const id = asked.headers['x-client-id'];
+      if (id?.toLowerCase() === 'client-of-the-judge')
+        asked.headers['x-client-id'] = id.toLowerCase();
+    },
+  })),
+  fails(
+    'T06',
+    'accepts the key of any client',
+    () => ({
+      request(asked) {
+        if (asked.headers['x-client-id'] === OTHER.client_id) {
+          if (asked.headers['x-api-key'] !== OTHER.api_key) return;
+          asked.headers['x-client-id'] = 'client-of-the-judge';
+        }
+        if (asked.headers['x-api-key'] === OTHER.api_key) asked.headers['x-api-key'] = KEY;
+      },
+    }),
+    { other_client: OTHER },
+  ),
+  warns(
+    'T06',
+    'calls a client unknown after three wrong keys',
+    () => {
+      let failures = 0;
+      return {
+        answer(answer) {
+          if (answer.status !== 401) return;
+          failures += 1;
+          if (failures <= 3) return;
+          answer.status = 404;
+          answer.body = JSON.stringify({ code: 'NOT_FOUND', message: 'Resource not found' });
+        },
+      };
+    },
+    { profile: 'strict' },
+  ),
+  warns('T11', 'answers a GET of the token endpoint with 200', () => ({
+    request: (asked) =>
+      asked.method === 'GET' && asked.path.endsWith('/token') ? json(200, {}) : undefined,
+  })),
+  warns('T10', 'accepts a last_updated_at without a time', () => ({
+    request: (asked) =>
+      void (asked.body = asked.body.replace(
+        /("last_updated_at":"\d{4}-\d\d-\d\d)"/,
+        '$1T00:00:00Z"',
+      )),
+  })),
+  warns('T10', 'accepts a due_date that ends with a newline', () => ({
+    request: (asked) => void (asked.body = asked.body.replace(/(-\d\d)\\n"/, '$1"')),
+  })),
+  warns('T19', 'sends gzip to clients that do not accept it', () => ({
+    answer: (answer) => void (answer.headers['content-encoding'] = 'gzip'),
+  })),
+  warns('T19', 'breaks on a long name', () => ({
+    request: (asked) =>
+      /_name":"[^"]{101}/.test(asked.body)
+        ? json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' })
+        : undefined,
   })),
 ];
 
