@@ -1,30 +1,21 @@
 /**
- * F12 at the partner kit: the time from PUT to the end of healthy payments while others are locked, hang, fail or wait, against the same
- * without them, in alternating rounds. A steady stream of `--rate` payments a second over HTTP, to many accounts of two billers; the end is
- * seen by a waiting read, as a platform sees it. Each trouble is there before the stream begins, gets five more payments a
- * second, and lasts until the stream has ended.
+ * F12 at the partner kit: the time from acceptance to the end of healthy payments while others are locked, hang, fail or wait, against the
+ * same without them, in alternating rounds. A steady stream of `--rate` payments a second to many accounts of one biller. Each
+ * trouble is there before the stream begins, gets five more payments a second, and lasts until the stream has ended.
  *
  *     node bench/kit-neighbours.ts [--rounds 3] [--rate 40] [--seconds 10] [--only locked]
  */
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { openDatabase, systemClock, type Database, type Transaction } from '@duebridge/runtime';
+import { systemClock, type Database, type Transaction } from '@duebridge/runtime';
 import { holdLock } from '@duebridge/runtime/testing';
 import type {
   AccountSystem,
   Posting,
   PostOutcome,
 } from '../packages/partner/src/account-system.ts';
-import { accountsOverHttp } from '../packages/partner/src/accounts-over-http.ts';
 import { accountsBySql } from '../packages/partner/src/accounts-by-sql.ts';
-import { importAccounts, ledger } from '../packages/partner/src/ledger.ts';
-import {
-  kitDatabase,
-  startKit,
-  withKey,
-  type TestPartner,
-} from '../packages/partner/src/testing.ts';
+import { ledger } from '../packages/partner/src/ledger.ts';
+import { withKit } from './kit-stream.ts';
 import { benchOptions, chosenOf } from './options.ts';
 import { quantile, report, spread } from './report.ts';
 
@@ -34,202 +25,84 @@ const flags = benchOptions(import.meta.main, {
   seconds: '10',
   only: undefined,
 });
-const ACCOUNTS = 200;
-const LOCK_SICK = "SELECT FROM duebridge_partner.account WHERE account_id = 'sick' FOR UPDATE";
 /** Payments in trouble before the stream begins. */
 const SICK = 40;
+const SICK_ACCOUNTS = Array.from({ length: 10 }, (_, index) => `sick-${index}`);
 
 interface Trouble {
   readonly what: string;
-  /** Where postings go: the kit's ledger, the biller's own tables beside it, or a system of the biller's that takes 5 ms for each, called in this process or over HTTP. */
-  readonly to: 'ledger' | 'tables' | 'core' | 'service';
+  /** Where postings go: the kit's ledger, the biller's own tables beside it, or a core of the biller's that takes 5 ms for each. */
+  readonly to: 'ledger' | 'tables' | 'core';
   /** Biller and account of the payments in trouble. */
   readonly sick: (index: number) => readonly [biller_id: string, account_id: string];
-  /** What the biller's own system does with them. */
+  /** What is done with them. */
   readonly post?: () => Promise<PostOutcome>;
-  /** Starts what is not a payment; returns what ends it. */
-  readonly begin?: (place: { url: string; partner: TestPartner }) => Promise<() => Promise<void>>;
+  /** A statement that locks something while it lasts. */
+  readonly lock?: string;
 }
 
 const never = (): Promise<never> => new Promise(() => undefined);
+const ofAccount = (): [string, string] => ['acme', 'sick-0'];
+const ofBiller = (index: number): [string, string] => ['sick', `A-${index}`];
 
-const troubles: Record<string, Trouble> = {
+const TROUBLES: Readonly<Record<string, Trouble>> = {
   locked: {
     what: 'an account row is locked',
     to: 'ledger',
-    sick: () => ['acme', 'sick'],
-    begin: ({ url }) => lockAccount(url),
+    sick: ofAccount,
+    lock: "SELECT FROM duebridge_partner.account WHERE account_id = 'sick-0' FOR UPDATE",
   },
   'locked-ten': {
     what: 'ten account rows are locked',
     to: 'ledger',
     sick: (index) => ['acme', `sick-${index % 10}`],
-    begin: ({ url }) =>
-      holdLock(
-        url,
-        "SELECT FROM duebridge_partner.account WHERE account_id LIKE 'sick%' FOR UPDATE",
-      ),
+    lock: "SELECT FROM duebridge_partner.account WHERE account_id LIKE 'sick%' FOR UPDATE",
   },
   'locked-table': {
     what: "a row of the biller's own table is locked",
     to: 'tables',
-    sick: () => ['acme', 'sick'],
-    begin: ({ url }) => holdLock(url, "SELECT FROM shop.bill WHERE account_no = 'sick' FOR UPDATE"),
+    sick: ofAccount,
+    lock: "SELECT FROM shop.bill WHERE account_no = 'sick-0' FOR UPDATE",
   },
   'posting-hangs': {
     what: "postings of one biller hang in the kit's transaction",
     to: 'ledger',
-    sick: (index) => ['sick', `A-${index}`],
+    sick: ofBiller,
     post: never,
   },
-  'locked-by-turns': {
-    what: 'a job locks an account row for 60 ms again and again',
-    to: 'ledger',
-    sick: () => ['acme', 'sick'],
-    begin({ url }) {
-      const stopped = new AbortController();
-      // One connection for all: a new one for each lock would take the processor from the healthy payments.
-      const own = openDatabase({ url, applicationName: 'job', maxConnections: 1 });
-      const job = (async () => {
-        while (!stopped.signal.aborted) {
-          await own.transaction(async (tx) => {
-            await tx.query(LOCK_SICK);
-            await systemClock.sleep(60);
-          });
-        }
-      })();
-      return Promise.resolve(async () => {
-        stopped.abort();
-        await job;
-        await own.close();
-      });
-    },
-  },
-  'locked-and-canceled': {
-    what: 'an account row is locked and its payments are canceled',
-    to: 'ledger',
-    sick: () => ['acme', 'sick'],
-    async begin({ url, partner }) {
-      const end = await lockAccount(url);
-      const stopped = new AbortController();
-      const canceling = (async () => {
-        for (let n = 0; !stopped.signal.aborted; n += 1) {
-          await partner.app.partnerKit.cancel(`sick-${n % SICK}`, 'bench', 'asked');
-          await systemClock.sleep(50, stopped.signal);
-        }
-      })();
-      return async () => {
-        stopped.abort();
-        await end();
-        await canceling;
-      };
-    },
-  },
-  account: {
-    what: 'calls for one account of a core hang',
-    to: 'core',
-    sick: () => ['acme', 'sick'],
-    post: never,
-  },
-  biller: {
-    what: 'calls for one biller of a core hang',
-    to: 'core',
-    sick: (index) => ['sick', `A-${index}`],
-    post: never,
-  },
+  account: { what: 'calls for one account hang', to: 'core', sick: ofAccount, post: never },
+  biller: { what: 'calls for one biller hang', to: 'core', sick: ofBiller, post: never },
   failing: {
-    what: 'calls for one biller of a core fail',
+    what: 'calls for one biller fail',
     to: 'core',
-    sick: (index) => ['sick', `A-${index}`],
+    sick: ofBiller,
     post: () => Promise.reject(new Error('the core failed')),
   },
   slow: {
-    what: 'calls for one biller of a core take 3 s',
+    what: 'calls for one biller take 3 s',
     to: 'core',
-    sick: (index) => ['sick', `A-${index}`],
+    sick: ofBiller,
     post: async () => {
       await systemClock.sleep(3_000);
       return { outcome: 'posted' };
     },
   },
-  later: {
-    what: 'one biller is answered "later"',
-    to: 'core',
-    sick: (index) => ['sick', `A-${index}`],
-    post: () => Promise.resolve({ outcome: 'later' }),
-  },
 };
-
-/** The same at a core behind HTTP. */
-const TROUBLES: Readonly<Record<string, Trouble>> = {
-  ...troubles,
-  ...Object.fromEntries(
-    Object.entries(troubles)
-      .filter(([, { to }]) => to === 'core')
-      .map(([name, trouble]) => [
-        `${name}-http`,
-        { ...trouble, to: 'service', what: `${trouble.what}, over HTTP` },
-      ]),
-  ),
-};
-
-/** Holds the lock of the account `sick`. */
-function lockAccount(url: string): Promise<() => Promise<void>> {
-  return holdLock(url, LOCK_SICK);
-}
 
 /** A core that takes 5 ms, except for payments in trouble. */
 function coreOf(post: Trouble['post']): AccountSystem {
   return {
     posts: 'in_own_system',
     findAccount: () => Promise.resolve(undefined),
-    async post(payments: readonly Posting[]) {
-      return Promise.all(
+    post: (payments) =>
+      Promise.all(
         payments.map(async ({ platform_payment_id }): Promise<PostOutcome> => {
           if (post !== undefined && platform_payment_id.startsWith('sick-')) return post();
           await systemClock.sleep(5);
           return { outcome: 'posted' };
         }),
-      );
-    },
+      ),
   };
-}
-
-/** The same core as a service of the biller's, which treats the question whether it knows a payment like the payment itself. */
-async function serviceOf(
-  post: Trouble['post'],
-  hooks: (() => Promise<void>)[],
-): Promise<AccountSystem> {
-  const posted = new Set<string>();
-  const server = createServer((request, response) => {
-    void (async () => {
-      let body = '';
-      for await (const part of request.setEncoding('utf8')) body += String(part);
-      const isPost = request.method === 'POST';
-      const id = isPost
-        ? (JSON.parse(body) as Posting).platform_payment_id
-        : String(request.url).slice(String(request.url).lastIndexOf('/') + 1);
-      let outcome: PostOutcome | undefined;
-      if (post !== undefined && id.startsWith('sick-')) outcome = await post();
-      else {
-        await systemClock.sleep(5);
-        if (isPost) posted.add(id);
-        if (posted.has(id)) outcome = { outcome: 'posted' };
-      }
-      response.statusCode = outcome === undefined ? 404 : 200;
-      response.end(JSON.stringify(outcome ?? {}));
-    })().catch(() => {
-      response.statusCode = 500;
-      response.end();
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  hooks.push(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  const { port } = server.address() as AddressInfo;
-  return accountsOverHttp({ url: `http://127.0.0.1:${port}`, secret: 'secret of the bench' });
 }
 
 /** The kit's ledger, whose postings hang while one in trouble is among them. */
@@ -243,12 +116,14 @@ function hangingLedger(database: Database): AccountSystem {
 }
 
 /** The biller's own table beside the kit's, and the statements on it. */
-async function tablesOf(database: Database, accounts: readonly string[]): Promise<AccountSystem> {
+async function tablesOf(database: Database): Promise<AccountSystem> {
   await database.query(
     `CREATE SCHEMA shop CREATE TABLE bill (account_no text PRIMARY KEY, due bigint NOT NULL DEFAULT 1000000)`,
   );
   await database.query(`CREATE TABLE shop.booking (id text PRIMARY KEY, account_no text NOT NULL)`);
-  await database.query(`INSERT INTO shop.bill (account_no) SELECT unnest($1::text[])`, [accounts]);
+  await database.query(
+    `INSERT INTO shop.bill (account_no) SELECT account_id FROM duebridge_partner.account`,
+  );
   return accountsBySql(database, {
     find_account: `SELECT 'active' AS status FROM shop.bill WHERE account_no = $2 AND $1 <> ''`,
     find_posting: `SELECT 1 FROM shop.booking WHERE id = $1`,
@@ -258,111 +133,50 @@ async function tablesOf(database: Database, accounts: readonly string[]): Promis
   });
 }
 
-/** One stream; returns the sorted times from PUT to the end, in milliseconds. */
-async function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
-  const hooks: (() => Promise<void>)[] = [];
-  try {
-    const database = await kitDatabase({ after: (hook) => hooks.push(hook) }, 'bench');
-    const names = [
-      'sick',
-      ...Array.from({ length: 10 }, (_, index) => `sick-${index}`),
-      ...Array.from({ length: ACCOUNTS }, (_, index) => `A-${index}`),
-    ];
-    await importAccounts(
-      database,
-      names.map((account_id) => ({
-        biller_id: 'acme',
-        account_id,
-        amount_due_in_cents: 1_000_000,
-      })),
-    );
-    const accounts =
-      trouble.to === 'core'
-        ? coreOf(trouble.post)
-        : trouble.to === 'service'
-          ? await serviceOf(trouble.post, hooks)
-          : trouble.to === 'tables'
-            ? await tablesOf(database, names)
-            : trouble.post === undefined
-              ? undefined
-              : hangingLedger(database);
-    const partner = await startKit(database, {
-      connections: 2_000,
-      ...(accounts === undefined ? {} : { accounts }),
-    });
-    const put = async (biller: string, account: string, id: string): Promise<string> => {
-      const path = `/biller/${biller}/account/${account}/payment/${id}`;
-      const body = '{"amount_in_cents":100,"platform_batch_id":"b"}';
-      const { status, text } = await partner.call('PUT', path, { body });
-      assert.equal(status, 200, text);
-      return path;
-    };
-    const pay = async (id: string, account: number): Promise<number> => {
-      const began = performance.now();
-      const path = await put('acme', `A-${account % ACCOUNTS}`, id);
-      for (;;) {
-        const headers = { ...withKey, prefer: 'wait=20' };
-        const { body } = await partner.call('GET', path, { headers });
-        if (body['status'] === 'succeeded') return performance.now() - began;
-        assert.equal(body['status'], 'processing');
-      }
-    };
-    for (let n = 0; n < 20; n += 1) await pay(`warm-${n}`, n);
+/** One stream; returns the sorted waits in milliseconds. */
+function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
+  const kit = async (database: Database): Promise<{ accounts?: AccountSystem }> => {
+    if (trouble.to === 'core') return { accounts: coreOf(trouble.post) };
+    if (trouble.to === 'tables') return { accounts: await tablesOf(database) };
+    return trouble.post === undefined ? {} : { accounts: hangingLedger(database) };
+  };
+  return withKit({ accounts: SICK_ACCOUNTS, kit }, async ({ url, put, stream: send, waits }) => {
     let sick = 0;
-    let end: (() => Promise<void>) | undefined;
-    if (isThere) {
-      end = await trouble.begin?.({ url: database.url, partner });
-      for (; sick < SICK; sick += 1) await put(...trouble.sick(sick), `sick-${sick}`);
-    }
+    const fallIll = (): Promise<void> => put(...trouble.sick(sick), `sick-${(sick += 1)}`);
+    const end =
+      isThere && trouble.lock !== undefined ? await holdLock(url, trouble.lock) : undefined;
+    while (isThere && sick < SICK) await fallIll();
     const rate = Number(flags.rate);
-    const all: Promise<number>[] = [];
-    const from = performance.now();
-    for (let n = 0; n < rate * Number(flags.seconds); n += 1) {
-      const wait = from + (n * 1_000) / rate - performance.now();
-      if (wait > 0) await systemClock.sleep(wait);
-      all.push(pay(`p-${n}`, n));
-      if (isThere && n % Math.ceil(rate / 5) === 0) {
-        await put(...trouble.sick(sick), `sick-${sick}`);
-        sick += 1;
-      }
-    }
-    const times = await Promise.all(all);
+    await send(rate, Number(flags.seconds), async (n) => {
+      if (isThere && n % Math.ceil(rate / 5) === 0) await fallIll();
+    });
+    const times = await waits();
     await end?.();
-    return times.toSorted((a, b) => a - b);
-  } finally {
-    for (const hook of hooks) await hook();
-  }
+    return times;
+  });
 }
 
 for (const name of chosenOf(flags.only, Object.keys(TROUBLES))) {
   const trouble = TROUBLES[name];
   assert(trouble);
-  const [p50s, p99s, worst]: [number[], number[], number[]] = [[], [], []];
+  const [p99s, worst]: [number[], number[]] = [[], []];
   for (let round = 1; round <= Number(flags.rounds); round += 1) {
     const calm = await stream(trouble, false);
     const beside = await stream(trouble, true);
-    p50s.push(quantile(beside, 0.5) / quantile(calm, 0.5));
     p99s.push(quantile(beside, 0.99) / quantile(calm, 0.99));
     worst.push(quantile(beside, 1));
     const show = (part: number): string =>
       `${quantile(calm, part).toFixed(0)} -> ${quantile(beside, part).toFixed(0)} ms`;
     console.log(`${name}, round ${round}: p50 ${show(0.5)}, p99 ${show(0.99)}, all ${show(1)}`);
   }
-  const figure = 'F12';
   report({
-    figure,
-    what: `kit: p50 while ${trouble.what} / without`,
-    ...spread(p50s),
-    target: 'at most 1.5',
-  });
-  report({
-    figure,
+    figure: 'F12',
     what: `kit: p99 while ${trouble.what} / without`,
     ...spread(p99s),
     target: 'at most 1.5',
   });
   report({
-    figure,
+    figure: 'F12',
     what: `kit: slowest while ${trouble.what}`,
     ...spread(worst),
     unit: 'ms',
