@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock, type Database } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
 import { openAcceptance } from './accept.ts';
 import type { Caller } from './auth.ts';
 import { kitMetrics } from './metrics.ts';
@@ -15,6 +16,7 @@ import {
   startKit,
   withKey,
   type Answer,
+  until,
 } from './testing.ts';
 
 /** A payment without the fields that change with its progress. */
@@ -302,7 +304,7 @@ test('a payment for an unknown or inactive account is kept and fails with a reas
 /** The accepting end alone, over the statements of `database`, with what it tells the others. */
 function acceptance(
   database: Database,
-  more: Pick<Parameters<typeof openAcceptance>[0], 'newPaymentIds'> = {},
+  more: Partial<Pick<Parameters<typeof openAcceptance>[0], 'newPaymentIds' | 'clock'>> = {},
 ) {
   const told: string[] = [];
   const counts = { accepted: 0, repeated: 0, mismatched: 0 };
@@ -466,4 +468,41 @@ test('a biller names its new payments by what they are, each with an id of its o
     }
   }
   assert.equal(told.length, 2);
+});
+
+test('while newPaymentIds hangs, known ids are answered, new ones refused after five seconds, and a close ends [RU5 ST1 LV5]', async (t) => {
+  const database = await kitDatabase(t);
+  const clock = manualClock();
+  let names: Promise<readonly string[]> = Promise.resolve(['R-1']);
+  let asked = 0;
+  const { put, drain } = acceptance(database, {
+    clock,
+    newPaymentIds: () => {
+      asked += 1;
+      return names;
+    },
+  });
+  const first = await put(5);
+  names = new Promise(() => undefined);
+  const hanging = put(5, { platform_payment_id: 'two' });
+  hanging.catch(() => undefined);
+  await until(() => asked === 2, 'the call');
+  assert.deepEqual(await put(5), first);
+  const closing = drain();
+  await clock.advance(5_000);
+  await assert.rejects(hanging, { code: 'SERVICE_UNAVAILABLE' });
+  await closing;
+});
+
+test('two payments never share a payment_id when newPaymentIds repeats itself [PF1 RU5]', async (t) => {
+  const database = await kitDatabase(t);
+  const names = ['R-1', 'R-1', 'R-2', 'R-3'];
+  const { put } = acceptance(database, { newPaymentIds: () => [names.shift() ?? ''] });
+  const first = await put(5);
+  await assert.rejects(put(5, { platform_payment_id: 'two' }), /none that another payment has/);
+  const second = await put(5, { platform_payment_id: 'two' });
+  assert.deepEqual([first.payment_id, second.payment_id], ['R-1', 'R-2']);
+  // Another replica: the table knows it.
+  const other = acceptance(database, { newPaymentIds: () => ['R-2'] });
+  await assert.rejects(other.put(5, { platform_payment_id: 'three' }), /none that another/);
 });

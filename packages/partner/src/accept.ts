@@ -10,6 +10,9 @@
  * those that existed. Each is its own READ COMMITTED transaction, so that the SELECT sees the rows that the insert conflicted with.
  * One statement that does both returned nothing in 40 of 100 races; checking before inserting makes duplicates or errors.
  *
+ * Where the biller names payments itself, a new one is named before it joins the others, under a deadline. A known id never waits for
+ * that: its row has its name.
+ *
  * Account and amount are not validated here: a payment for an unknown account is accepted and then fails, so that it leaves a trace
  * and every retry gets the same answer (decision 10).
  */
@@ -17,12 +20,13 @@ import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { WrongAnswer, type AccountSystem } from './account-system.ts';
-import { describeAccountSystemError } from './poster.ts';
+import { describeAccountSystemError, TooLate, within } from './poster.ts';
 import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   findPayments,
   insertPayments,
+  takeNames,
   writeAudit,
   type AuditLine,
   type NewPayment,
@@ -33,6 +37,10 @@ import {
 const MAX_BATCH = 512;
 /** Requests waiting for their insert: two seconds of work at 5,000 a second. Beyond that a caller should retry later (F73). */
 const MAX_QUEUED = 10_000;
+
+/** How long the biller's system has to name payments, in milliseconds, and how many such calls run at once. */
+const NAMING_MS = 5_000;
+const NAMING_CALLS = 8;
 
 /** The accepting end of the kit. */
 export interface Acceptance {
@@ -76,10 +84,7 @@ export function openAcceptance(options: {
         firsts.set(request.platform_payment_id, request);
       }
     }
-    const named = newPaymentIds
-      ? await withNames(newPaymentIds, [...firsts.values()])
-      : [...firsts.values()];
-    const made = await insertPayments(database, named);
+    const made = await insertPayments(database, [...firsts.values()]);
     if (made.size > 0) handOver([...made.values()]);
     metrics.accepted.inc(made.size);
     metrics.repeated.inc(requests.length - made.size);
@@ -101,6 +106,72 @@ export function openAcceptance(options: {
     clock,
   });
 
+  const known = groupCommit<string, boolean>({
+    async flush(ids) {
+      const rows = await findPayments(database, ids);
+      return ids.map((id) => rows.has(id));
+    },
+    maxBatch: MAX_BATCH,
+    maxQueued: MAX_QUEUED,
+    clock,
+  });
+  const names = groupCommit<Request, Request | Error>({
+    flush: (requests) =>
+      // One answer for all: flushed one by one, each would wait for the deadline again.
+      withNames(requests).catch((error: unknown) => requests.map(() => asError(error))),
+    maxBatch: MAX_BATCH,
+    maxQueued: MAX_QUEUED,
+    concurrency: NAMING_CALLS,
+    clock,
+  });
+
+  /** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
+  const withNames = async (requests: Request[]): Promise<Request[]> => {
+    const asked = requests.map((request) => ({
+      platform_payment_id: request.platform_payment_id,
+      platform_batch_id: request.platform_batch_id,
+      biller_id: request.biller_id,
+      account_id: request.account_id,
+      amount_in_cents: request.amount_in_cents,
+    }));
+    let given: readonly string[];
+    try {
+      const naming = Promise.resolve().then(() => newPaymentIds?.(asked) ?? []);
+      given = await within(clock, NAMING_MS, 'newPaymentIds', naming);
+    } catch (error) {
+      if (error instanceof TooLate) {
+        log.warn({ error: error.message }, 'a payment was not accepted because it got no name');
+        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
+      }
+      // Its own text ends up in the log of a bug, and may quote the customer.
+      throw new WrongAnswer(`newPaymentIds failed: ${describeAccountSystemError(error)}`);
+    }
+    const isDistinct = new Set(given).size === given.length;
+    if (given.length !== requests.length || !given.every(isName) || !isDistinct) {
+      throw new WrongAnswer(
+        `newPaymentIds must return one unique id for each payment, of 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters`,
+      );
+    }
+    const named = requests.map((request, index) => ({
+      ...request,
+      payment_id: given[index] ?? '',
+    }));
+    const taken = await takeNames(database, named);
+    if (taken.size > 0) {
+      throw new WrongAnswer(
+        'newPaymentIds must return one unique id for each payment, none that another payment has',
+      );
+    }
+    return named;
+  };
+
+  const named = async (request: Request): Promise<Request> => {
+    if (!newPaymentIds || (await known.add(request.platform_payment_id))) return request;
+    const answer = await names.add(request);
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+
   return {
     async put(caller, path, body) {
       const { biller_id, account_id, platform_payment_id } = path;
@@ -112,7 +183,7 @@ export function openAcceptance(options: {
       }
       const { amount_in_cents, platform_batch_id } = body;
       const { client_id, owns } = caller;
-      const payment = await group.add({
+      const request = await named({
         platform_payment_id,
         platform_batch_id,
         biller_id,
@@ -121,6 +192,7 @@ export function openAcceptance(options: {
         owns,
         amount_in_cents,
       });
+      const payment = await group.add(request);
       if (!owns.has(payment.client_id)) {
         log.warn(
           { client_id, platform_payment_id },
@@ -130,46 +202,27 @@ export function openAcceptance(options: {
       }
       return payment;
     },
-    drain: () => group.drain(),
+    async drain() {
+      await known.drain();
+      await names.drain();
+      await group.drain();
+    },
   };
 }
 
 /** Maximum length of a payment_id; what a platform accepts (decision 3). */
 const MAX_PAYMENT_ID_LENGTH = 128;
 
-/** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
-async function withNames(
-  newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>,
-  requests: readonly Request[],
-): Promise<Request[]> {
-  const asked = requests.map((request) => ({
-    platform_payment_id: request.platform_payment_id,
-    platform_batch_id: request.platform_batch_id,
-    biller_id: request.biller_id,
-    account_id: request.account_id,
-    amount_in_cents: request.amount_in_cents,
-  }));
-  let names: readonly string[];
-  try {
-    names = await newPaymentIds(asked);
-  } catch (error) {
-    // Its own text ends up in the log of a bug, and may quote the customer.
-    throw new WrongAnswer(`newPaymentIds failed: ${describeAccountSystemError(error)}`);
-  }
-  const isName = (name: unknown): name is string =>
+function isName(name: unknown): name is string {
+  return (
     typeof name === 'string' &&
     /^[\u0021-\u007e]+$/.test(name) &&
-    name.length <= MAX_PAYMENT_ID_LENGTH;
-  if (
-    names.length !== requests.length ||
-    !names.every(isName) ||
-    new Set(names).size !== names.length
-  ) {
-    throw new WrongAnswer(
-      `newPaymentIds must return one unique id for each payment, of 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters`,
-    );
-  }
-  return requests.map((request, index) => ({ ...request, payment_id: names[index] ?? '' }));
+    name.length <= MAX_PAYMENT_ID_LENGTH
+  );
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }
 
 function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): PaymentRow {

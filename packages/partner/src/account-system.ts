@@ -73,8 +73,8 @@ interface AccountReads {
   findBalance?(biller_id: string, account_id: string): Promise<Balance | undefined>;
   /**
    * Names new payments: returns one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs.
-   * It is called when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5); an id
-   * generated for a repeated request is discarded.
+   * It is called when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5), and has five
+   * seconds; then the payment is refused with 503. It may be called again for a payment that was not accepted in the end.
    */
   newPaymentIds?(
     payments: readonly Omit<Posting, 'payment_id' | 'initiated_at'>[],

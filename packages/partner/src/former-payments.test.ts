@@ -92,7 +92,7 @@ test('a file with an unfinished payment or an invalid field is refused, with its
 const line = (fields: Readonly<Record<string, string>> = {}): string => {
   const all: Record<string, string> = {
     platform_payment_id: 'p',
-    payment_id: 'R',
+    payment_id: `R-${fields['platform_payment_id'] ?? 'p'}`,
     platform_batch_id: 'b',
     biller_id: 'acme',
     account_id: 'A-1',
@@ -207,7 +207,7 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
   const open = parseFormerPayments(`${header}${line()}"p,R\n`, 'c');
   assert.match(open.ok ? '' : (open.problems[0]?.problem ?? ''), /a quotation mark opens one/);
   // The other side had nothing that this one lost.
-  assert.deepEqual(parseFormerPayments(header, 'c'), { ok: true, payments: [] });
+  assert.deepEqual(parseFormerPayments(header, 'c'), { ok: true, payments: [], skipped: 0 });
   const lacking = parseFormerPayments(header.replace('biller_id,', '').repeat(2), 'c');
   assert.deepEqual(lacking, {
     ok: false,
@@ -317,4 +317,29 @@ test('two imports of the same file in other orders do not deadlock [PF2]', async
     await assert.rejects(insert('a', 50), (error) => sqlState(error) === '55P03');
   });
   await waiting;
+});
+
+test('an export of a platform is imported: without payments that the partner never had, and without its apostrophes [PF2 RU5]', () => {
+  const exported =
+    '\uFEFFplatform_payment_id,payment_id,platform_batch_id,partner_id,mode,biller_id,account_id,status,stage,review_reason,failure_reason,amount_in_cents,created_at,initiated_at,posted_at,ended_at\r\n' +
+    "p-1,R-1,b,p,live,acme,'-A-1,failed,ended,,'-20.00 is too little,100,2024-05-01T08:00:00.000Z,2024-05-01T08:00:01.000Z,,2024-05-01T08:00:02.000Z\r\n" +
+    'p-2,,b,p,live,acme,A-2,failed,ended,,The card was declined.,100,2024-05-01T08:00:00.000Z,,,2024-05-01T08:00:02.000Z\r\n';
+  const parsed = parseFormerPayments(exported, 'static-key');
+  assert.ok(parsed.ok, JSON.stringify(parsed));
+  assert.deepEqual(
+    parsed.payments.map((row) => [row.platform_payment_id, row.account_id, row.failure_reason]),
+    [['p-1', '-A-1', '-20.00 is too little']],
+  );
+  assert.equal(parsed.skipped, 1);
+});
+
+test('a payment whose payment_id belongs to another one is not imported [PF1]', async (t) => {
+  const database = await kitDatabase(t);
+  const parsed = parseFormerPayments(file.replace('old-2,R-2', 'old-2,R-1'), 'static-key');
+  assert.ok(parsed.ok);
+  assert.deepEqual(await importFormerPayments(database, parsed.payments), {
+    imported: 2,
+    known: 0,
+    differing: ['old-2'],
+  });
 });

@@ -12,9 +12,12 @@ import {
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { CsvError, parse } from 'csv-parse/sync';
-import { columns, writeAudit, type PaymentRow } from './store.ts';
+import { columns, takeNames, writeAudit, type PaymentRow } from './store.ts';
 
-/** The result of an import, in payments. `differing`: ids that exist here with other contents; these were left unchanged. */
+/**
+ * The result of an import, in payments. `differing`: ids that exist here with other contents, or whose payment_id belongs to another
+ * payment; these were left unchanged.
+ */
 export interface FormerPaymentsResult {
   readonly imported: number;
   readonly known: number;
@@ -54,18 +57,22 @@ export async function importFormerPayments(
       .slice(from, from + PAGE_ROWS)
       .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
     const stored = await database.transaction(async (tx) => {
+      // Two payments never share a payment_id.
+      const taken = await takeNames(tx, page);
+      const own = page.filter((row) => !taken.has(row.platform_payment_id));
+      sum.differing.push(...taken);
       const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
-        page.map((row) => row.platform_payment_id),
-        page.map((row) => row.payment_id),
-        page.map((row) => row.platform_batch_id),
-        page.map((row) => row.biller_id),
-        page.map((row) => row.account_id),
-        page.map((row) => row.client_id),
-        page.map((row) => row.status),
-        page.map((row) => row.amount_in_cents),
-        page.map((row) => row.initiated_at),
-        page.map((row) => row.posted_at),
-        page.map((row) => row.failure_reason),
+        own.map((row) => row.platform_payment_id),
+        own.map((row) => row.payment_id),
+        own.map((row) => row.platform_batch_id),
+        own.map((row) => row.biller_id),
+        own.map((row) => row.account_id),
+        own.map((row) => row.client_id),
+        own.map((row) => row.status),
+        own.map((row) => row.amount_in_cents),
+        own.map((row) => row.initiated_at),
+        own.map((row) => row.posted_at),
+        own.map((row) => row.failure_reason),
       ]);
       if (made.length > 0) {
         await writeAudit(
@@ -80,7 +87,7 @@ export async function importFormerPayments(
       }
       sum.imported += made.length;
       const isNew = new Set(made.map((row) => row.platform_payment_id));
-      const rest = page.filter((row) => !isNew.has(row.platform_payment_id));
+      const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
       sum.known += rest.length;
       if (rest.length === 0) return new Map<string, PaymentRow>();
       const rows = await tx.query<PaymentRow>(storedStatement, [
@@ -125,15 +132,16 @@ const PLATFORM_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
 const PARTNER_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
 
 /**
- * Parses a CSV text whose first line names the ten fields of a payment record, in any order. `client_id`: their owner, the OAuth
- * client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are accepted:
+ * Parses a CSV text whose first line names the ten fields of a payment record, in any order: also an export of a platform, with its
+ * apostrophes before what a spreadsheet would run as a formula, and with payments that the partner never had, which are `skipped`.
+ * `client_id`: their owner, the OAuth client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are accepted:
  * end the others on the former server first, or nobody knows which of the two servers posts them.
  */
 export function parseFormerPayments(
   csv: string,
   client_id: string,
 ):
-  | { readonly ok: true; readonly payments: readonly PaymentRow[] }
+  | { readonly ok: true; readonly payments: readonly PaymentRow[]; readonly skipped: number }
   | { readonly ok: false; readonly problems: readonly Detail[] } {
   let header: readonly string[] = [];
   let lines: { record: Record<string, string>; info: { lines: number } }[];
@@ -158,14 +166,19 @@ export function parseFormerPayments(
   }
   const seen = new Set<string>();
   const problems: Detail[] = [];
-  const payments = lines.map(({ record, info }) => {
+  const had = lines.filter(
+    ({ record }) => record['payment_id'] !== '' || record['initiated_at'] !== '',
+  );
+  const payments = had.map(({ record, info }) => {
     const { payment, wrong } = readFormerPayment(record, client_id);
     if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id appears twice');
     seen.add(payment.platform_payment_id);
     if (wrong.length > 0) problems.push({ path: `line ${info.lines}`, problem: wrong.join('; ') });
     return payment;
   });
-  return problems.length > 0 ? { ok: false, problems } : { ok: true, payments };
+  return problems.length > 0
+    ? { ok: false, problems }
+    : { ok: true, payments, skipped: lines.length - had.length };
 }
 
 function readFormerPayment(
@@ -173,7 +186,8 @@ function readFormerPayment(
   client_id: string,
 ): { payment: PaymentRow; wrong: string[] } {
   const wrong: string[] = [];
-  const cell = (name: (typeof needed)[number]): string => record[name] ?? '';
+  const cell = (name: (typeof needed)[number]): string =>
+    (record[name] ?? '').replace(/^'(?=[=+\-@\t\r])/, '');
   const id = (name: (typeof needed)[number], pattern: RegExp): string => {
     if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
     return cell(name);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { Refusal } from '@duebridge/contract';
 import { sqlState, type Database, type Transaction } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
 import type { Posting } from './account-system.ts';
@@ -413,4 +414,29 @@ test('a posting alone waits for the import of its account, and meets it as the i
     await untilOneWaits(database);
   });
   assert.deepEqual(await alone, ['failed']);
+});
+
+test('an import whose amount is as stored says that it was true later; its time is a real one, and not in the future [S5]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const bill = (cents: number): ImportedAccount[] => [
+    { ...testAccount, amount_due_in_cents: cents },
+  ];
+  await importAccounts(database, bill(500), '2026-01-01T00:00:00Z');
+  await importAccounts(database, bill(500), '2026-01-03T01:00:00+01');
+  // Exported on the second, it comes late.
+  await importAccounts(database, bill(900), '2026-01-02T00:00:00+00');
+  const [row] = await database.query<{ cents: number; at: string }>(
+    'SELECT amount_due_in_cents AS cents, amount_as_of AS at FROM duebridge_partner.account',
+  );
+  assert.deepEqual(row, { cents: 500, at: '2026-01-03T00:00:00.000Z' });
+  for (const [as_of, problem] of [
+    ['2062-01-01T00:00:00Z', /future/],
+    ['2026-02-30T00:00:00Z', /must be a time/],
+  ] as const) {
+    await assert.rejects(importAccounts(database, bill(1), as_of), (error: Refusal) => {
+      assert.match(String(error.details?.[0]?.problem), problem);
+      return true;
+    });
+  }
 });

@@ -9,7 +9,7 @@
  * Postings run hundreds at a time inside the kit's transaction. Accounts are locked in sorted order, so that replicas that post to
  * the same accounts cannot deadlock. A payment's transfer carries its id, so a second one cannot be written (KT2).
  */
-import { Refusal, type AccountRecord } from '@duebridge/contract';
+import { instantText, Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { randomUUID } from 'node:crypto';
 import {
@@ -255,17 +255,23 @@ const putAccountsStatement = sql(
  * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written
  * as a transfer, so that the ledger stays balanced; payments posted meanwhile wait, and are then applied on top of it.
  *
- * `as_of` (ISO 8601 with offset) is the time at which the amounts were correct: payments posted since then are subtracted from
- * them, and an amount older than the stored one is ignored. Without it the amounts are final, which is refused for an account that
+ * `as_of` (ISO 8601 with offset, not in the future) is the time at which the amounts were correct: payments posted since then are
+ * subtracted from them, and an amount older than the stored one is ignored. Without it the amounts are final, which is refused for an account that
  * has been paid here: the import would undo payments that its figures cannot include (Refusal INVALID_REQUEST, naming the
  * accounts).
  */
-export function importAccounts(
+export async function importAccounts(
   database: Database,
   accounts: readonly ImportedAccount[],
-  as_of: string | null = null,
+  given_as_of: string | null = null,
 ): Promise<ImportResult> {
+  const as_of = given_as_of === null ? null : (instantText(given_as_of) ?? refuseAsOf());
   return database.transaction(async (tx) => {
+    const [clock] = await tx.query<{ now: string }>('SELECT clock_timestamp() AS now');
+    if (as_of !== null && Date.parse(as_of) > Date.parse(clock?.now ?? '') + CLOCK_SKEW_MS) {
+      // It would win over every later import until then.
+      refuseAsOf('lies in the future');
+    }
     // One import at a time: two that create the same account would each post its whole bill. Postings are not blocked.
     await tx.query('SELECT pg_advisory_xact_lock($1)', [IMPORT_LOCK]);
     const stored = await lockAccounts(tx, accounts);
@@ -273,7 +279,13 @@ export function importAccounts(
     const given = accounts.map((account) =>
       withPayments(account, stored.get(keyOf(account)), paid, as_of),
     );
-    const changed = given.filter((account) => differs(account, stored.get(keyOf(account))));
+    const before = given.map((account) => stored.get(keyOf(account)));
+    const changed = given.filter((account, index) => differs(account, before[index]));
+    // The same amount at a newer moment: an older file that comes later must not win.
+    const confirmed = given.filter(
+      (account, index) =>
+        !differs(account, before[index]) && isNewer(account, before[index], as_of),
+    );
     if (as_of === null) {
       refuse(
         changed.filter((account) => {
@@ -284,7 +296,9 @@ export function importAccounts(
         'has been paid here: say of which moment its amount is true (--as-of, as_of)',
       );
     }
-    const merged = changed.map((account) => merge(account, stored.get(keyOf(account)), as_of));
+    const merged = [...changed, ...confirmed].map((account) =>
+      merge(account, stored.get(keyOf(account)), as_of),
+    );
     // Each amount was valid in the file, but contradicts the other amount as stored.
     refuse(
       merged.filter(
@@ -311,6 +325,23 @@ export function importAccounts(
       unchanged: accounts.length - changed.length,
     };
   });
+}
+
+/** How far the clock of whoever exports the amounts may be ahead. */
+const CLOCK_SKEW_MS = 300_000;
+
+function refuseAsOf(problem = 'must be a time with its zone, such as 2026-03-01T02:00:00Z'): never {
+  throw new Refusal('INVALID_REQUEST', { details: [{ path: 'as_of', problem }] });
+}
+
+function isNewer(
+  account: ImportedAccount,
+  stored: AccountRow | undefined,
+  as_of: string | null,
+): boolean {
+  const known = stored?.amount_as_of ?? null;
+  if (account.amount_due_in_cents === undefined || as_of === null) return false;
+  return known === null || Date.parse(known) < Date.parse(as_of);
 }
 
 function refuse(accounts: readonly { readonly account_id: string }[], problem: string): void {

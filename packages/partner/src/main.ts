@@ -279,7 +279,13 @@ async function importFormer(
     print(terminal, options, done, () =>
       [
         `${done.imported} imported, ${done.known} known before`,
-        ...done.differing.map((id) => `  ${id} exists here with different contents`),
+        ...(parsed.skipped > 0
+          ? [`${parsed.skipped} left out: they have no payment_id, so this partner never had them`]
+          : []),
+        ...done.differing.map(
+          (id) =>
+            `  ${id} exists here with different contents, or its payment_id belongs to another payment`,
+        ),
       ].join('\n'),
     );
   } finally {

@@ -154,6 +154,12 @@ CREATE TRIGGER payment_audit_append_only BEFORE DELETE OR UPDATE ON duebridge_pa
 
 CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON duebridge_partner.payment_audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
+CREATE TABLE duebridge_partner.payment_name (
+  payment_id text COLLATE "C" NOT NULL,
+  platform_payment_id text COLLATE "C" NOT NULL,
+  CONSTRAINT payment_name_pkey PRIMARY KEY (payment_id)
+);
+
 CREATE TABLE duebridge_partner.payment_processing (
   platform_payment_id text COLLATE "C" NOT NULL,
   initiated_at timestamp with time zone NOT NULL,

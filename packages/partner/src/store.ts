@@ -123,6 +123,33 @@ export async function insertPayments(
   return rows;
 }
 
+const nameStatement = sql(
+  'kit_name_payments',
+  `WITH made AS (
+     INSERT INTO duebridge_partner.payment_name (payment_id, platform_payment_id)
+     SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING RETURNING payment_id, platform_payment_id
+   )
+   SELECT platform_payment_id FROM unnest($1::text[], $2::text[]) AS given(payment_id, platform_payment_id)
+    WHERE NOT EXISTS (SELECT FROM made WHERE (made.payment_id, made.platform_payment_id) = (given.payment_id, given.platform_payment_id))
+      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_name AS kept
+                       WHERE (kept.payment_id, kept.platform_payment_id) = (given.payment_id, given.platform_payment_id))`,
+);
+
+/**
+ * Takes payment ids that the biller gave, for good. Returns the payments whose payment_id belongs to another payment. Asking again
+ * changes nothing.
+ */
+export async function takeNames(
+  on: Database | Transaction,
+  payments: readonly { readonly payment_id: string; readonly platform_payment_id: string }[],
+): Promise<Set<string>> {
+  const rows = await on.query<{ platform_payment_id: string }>(nameStatement, [
+    payments.map((payment) => payment.payment_id),
+    payments.map((payment) => payment.platform_payment_id),
+  ]);
+  return new Set(rows.map((row) => row.platform_payment_id));
+}
+
 const findStatement = sql(
   'kit_find_payments',
   `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[])`,
