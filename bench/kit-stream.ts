@@ -13,11 +13,15 @@ export interface StreamedKit {
   /** The database itself, whatever lies between it and the kit. */
   readonly database: Database;
   readonly partner: TestPartner;
-  put(biller: string, account: string, id: string): Promise<void>;
+  readonly put: (biller: string, account: string, id: string) => Promise<void>;
   /** Sends `rate` payments a second to accounts of `acme` by turns, for so many seconds; `beside` is called before each. */
-  stream(rate: number, seconds: number, beside?: (n: number) => Promise<void>): Promise<void>;
+  readonly stream: (
+    rate: number,
+    seconds: number,
+    beside?: (n: number) => Promise<void>,
+  ) => Promise<void>;
   /** Waits until those of the stream have ended; returns the sorted times from acceptance to end, in milliseconds. */
-  waits(): Promise<number[]>;
+  readonly waits: () => Promise<number[]>;
 }
 
 /** Starts the kit, runs `work` and stops it. `through` is the database as the kit sees it, if it is another one. */
