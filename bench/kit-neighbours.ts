@@ -145,7 +145,8 @@ function stream(trouble: Trouble, isThere: boolean): Promise<number[]> {
     const fallIll = (): Promise<void> => put(...trouble.sick(sick), `sick-${(sick += 1)}`);
     const end =
       isThere && trouble.lock !== undefined ? await holdLock(url, trouble.lock) : undefined;
-    for (let n = 0; isThere && n < SICK; n += 1) await fallIll();
+    const before = isThere ? SICK : 0;
+    for (let n = 0; n < before; n += 1) await fallIll();
     const rate = Number(flags.rate);
     await send(rate, Number(flags.seconds), async (n) => {
       if (isThere && n % Math.ceil(rate / 5) === 0) await fallIll();
