@@ -12,6 +12,7 @@ import {
   MAX_FAILURE_REASON_LENGTH,
   PlatformBatchId,
   PlatformPaymentId,
+  foreignInstant,
 } from './fields.ts';
 import { routeTable } from './routes.ts';
 
@@ -35,7 +36,7 @@ export const AccountOutcome = Type.Union([
   Type.Object(
     {
       outcome: Type.Literal('posted'),
-      posted_at: Type.Optional(instant('When it was posted; now if absent.')),
+      posted_at: Type.Optional(foreignInstant('When it was posted; now if absent.')),
     },
     { description: 'The payment is posted, once.' },
   ),
@@ -50,7 +51,7 @@ export const AccountOutcome = Type.Union([
   Type.Object(
     {
       outcome: Type.Literal('later'),
-      until: Type.Optional(instant('The kit does not ask again before this time.')),
+      until: Type.Optional(foreignInstant('The kit does not ask again before this time.')),
       cancelable: Type.Optional(
         Type.Boolean({
           description: 'False: it will be posted without another request, so nobody may cancel it.',

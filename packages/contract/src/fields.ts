@@ -52,5 +52,9 @@ export const AmountInCents = Type.Integer({
 export const text = (description: string, maxLength = MAX_TEXT_LENGTH) =>
   Type.String({ minLength: 1, maxLength, pattern: '\\S', description });
 
-/** ISO 8601 with a zone (PF7, PF8). */
+/** An instant that another system wrote: any form of ISO 8601 with a zone (PF7, PF8). */
+export const foreignInstant = (description: string) =>
+  Type.String({ format: 'iso-instant', description });
+
+/** An instant of our own APIs: RFC 3339. */
 export const instant = (description: string) => Type.String({ format: 'date-time', description });

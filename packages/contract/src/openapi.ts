@@ -258,6 +258,7 @@ function plain(schema: TSchema, definitionOf?: string): Node {
   return JSON.parse(
     JSON.stringify(schema, (key, value: unknown) => {
       if (key === 'format' && value === 'iso-date-time') return undefined;
+      if (key === 'format' && value === 'iso-instant') return 'date-time';
       const name = NAMES.get(propertiesOf(value));
       return name === undefined || (key === '' && name === definitionOf)
         ? value

@@ -30,5 +30,6 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
 export const FORMAT_WORDS: Readonly<Record<string, string>> = {
   date: 'must be a date, such as 2026-03-01',
   'date-time': 'must be a time with its zone, such as 2026-03-01T09:30:00Z',
+  'iso-instant': 'must be an ISO 8601 time with its zone, such as 2026-03-01T09:30:00Z',
   'iso-date-time': 'must be an ISO 8601 time, such as 2026-03-01T09:30:00Z',
 };

@@ -11,6 +11,7 @@ import {
   MAX_FAILURE_REASON_LENGTH,
   PlatformBatchId,
   PlatformPaymentId,
+  foreignInstant,
 } from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
@@ -55,8 +56,8 @@ export const PaymentReply = Type.Object({
   platform_payment_id: Type.String(),
   status: Type.String(),
   amount_in_cents: Type.Integer(),
-  initiated_at: Type.String({ format: 'date-time' }),
-  posted_at: Type.Optional(Type.Union([Type.String({ format: 'date-time' }), Type.Null()])),
+  initiated_at: foreignInstant('When the partner accepted it.'),
+  posted_at: Type.Optional(Type.Union([foreignInstant('When it was posted.'), Type.Null()])),
   platform_batch_id: Type.Optional(Type.Unknown()),
   biller_id: Type.Optional(Type.Unknown()),
   account_id: Type.Optional(Type.Unknown()),

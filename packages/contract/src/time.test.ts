@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { instantText, isDate, isDateTime, parseInstant } from './time.ts';
+import { instantText, isDate, isDateTime, isOwnInstant, parseInstant } from './time.ts';
 
 test('a date that does not exist is refused instead of rolling over [TR3 F104]', () => {
   for (const date of [
@@ -50,6 +50,22 @@ test('every zone format of ISO 8601 is accepted and applied [PF7]', () => {
   ]) {
     assert.equal(parseInstant(good), expected, good);
     assert.equal(instantText(good), '2026-03-01T08:30:00.250Z', good);
+  }
+});
+
+test('our own APIs take the one form that every reader takes alike [F104]', () => {
+  for (const good of ['2026-03-01T10:30:00Z', '2026-03-01T10:30:00.250999+02:00']) {
+    assert.equal(isOwnInstant(good), true, good);
+  }
+  for (const other of [
+    '2026-03-01T10:30:00,250Z',
+    '2026-03-01T10:30:00+00',
+    '2026-03-01T10:30:00+0000',
+    '2026-03-01T10:30Z',
+    '2026-03-01T10:30:00',
+    '2026-02-30T10:30:00Z',
+  ]) {
+    assert.equal(isOwnInstant(other), false, other);
   }
 });
 

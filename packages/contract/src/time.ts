@@ -23,6 +23,14 @@ export function isDateTime(text: string): boolean {
   return read(text) !== undefined;
 }
 
+/** The form of our own APIs, RFC 3339: seconds, a point before the fraction, and a zone with minutes. */
+const OWN_FORM = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$/;
+
+/** True for an instant that exists, written as RFC 3339 has it. Other forms of ISO 8601 are read from partners alone. */
+export function isOwnInstant(text: string): boolean {
+  return OWN_FORM.test(text) && parseInstant(text) !== undefined;
+}
+
 /** Years 0001 to 9999 in UTC: others cannot be written in this format or stored. */
 const FIRST_INSTANT = Date.parse('0001-01-01T00:00:00.000Z');
 const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');

@@ -6,11 +6,12 @@ import type { Static, TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { Format } from 'typebox/format';
 import type { Detail } from './errors.ts';
-import { isDate, isDateTime, parseInstant } from './time.ts';
+import { isDate, isDateTime, isOwnInstant, parseInstant } from './time.ts';
 import { FORMAT_WORDS, PATTERN_WORDS } from './pattern-words.ts';
 
 Format.Set('date', isDate);
-Format.Set('date-time', (text) => parseInstant(text) !== undefined);
+Format.Set('date-time', isOwnInstant);
+Format.Set('iso-instant', (text) => parseInstant(text) !== undefined);
 Format.Set('iso-date-time', isDateTime);
 
 /** Maximum number of problems in one answer: enough to fix a form in one go, too few to flood a log. */

@@ -8,7 +8,7 @@
  */
 import type { KeyObject } from 'node:crypto';
 import {
-  parseInstant,
+  isOwnInstant,
   platformAdminRoutes as routes,
   Refusal,
   type Route,
@@ -339,6 +339,6 @@ const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 function auditCursor(text: string): { at: string; audit_id: string } {
   const [at = '', audit_id = ''] = text.split('~');
-  if (!UUID_PATTERN.test(audit_id) || parseInstant(at) === undefined) throw badCursor();
+  if (!UUID_PATTERN.test(audit_id) || !isOwnInstant(at)) throw badCursor();
   return { at, audit_id };
 }

@@ -1,6 +1,7 @@
 /** Mounts an operation of the contract's route table on a server: its path, checks, errors and answer come from the table. */
 import {
   compileCheck,
+  instantText,
   pathFields,
   Refusal,
   type Detail,
@@ -58,6 +59,9 @@ export function mount<const R extends Route>(
     // A CSV body is a stream: its handler validates the lines.
     body: route.body && (route.bodyType === CSV_TYPE ? anyStream : compileCheck(route.body)),
   };
+  const instants = Object.entries(route.query?.properties ?? {})
+    .filter(([, schema]) => 'format' in schema && schema.format === 'date-time')
+    .map(([name]) => name);
   const isJson = (route.replyType ?? JSON_TYPE) === JSON_TYPE;
   const before = options.onRequest;
 
@@ -77,13 +81,14 @@ export function mount<const R extends Route>(
         ...(checks.path?.problems(request.params, 'path') ?? []),
         // An operation without query fields ignores any that are sent: a proxy or a campaign link added them, not the caller.
         ...(checks.query?.problems(request.query, 'query') ?? []),
+        ...nullCharacters(request.query),
         ...bodyProblems(request, checks.body),
       ];
       if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
       const answer = await handler({
         // Each was checked against the schema its type comes from.
         params: request.params as RouteParams<R>,
-        query: request.query as RouteQuery<R>,
+        query: normalized(request.query, instants) as RouteQuery<R>,
         body: request.body as RouteBody<R>,
         headers: request.headers,
         request,
@@ -95,6 +100,23 @@ export function mount<const R extends Route>(
       return reply.sent ? reply : answer;
     },
   });
+}
+
+/** Problems of query fields that no database stores. Ids in paths are known or not; bodies are read by a parser that refuses them. */
+function nullCharacters(query: unknown): Detail[] {
+  return Object.entries(query ?? {})
+    .filter(([, value]) => typeof value === 'string' && value.includes('\0'))
+    .map(([name]) => ({ path: `query.${name}`, problem: 'must not contain the null character' }));
+}
+
+/** The query with its instants in UTC with milliseconds: the one form in which they are compared and stored (decision 12). */
+function normalized(query: unknown, instants: readonly string[]): unknown {
+  const values: Record<string, unknown> = { ...(query as Record<string, unknown>) };
+  for (const name of instants) {
+    const value = values[name];
+    if (typeof value === 'string') values[name] = instantText(value);
+  }
+  return values;
 }
 
 /** The check of a body that is passed on unread. */

@@ -36,6 +36,29 @@ test('an operation of the table is answered in the form of the table', async (t)
   assert.equal(response.headers.get('cache-control'), 'no-store');
 });
 
+test('a time in another form than ours, and a null character, are refused in a sentence', async (t) => {
+  let seen: unknown;
+  const { base } = await listening(t, {}, (app) => {
+    mount(app, platformAdminRoutes.list_payments, ({ query }) => {
+      seen = query;
+      throw new Refusal('NOT_FOUND');
+    });
+  });
+  const list = (query: string): Promise<Response> => fetch(`${base}/admin/v1/payments?${query}`);
+  for (const from of [
+    '2026-03-01T10:30:00,5Z',
+    '2026-03-01T10:30:00%2B00',
+    '2026-03-01T10:30:00+00:00',
+  ]) {
+    const details = await refused(await list(`from=${from}`), 400, 'INVALID_REQUEST');
+    assert.match(JSON.stringify(details), /query.from.*must be a time with its zone/, from);
+  }
+  const details = await refused(await list('id=a%00b'), 400, 'INVALID_REQUEST');
+  assert.match(JSON.stringify(details), /query.id.*null character/);
+  await refused(await list('from=2026-03-01T10:30:00.5%2B02:00'), 404, 'NOT_FOUND');
+  assert.deepEqual(seen, { from: '2026-03-01T08:30:00.500Z' });
+});
+
 test('every operation of every table can be mounted, served and described', async (t) => {
   for (const routes of [partnerRoutes, platformRoutes, platformAdminRoutes, partnerAdminRoutes]) {
     const app = createServer();
