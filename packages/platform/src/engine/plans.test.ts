@@ -7,7 +7,7 @@ import test, { type TestContext } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
 import { ARRIVALS, advance, findNews, findPayments, findWatched } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
-import { countSlots, pageOfSlot, placeArrivals } from './slots.ts';
+import { idsInSlots, pageOfSlot, placeArrivals } from './slots.ts';
 import { idleWorker, engineRig, writer } from './testing.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
@@ -128,8 +128,8 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
       ids.map(() => ''),
     ),
   );
-  const counts = await countSlots(database, [3]);
-  assert.ok(counts.size <= 1);
+  const inSlots = await idsInSlots(database, [3]);
+  assert.ok(inSlots.size <= 1);
   await pageOfSlot(database, 3, '');
   await placeArrivals(database, 'me', [1, 2, 3]);
   changed(

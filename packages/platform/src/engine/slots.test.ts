@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { ARRIVALS, type PaymentRow, type Queryable } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import {
-  countSlots,
+  idsInSlots,
   giveAllSlots,
   giveSlots,
   pageOfSlot,
@@ -159,8 +159,8 @@ test('a slot shows the payments in flight alone, and an arrival goes to slots of
   const [mine, foreign, done] = [await made(1), await made(3), await made(1)];
   const [first, second, late] = [await made(ARRIVALS), await made(ARRIVALS), await made(ARRIVALS)];
   await settle(done, late);
-  assert.deepEqual([...(await countSlots(database, [1, 2]))], [[1, 1]]);
-  assert.deepEqual([...(await countSlots(database, [3]))], [[3, 1]]);
+  assert.deepEqual([...(await idsInSlots(database, [1, 2]))], [[1, [mine]]]);
+  assert.deepEqual([...(await idsInSlots(database, [3]))], [[3, [foreign]]]);
   const idsOf = (rows: readonly { platform_payment_id: string }[]): string[] =>
     rows.map((row) => row.platform_payment_id);
   assert.deepEqual(idsOf(await pageOfSlot(database, 1, '')), [mine]);

@@ -161,19 +161,19 @@ export async function giveAllSlots(on: Queryable, worker_id: string): Promise<vo
   await on.query(giveAllStatement, [worker_id]);
 }
 
-const countStatement = sql(
-  'slot_count',
-  `SELECT p.slot, count(*) AS payments FROM duebridge_platform.payments p
+const idsStatement = sql(
+  'slot_ids',
+  `SELECT p.slot, array_agg(p.platform_payment_id) AS ids FROM duebridge_platform.payments p
     WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`,
 );
 
-/** How many payments in flight the slots hold; a slot without any is not in it. */
-export async function countSlots(
+/** The payments in flight of each of the slots; a slot without any is not in it. */
+export async function idsInSlots(
   on: Queryable,
   slots: readonly number[],
-): Promise<Map<number, number>> {
-  const rows = await on.query<{ slot: number; payments: number }>(countStatement, [slots]);
-  return new Map(rows.map((row) => [row.slot, row.payments]));
+): Promise<Map<number, readonly string[]>> {
+  const rows = await on.query<{ slot: number; ids: string[] }>(idsStatement, [slots]);
+  return new Map(rows.map((row) => [row.slot, row.ids]));
 }
 
 /** The minimum that a worker needs to drive a payment: up to a million are loaded at once. */

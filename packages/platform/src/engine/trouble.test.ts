@@ -79,7 +79,7 @@ function tests(): void {
     const isMine = (worker_id: string): boolean => worker_id === mine;
     await eventually('both own half of the slots', async () => (await ownedBy(isMine)) === 512);
 
-    // What the frozen one could have locked at most: its heartbeat, its shares and its slots.
+    // What the frozen one could have locked at most: its heartbeat and its slots.
     const other = openDatabase({
       url: rig.database.url,
       applicationName: 'holds the locks of the frozen worker',
@@ -89,7 +89,7 @@ function tests(): void {
     const held = Promise.withResolvers<void>();
     const letGo = Promise.withResolvers<void>();
     const holding = other.transaction(async (tx) => {
-      for (const table of ['workers', 'slots', 'shares']) {
+      for (const table of ['workers', 'slots']) {
         await tx.query(
           `SELECT 1 FROM duebridge_platform.${table} WHERE worker_id <> $1 FOR UPDATE`,
           [mine],
