@@ -128,6 +128,18 @@ test('every instant has one cut-off after it, within two days', () => {
   );
 });
 
+test('the first payments of a window, made at once, get one batch and none of them fails [PF3]', async (t) => {
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  const partner = await rig.registry.get('acme');
+  assert(partner);
+  const now = Date.now();
+  const ids = await Promise.all(
+    Array.from({ length: 50 }, () => batchFor(rig.database, partner, now)),
+  );
+  assert.equal(new Set(ids).size, 1);
+});
+
 test('a statement is the same whatever the order of its lines, and another when a cent differs', async () => {
   const lines: StatementLine[] = [
     { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 200 },

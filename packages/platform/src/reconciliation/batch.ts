@@ -94,7 +94,7 @@ const findWindow = sql(
 const openWindow = sql(
   'batch_open',
   `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
-   ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
+   ON CONFLICT DO NOTHING`,
 );
 
 /**
