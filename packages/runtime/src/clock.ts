@@ -31,6 +31,17 @@ export const systemClock: Clock = {
   random: () => randomInt(2 ** 32) / 2 ** 32,
 };
 
+/** A clock whose wall time is read once and carried on by the monotonic one: a step of the system's clock does not show in it (F87). */
+export function steadyClock(clock: Clock): Clock {
+  const aheadMs = clock.now() - clock.monotonic();
+  return {
+    now: () => clock.monotonic() + aheadMs,
+    monotonic: () => clock.monotonic(),
+    sleep: (ms, signal) => clock.sleep(ms, signal),
+    random: () => clock.random(),
+  };
+}
+
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) {

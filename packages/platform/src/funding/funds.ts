@@ -14,6 +14,7 @@ import { Refusal } from '@duebridge/contract';
 import {
   groupCommit,
   sql,
+  steadyClock,
   type Clock,
   type Database,
   type Log,
@@ -187,7 +188,9 @@ export function openFunds(options: {
   /** The public listener's address as browsers reach it, for returns from a redirect. */
   readonly publicUrl?: string | undefined;
 }): Funds {
-  const { database, sealer, clock, log, adapters, former = [], publicUrl } = options;
+  const { database, sealer, log, adapters, former = [], publicUrl } = options;
+  // How long a customer has had is an interval: a step of the wall clock must not end an approval, or hide it.
+  const clock = steadyClock(options.clock);
   const known = [...adapters, ...former];
   const byName = new Map(known.map((adapter) => [adapter.name, adapter]));
   const byMethod = new Map(

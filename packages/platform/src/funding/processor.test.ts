@@ -245,6 +245,42 @@ test('a method that is offered no more, or whose adapter is gone, is never taken
   assert.equal((await payment.read()).status, 'succeeded');
 });
 
+test('a step of the wall clock during an approval ends it neither early nor late [EE7]', async () => {
+  const payment = await pay(posted(), 'acme_wallet');
+  await until('the action', async () => (await payment.read()).action);
+  const order = {
+    platform_payment_id: payment.id,
+    funding_method: 'acme_wallet',
+    amount_in_cents: 4_200,
+  };
+  for (const stepMs of [7_200_000, -7_200_000]) {
+    let [wall, monotonic, reads] = [Date.now(), 0, 0];
+    const funds = openFunds({
+      database: platform.database,
+      sealer: openSealer(SEAL_KEY),
+      clock: { ...systemClock, now: () => wall, monotonic: () => monotonic },
+      log: silentLog,
+      adapters: [
+        {
+          ...scripted,
+          name: 'acme_pay',
+          methods: () => [],
+          authorize: () => {
+            reads += 1;
+            return Promise.reject(new Error('it is read'));
+          },
+        },
+      ],
+    });
+    wall += stepMs;
+    assert.equal((await funds.authorize(order)).kind, 'waits', 'not declined as too late');
+    wall += 60_000;
+    monotonic += 60_000;
+    await assert.rejects(funds.authorize(order), /it is read/);
+    assert.equal(reads, 1, 'a minute later the processor is asked');
+  }
+});
+
 /** A hold whose state the test chooses; `answers` are what each call returns or throws. */
 function heldAs(
   answers: Partial<Record<'read' | 'capture' | 'release' | 'refund', Hold['state'] | Error>>,
