@@ -277,7 +277,13 @@ async function openAll(
   const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
   closers.push(async () => {
     stopping.abort();
-    await Promise.all([forgetting, gauges, mailing, sealed, sweeping, watching]);
+    // A mail server that is silent holds up no stop.
+    const late = new AbortController();
+    await Promise.race([
+      Promise.all([forgetting, gauges, mailing, sealed, sweeping, watching]),
+      clock.sleep(LOOPS_STOP_MS, late.signal),
+    ]);
+    late.abort();
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({
@@ -368,6 +374,11 @@ async function openAll(
     hostVariable: 'ADMIN_HOST',
     portVariable: 'ADMIN_PORT',
   });
+  // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
+  closers.push(async () => {
+    stopping.abort();
+    await Promise.all([engine.stop(), publicApp.close(), adminApp.close()]);
+  });
   log.info({ url, admin_url: adminUrl }, 'the platform is up');
   return { url, adminUrl, adminKey };
 }
@@ -445,6 +456,8 @@ async function openPools(
   return { front, engine, heartbeat };
 }
 
+/** How long a stop waits for the loops beside the engine. */
+const LOOPS_STOP_MS = 1_000;
 /** Of all connections, the part that is the engine's. */
 const ENGINE_PART = 0.4;
 /** One is in use; the second is for when that one hangs. */

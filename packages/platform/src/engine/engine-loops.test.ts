@@ -44,6 +44,8 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
     /** What a partner answers to a poll, and what holds the answers. */
     status: 'processing' as PaymentRow['status'],
     answers: undefined as Promise<void> | undefined,
+    /** Whether the client does not heed that a call is aborted. */
+    isDeaf: false,
   };
   const answer = (name: string, values: readonly unknown[]): unknown[] => {
     const heartbeat_at = new Date(time.now()).toISOString();
@@ -75,8 +77,10 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
       case 'slot_give_all':
         world.owners = world.owners.map((owner) => (owner === first ? null : owner));
         return [];
-      case 'slot_count':
-        return world.found.length === 0 ? [] : [{ slot: 1, payments: world.found.length }];
+      case 'slot_ids':
+        return world.found.length === 0
+          ? []
+          : [{ slot: 1, ids: world.found.map((row) => row.platform_payment_id) }];
       case 'slot_page':
         return world.found.filter((row) => row.platform_payment_id > String(values[1]));
       case 'payment_watched': {
@@ -172,7 +176,7 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
       ) {
         world.polled.push(id);
         const stopped = new Promise<string>((resolve) => {
-          signal?.addEventListener('abort', () => resolve('stopped'));
+          if (!world.isDeaf) signal?.addEventListener('abort', () => resolve('stopped'));
         });
         const word = await Promise.race([world.answers, stopped]);
         if (word === 'stopped') {
@@ -452,6 +456,21 @@ test('a stop gives the slots back, leaves the list, and nothing is sent after it
   assert.ok(named('SELECT 1').length > 5);
   assert.deepEqual(world.lines, ['the database does not answer; payments wait']);
   await engine.stop();
+});
+
+test('a stop gives the slots back within ten seconds, though a call ignores that it is aborted [LV5]', async () => {
+  const { engine, world, time, row, named } = rig();
+  await engine.start();
+  world.answers = new Promise(() => undefined);
+  world.isDeaf = true;
+  engine.take(row('p', { slot: 1 } as never));
+  await time.advance(2_000);
+  assert.deepEqual(world.polled, ['p']);
+  let isStopped = false;
+  void engine.stop().then(() => (isStopped = true));
+  await time.advance(10_000);
+  assert.equal(isStopped, true);
+  assert.equal(named('slot_give_all').length, 1);
 });
 
 test('a stop waits eight seconds for a call under way, and ends although the slots cannot be given back [LV5 LV8]', async () => {

@@ -63,7 +63,7 @@ export interface Engine {
    * database does not answer.
    */
   start(): Promise<void>;
-  /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; at most 10 s (F82). */
+  /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; 10 s at most, whatever hangs (F82). */
   stop(): Promise<void>;
   /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
@@ -101,6 +101,10 @@ interface Surroundings {
   /** A connection pool for the heartbeat alone, so that slow statements cannot cost the lease; default `database`. */
   readonly leaseDatabase?: Database;
 }
+
+/** How long a stop waits for aborted calls to unwind, and for the slots to be given back: with the calls' own eight seconds, ten. */
+const UNWIND_MS = 1_000;
+const RELEASE_MS = 1_000;
 
 /** How long a start waits for the first read of the slots: a server opens its listeners within three seconds. */
 const FIRST_ROUND_MS = 1_500;
@@ -221,22 +225,39 @@ class RunningEngine implements Engine {
     this.#stopping.abort();
     lease.leave();
     const worker = this.#worker;
-    await Promise.all([
-      worker?.finish(this.#times.stopMs),
-      this.#loops,
-      this.#round?.catch(() => undefined),
-    ]);
+    const { stopMs } = this.#times;
+    const over = [this.#loops, worker?.finish(stopMs) ?? Promise.resolve(), this.#roundOver()];
+    await this.#within(stopMs + UNWIND_MS, over);
+    // Whatever hangs, it writes nothing more: the slots that its writes name are not this worker's from here on.
+    worker?.drop();
     this.#worker = undefined;
+    await this.#within(RELEASE_MS, [this.#release(worker), lease.end()]);
+    this.#stopped.abort();
+    this.#lease = undefined;
+  }
+
+  async #release(worker: Worker | undefined): Promise<void> {
+    if (worker === undefined) return;
     try {
-      await worker?.release();
-      if (worker !== undefined) await removeWorker(this.#options.database, worker.workerId);
+      await worker.release();
+      await removeWorker(this.#options.database, worker.workerId);
     } catch (error) {
       // Others take them over when the lease has expired.
       this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
     }
-    await lease.end();
-    this.#stopped.abort();
-    this.#lease = undefined;
+  }
+
+  /** Resolves when the look at the slots that is under way has ended, whichever way. */
+  async #roundOver(): Promise<void> {
+    await this.#round?.catch(() => undefined);
+  }
+
+  /** Waits for work that belongs to a stop, and no longer than `ms`. */
+  async #within(ms: number, work: readonly Promise<void>[]): Promise<void> {
+    const { clock } = this.#options;
+    const late = new AbortController();
+    await Promise.race([Promise.all(work), clock.sleep(ms, late.signal)]);
+    late.abort();
   }
 
   take(payment: PaymentRow): void {
@@ -266,7 +287,7 @@ class RunningEngine implements Engine {
 
   async tick(): Promise<void> {
     await this.#lease?.renewNow();
-    await this.#round?.catch(() => undefined);
+    await this.#roundOver();
     await this.#takeOver();
     await this.#worker?.loaded();
     await this.#lookAtWatched();
