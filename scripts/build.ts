@@ -1,6 +1,6 @@
 /**
  * Builds the packages to publish: each gets a folder below `dist/packages`, with JavaScript, declarations, maps, migrations and
- * assets, and with the manifest that an installed package needs (decision 80).
+ * assets, and with the manifest that an installed package needs (decision 27).
  *
  *   npm run build                      writes dist/packages
  *   npm run build -- --pack FOLDER     also packs each into a tarball in FOLDER

@@ -52,7 +52,7 @@ test('every entry of every package resolves to code and types, in Node and in bu
       `${manifest.name} has types`,
     );
     if (checked.types === false) continue;
-    // ES modules only (decision 80): `require` of them works from Node 22 on, and nothing older is supported.
+    // ES modules only (decision 27): `require` of them works from Node 22 on, and nothing older is supported.
     const problems = checked.problems.filter(
       (problem) =>
         !('resolutionKind' in problem) ||

@@ -243,7 +243,7 @@ export const ListedPayment = Type.Object({
     { description: 'Null when nothing is due, or when another process drives the payment.' },
   ),
   paused: Type.Boolean({
-    description: 'Nothing is sent until an operator resumes it (decision 216).',
+    description: 'Nothing is sent until an operator resumes it (decision 61).',
   }),
   follow_up: Type.Union(
     [

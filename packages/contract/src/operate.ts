@@ -467,7 +467,7 @@ export type OpenDifference = Static<typeof OpenDifference>;
 export const DIFFERENCE_AGES = ['1h', '24h', '3d', 'older'] as const;
 export type DifferenceAge = (typeof DIFFERENCE_AGES)[number];
 
-/** What the open differences amount to (decision 217). */
+/** What the open differences amount to (decision 26). */
 export const DifferenceSummary = Type.Object({
   open: Type.Integer({ minimum: 0 }),
   value_at_risk_in_cents: Type.Integer({
@@ -506,7 +506,7 @@ export const DifferenceQuery = Type.Object(
     platform_batch_id: Type.Optional(PlatformBatchId),
     kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
     age: Type.Optional(
-      Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 217).' }),
+      Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 26).' }),
     ),
     limit: pageLimit,
     cursor,
@@ -538,7 +538,7 @@ export const Overview = Type.Object({
   unsettled: Type.Integer({ minimum: 0 }),
   paused: Type.Integer({
     minimum: 0,
-    description: 'Payments that an operator paused (decision 216).',
+    description: 'Payments that an operator paused (decision 61).',
   }),
   oldest_paused_at: nullable(instant('Since when the longest of them has been paused.')),
   follow_ups: Type.Integer({

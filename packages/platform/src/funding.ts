@@ -3,7 +3,7 @@
  * of processors; the sandbox, which moves no money, is one of them.
  *
  * holds: each act is idempotent by platform_payment_id, so that the engine may repeat it after any crash; funds are captured at
- *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 111). Card
+ *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 110). Card
  *        and bank numbers never come here.
  */
 import type { Mode } from '@duebridge/contract';

@@ -1,5 +1,5 @@
 /**
- * The proxy between the judge and a server (decision 236): HTTPS_PROXY and NO_PROXY, as curl reads them. Only https goes through a
+ * The proxy between the judge and a server (decision 95): HTTPS_PROXY and NO_PROXY, as curl reads them. Only https goes through a
  * proxy, by CONNECT, so that the proxy carries bytes that it cannot read and what is judged is the server. A server on this machine
  * is always reached directly.
  */

@@ -297,7 +297,7 @@ export function textOf(
     text: [
       ...note,
       `Your payment to ${name} failed and you have not been charged for it.`,
-      // A card's hold may have been captured before it expired (decision 111).
+      // A card's hold may have been captured before it expired (decision 110).
       'If money was taken already, it is on its way back.',
       ...(content.failure_reason === null
         ? []

@@ -5,7 +5,7 @@
  *         of `funds` with the step that follows from them; what must be known before that is written here.
  * holds:  the reference is stored before the authorization is asked for, so that no crash leaves funds held that nobody knows. The row
  *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too.
- *         Funds taken for a payment that failed or was canceled are refunded (decision 111).
+ *         Funds taken for a payment that failed or was canceled are refunded (decision 110).
  * next:   the processor, by adapter.ts.
  *
  * One file because every act on funds is decided by the same row, whose states exclude each other.

@@ -1,5 +1,5 @@
 /**
- * Marks for a partner's follow-up: an operator's note on a payment that the partner has to look at (decision 216).
+ * Marks for a partner's follow-up: an operator's note on a payment that the partner has to look at (decision 61).
  *
  * holds: a mark changes nothing about the payment. Setting, replacing and clearing one are in the audit with the operator's name; the
  *        table holds only the marks that are set.

@@ -1,5 +1,5 @@
 /**
- * Pausing one payment: nothing more is sent for it until an operator resumes it (decision 216).
+ * Pausing one payment: nothing more is sent for it until an operator resumes it (decision 61).
  *
  * holds: a paused payment is in a slot of no worker. The fence therefore refuses every write for it, also of a step that is under
  *        way: its first PUT cannot leave, because `dispatching` is written before it. A worker that has it in memory drops it at its

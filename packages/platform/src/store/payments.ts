@@ -259,7 +259,7 @@ export interface Writer {
 
 /** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */
 export const ARRIVALS = -1;
-/** The slot of payments that an operator paused: it belongs to no worker, so the fence refuses every write of one (decision 216). */
+/** The slot of payments that an operator paused: it belongs to no worker, so the fence refuses every write of one (decision 61). */
 export const PAUSED = -2;
 
 /**

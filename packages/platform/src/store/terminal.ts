@@ -93,7 +93,7 @@ export async function endPayments(
   return wereChanged(ends, changed);
 }
 
-/** Funds that were captured or released; `settled` when that differs from what the payment's status implies (decision 111). */
+/** Funds that were captured or released; `settled` when that differs from what the payment's status implies (decision 110). */
 export interface Settlement {
   readonly platform_payment_id: string;
   readonly settled?: SettledFunds;
@@ -197,7 +197,7 @@ const resumeStatement = sql(
 
 /**
  * Takes a payment out of review, or ends its pause. A worker takes it over: from review it repeats the PUT with the same id and bytes
- * (decision 21), after a pause it continues where it was (decision 216). Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is
+ * (decision 21), after a pause it continues where it was (decision 61). Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is
  * neither in review nor paused.
  */
 export function resumePayment(
