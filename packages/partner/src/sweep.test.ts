@@ -36,8 +36,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
   const answers = new Map<string, PostOutcome | Promise<PostOutcome> | Error>();
   /** Payments that another replica has in a call. */
   const elsewhere = new Set<string>();
-  /** Cancels that another replica left for this one. */
-  const asked = new Set<string>();
   const spans: string[] = [];
   const looks: { at: number; ageMs: unknown; after: unknown; limit: unknown }[] = [];
   const tries: { at: number; ids: string; limitMs: unknown }[] = [];
@@ -78,9 +76,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
       if (state.isAway) throw AWAY;
       return [{ processing: table.size, claimed: 1, oldest: 7, oldest_claimed: 3 }];
     }
-    if (name === 'kit_cancel_requests') {
-      return [...asked].map((id) => ({ platform_payment_id: id, actor: 'bob', reason: 'by mail' }));
-    }
     if (name === 'kit_find_held') {
       return (first as string[]).flatMap((id) => table.get(id) ?? []);
     }
@@ -88,7 +83,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
       const [ids, statuses] = values as [string[], PaymentRow['status'][]];
       return ids.flatMap((id, index) => end(id, statuses[index] ?? 'failed'));
     }
-    if (name.includes('cancel_actor IS NOT NULL')) return [...asked].filter((id) => id === first);
     if (name === 'SELECT 1') return state.isUp ? [] : Promise.reject(AWAY);
     if (name === 'kit_lock_payment') {
       const row = table.get(String(first));
@@ -192,7 +186,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     lines,
     figures,
     elsewhere,
-    asked,
     spans,
     watched,
     state,
@@ -430,30 +423,6 @@ test('a replica whose sweep is late is not healthy [LV2 RU3]', async (t) => {
   assert.deepEqual(lines.slice(1), ['posting of payments resumed']);
 });
 
-test('a sweep of many slow pages is on time as long as they come [LV2 RU3]', async (t) => {
-  const { applier, add, pass, state, looks } = rig(t);
-  add(...Array.from({ length: 2_001 }, (_, index) => `p${10_000 + index}`));
-  state.lookMs = 6_000;
-  applier.start();
-  for (let second = 1; second <= 20; second += 1) {
-    await pass(1_000);
-    assert.equal(applier.health.sweep, true, `${second} s`);
-  }
-  assert.equal(looks.length, 3);
-});
-
-test('a sweep answers the cancels that other replicas left for this one [ST4]', async (t) => {
-  const { applier, add, asked, elsewhere, pass, told } = rig(t, {}, true);
-  add('p');
-  elsewhere.add('p');
-  applier.start();
-  await pass(1_000);
-  assert.deepEqual(told, []);
-  asked.add('p');
-  await pass(1_000);
-  assert.deepEqual(told, ['p canceled']);
-});
-
 test('a sweep forgets what settle ended [LV3]', async (t) => {
   const { applier, add, answers, table, pass, watched } = rig(t, {}, true);
   answers.set('p', { outcome: 'later' });
@@ -467,16 +436,6 @@ test('a sweep forgets what settle ended [LV3]', async (t) => {
   table.delete('p');
   await pass(1_000);
   assert.equal(undecided(), 0);
-});
-
-test('a sweep that never comes back is late [LV2]', async (t) => {
-  const { applier, pass, state } = rig(t);
-  state.lookMs = 60_000;
-  applier.start();
-  await pass(15_000);
-  assert.equal(applier.health.sweep, true);
-  await pass(1);
-  assert.equal(applier.health.sweep, false);
 });
 
 test('what has not ended is counted every ten seconds, or a hundredth of the time [LV7]', async (t) => {
@@ -552,17 +511,4 @@ test('a stop waits for the look at the table that is under way: the database is 
   assert.equal(isOver, false);
   await pass(1);
   assert.equal(isOver, true);
-});
-
-test('a cancel of what another replica has in a call waits for its answer [ST4]', async (t) => {
-  const { applier, add, asked, table, pass } = rig(t, {}, true);
-  add('claimed');
-  asked.add('claimed');
-  let outcome: string | undefined;
-  void applier.cancel('claimed', 'ann', 'asked').then((one) => (outcome = one.outcome));
-  await settle();
-  assert.equal(outcome, undefined, 'it waits for what the other replica says');
-  asked.clear();
-  await pass(100);
-  assert.deepEqual([outcome, table.size], ['too_late', 1]);
 });
