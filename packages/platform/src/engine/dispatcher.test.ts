@@ -3,11 +3,8 @@
  * late. Each test tells the whole story of a few payments.
  */
 import assert from 'node:assert/strict';
-import { getEventListeners } from 'node:events';
 import test from 'node:test';
-import { DatabaseUnavailable } from '@duebridge/runtime';
 import { HOLD_MARGIN_MS } from '../funding.ts';
-import { authorizeFunds } from './calls.ts';
 import {
   BEGAN,
   CALL_MS,
@@ -121,30 +118,6 @@ test('a hold that expires while its payment waits is asked for again before anyt
   assert.deepEqual(rig.read(/^(?:put|authorize) 2/), ['authorize 2', 'authorize 2', 'put 2']);
 });
 
-test('the funds of a payment that failed or was canceled are released, never captured [PL7 ST4]', async () => {
-  const rig = dispatcherRig();
-  rig.script = ({ kind, payment }) =>
-    kind === 'get'
-      ? { fields: { status: payment === 1 ? 'failed' : 'canceled', posted_at: null } }
-      : undefined;
-  rig.onSettle = () => ({ kind: 'refunded' });
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  await rig.run(60_000);
-  assert.deepEqual(
-    rig.story.filter(({ what }) => what.includes('detected')),
-    [],
-  );
-  assert.deepEqual(rig.read(/^(?:void|capture|row .: (?:accepted|settled))/), [
-    'row 1: accepted > ended, failed by partner',
-    'void 1',
-    'row 2: accepted > ended, canceled by partner',
-    'void 2',
-    'row 1: settled funds_refunded',
-    'row 2: settled funds_refunded',
-  ]);
-});
-
 test('a customer is told when the partner has the payment, when it stops in review and when it ends, and of nothing else', async () => {
   const rig = dispatcherRig();
   rig.script = ({ kind, payment }) =>
@@ -191,29 +164,6 @@ test('a payment that is handed over twice is put once, and one in no slot not at
   await rig.run(5_000);
   assert.equal(rig.dispatcher.countOf(1), 0);
   assert.equal(rig.dispatcher.has(idOf(1)), false);
-});
-
-test('a payment that is taken over starts when it is told to, not before, and nobody is hurried by one that is due later', async () => {
-  const rig = dispatcherRig();
-  const delays = [9_000, 1_000, 20_000, 3_000];
-  for (const [index, delayMs] of delays.entries()) {
-    rig.pay(index + 1, { stage: 'dispatching' });
-    rig.dispatcher.add(rig.loaded(index + 1), delayMs);
-  }
-  assert.equal(rig.dueAt(3), 20_000);
-  assert.equal(rig.dueAt(6), undefined);
-  await rig.run(0);
-  rig.pay(5, { stage: 'dispatching' });
-  rig.dispatcher.add(rig.loaded(5), 25_000);
-  assert.equal(rig.time.sleeping, 1, 'one timer for the queue: the earliest');
-  await rig.run(30_000);
-  assert.deepEqual(rig.readTimes(/^put/), [
-    [1_000, 'put 2'],
-    [3_000, 'put 4'],
-    [9_000, 'put 1'],
-    [20_000, 'put 3'],
-    [25_000, 'put 5'],
-  ]);
 });
 
 test('the oldest payment and those that are older than a day are told, in whatever form they wait', async () => {
@@ -296,23 +246,6 @@ test('an end that is found while the acceptance is being written waits for it, a
     [557, 'row 1: accepted > ended, succeeded by partner'],
     [563, 'row 1: settled'],
   ]);
-});
-
-test('a payment that stops in review at its first poll is recorded as accepted before', async () => {
-  const rig = dispatcherRig({ pollMs: 20 });
-  rig.script = ({ kind }) => (kind === 'get' ? { fields: { amount_in_cents: 1 } } : undefined);
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(1_000);
-  assert.deepEqual(rig.read(/^(?:row|told|error|counted: breach)/), [
-    'counted: breach of acme mismatch_amount_in_cents',
-    'row 1: dispatching > accepted',
-    'told of 1',
-    'row 1: accepted > review',
-    'told of 1',
-    'error: a payment waits for an operator | 1 | mismatch_amount_in_cents',
-  ]);
-  assert.equal(rig.row(1).payment_id, 'P-1');
-  assert.equal(rig.dispatcher.size, 0);
 });
 
 test('an acceptance that cannot be written leads to the same put again, and delays no other payment [RU5 PL2]', async () => {
@@ -401,31 +334,6 @@ test('a payment whose row another has changed is driven on from its row if it is
   }
 });
 
-test('a payment that an operator resumed starts anew from its row; the answer to an earlier call is dropped', async () => {
-  const rig = dispatcherRig();
-  rig.script = ({ kind, at }) =>
-    kind === 'put' && at === 0 ? { afterMs: 2_000, status: 400 } : undefined;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(1_000);
-  rig.dispatcher.replace(rig.loaded(1), 500);
-  assert.equal(rig.dispatcher.size, 1);
-  assert.equal(rig.dispatcher.countOf(1), 1);
-  assert.equal(rig.dueAt(1), 1_500);
-  await rig.run(10_000);
-  assert.deepEqual(rig.readTimes(/^(?:put|get|row|capture)/), [
-    [0, 'put 1'],
-    [1_500, 'put 1'],
-    [1_556, 'row 1: dispatching > accepted'],
-    [2_000, 'get 1'],
-    [2_505, 'get 1'],
-    [2_511, 'row 1: accepted > ended, succeeded by partner'],
-    [2_511, 'capture 1'],
-    [2_517, 'row 1: settled'],
-  ]);
-  rig.dispatcher.replace({ ...rig.loaded(1), platform_payment_id: idOf(9), slot: 3 }, 0);
-  assert.equal(rig.dispatcher.countOf(3), 1, 'one that was not driven here');
-});
-
 // Errors -----------------------------------------------------------------------------------------------------------------
 
 test('a bug met by one payment is logged, retried half a minute later, and keeps no place of its partner [LV3]', async () => {
@@ -447,23 +355,6 @@ test('a bug met by one payment is logged, retried half a minute later, and keeps
   ]);
   assert.deepEqual([rig.row(1).status, rig.row(2).status], ['succeeded', 'succeeded']);
   assert.equal(rig.dispatcher.size, 0);
-});
-
-test('a step that meets the database’s outage is repeated when it is over, without an error of its own [LV8]', async () => {
-  const rig = dispatcherRig();
-  rig.onGet = () => {
-    if (rig.isDown) throw new DatabaseUnavailable('it is away', 'unknown');
-  };
-  rig.isDown = true;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  await rig.run(3_000);
-  assert.deepEqual(rig.read(/^(?:put|error)/), [
-    'error: the database does not answer; payments wait | it is away',
-  ]);
-  rig.isDown = false;
-  await rig.run(250);
-  // The twelfth probe, a quarter of a second and a statement after the one before, finds it back.
-  assert.deepEqual(rig.readTimes(/^(?:put|error)/), [[12 * (250 + STATEMENT_MS), 'put 1']]);
 });
 
 // Funding ----------------------------------------------------------------------------------------------------------------
@@ -523,22 +414,6 @@ test('a processor that fails is asked again and again, later and later; the log 
   ]);
 });
 
-test('a funding call leaves no listener behind, and is not waited for once the worker has stopped', async () => {
-  const order = { platform_payment_id: idOf(1), funding_method: 'processor', amount_in_cents: 1 };
-  const { funding } = dispatcherRig();
-  funding.authorize = () => Promise.resolve({ kind: 'authorized' });
-  const { signal } = new AbortController();
-  await authorizeFunds(funding, order, signal);
-  assert.equal(getEventListeners(signal, 'abort').length, 0);
-  funding.authorize = () => new Promise(() => undefined);
-  let told: unknown;
-  void authorizeFunds(funding, order, AbortSignal.abort()).catch(
-    (error: unknown) => (told = error),
-  );
-  await dispatcherRig().run(0);
-  assert.match(String(told), /did not answer in time/);
-});
-
 test('declined funds end a payment before anything is sent, and a customer who has to approve is waited for', async () => {
   const rig = dispatcherRig();
   let asked = 0;
@@ -570,28 +445,6 @@ test('declined funds end a payment before anything is sent, and a customer who h
 });
 
 // The partner as a whole -------------------------------------------------------------------------------------------------
-
-test('nothing is sent to a partner that is paused or not there; its payments stay withdrawable until it is', async () => {
-  for (const partner of [partnerCalled('acme', { paused: true }), undefined]) {
-    const rig = dispatcherRig();
-    if (partner === undefined) rig.partners.delete('acme');
-    else rig.partners.set('acme', partner);
-    let looks = 0;
-    rig.onGet = () => void (looks += 1);
-    rig.dispatcher.add(rig.pay(1));
-    await rig.run(14_000);
-    assert.deepEqual(rig.read(DEEDS), ['authorize 1', 'row 1: created > authorized, held']);
-    assert.equal(looks, 4, 'once to authorize, and then every five seconds');
-    rig.partners.set('acme', partnerCalled('acme'));
-    await rig.run(5_000);
-    assert.deepEqual(rig.readTimes(DEEDS).slice(0, 3), [
-      [15_007, 'row 1: authorized > dispatching'],
-      [15_007, 'put 1'],
-      [15_063, 'row 1: dispatching > accepted'],
-    ]);
-    assert.equal(rig.steps.filter((step) => step === 'after_dispatching').length, 1);
-  }
-});
 
 test('a partner that fails is logged and counted once, noted for an operator while it stays down, and all that ends with its first answer [LV3 LV8]', async () => {
   const text =
@@ -692,30 +545,6 @@ test('a read that the partner holds replaces polls, and the next follows at once
   assert.equal(queue.waiting, 4);
 });
 
-test('a partner that does not hold reads is asked again only after ten minutes, whatever it claims', async () => {
-  for (const waited of [false, true]) {
-    const rig = dispatcherRig();
-    rig.partners.set('acme', partnerCalled('acme', { wait_seconds: 10 }));
-    rig.settleMs = 3_600_000;
-    rig.script = ({ waitSeconds }) => ({ waited: waited && waitSeconds > 0 });
-    rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-    await rig.run(300_000);
-    const asked = rig.read(/^get/);
-    assert.equal(asked.filter((what) => what.includes('waits')).length, 1);
-    assert.ok(asked.length < 20, `${asked.length} polls in five minutes`);
-    const queue = rig.dispatcher.partnerOf('acme');
-    assert.deepEqual(
-      [queue.waits, queue.waiting, queue.askedToWaitAt - UPTIME],
-      [false, 0, CALL_MS],
-    );
-    await rig.run(310_000);
-    rig.read();
-    rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-    await rig.run(2_000);
-    assert.deepEqual(rig.read(/^get 2/).slice(0, 1), ['get 2, waits 10 s']);
-  }
-});
-
 // What is learnt of a partner's times ------------------------------------------------------------------------------------
 
 test('the times of a partner are learnt from its own clock where our polls do not contradict it', async () => {
@@ -777,47 +606,6 @@ test('the times of a partner are learnt from its own clock where our polls do no
 });
 
 // Leaving slots, losing the lease, stopping ------------------------------------------------------------------------------
-
-test('slots are left when the steps under way in them are recorded, and not later than they are waited for [PL10]', async () => {
-  const rig = dispatcherRig();
-  rig.settleMs = 600_000;
-  rig.script = ({ payment, kind }) =>
-    kind === 'put' ? { afterMs: payment === 2 ? 1_000 : 95 } : undefined;
-  rig.dispatcher.add(rig.pay(1, { stage: 'dispatching' }));
-  rig.dispatcher.add(rig.pay(2, { stage: 'dispatching' }));
-  rig.pay(5, { stage: 'dispatching' });
-  rig.dispatcher.add(rig.loaded(5), 500);
-  const left: unknown[] = [];
-  const leave = (slot: number, ms: number): void => {
-    const from = rig.time.monotonic();
-    void rig.dispatcher
-      .leave(new Set([slot]), ms)
-      .then(() => left.push([slot, rig.time.monotonic() - from]));
-  };
-  leave(3, 400);
-  await rig.run(0);
-  leave(1, 400);
-  await rig.run(200);
-  leave(2, 40);
-  assert.deepEqual(
-    [0, 1, 2, 3].map((slot) => rig.dispatcher.countOf(slot)),
-    [0, 0, 0, 0],
-  );
-  await rig.run(5_000);
-  assert.deepEqual(left, [
-    [3, 0],
-    [1, 100],
-    [2, 40],
-  ]);
-  // The answers that came are recorded; nothing else was sent.
-  assert.deepEqual(rig.read(/^(?:put|get|row)/), [
-    'put 1',
-    'put 2',
-    'row 1: dispatching > accepted',
-    'row 2: dispatching > accepted',
-  ]);
-  assert.equal(rig.dispatcher.size, 0);
-});
 
 test('without its lease a worker neither sends nor writes, even where it had begun to [LV1 PL10]', async () => {
   const rig = dispatcherRig();

@@ -333,32 +333,6 @@ test('a stop keeps a held lease and requests no other', () => {
   );
 });
 
-test('an answer to a worker that has lost its lease changes nothing for the one that came after it', () => {
-  const states: readonly LeaseState[] = [
-    { kind: 'none', retryAt: 9_500 },
-    { kind: 'registering', worker_id: 'w2', askedAt: 8_000 },
-    {
-      kind: 'held',
-      worker_id: 'w2',
-      provenAt: 8_000,
-      askedAt: undefined,
-      renewAt: 9_500,
-      leaving: false,
-    },
-    { kind: 'ended' },
-  ];
-  for (const state of states) {
-    for (const kind of ['renewed', 'refused', 'failed'] as const) {
-      const late = answer(kind, 'w1', 6_000);
-      assert.deepEqual(
-        step(state, late, 9_000, TIMES, () => 'w3'),
-        { state, acts: [] },
-        `${kind} while ${state.kind}`,
-      );
-    }
-  }
-});
-
 /** A database whose every answer the test gives. */
 function table() {
   const asked: { kind: string; worker_id: string; answer: PromiseWithResolvers<boolean> }[] = [];
@@ -471,47 +445,6 @@ test('an outage that is there from the start is told, once', async () => {
   await lease.end();
 });
 
-test('a lease reports each proof once, and those who wait for the first answer are released', async () => {
-  const { clock, asked, done, proofs, lease } = kept();
-  let answered = false;
-  void lease.asked.then(() => (answered = true));
-  await clock.advance(1_000);
-  assert.equal(answered, false, 'nothing has been answered yet');
-  assert.equal(lease.ageMs, 1_000);
-  asked[0]?.answer.resolve(true);
-  await clock.advance(0);
-  assert.equal(answered, true);
-  assert.deepEqual(done, ['begin w1']);
-  assert.deepEqual(proofs, [], 'a begin is a proof already');
-  const renewed = lease.renewNow();
-  assert.equal(asked.length, 2);
-  asked[1]?.answer.resolve(true);
-  await renewed;
-  assert.deepEqual(proofs, ['w1 at 1000']);
-  assert.equal(lease.ageMs, 0);
-  await clock.advance(1_999);
-  assert.equal(asked.length, 2);
-  await clock.advance(1);
-  assert.equal(asked.length, 3);
-  asked[2]?.answer.resolve(false);
-  await clock.advance(0);
-  assert.deepEqual(proofs, ['w1 at 1000'], 'a refusal proves nothing');
-  assert.deepEqual(done, ['begin w1', 'drop w1', 'remove w1']);
-  const ended = lease.end();
-  for (const { answer } of asked.slice(3)) answer.resolve(true);
-  await ended;
-});
-
-test('a stop before the first answer releases those who wait for it', async () => {
-  const { asked, lease } = kept();
-  lease.leave();
-  await lease.asked;
-  asked[0]?.answer.resolve(true);
-  await lease.end();
-  await lease.renewNow();
-  assert.equal(lease.worker_id, undefined);
-});
-
 test('a stop while a worker is registering leaves no running worker and no row', async () => {
   const { clock, asked, done, lease } = kept();
   lease.leave();
@@ -521,28 +454,6 @@ test('a stop while a worker is registering leaves no running worker and no row',
   await clock.advance(60_000);
   assert.deepEqual(done, ['remove w1']);
   assert.equal(asked.length, 1);
-});
-
-test('a stop waits for the registration under way, which would leave a row behind, and renews nothing after it', async () => {
-  const { clock, asked, done, lease } = kept();
-  const ended = { whileRegistering: false, later: false };
-  lease.leave();
-  const end = lease.end();
-  void end.then(() => (ended.whileRegistering = true));
-  await clock.advance(1_000);
-  assert.equal(ended.whileRegistering, false, 'the answer is still to come');
-  asked[0]?.answer.resolve(true);
-  await end;
-  assert.deepEqual(done, ['remove w1']);
-
-  const other = kept();
-  other.asked[0]?.answer.resolve(true);
-  await other.clock.advance(0);
-  assert.equal(other.lease.worker_id, 'w1');
-  await other.lease.end();
-  await other.clock.advance(60_000);
-  assert.equal(other.asked.length, 1, 'a lease that has ended is not renewed');
-  assert.equal(other.lease.worker_id, undefined);
 });
 
 test('a process that was frozen for seven seconds does not rely on its lease before its timers run', async () => {
@@ -584,30 +495,5 @@ test('a worker that could not be taken off the list in an outage is taken off on
   asked.at(-1)?.answer.resolve(true);
   await clock.advance(0);
   assert.deepEqual(done.slice(4), ['drop w2', 'remove w2', 'begin w3']);
-  await lease.end();
-});
-
-test('a worker that cannot be taken off the list while the database answers is told, and at most a hundred are remembered', async () => {
-  const { clock, asked, done, lease, warnings, world } = kept();
-  world.canRemove = false;
-  asked[0]?.answer.resolve(true);
-  await clock.advance(0);
-  for (let lost = 0; lost < 120; lost += 1) {
-    void lease.renewNow();
-    asked.at(-1)?.answer.resolve(false);
-    await clock.advance(0);
-    asked.at(-1)?.answer.resolve(true);
-    await clock.advance(0);
-  }
-  assert.match(warnings[0] ?? '', /could not remove a worker/);
-  assert.equal(done.filter((one) => one.startsWith('remove')).length, 0);
-  world.canRemove = true;
-  void lease.renewNow();
-  asked.at(-1)?.answer.resolve(false);
-  await clock.advance(0);
-  asked.at(-1)?.answer.resolve(true);
-  await clock.advance(0);
-  const removed = done.filter((one) => one.startsWith('remove'));
-  assert.equal(new Set(removed).size, 101, 'the first hundred, and the one that was lost last');
   await lease.end();
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { ARRIVALS, type PaymentRow, type Queryable } from '../store/payments.ts';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import {
   idsInSlots,
@@ -188,102 +188,6 @@ test('a slot shows the payments in flight alone, and an arrival goes to slots of
     [1, 3, 1, 1, 2, ARRIVALS],
   );
   assert.deepEqual(idsOf(await pageOfSlot(database, 1, '')), [mine, first]);
-});
-
-test('arrivals are placed in the order in which they came, and none that moved or ended while they were placed', async (t) => {
-  const rig = await engineRig(t);
-  const { database } = rig;
-  await rig.register('acme', 'http://127.0.0.1:9');
-  await idleWorker(database, 'here', [1]);
-  await idleWorker(database, 'other', [3]);
-  const filler = await rig.pay(rig.engine(), 'acme', { slot: 2 });
-  // The later an id, the earlier its row: only an ORDER BY brings them into order.
-  const insert = (slot: number, ids: readonly string[]): Promise<unknown> =>
-    database.query(
-      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
-                                               amount_in_cents, funding_method, slot)
-       SELECT id, partner_id, biller_id, account_id, platform_batch_id, 1, 'sandbox_bank', $2
-         FROM unnest($3::text[]) AS u (id), duebridge_platform.payments WHERE platform_payment_id = $1`,
-      [filler.platform_payment_id, slot, ids],
-    );
-  const settle = async (on: Queryable, id: string): Promise<void> => {
-    await on.query('SET LOCAL session_replication_role = replica');
-    await on.query(
-      `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'x', ended_at = now(),
-              settled_at = now() WHERE platform_payment_id = $1`,
-      [id],
-    );
-  };
-  const move = (on: Queryable, id: string, slot: number): Promise<unknown> =>
-    on.query('UPDATE duebridge_platform.payments SET slot = $2 WHERE platform_payment_id = $1', [
-      id,
-      slot,
-    ]);
-  /** Reads without an index, whose order would be that of the ids; and lets `between` happen after a statement. */
-  const inTurn = async <T>(
-    work: (on: Queryable) => Promise<T>,
-    after?: string,
-    between?: (on: Queryable) => Promise<void>,
-  ): Promise<T> =>
-    database.transaction(async (tx) => {
-      await tx.query('SET LOCAL enable_indexscan = off');
-      await tx.query('SET LOCAL enable_indexonlyscan = off');
-      await tx.query('SET LOCAL enable_bitmapscan = off');
-      return work({
-        async query<Row>(
-          statement: Parameters<Queryable['query']>[0],
-          values?: readonly unknown[],
-        ): Promise<Row[]> {
-          const rows = await tx.query<Row>(statement, values);
-          if (typeof statement === 'object' && statement.name === after) await between?.(tx);
-          return rows;
-        },
-      });
-    });
-  const ids = (rows: readonly { platform_payment_id: string }[]): string[] =>
-    rows.map((row) => row.platform_payment_id);
-
-  await insert(1, ['c', 'b', 'a']);
-  assert.deepEqual(ids(await inTurn((on) => pageOfSlot(on, 1, ''))), ['a', 'b', 'c']);
-  assert.deepEqual(ids(await inTurn((on) => pageOfSlot(on, 1, 'a'))), ['b', 'c']);
-
-  // The worker of slot 0 has one slot; another dealt out one of them, and one was canceled.
-  await insert(ARRIVALS, ['x3', 'x2', 'x1', 'x0']);
-  const placed = await inTurn(
-    (on) => placeArrivals(on, 'here', [1]),
-    'slot_arrived',
-    async (on) => {
-      await move(on, 'x1', 3);
-      await settle(on, 'x2');
-    },
-  );
-  assert.deepEqual(ids(placed).toSorted(), ['x0', 'x3']);
-  const where = await database.query<{ platform_payment_id: string; slot: number }>(
-    `SELECT platform_payment_id, slot FROM duebridge_platform.payments WHERE platform_payment_id LIKE 'x%' ORDER BY 1`,
-  );
-  assert.deepEqual(
-    where.map((row) => row.slot),
-    [1, 3, ARRIVALS, 1],
-  );
-
-  // What went back, or ended, after it was placed is not driven.
-  await idleWorker(database, 'here too', [5, 6]);
-  await insert(ARRIVALS, ['y3', 'y2', 'y1', 'y0']);
-  const kept = await inTurn(
-    (on) => placeArrivals(on, 'here too', [5, 6]),
-    'slot_place',
-    async (on) => {
-      await move(on, 'y2', ARRIVALS);
-      await settle(on, 'y1');
-    },
-  );
-  assert.deepEqual(
-    new Map(kept.map((row) => [row.platform_payment_id, row.slot])),
-    new Map([
-      ['y0', 5],
-      ['y3', 6],
-    ]),
-  );
 });
 
 async function slotsOf(rig: EngineRig, engine: Engine): Promise<number> {
