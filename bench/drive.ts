@@ -11,7 +11,7 @@
  * No inserts are timed.
  *
  * The stub partner, which is the processor too, runs in a separate process; engine, loops and PostgreSQL share this machine with it.
- * Rounds alternate.
+ * Rounds alternate. One file because the ways make the same calls, and are read side by side.
  *
  *     node bench/drive.ts [--rounds 3] [--payments 10000] [--concurrency 64] [--profile FILE] [--only elsewhere,loop]
  *

@@ -1,6 +1,6 @@
 /**
  * Checks of who gets a token, and of what a platform answers (T04 to T07, T11 to T17, T20, T21): a token starts payments in a
- * customer's name, and an error must not tell strangers anything.
+ * customer's name, and an error must not tell strangers anything. One file because it is one chapter of checks, each read by itself.
  */
 import { platformRoutes } from '@duebridge/contract';
 import type { Draft, TokenCase } from '../check/check.ts';
