@@ -65,6 +65,7 @@ export class ActivePayment implements PaymentMemory {
   crossed = 0;
   grace = 0;
   resubmit = false;
+  losses = 0;
   hold: Hold | undefined = undefined;
   anomaly: Anomaly | undefined = undefined;
   /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */

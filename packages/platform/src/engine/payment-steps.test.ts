@@ -30,6 +30,7 @@ const CREATED: PaymentMemory = {
   crossed: 0,
   grace: 0,
   resubmit: false,
+  losses: 0,
   hold: undefined,
   anomaly: undefined,
 };
@@ -295,7 +296,7 @@ test('an accepted payment that is no longer found gets the same PUT again [RU5 P
   assert.deepEqual(decision, {
     signal: { kind: 'works' },
     breaches: ['accepted_payment_not_found'],
-    memory: { polls: 5, tries: 2, failedAt: NOW, ownFaults: 2, resubmit: true },
+    memory: { polls: 5, losses: 1, tries: 2, failedAt: NOW, ownFaults: 2, resubmit: true },
     write: {
       kind: 'advance',
       to: 'dispatching',
@@ -308,6 +309,30 @@ test('an accepted payment that is no longer found gets the same PUT again [RU5 P
   assert.equal(doubted.write, undefined);
   assert.equal(doubted.memory.resubmit, true);
   assert.equal(doubted.next, 300);
+});
+
+test('a partner that takes the same PUT for ever and never finds it is asked later and later, and then waits for a person [LV6]', () => {
+  let payment: PaymentMemory = SENT;
+  let [calls, ms] = [0, 0];
+  const takes = (decision: Decision): Decision['write'] => {
+    calls += 1;
+    ms += typeof decision.next === 'number' ? decision.next : 0;
+    payment = { ...payment, ...decision.memory };
+    if (decision.write?.kind === 'advance') payment.stage = decision.write.to;
+    return decision.write;
+  };
+  for (let round = 0; round < 500; round += 1) {
+    takes(submitted(payment, PROCESSING));
+    const write = takes(polled(payment, { kind: 'not_found', believed: true }));
+    if (write?.kind === 'advance' && write.to === 'review') break;
+  }
+  assert.equal(payment.stage, 'review');
+  assert.ok(calls <= 30, `${calls} calls`);
+  assert.ok(ms > 3 * 60_000 && ms < 15 * 60_000, `within ${ms} ms`);
+  // A poll that finds it ends the count, and a 404 of a proxy is no reason for a review.
+  assert.equal(polled({ ...TAKEN, losses: 12 }, PROCESSING).memory.losses, 0);
+  const doubted = polled({ ...TAKEN, losses: 40 }, { kind: 'not_found', believed: false });
+  assert.deepEqual([doubted.write, doubted.memory.losses], [undefined, 41]);
 });
 
 test('only a refusal that the partner declared final, of a payment it never had, ends it as failed [ST3 RU5]', () => {

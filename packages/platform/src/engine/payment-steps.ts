@@ -54,6 +54,8 @@ export interface PaymentMemory {
   crossed: number;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
+  /** How often the partner answered a poll with 404 since a poll last found the payment, whatever its PUTs were answered. */
+  losses: number;
   /** Accepted earlier, now a 404 that may not be the partner's own: the next call is the same PUT (F15). */
   resubmit: boolean;
   /** The funds that the port reserved, as it last said; undefined until it is asked, and once they expire too soon to be relied on. */
@@ -198,6 +200,11 @@ export interface Decision {
 
 /** Polls that show succeeded without posted_at before the payment goes to review (F35). */
 const GRACE_POLLS = 5;
+/**
+ * How often an accepted payment may not be found before it goes to review: with delays that double up to a minute, a copy that the
+ * partner reads from has five minutes to catch up.
+ */
+const MAX_LOSSES = 12;
 /** Answers about other payments, with no right one in between, after which the partner itself is taken to be wrong (F50). */
 const CROSSED_TRIES = 4;
 /** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
@@ -324,18 +331,26 @@ function polled(
   const { outcome, facts } = event;
   const { polls } = payment;
   if (outcome.kind !== 'not_found') {
-    const decision = learnt(payment, outcome, facts, around);
-    return { ...decision, memory: { polls, ...decision.memory } };
+    const isFound = outcome.kind === 'processing' || outcome.kind === 'incomplete';
+    const found = isFound && payment.losses > 0 ? { losses: 0 } : {};
+    const decision = learnt({ ...payment, ...found }, outcome, facts, around);
+    return { ...decision, memory: { polls, ...found, ...decision.memory } };
   }
   // Accepted earlier, now a 404: a breach that proves nothing. Send the same PUT again (F15, decision 22). If the partner itself
   // says that it does not know the payment, record that: it may then accept it under a new id.
   const tries = payment.tries + 1;
+  const losses = payment.losses + 1;
   const reason = 'accepted_payment_not_found';
+  // A partner that takes the same PUT again and again, and knows nothing of it when it is asked, does so until a person asks why.
+  if (outcome.believed && losses > MAX_LOSSES) {
+    return { ...review(reason), memory: { polls, losses } };
+  }
   return {
     signal: WORKS,
     breaches: [reason],
     memory: {
       polls,
+      losses,
       tries,
       failedAt: around.now,
       ownFaults: payment.ownFaults + 1,
@@ -344,7 +359,7 @@ function polled(
     ...(outcome.believed
       ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }
       : {}),
-    next: later(retryIn(tries, around), facts, around),
+    next: later(retryIn(Math.max(tries, losses), around), facts, around),
   };
 }
 
@@ -369,7 +384,11 @@ function learnt(
         breaches: newAnomaly(payment, outcome.anomaly),
         memory,
         ...accepts.write,
-        next: later(pollIn({ ...payment, ...memory }, facts, around), facts, around),
+        next: later(
+          Math.max(pollIn({ ...payment, ...memory }, facts, around), lossIn(payment, around)),
+          facts,
+          around,
+        ),
       };
     }
     case 'ended':
@@ -537,6 +556,11 @@ function retryIn(tries: number, { random, times }: Surroundings): number {
  */
 function trialIn(tries: number, around: Surroundings): number {
   return Math.min(retryIn(tries, around), around.times.trialMs);
+}
+
+/** The delay of a poll after the partner has lost the payment, so that PUT and poll do not follow each other at once for ever. */
+function lossIn({ losses }: Readonly<PaymentMemory>, around: Surroundings): number {
+  return losses === 0 ? 0 : retryIn(losses, around);
 }
 
 function pollIn(
