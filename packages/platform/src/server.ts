@@ -438,6 +438,8 @@ async function openPools(
     applicationName: 'duebridge platform engine',
     maxConnections: ofEngine,
     plansByKey: true,
+    // A row that a person holds in psql is tried again by itself (engine/records.ts).
+    lockTimeoutMs: 300,
     // Each payment that an answer came for may have a write waiting.
     maxWaiting: 10_000,
     log,

@@ -134,6 +134,8 @@ export interface DatabaseOptions {
    * rows then joined all of it and took 2.7 s. A statement is planned once per connection, not anew at each of its first executions.
    */
   plansByKey?: boolean;
+  /** PostgreSQL gives up a statement that waits longer for a lock, in milliseconds; default: as long as the statement may take. */
+  lockTimeoutMs?: number;
   log?: Log;
 }
 
@@ -206,6 +208,9 @@ export function openDatabase(options: DatabaseOptions): Database {
         session = await setUp(client, {
           ...settingsOf(statementTimeoutMs),
           ...(options.plansByKey === true ? PLANS_BY_KEY : {}),
+          ...(options.lockTimeoutMs === undefined
+            ? {}
+            : { lock_timeout: String(options.lockTimeoutMs) }),
         });
         sessions.set(client, session);
       } catch (error) {

@@ -23,6 +23,10 @@ const ADVANCE: StepWrite = { kind: 'advance', to: 'dispatching' };
 const END: StepWrite = { kind: 'end', by: 'partner', ending: SUCCEEDED };
 const SETTLE: StepWrite = { kind: 'settle' };
 const away = (): Error => new DatabaseUnavailable('away', 'unknown');
+const locked = (): Error =>
+  new DatabaseUnavailable('locked', 'not_executed', {
+    cause: Object.assign(new pg.DatabaseError('locked', 6, 'error'), { code: '55P03' }),
+  });
 const violated = (constraint: string): Error =>
   Object.assign(new pg.DatabaseError('violates it', 11, 'error'), { code: '23505', constraint });
 
@@ -232,6 +236,41 @@ test('a bug in one step fails that step alone, and is not retried [LV7]', async 
     world.statements.map(({ ids }) => ids),
     [['good', 'bad'], ['good'], ['bad']],
   );
+});
+
+test('rows that a person has locked hold up no other: the rest is written at once, and they when they are free [LV3]', async () => {
+  const { clock, world, records } = worker();
+  const held = new Set(['held-1', 'held-2', 'held-3']);
+  world.answer = ({ ids }) =>
+    ids.some((id) => held.has(id)) ? Promise.reject(locked()) : undefined;
+  const others = Array.from({ length: 40 }, (_, index) => `free-${index}`);
+  const all = [...held, ...others].map(
+    (id) => [id, records.write(id, 'created', ADVANCE)] as const,
+  );
+  const done: string[] = [];
+  for (const [id, writing] of all) void writing.then(() => done.push(id));
+  await settled();
+  assert.deepEqual(new Set(done), new Set(others), 'before any time has passed');
+  // Each is tried by itself from now on, and what comes later meets none of them.
+  await clock.advance(5_000);
+  assert.ok(world.statements.slice(-6).every(({ ids }) => ids.length === 1));
+  assert.deepEqual(await records.write('later', 'created', ADVANCE), { kind: 'changed' });
+  held.clear();
+  await clock.advance(1_000);
+  await Promise.all(all.map(([, writing]) => writing));
+  assert.equal(done.length, all.length);
+});
+
+test('a table that is locked is not asked for every row of a statement', async () => {
+  const { clock, world, records } = worker();
+  world.answer = () => Promise.reject(locked());
+  const ids = Array.from({ length: 100 }, (_, index) => `row-${index}`);
+  const all = ids.map((id) => records.write(id, 'created', ADVANCE));
+  await settled();
+  assert.ok(world.statements.length <= 1 + 8 + 4, `${world.statements.length} statements`);
+  world.answer = undefined;
+  await clock.advance(1_000);
+  await Promise.all(all);
 });
 
 test('a drain waits for the steps of each kind that are under way, and for no other [LV5]', async () => {
