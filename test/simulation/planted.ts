@@ -149,7 +149,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'funds of a payment that succeeded are released',
-    file: 'platform/src/engine/dispatcher.ts',
+    file: 'platform/src/engine/funding-calls.ts',
     find: "order, payment.status === 'succeeded', signal",
     replace: "order, payment.status !== 'succeeded', signal",
   },

@@ -7,36 +7,38 @@
  *         or has one step under way, never both: only the end of a step queues it again. An error in one payment affects no other
  *         (F90), and a slow partner fills only its own queue (PL16).
  *
- * One file because due times, the steps under way and the records of both are one set of invariants that no other file may touch.
+ * next:   driven-payments.ts holds them, acceptances.ts defers the write of an acceptance, funding-calls.ts asks the funding port,
+ *         partner-signals.ts heeds what an answer says about the partner.
  */
 import type { PaymentStage } from '@duebridge/contract';
-import { isDatabaseTrouble, kindOfError, messageOf } from '@duebridge/runtime';
+import { isDatabaseTrouble } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import { authorizeFunds, poll, settleFunds, submit, type CallContext } from './calls.ts';
+import { poll, submit, type CallContext } from './calls.ts';
+import { Acceptances } from './acceptances.ts';
 import { ActivePayment, orderOf, type PaymentGroup } from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
-import type { HoldReason } from './outcome.ts';
 import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
-import { CallQueue, type Lane } from './call-queue.ts';
+import type { CallQueue, Lane } from './call-queue.ts';
+import { DrivenPayments } from './driven-payments.ts';
+import { FundingCalls } from './funding-calls.ts';
 import type { Outage } from './outage.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
+import { PartnerSignals } from './partner-signals.ts';
 import {
   decide,
   isUnsent,
   leaving,
   nextStep,
   WAITING_AGE_MS,
-  type PartnerSignal,
   type PaymentEvent,
   type Step,
   type StepWrite,
 } from './payment-steps.ts';
-import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
-import { learn } from './poll-schedule.ts';
+import { learnEnd, type CallAge } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
-import { SLOTS, type LoadedRow } from './slots.ts';
+import type { LoadedRow } from './slots.ts';
 
 /** What the dispatcher needs of the worker whose payments it drives. */
 export interface Lease {
@@ -49,28 +51,12 @@ export interface Lease {
   owns(slot: number): boolean;
 }
 
-/** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
-const FUNDING_DEADLINE_MS = 15_000;
-/** Calls at once of one funding method. One partner has half of them at most while there are others, and a hung call has a deadline. */
-const FUNDING_PLACES = 1_024;
 /** Polls of a payment that are not queued behind those of payments that take long. */
 const FIRST_POLLS = 1;
 /** Maximum number of groups in memory. */
 const MAX_GROUPS = 10_000;
 /** Interval of the check whether calls in flight in a slot have been recorded. */
 const LEAVE_LOOK_MS = 20;
-/** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
-const SAVE_AFTER_MS = 50;
-/** Shortest time between two looks for deferred acceptances, so that many are written in one statement. */
-const SAVE_EVERY_MS = 10;
-
-/** How old a payment was, in milliseconds, at the call that found its end. */
-interface CallAge {
-  /** When the poll was due; undefined if it was another call, or had failed before. */
-  readonly dueMs: number | undefined;
-  /** After a read that was held until the end; undefined for any other call. */
-  readonly heldMs: number | undefined;
-}
 
 /** The payments of one worker. */
 export class Dispatcher {
@@ -81,7 +67,7 @@ export class Dispatcher {
   readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
   readonly #callContext: CallContext;
-  readonly #payments = new Map<string, ActivePayment>();
+  readonly #payments = new DrivenPayments();
   readonly #partners = new Map<string, PartnerCalls<ActivePayment>>();
   /** This worker's part of every budget. */
   #part: Part = { of: 1, rank: 0 };
@@ -91,26 +77,14 @@ export class Dispatcher {
   readonly #waits = new AbortController();
   readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
   /** Payments whose next step is a call to the funding port, by method. */
-  readonly #funding = new Map<string, CallQueue<ActivePayment>>();
+  readonly #funding: FundingCalls;
   readonly #outage: Outage;
-  /** Acceptances that are not written yet, and those that are being written. */
-  readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
-  readonly #saving = new Map<ActivePayment, Promise<void>>();
-  /** Partners whose hold is being noted, and what is to be noted in the end. */
-  readonly #holdNotes = new Map<string, string | null>();
-  /** Payments, and steps under way, by slot. */
-  readonly #inSlot = new Int32Array(SLOTS);
-  readonly #underWayIn = new Int32Array(SLOTS);
-  /** Each holds what was forgotten since its reader began. */
-  readonly #readers = new Set<Set<string>>();
+  readonly #acceptances: Acceptances;
+  readonly #signals: PartnerSignals;
   readonly #groups = new Map<string, PaymentGroup>();
   /** Wall time. */
   readonly #beganAt: number;
-  /** A loop is running that writes the pending acceptances. */
-  #savesLater = false;
   #ended = false;
-  #underWay = 0;
-  #idle: (() => void) | undefined;
 
   constructor(
     options: EngineOptions,
@@ -146,6 +120,26 @@ export class Dispatcher {
       // A stop lets steps in flight be recorded, as long as the lease is held.
       mayWrite: () => lease.holds() && !this.#calls.signal.aborted,
     });
+    this.#funding = new FundingCalls({
+      ...options,
+      trialMs: times.trialMs,
+      signal: this.#calls.signal,
+      isEnded: () => this.#ended,
+    });
+    this.#signals = new PartnerSignals({
+      ...options,
+      metrics,
+      workerId: lease.workerId,
+      recovered: (calls) => this.#pump(calls),
+    });
+    this.#acceptances = new Acceptances({
+      clock,
+      log: options.log,
+      signal: this.#calls.signal,
+      write: (payment, write) => this.#writeFrom(payment, 'dispatching', write),
+      began: (slot) => this.#payments.began(slot),
+      finished: (slot) => this.#payments.finished(slot),
+    });
   }
 
   get size(): number {
@@ -168,15 +162,7 @@ export class Dispatcher {
 
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
   ages(): { readonly oldestSeconds: number; readonly overdue: number } {
-    const now = this.#options.clock.now();
-    let oldest = now;
-    let overdue = 0;
-    for (const payment of this.#payments.values()) {
-      const createdAt = this.#beganAt + payment.createdAt;
-      oldest = Math.min(oldest, createdAt);
-      if (now - createdAt > OVERDUE_AFTER_MS) overdue += 1;
-    }
-    return { oldestSeconds: (now - oldest) / 1_000, overdue };
+    return this.#payments.ages(this.#options.clock.now(), this.#beganAt);
   }
 
   /** The longest that a due call of any partner has waited although it could have started, in milliseconds. */
@@ -234,8 +220,7 @@ export class Dispatcher {
       acceptedAt: Math.floor(now - age),
       slot,
     });
-    this.#payments.set(payment.platform_payment_id, payment);
-    this.#count(slot, 1);
+    this.#payments.add(payment);
     this.#enqueue(payment);
     return true;
   }
@@ -254,18 +239,16 @@ export class Dispatcher {
 
   /** Payments of a slot in memory. */
   countOf(slot: number): number {
-    return this.#inSlot[slot] ?? 0;
+    return this.#payments.countOf(slot);
   }
 
   /** A set of the payments that are forgotten from here to `unwatchForgotten`. */
   watchForgotten(): ReadonlySet<string> {
-    const forgotten = new Set<string>();
-    this.#readers.add(forgotten);
-    return forgotten;
+    return this.#payments.watchForgotten();
   }
 
   unwatchForgotten(forgotten: ReadonlySet<string>): void {
-    this.#readers.delete(forgotten as Set<string>);
+    this.#payments.unwatchForgotten(forgotten);
   }
 
   /**
@@ -273,14 +256,13 @@ export class Dispatcher {
    * after `ms`: the fence rejects the write of a late step.
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
-    this.#saveAll();
-    for (const payment of this.#payments.values()) {
-      if (slots.has(payment.slot)) this.#forget(payment);
-    }
+    this.#acceptances.saveAll();
+    for (const payment of this.#payments.inSlots(slots)) this.#forget(payment);
     const { clock } = this.#options;
     const until = clock.monotonic() + ms;
-    const isBusy = (): boolean => [...slots].some((slot) => (this.#underWayIn[slot] ?? 0) > 0);
-    while (isBusy() && clock.monotonic() < until) await clock.sleep(LEAVE_LOOK_MS, this.signal);
+    while (this.#payments.isBusyIn(slots) && clock.monotonic() < until) {
+      await clock.sleep(LEAVE_LOOK_MS, this.signal);
+    }
   }
 
   /** What this worker knows of a partner. */
@@ -301,10 +283,9 @@ export class Dispatcher {
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#timers.clear();
     this.#payments.clear();
-    this.#inSlot.fill(0);
     this.#partners.clear();
     this.#funding.clear();
-    this.#unsaved.clear();
+    this.#acceptances.clear();
   }
 
   /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
@@ -313,18 +294,14 @@ export class Dispatcher {
     this.#ended = true;
     this.#waits.abort();
     for (const timer of this.#timers.values()) timer.cancel.abort();
-    this.#saveAll();
-    if (this.#underWay > 0) {
-      const idle = new Promise<void>((resolve) => {
-        this.#idle = resolve;
-      });
-      const late = new AbortController();
-      await Promise.race([idle, clock.sleep(ms, late.signal)]);
-      late.abort();
-      this.#calls.abort();
-      // Aborted steps still have to unwind.
-      await idle;
-    }
+    this.#acceptances.saveAll();
+    const late = new AbortController();
+    const idle = this.#payments.idle();
+    await Promise.race([idle, clock.sleep(ms, late.signal)]);
+    late.abort();
+    this.#calls.abort();
+    // Aborted steps still have to unwind.
+    await idle;
     await this.#records.drain();
     this.drop();
   }
@@ -336,7 +313,7 @@ export class Dispatcher {
     if (this.#ended || !payment.isCurrent) return;
     const step = stepOf(payment);
     if (step === 'authorize' || step === 'settle') {
-      const queue = this.#fundingQueueOf(payment.group.funding_method);
+      const queue = this.#funding.queueOf(payment.group.funding_method);
       queue.push(payment, payment.group.partner.partner_id, payment.tries > 0 ? 'retry' : 'new');
       this.#pumpFunding(queue);
       return;
@@ -346,19 +323,8 @@ export class Dispatcher {
     this.#pump(partner);
   }
 
-  /** Drops a payment, if this object is its current state. Its queue drops it when its turn comes. */
   #forget(payment: ActivePayment): void {
-    if (!payment.isCurrent) return;
-    const { platform_payment_id, slot } = payment;
-    this.#payments.delete(platform_payment_id);
-    payment.forget();
-    this.#unsaved.delete(payment);
-    this.#count(slot, -1);
-    for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
-  }
-
-  #count(slot: number, by: number): void {
-    this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
+    if (this.#payments.forget(payment)) this.#acceptances.drop(payment);
   }
 
   #groupOf(row: PaymentRow | LoadedRow): PaymentGroup {
@@ -387,7 +353,7 @@ export class Dispatcher {
     const { clock } = this.#options;
     // A payment that is forgotten meanwhile has no slot any more.
     const { slot } = payment;
-    this.#began(slot);
+    this.#payments.began(slot);
     void (async () => {
       let next: number | 'forget';
       try {
@@ -402,19 +368,8 @@ export class Dispatcher {
         this.#enqueue(payment);
       }
       afterwards();
-      this.#finished(slot);
+      this.#payments.finished(slot);
     })();
-  }
-
-  #began(slot: number): void {
-    this.#underWay += 1;
-    this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) + 1;
-  }
-
-  #finished(slot: number): void {
-    this.#underWay -= 1;
-    this.#underWayIn[slot] = (this.#underWayIn[slot] ?? 0) - 1;
-    if (this.#underWay === 0) this.#idle?.();
   }
 
   /** Handles a step that threw. Returns the delay until its retry. */
@@ -427,15 +382,6 @@ export class Dispatcher {
     const { platform_payment_id } = payment;
     this.#options.log.error({ platform_payment_id, error }, 'a payment met an error; retrying');
     return this.#times.bugPauseMs;
-  }
-
-  #fundingQueueOf(funding_method: string): CallQueue<ActivePayment> {
-    let queue = this.#funding.get(funding_method);
-    if (queue === undefined) {
-      queue = new CallQueue(this.#times.trialMs, { places: FUNDING_PLACES, rate: Infinity });
-      this.#funding.set(funding_method, queue);
-    }
-    return queue;
   }
 
   #pumpFunding(queue: CallQueue<ActivePayment>): void {
@@ -492,61 +438,15 @@ export class Dispatcher {
   // Steps ---------------------------------------------------------------------------------------------------------------
 
   async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
-    const { funding, clock, log } = this.#options;
-    const { funding_method, partner } = payment.group;
     const settles = payment.stage === 'ended';
     if (!settles) this.#reached('before_authorize');
-    let event: PaymentEvent;
-    const deadline = new AbortController();
-    const signal = AbortSignal.any([this.#calls.signal, deadline.signal]);
-    void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
-    try {
-      const order = orderOf(payment);
-      event = await (settles
-        ? settleFunds(funding, order, payment.status === 'succeeded', signal)
-        : authorizeFunds(funding, order, signal));
-    } catch (error) {
-      // A funding port in the platform's own database fails when the database does.
-      if (isDatabaseTrouble(error)) throw error;
-      this.#fundingFailed(payment, error, deadline.signal.aborted);
-      event = { kind: 'funding_failed' };
-    } finally {
-      deadline.abort();
-    }
+    const event = await this.#funding.ask(payment);
     if (event.kind !== 'funding_failed') {
-      const queue = this.#fundingQueueOf(funding_method);
-      const wasFailing = queue.isTroubled;
-      queue.worked(partner.partner_id, clock.monotonic());
-      if (wasFailing && !queue.isTroubled) {
-        log.info({ funding_method }, 'the funding method answers again');
-      }
       this.#reached(settles ? 'after_settle_call' : 'after_authorize');
     }
     return event.kind === 'authorized'
       ? this.#authorized(payment, event)
       : this.#apply(payment, undefined, event, false);
-  }
-
-  /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
-  #fundingFailed(
-    { platform_payment_id, tries, group }: ActivePayment,
-    error: unknown,
-    isLate: boolean,
-  ): void {
-    // A stop aborts the calls under way.
-    if (this.#ended) return;
-    const { log, clock } = this.#options;
-    const { funding_method, partner } = group;
-    const queue = this.#fundingQueueOf(funding_method);
-    const wasFailing = queue.isTroubled;
-    queue.failed(partner.partner_id, clock.monotonic(), clock.random(), !isLate);
-    if (wasFailing) return;
-    const why = kindOfError(error);
-    if (queue.isTroubled) {
-      log.error({ funding_method, error: why }, 'the funding method fails every call; retrying');
-    } else if (tries === 0) {
-      log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
-    }
   }
 
   async #authorized(
@@ -650,9 +550,9 @@ export class Dispatcher {
       workedAt: Math.floor(known.queue.workedAt(biller_id)),
     });
     if (partner !== undefined && decision.signal !== undefined) {
-      this.#heed(payment, partner, decision.signal);
+      this.#signals.heed(payment.group, partner, decision.signal);
     }
-    for (const kind of decision.breaches) this.#breach(payment, kind);
+    for (const kind of decision.breaches) this.#signals.breach(payment, kind);
     if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
     const wasAccepted = payment.stage === 'accepted';
     const found: CallAge = {
@@ -696,7 +596,12 @@ export class Dispatcher {
           Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
         );
         if (write.by === 'partner') {
-          this.#learnSettlementTime(payment, write.ending, found);
+          const { posted_at } = write.ending;
+          if (posted_at !== null) {
+            const { clock } = this.#options;
+            this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
+          }
+          learnEnd(payment.group.partner.settlements, payment.processingMs, write.ending, found);
         }
         return;
       case 'settle':
@@ -705,97 +610,12 @@ export class Dispatcher {
     }
   }
 
-  /**
-   * Learns how long the partner took. Both of its times come from its own clock, so their difference is exact whatever that clock
-   * shows. It is believed if it lies between the poll that last found the payment processing and the time at which this one was due:
-   * some partners date a posting back, and some by the poll that asks for it, which polls planned by it would make later and later.
-   */
-  #learnSettlementTime(
-    {
-      group: {
-        partner: { settlements },
-      },
-      processingMs,
-    }: ActivePayment,
-    { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
-    { dueMs, heldMs }: CallAge,
-  ): void {
-    if (posted_at !== null) {
-      this.#metrics.detected(Math.max(0, this.#options.clock.now() - Date.parse(posted_at)));
-    }
-    if (heldMs !== undefined) learn(settlements, heldMs);
-    if (heldMs !== undefined || posted_at === null || initiated_at === null) return;
-    const toldMs = Date.parse(posted_at) - Date.parse(initiated_at);
-    if (toldMs >= processingMs && toldMs < (dueMs ?? Infinity)) learn(settlements, toldMs);
-  }
-
-  /** Acts on what an answer says about the partner as a whole. */
-  #heed({ group }: ActivePayment, partner: Partner, signal: PartnerSignal): void {
-    const { clock, log } = this.#options;
-    const { partner: calls, biller_id } = group;
-    const { partner_id, queue } = calls;
-    const now = clock.monotonic();
-    if (signal.kind === 'works') {
-      if (queue.worked(biller_id, now)) {
-        log.info({ partner_id, biller_id }, 'partner recovered');
-        this.#metrics.broken(partner_id, queue.isTroubled);
-        this.#pump(calls);
-      }
-      if (partner.pause_reason !== null || this.#holdNotes.has(partner_id)) {
-        void this.#noteHold(partner_id, null);
-      }
-      return;
-    }
-    const { reason, hold } = signal;
-    const opened = queue.failed(biller_id, now, clock.random(), signal.isAnswer);
-    if (opened !== undefined) {
-      const what = opened === 'all' ? { partner_id, reason } : { partner_id, biller_id, reason };
-      log.error(what, 'the partner is failing; one call at a time is tried until one succeeds');
-      this.#metrics.broken(partner_id, true);
-    }
-    // Not when it opens, so that a partner that falters fills no audit, unless an operator has to act.
-    const isNoted = hold === undefined ? queue.isDown(now) && !isHoldText(partner) : queue.isOut;
-    const note = hold === undefined ? DOWN_TEXT : HOLD_TEXTS[hold];
-    if (isNoted && partner.pause_reason !== note) void this.#noteHold(partner_id, note);
-  }
-
-  /**
-   * Notes for operators why a partner is held, or null when it no longer is. One write at a time: every answer of the partner asks for
-   * it, and while something locks the partner's row the writes would take all connections of the engine. If the last one fails, the
-   * next refusal, or the next normal answer, repeats it.
-   */
-  async #noteHold(partner_id: string, reason: string | null): Promise<void> {
-    const { log, registry } = this.#options;
-    const isUnderWay = this.#holdNotes.has(partner_id);
-    this.#holdNotes.set(partner_id, reason);
-    if (isUnderWay) return;
-    let noted: string | null | undefined;
-    while (noted !== this.#holdNotes.get(partner_id)) {
-      noted = this.#holdNotes.get(partner_id) ?? null;
-      try {
-        await registry.hold(partner_id, noted, this.#lease.workerId);
-      } catch (error) {
-        log.warn({ partner_id, error: messageOf(error) }, 'could not note why a partner is held');
-      }
-    }
-    this.#holdNotes.delete(partner_id);
-  }
-
-  #breach({ platform_payment_id, group }: ActivePayment, kind: string): void {
-    const { partner_id } = group.partner;
-    this.#metrics.breached(partner_id, kind);
-    this.#options.log.warn(
-      { platform_payment_id, partner_id, kind },
-      'the partner violates the interface',
-    );
-  }
-
   /** Writes one step. False when the payment was dropped, or restarted from its row. */
   async #write(payment: ActivePayment, write: StepWrite): Promise<boolean> {
-    await this.#saving.get(payment);
-    if (write.kind !== 'end') await this.#save(payment);
+    await this.#acceptances.settled(payment);
+    if (write.kind !== 'end') await this.#acceptances.save(payment);
     // The end includes what the acceptance would record, so a deferred acceptance need not be written.
-    const from = this.#unsaved.delete(payment) ? 'dispatching' : payment.stage;
+    const from = this.#acceptances.drop(payment) ? 'dispatching' : payment.stage;
     return this.#writeFrom(payment, from, write);
   }
 
@@ -854,58 +674,8 @@ export class Dispatcher {
       payment.payment_id = acceptance.acceptance.payment_id;
     }
     this.#reached('after_accepted');
-    this.#unsaved.set(payment, { write: acceptance, at: this.#options.clock.monotonic() });
-    if (this.#ended) this.#saveAll();
-    if (!this.#savesLater) void this.#saveLater();
-  }
-
-  /** Writes each pending acceptance once it is SAVE_AFTER_MS old, until none is left. */
-  async #saveLater(): Promise<void> {
-    const { clock } = this.#options;
-    this.#savesLater = true;
-    for (;;) {
-      // Maps keep the order of insertion, so the first is the oldest.
-      const [oldest] = this.#unsaved.values();
-      if (oldest === undefined || this.#calls.signal.aborted) break;
-      await clock.sleep(
-        Math.max(SAVE_EVERY_MS, oldest.at + SAVE_AFTER_MS - clock.monotonic()),
-        this.#calls.signal,
-      );
-      const now = clock.monotonic();
-      for (const [payment, { at }] of this.#unsaved) {
-        if (at + SAVE_AFTER_MS > now) break;
-        void this.#save(payment);
-      }
-    }
-    this.#savesLater = false;
-  }
-
-  #saveAll(): void {
-    for (const payment of this.#unsaved.keys()) void this.#save(payment);
-  }
-
-  /** Writes the acceptance of a payment if it is still pending. An error affects only that payment, and the write is retried. */
-  async #save(payment: ActivePayment): Promise<void> {
-    const acceptance = this.#unsaved.get(payment);
-    if (acceptance === undefined) return this.#saving.get(payment);
-    this.#unsaved.delete(payment);
-    const { slot } = payment;
-    this.#began(slot);
-    const saving = (async () => {
-      try {
-        await this.#writeFrom(payment, 'dispatching', acceptance.write);
-      } catch (error) {
-        const { platform_payment_id } = payment;
-        this.#options.log.error({ platform_payment_id, error }, 'could not write an acceptance');
-        // Return to the state in the row: a PUT may have left. Repeating the same PUT tells the outcome.
-        payment.stage = 'dispatching';
-      } finally {
-        this.#saving.delete(payment);
-        this.#finished(slot);
-      }
-    })();
-    this.#saving.set(payment, saving);
-    return saving;
+    this.#acceptances.add(payment, acceptance);
+    if (this.#ended) this.#acceptances.saveAll();
   }
 
   #reached(step: EngineStep): void {
@@ -933,25 +703,4 @@ function laneOf(payment: ActivePayment): Lane {
   if (payment.tries > 0) return 'retry';
   if (stepOf(payment) === 'submit') return 'new';
   return payment.polls < FIRST_POLLS ? 'poll' : 'again';
-}
-
-/** What an operator sees next to a partner that stays down, and in the story of each payment that waits for it. */
-const DOWN_TEXT =
-  'The partner does not answer, or answers with errors; one call at a time is tried until one succeeds.';
-
-/** What an operator sees next to a partner whose calls an operator has to make possible again. */
-const HOLD_TEXTS: Readonly<Record<HoldReason, string>> = {
-  credentials:
-    'The partner refuses the credentials; one call at a time is tried until one succeeds.',
-  scope:
-    'The credentials do not cover what is asked (scope); one call at a time is tried until one succeeds.',
-  certificate:
-    'The certificate of the partner is not valid; one call at a time is tried until one succeeds.',
-  address:
-    'The host resolves to an address that may not be called; one call at a time is tried until one succeeds.',
-};
-
-/** Whether an operator reads already that he has to act; that the partner also fails does not replace it. */
-function isHoldText({ pause_reason }: Partner): boolean {
-  return Object.values(HOLD_TEXTS).includes(pause_reason ?? '');
 }

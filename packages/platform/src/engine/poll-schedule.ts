@@ -105,6 +105,32 @@ export function learn(settlements: SettlementTimes, ms: number): void {
   settlements.fresh += 1;
 }
 
+/** How old a payment was, in milliseconds, at the call that found its end. */
+export interface CallAge {
+  /** When the poll was due; undefined if it was another call, or had failed before. */
+  readonly dueMs: number | undefined;
+  /** After a read that was held until the end; undefined for any other call. */
+  readonly heldMs: number | undefined;
+}
+
+/**
+ * Learns how long the partner took for a payment that has ended. Both of its times come from its own clock, so their difference is
+ * exact whatever that clock shows. It is believed if it lies between the poll that last found the payment processing and the time at
+ * which this one was due: some partners date a posting back, and some by the poll that asks for it, which polls planned by it would make
+ * later and later.
+ */
+export function learnEnd(
+  settlements: SettlementTimes,
+  processingMs: number,
+  { posted_at, initiated_at }: { posted_at: string | null; initiated_at: string | null },
+  { dueMs, heldMs }: CallAge,
+): void {
+  if (heldMs !== undefined) learn(settlements, heldMs);
+  if (heldMs !== undefined || posted_at === null || initiated_at === null) return;
+  const toldMs = Date.parse(posted_at) - Date.parse(initiated_at);
+  if (toldMs >= processingMs && toldMs < (dueMs ?? Infinity)) learn(settlements, toldMs);
+}
+
 /**
  * Delay until the next poll of a payment of this age, planned or, until enough is known, by default. `polls` counts those done;
  * `random` is in [0, 1).

@@ -1,0 +1,98 @@
+/**
+ * The calls to the funding port: a queue for each method, and one call for one payment.
+ *
+ * enters: a payment whose next step is an authorization or a settlement.  leaves: the port's answer as an event for payment-steps.ts.
+ * holds:  a call has a deadline, and a method that fails or hangs fills its own queue and no other.
+ */
+import { isDatabaseTrouble, kindOfError, type Clock, type Log } from '@duebridge/runtime';
+import type { Funding } from '../funding.ts';
+import { orderOf, type ActivePayment } from './active-payment.ts';
+import { CallQueue } from './call-queue.ts';
+import { authorizeFunds, settleFunds } from './calls.ts';
+import type { PaymentEvent } from './payment-steps.ts';
+
+/** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
+const FUNDING_DEADLINE_MS = 15_000;
+/** Calls at once of one funding method. One partner has half of them at most while there are others, and a hung call has a deadline. */
+const FUNDING_PLACES = 1_024;
+
+/** What the calls depend on. */
+interface Dependencies {
+  readonly funding: Funding;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly trialMs: number;
+  /** Aborts the calls under way. */
+  readonly signal: AbortSignal;
+  /** After a stop, which aborts calls, no failure is logged. */
+  readonly isEnded: () => boolean;
+}
+
+/** The funding calls of one worker. */
+export class FundingCalls {
+  readonly #on: Dependencies;
+  readonly #queues = new Map<string, CallQueue<ActivePayment>>();
+
+  constructor(dependencies: Dependencies) {
+    this.#on = dependencies;
+  }
+
+  queueOf(funding_method: string): CallQueue<ActivePayment> {
+    let queue = this.#queues.get(funding_method);
+    if (queue === undefined) {
+      queue = new CallQueue(this.#on.trialMs, { places: FUNDING_PLACES, rate: Infinity });
+      this.#queues.set(funding_method, queue);
+    }
+    return queue;
+  }
+
+  clear(): void {
+    this.#queues.clear();
+  }
+
+  /** Authorizes or settles the funds of a payment. Throws only when the database is away. */
+  async ask(payment: ActivePayment): Promise<PaymentEvent> {
+    const { funding, clock, log, signal: stops } = this.#on;
+    const { funding_method, partner } = payment.group;
+    const deadline = new AbortController();
+    const signal = AbortSignal.any([stops, deadline.signal]);
+    void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
+    try {
+      const order = orderOf(payment);
+      const event = await (payment.stage === 'ended'
+        ? settleFunds(funding, order, payment.status === 'succeeded', signal)
+        : authorizeFunds(funding, order, signal));
+      const queue = this.queueOf(funding_method);
+      const wasFailing = queue.isTroubled;
+      queue.worked(partner.partner_id, clock.monotonic());
+      if (wasFailing && !queue.isTroubled) {
+        log.info({ funding_method }, 'the funding method answers again');
+      }
+      return event;
+    } catch (error) {
+      // The port keeps its rows in the platform's own database, and fails when that does.
+      if (isDatabaseTrouble(error)) throw error;
+      this.#failed(payment, error, deadline.signal.aborted);
+      return { kind: 'funding_failed' };
+    } finally {
+      deadline.abort();
+    }
+  }
+
+  /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
+  #failed({ platform_payment_id, tries, group }: ActivePayment, error: unknown, isLate: boolean) {
+    if (this.#on.isEnded()) return;
+    const { log, clock } = this.#on;
+    const { funding_method, partner } = group;
+    const queue = this.queueOf(funding_method);
+    const wasFailing = queue.isTroubled;
+    queue.failed(partner.partner_id, clock.monotonic(), clock.random(), !isLate);
+    if (wasFailing) return;
+    const why = kindOfError(error);
+    if (queue.isTroubled) {
+      log.error({ funding_method, error: why }, 'the funding method fails every call; retrying');
+    } else if (tries === 0) {
+      log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
+    }
+  }
+}
