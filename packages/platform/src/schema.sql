@@ -293,6 +293,23 @@ CREATE TRIGGER funds_guard BEFORE UPDATE ON duebridge_platform.funds FOR EACH RO
 
 CREATE TRIGGER funds_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.funds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.hourly_progress (
+  one boolean NOT NULL DEFAULT true,
+  read_to timestamp with time zone NOT NULL,
+  CONSTRAINT hourly_progress_pkey PRIMARY KEY (one),
+  CONSTRAINT hourly_progress_one_check CHECK (one)
+);
+
+CREATE TABLE duebridge_platform.hourly_sums (
+  hour timestamp with time zone NOT NULL,
+  partner_id text NOT NULL,
+  succeeded integer NOT NULL,
+  failed integer NOT NULL,
+  canceled integer NOT NULL,
+  times integer[] NOT NULL,
+  CONSTRAINT hourly_sums_pkey PRIMARY KEY (hour, partner_id)
+);
+
 CREATE TABLE duebridge_platform.mail_progress (
   one boolean NOT NULL DEFAULT true,
   read_to timestamp with time zone NOT NULL,

@@ -6,76 +6,63 @@
  *
  * One file because it is a list: what is opened, in which order, and mounted where.
  */
-import { createSecretKey, hkdfSync } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';
 import {
   ConfigurationError,
-  addressKey,
-  bearerOf,
   createLogger,
   createMetrics,
   createServer,
   hostsOf,
-  keepSealing,
   listen,
-  mount,
   mountOperations,
-  openAuditChain,
   openDatabase,
   openServerDatabase,
-  rateLimiter,
   systemClock,
   takesWrites,
-  tooManyRequests,
+  type Clock,
   type Database,
   type DeploymentSecret,
   type Log,
+  type Metrics,
   type ServerDatabase,
   type ServerDatabaseOptions,
+  type Tracing,
 } from '@duebridge/runtime';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { mountAdmin } from './admin/admin.ts';
+import type { FastifyInstance } from 'fastify';
+import { mountAdmin, type AdminDependencies } from './admin/admin.ts';
 import { serveConsole } from './admin/console.ts';
 import { mountOpenId } from './admin/openid.ts';
 import { openOperators } from './admin/operators.ts';
-import { keepGauges, openFigures } from './admin/overview.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
+import { keepWorking, measurePools } from './background.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
-import { createEngine } from './engine/engine.ts';
-import { keepMailing } from './checkout/mail.ts';
-import { openPaymentEvents, type PaymentEvents } from './checkout/events.ts';
-import type { Session } from './checkout/flow.ts';
+import { createEngine, type Engine } from './engine/engine.ts';
+import { limitAddresses, mountPublic, type PublicStages } from './checkout/public-routes.ts';
+import { openPaymentEvents } from './checkout/events.ts';
 import { openAdapters } from './funding/configured.ts';
 import { openFunds, type Funds } from './funding/funds.ts';
 import { openSandbox } from './funding/sandbox.ts';
-import { keepSweeping } from './funding/sweep.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
-import { openClientKeys, type Client, type ClientKeys } from './checkout/keys.ts';
+import { openClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
 import { serveTestApproval } from './checkout/test-approval.ts';
-import { createPartnerClient } from './partners/client.ts';
-import { openPartnerRegistry } from './partners/registry.ts';
+import { createPartnerClient, type PartnerClient } from './partners/client.ts';
+import { openPartnerRegistry, type PartnerRegistry } from './partners/registry.ts';
 import { openAccountReads } from './checkout/account-reads.ts';
-import { openPayments, withAction, type Payments } from './checkout/confirm.ts';
+import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
-import { keepForgetting } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
-import { openSealer } from './partners/seal.ts';
+import { openSealer, type Sealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { findPayment } from './store/payments.ts';
-import { openSessions, type Sessions } from './checkout/session.ts';
-import { openTokens, type Tokens } from './checkout/token.ts';
-import { openVisits, type Visits } from './checkout/visit.ts';
-import { auditTables } from './store/audit.ts';
+import { openSessions } from './checkout/session.ts';
+import { openTokens } from './checkout/token.ts';
+import { openVisits } from './checkout/visit.ts';
 
 /** Version of both APIs in their OpenAPI documents: the `/v1` of the paths (VE1). */
 const API_VERSION = '1';
-/** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
-const MAX_RATE_KEYS = 100_000;
-
-/** Reads of one session, each of which asks the partner: a page reads when it opens, after a confirm, and every few seconds in trouble. */
-const SESSION_READS = { perSecond: 1, burst: 20 };
 
 /** A platform that runs. */
 export interface Platform {
@@ -112,14 +99,9 @@ async function openAll(
 ): Promise<Omit<Platform, 'stop'>> {
   const log = config.log ?? createLogger({ name: 'platform' });
   const clock = config.clock ?? systemClock;
-  const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   // First: a platform that cannot start with these settings leaves nothing behind, neither files nor a database that is migrated.
   const { adapters, offersSandbox } = await openAdapters(config);
-  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
-    throw new ConfigurationError(
-      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
-    );
-  }
+  assertSender(config);
   const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
@@ -130,10 +112,134 @@ async function openAll(
     engine: engineDatabase,
     heartbeat,
   } = await openPools(config, checked, log, closers);
+
+  const { registry, sealer, attempts, client, sandbox, funding, engine } = await openDriving({
+    config,
+    database,
+    engineDatabase,
+    heartbeat,
+    sealKey,
+    adapters,
+    offersSandbox,
+    metrics,
+    tracing,
+    clock,
+    log,
+    closers,
+  });
+
+  const stopping = new AbortController();
+  const { keys, tokens, sessions, lost, payments, events } = openCheckout({
+    config,
+    database,
+    registry,
+    client,
+    engine,
+    funding,
+    sealer,
+    keyPepper,
+    metrics,
+    tracing,
+    clock,
+    log,
+    signal: stopping.signal,
+    closers,
+  });
+  metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
+  measurePools(metrics, { front: database, engine: engineDatabase, heartbeat });
+  const { auditChain, ended } = keepWorking({
+    config,
+    database,
+    registry,
+    sealer,
+    funding,
+    lost,
+    keyPepper,
+    metrics,
+    clock,
+    log,
+    signal: stopping.signal,
+  });
+  closers.push(async () => {
+    stopping.abort();
+    // A mail server that is silent holds up no stop.
+    const late = new AbortController();
+    await Promise.race([ended, clock.sleep(LOOPS_STOP_MS, late.signal)]);
+    late.abort();
+  });
+
+  const ready = async (): Promise<Record<string, boolean>> => ({
+    database: await takesWrites(database),
+    ...engine.health,
+  });
+  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
+  const publicApp = openPublicListener({
+    stages: { config, keys, tokens, sessions, payments, events, funding, visits },
+    database,
+    registry,
+    sandbox,
+    adapters,
+    ready,
+    metrics,
+    clock,
+    log,
+  });
+  const adminHost = config.adminHost ?? '127.0.0.1';
+  const reconciliations = openReconciliations({ database, registry, client, clock });
+  closers.push(() => reconciliations.stop());
+  const adminApp = openAdminListener({
+    config,
+    adminHost,
+    adminKey,
+    ready,
+    metrics,
+    stages: {
+      log,
+      database,
+      registry,
+      client,
+      reconciliations,
+      keys,
+      attempts,
+      engine,
+      auditChain,
+      sealer,
+      pepper: keyPepper,
+      clock,
+    },
+  });
+
+  const { url, adminUrl } = await listenBoth(config, { publicApp, adminApp, adminHost }, closers);
+  // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
+  closers.push(async () => {
+    stopping.abort();
+    await Promise.all([engine.stop(), publicApp.close(), adminApp.close()]);
+  });
+  log.info({ url, admin_url: adminUrl }, 'the platform is up');
+  return { url, adminUrl, adminKey };
+}
+
+/** The registry of partners, the calls to them, the funds and the engine, which has been started. */
+async function openDriving(given: {
+  readonly config: PlatformConfig;
+  readonly database: Database;
+  readonly engineDatabase: Database;
+  readonly heartbeat: Database;
+  readonly sealKey: string;
+  readonly adapters: Awaited<ReturnType<typeof openAdapters>>['adapters'];
+  readonly offersSandbox: boolean;
+  readonly metrics: Metrics;
+  readonly tracing: Tracing | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly closers: (() => Promise<unknown>)[];
+}) {
+  const { config, database, engineDatabase, heartbeat, sealKey, adapters, offersSandbox } = given;
+  const { metrics, tracing, clock, log, closers } = given;
+  const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are allowed: for development only');
   }
-
   const registry = openPartnerRegistry({
     database: engineDatabase,
     sealKey,
@@ -187,8 +293,28 @@ async function openAll(
   });
   closers.push(() => engine.stop());
   await engine.start();
+  return { registry, sealer, attempts, client, sandbox, funding, engine };
+}
 
-  const stopping = new AbortController();
+/** The stages from the token to the confirm. */
+function openCheckout(given: {
+  readonly config: PlatformConfig;
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly client: PartnerClient;
+  readonly engine: Engine;
+  readonly funding: Funds;
+  readonly sealer: Sealer;
+  readonly keyPepper: KeyObject;
+  readonly metrics: Metrics;
+  readonly tracing: Tracing | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly closers: (() => Promise<unknown>)[];
+}) {
+  const { config, database, registry, client, engine, funding, sealer, keyPepper } = given;
+  const { metrics, tracing, clock, log, signal, closers } = given;
   const keys = openClientKeys({ database, pepper: keyPepper, clock, log });
   closers.push(() => keys.flushUsed());
   const reads = openAccountReads({ client, clock });
@@ -224,82 +350,35 @@ async function openAll(
     log,
     tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
-    signal: stopping.signal,
+    signal,
   });
   const events = openPaymentEvents({ engine, clock });
-  metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
-  for (const [pool, opened] of Object.entries({
-    front: database,
-    engine: engineDatabase,
-    heartbeat,
-  })) {
-    for (const state of ['open', 'idle', 'waiting'] as const) {
-      const what =
-        state === 'waiting' ? 'Callers waiting for a connection' : `Connections ${state}`;
-      metrics.gauge(
-        `duebridge_pool_${pool}_${state}`,
-        `${what}, ${pool}`,
-        [],
-        () => opened.stats()[state],
-      );
-    }
-  }
-  const watching = lost.watch(stopping.signal);
-  const forgetting = keepForgetting({ database, clock, log, signal: stopping.signal });
-  const mailing =
-    config.smtpUrl === undefined || config.mailFrom === undefined
-      ? Promise.resolve()
-      : keepMailing({
-          database,
-          registry,
-          sealer,
-          transport: { url: config.smtpUrl, from: config.mailFrom },
-          clock,
-          log,
-          signal: stopping.signal,
-        });
-  // Keyed with what is outside the database, so that whoever can write to it cannot make seals of their own.
-  const sealing = hkdfSync('sha256', keyPepper, '', 'duebridge audit seals', 32);
-  const auditChain = openAuditChain({
-    database,
-    tables: auditTables,
-    key: createSecretKey(Buffer.from(sealing)),
-  });
-  metrics.gauge(
-    'duebridge_audit_seal_age_seconds',
-    'Time since when the audit has not been sealed',
-    [],
-    () => auditChain.ageMs / 1_000,
-  );
-  const sealed = keepSealing({ chain: auditChain, clock, log, signal: stopping.signal });
-  const sweeping = keepSweeping({ funds: funding, clock, log, signal: stopping.signal });
-  const figures = openFigures(database);
-  const gauges = keepGauges({ database, metrics, figures, clock, log, signal: stopping.signal });
-  closers.push(async () => {
-    stopping.abort();
-    // A mail server that is silent holds up no stop.
-    const late = new AbortController();
-    await Promise.race([
-      Promise.all([forgetting, gauges, mailing, sealed, sweeping, watching]),
-      clock.sleep(LOOPS_STOP_MS, late.signal),
-    ]);
-    late.abort();
-  });
+  return { keys, tokens, sessions, lost, payments, events };
+}
 
-  const ready = async (): Promise<Record<string, boolean>> => ({
-    database: await takesWrites(database),
-    ...engine.health,
-  });
+/** The public listener with everything mounted; it keeps the figures of requests of this process. */
+function openPublicListener(given: {
+  readonly stages: PublicStages;
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly sandbox: ReturnType<typeof openSandbox>;
+  readonly adapters: Awaited<ReturnType<typeof openAdapters>>['adapters'];
+  readonly ready: () => Promise<Record<string, boolean>>;
+  readonly metrics: Metrics;
+  readonly clock: Clock;
+  readonly log: Log;
+}): FastifyInstance {
+  const { stages, database, registry, sandbox, adapters, ready, metrics, clock, log } = given;
+  const { config, funding } = stages;
   const { hstsSeconds, trustedProxies } = config;
   const publicApp = createServer({ log, clock, metrics, hstsSeconds, trustedProxies });
   limitAddresses(publicApp, config);
-  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
-  mountPublic(publicApp, { config, keys, tokens, sessions, payments, events, funding, visits });
+  mountPublic(publicApp, stages);
   mountProcessorEvents(publicApp, { funding, log });
   serveTestApproval(publicApp, { sandbox, funding, find: (id) => findPayment(database, id) });
   servePages(publicApp, {
     registry,
-    visits,
+    visits: stages.visits,
     adapters,
     ...(config.webDist === undefined ? {} : { dist: config.webDist }),
   });
@@ -313,9 +392,21 @@ async function openAll(
       servers: [{ url: '/', description: 'This host.' }],
     }),
   });
+  return publicApp;
+}
 
-  // One server of a process keeps the figures of requests: the one that the world asks.
-  const adminHost = config.adminHost ?? '127.0.0.1';
+/** The admin listener with everything mounted. */
+function openAdminListener(given: {
+  readonly config: PlatformConfig;
+  readonly adminHost: string;
+  readonly adminKey: string;
+  readonly ready: () => Promise<Record<string, boolean>>;
+  readonly metrics: Metrics;
+  readonly stages: Omit<AdminDependencies, 'operators' | 'secondPersonAboveCents' | 'authenticate'>;
+}): FastifyInstance {
+  const { config, adminHost, adminKey, ready, metrics, stages } = given;
+  const { log, clock, database, pepper, sealer } = stages;
+  const { hstsSeconds, trustedProxies } = config;
   const adminApp = createServer({
     log,
     clock,
@@ -323,24 +414,10 @@ async function openAll(
     trustedProxies,
     hosts: hostsOf(adminHost, config.adminHosts),
   });
-  const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
-  const reconciliations = openReconciliations({ database, registry, client, clock });
-  closers.push(() => reconciliations.stop());
+  const operators = openOperators({ database, adminKey, pepper, clock });
   mountAdmin(adminApp, {
-    log,
-    database,
-    registry,
-    client,
-    reconciliations,
-    keys,
+    ...stages,
     operators,
-    attempts,
-    figures,
-    engine,
-    auditChain,
-    sealer,
-    pepper: keyPepper,
-    clock,
     secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
     authenticate: adminAuthentication(operators, clock),
   });
@@ -359,7 +436,28 @@ async function openAll(
       servers: [{ url: '/', description: 'This host.' }],
     }),
   });
+  return adminApp;
+}
 
+function assertSender(config: PlatformConfig): void {
+  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
+    throw new ConfigurationError(
+      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
+    );
+  }
+}
+
+/** Lets both listeners answer, the public one first. */
+async function listenBoth(
+  config: PlatformConfig,
+  on: {
+    readonly publicApp: FastifyInstance;
+    readonly adminApp: FastifyInstance;
+    readonly adminHost: string;
+  },
+  closers: (() => Promise<unknown>)[],
+): Promise<{ url: string; adminUrl: string }> {
+  const { publicApp, adminApp, adminHost } = on;
   closers.push(() => publicApp.close());
   const url = await listen(publicApp, {
     host: config.host ?? '127.0.0.1',
@@ -374,13 +472,7 @@ async function openAll(
     hostVariable: 'ADMIN_HOST',
     portVariable: 'ADMIN_PORT',
   });
-  // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
-  closers.push(async () => {
-    stopping.abort();
-    await Promise.all([engine.stop(), publicApp.close(), adminApp.close()]);
-  });
-  log.info({ url, admin_url: adminUrl }, 'the platform is up');
-  return { url, adminUrl, adminKey };
+  return { url, adminUrl };
 }
 
 /** Opens the platform's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
@@ -477,153 +569,3 @@ async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<v
 }
 
 // The public listener --------------------------------------------------------------------------------------------------------
-
-/** Who a request was found to come from: put there before its body is read, taken by its handler. */
-interface Callers<T> {
-  set(request: FastifyRequest, caller: T): void;
-  get(request: FastifyRequest): T;
-}
-
-function callers<T extends object>(): Callers<T> {
-  const found = new WeakMap<FastifyRequest, T>();
-  return {
-    set: (request, caller) => void found.set(request, caller),
-    get(request) {
-      const caller = found.get(request);
-      if (caller === undefined) throw new Error('a handler ran for a caller nobody knows');
-      return caller;
-    },
-  };
-}
-
-/** Routes that are not counted. */
-const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']);
-
-/**
- * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. Probes
- * and a processor's signed events, which come in bulk from few addresses, are not counted.
- */
-function limitAddresses(app: FastifyInstance, config: PlatformConfig): void {
-  const rate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
-  if (rate === undefined) return;
-  const clock = config.clock ?? systemClock;
-  const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
-  app.addHook('onRequest', (request, _reply, done) => {
-    const route = request.routeOptions.url;
-    if (route !== undefined && UNCOUNTED.has(route)) {
-      done();
-      return;
-    }
-    const permit = perAddress.take(addressKey(request.ip));
-    done(permit.ok ? undefined : tooManyRequests(permit.retryAfterSeconds));
-  });
-}
-
-function mountPublic(
-  app: FastifyInstance,
-  stages: {
-    config: PlatformConfig;
-    keys: ClientKeys;
-    tokens: Tokens;
-    sessions: Sessions;
-    payments: Payments;
-    events: PaymentEvents;
-    funding: Funds;
-    visits: Visits;
-  },
-): void {
-  const { config, keys, tokens, sessions, payments, events, funding, visits } = stages;
-  const clock = config.clock ?? systemClock;
-  const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
-  const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
-
-  const clients = callers<Client>();
-  mount(
-    app,
-    platformRoutes.create_token,
-    async ({ body, request, reply }) => {
-      const { token, expires_at } = await tokens.create(clients.get(request), body);
-      reply.header('Token-Expires-At', expires_at);
-      return { token };
-    },
-    {
-      async onRequest(request) {
-        const caller = await keys.verify(
-          oneHeader(request, 'x-client-id'),
-          oneHeader(request, 'x-api-key'),
-        );
-        const permit = perClient.take(caller.client_id);
-        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-        clients.set(request, caller);
-      },
-    },
-  );
-
-  mount(app, platformRoutes.create_flow_session, ({ body, request }) =>
-    sessions.open(bearerOf(request), body),
-  );
-
-  const sessionOf = callers<Session>();
-  const withSession = {
-    async onRequest(request: FastifyRequest): Promise<void> {
-      sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
-    },
-  };
-  const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
-  mount(
-    app,
-    platformRoutes.get_flow_session,
-    ({ request }) => {
-      const session = sessionOf.get(request);
-      const permit = perSession.take(session.session_id);
-      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-      return sessions.read(session);
-    },
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.create_flow_payment,
-    async ({ body, request }) =>
-      withAction(await payments.confirm(sessionOf.get(request), body), funding),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.create_flow_return,
-    ({ body, request }) => visits.leave(sessionOf.get(request), body),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.get_flow_payment,
-    async ({ params, request }) =>
-      withAction(await payments.read(sessionOf.get(request), params.platform_payment_id), funding),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.get_flow_payment_events,
-    async ({ params, request, reply, signal }) => {
-      const session = sessionOf.get(request);
-      const { platform_payment_id } = params;
-      await events.follow({
-        reply,
-        signal,
-        flow: session.flow_id?.toString('hex') ?? session.session_id,
-        address: request.ip,
-        expiresAt: Date.parse(session.expires_at),
-        platform_payment_id,
-        read: () => payments.read(session, platform_payment_id),
-      });
-      // The stream was the answer.
-      return '';
-    },
-    withSession,
-  );
-}
-
-function oneHeader(request: FastifyRequest, name: string): string | undefined {
-  const value = request.headers[name];
-  return typeof value === 'string' && value !== '' ? value : undefined;
-}

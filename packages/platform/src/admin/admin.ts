@@ -44,7 +44,8 @@ import { closeReview, pendingClose, settleFundsByWord } from './close-review.ts'
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
-import { overview, type ReadFigures } from './overview.ts';
+import { readFigures } from './figures.ts';
+import { overview } from './overview.ts';
 import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
@@ -64,7 +65,6 @@ export interface AdminDependencies {
   readonly pepper: KeyObject;
   readonly clock: Clock;
   readonly log: Log;
-  readonly figures: ReadFigures;
   readonly engine: Pick<Engine, 'nextStepAt'>;
   readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
@@ -332,7 +332,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
   );
   serve(routes.get_overview, () => overview(database));
-  serve(routes.get_figures, ({ query }) => dependencies.figures(query, clock.now()));
+  serve(routes.get_figures, ({ query }) => readFigures(database, query, clock.now()));
 }
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

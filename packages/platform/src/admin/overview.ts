@@ -1,10 +1,9 @@
 /**
- * The overview: what waits for people, and how payments went over time. It is read from the tables, so that every replica shows
- * the same numbers, also after a restart; the gauges of /metrics use the same reads.
+ * The overview: what waits for people. It is read from the tables, so that every replica shows the same numbers, also after a restart;
+ * the gauges of /metrics use the same reads.
  */
-import type { Figures, FigureQuery, Overview } from '@duebridge/contract';
+import type { Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
-import { idBefore } from '../payment-id.ts';
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
@@ -151,124 +150,6 @@ export async function overview(database: Database): Promise<Overview> {
   };
 }
 
-/** The length of one step in seconds, and the number of steps. */
-const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
-  {
-    '1h': { step: 120, steps: 30 },
-    '24h': { step: 3_600, steps: 24 },
-    '7d': { step: 6 * 3_600, steps: 28 },
-  };
-
-/** The duration from the customer's confirm to posted_at, for payments with a posted_at from the partner. */
-const figuresStatement = sql(
-  'overview_figures',
-  // In a table of millions only every nth payment is measured: sorting all of them would take longer than a person waits.
-  `WITH sample AS (
-     SELECT greatest(1, ceil(reltuples / 200000))::int AS every FROM pg_class WHERE oid = 'duebridge_platform.payments'::regclass
-   ), read AS MATERIALIZED (
-     SELECT floor(extract(epoch FROM p.created_at) / $1)::bigint AS step, p.status,
-            CASE WHEN p.status = 'succeeded' AND mod(hashtext(p.platform_payment_id), sample.every) = 0 THEN greatest(0, extract(epoch FROM p.posted_at - p.created_at) * 1000) END AS ms
-       FROM duebridge_platform.payments p, sample
-      WHERE p.platform_payment_id >= $2 AND p.created_at >= $3 AND ($4::text IS NULL OR p.partner_id = $4)
-   )
-   SELECT step, count(*) FILTER (WHERE status = 'succeeded')::int AS succeeded,
-          count(*) FILTER (WHERE status = 'failed')::int AS failed,
-          count(*) FILTER (WHERE status = 'canceled')::int AS canceled,
-          count(*) FILTER (WHERE status = 'processing')::int AS processing,
-          count(ms)::int AS samples,
-          percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY ms)::float8[] AS quantiles
-     FROM read GROUP BY step ORDER BY step`,
-);
-
-interface Step {
-  readonly step: number;
-  readonly succeeded: number;
-  readonly failed: number;
-  readonly canceled: number;
-  readonly processing: number;
-  readonly samples: number;
-  readonly quantiles: (number | null)[] | null;
-}
-
-/** Figures over time. */
-export type ReadFigures = (query: FigureQuery, now: number) => Promise<Figures>;
-
-/** How long a past step is cached: a payment that ends late appears in it by then. */
-const STEP_CACHE_MS = 15 * 60_000;
-/** Number of latest steps that are read anew each time, because payments still end in them. */
-const UNCACHED_STEPS = 2;
-
-/**
- * Creates the reader of figures: outcomes and durations in equal steps, the latest last; steps without payments contain zeros.
- * Past steps are cached, because a week of a large platform has too many rows to read while a page waits.
- */
-export function openFigures(database: Database): ReadFigures {
-  const remembered = new Map<
-    string,
-    { readonly at: number; readonly last: number; readonly rows: readonly Step[] }
-  >();
-  return async (query, now) => {
-    const name = `${query.range ?? '24h'} ${query.partner_id ?? ''}`;
-    const { step } = RANGES[query.range ?? '24h'];
-    const last = Math.floor(now / 1_000 / step);
-    const before = remembered.get(name);
-    const isFresh = before !== undefined && now - before.at < STEP_CACHE_MS;
-    const rows = await readSteps(
-      database,
-      query,
-      now,
-      isFresh ? before.last - UNCACHED_STEPS + 1 : undefined,
-    );
-    const kept = isFresh
-      ? before.rows.filter((row) => row.step <= before.last - UNCACHED_STEPS)
-      : [];
-    const all = [...kept, ...rows];
-    if (remembered.size > 200) remembered.clear();
-    remembered.set(name, { at: isFresh ? before.at : now, last, rows: all });
-    return toFigures(query, now, all);
-  };
-}
-
-async function readSteps(
-  database: Database,
-  query: FigureQuery,
-  now: number,
-  fromStep: number | undefined,
-): Promise<Step[]> {
-  const { step, steps } = RANGES[query.range ?? '24h'];
-  const last = Math.floor(now / 1_000 / step);
-  const from = (fromStep ?? last - steps + 1) * step * 1_000;
-  return database.query<Step>(figuresStatement, [
-    step,
-    idBefore(from),
-    new Date(from).toISOString(),
-    query.partner_id ?? null,
-  ]);
-}
-
-function toFigures(query: FigureQuery, now: number, rows: readonly Step[]): Figures {
-  const { step, steps } = RANGES[query.range ?? '24h'];
-  const last = Math.floor(now / 1_000 / step);
-  const byStep = new Map(rows.map((row) => [row.step, row]));
-  const points = Array.from({ length: steps }, (_, index) => {
-    const number = last - steps + 1 + index;
-    const row = byStep.get(number);
-    const [p50 = null, p95 = null, p99 = null] = row?.quantiles ?? [];
-    return {
-      at: new Date(number * step * 1_000).toISOString(),
-      succeeded: row?.succeeded ?? 0,
-      failed: row?.failed ?? 0,
-      canceled: row?.canceled ?? 0,
-      processing: row?.processing ?? 0,
-      samples: row?.samples ?? 0,
-      p50_ms: p50,
-      p95_ms: p95,
-      p99_ms: p99,
-    };
-  });
-  return { step_seconds: step, points };
-}
-
 /** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
 const GAUGES_EVERY_MS = 10_000;
 
@@ -279,12 +160,11 @@ const GAUGES_EVERY_MS = 10_000;
 export async function keepGauges(options: {
   database: Database;
   metrics: Metrics;
-  figures: ReadFigures;
   clock: Clock;
   log: Log;
   signal: AbortSignal;
 }): Promise<void> {
-  const { database, metrics, figures, clock, log, signal } = options;
+  const { database, metrics, clock, log, signal } = options;
   const reviews = metrics.gauge(
     'duebridge_reviews',
     'Payments waiting for an operator, by reason',
@@ -378,8 +258,6 @@ export async function keepGauges(options: {
       paused = held.paused;
       pausedAge = age(held.oldest_paused_at);
       differences = open?.count ?? 0;
-      // Read the week in advance, so that the first person who opens it does not wait.
-      await figures({ range: '7d' }, clock.now());
     } catch (error) {
       log.warn({ error }, 'could not read the gauges of waiting payments');
     }

@@ -13,7 +13,7 @@ import type {
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../engine/testing.ts';
-import { keepGauges, openFigures } from './overview.ts';
+import { keepGauges } from './overview.ts';
 
 /**
  * A partner that refuses every PUT with a message full of data that must not be stored, and reports no payment until the test
@@ -152,7 +152,6 @@ function readGauges(): () => Promise<string> {
   const keeping = keepGauges({
     database: platform.database,
     metrics,
-    figures: openFigures(platform.database),
     clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) },
     log: silentLog,
     signal: over.signal,

@@ -67,15 +67,13 @@ async function queueMails(database: Database): Promise<boolean> {
     return span.more;
   });
 }
+const MAIL_FROM = `greatest(read_to, clock_timestamp() - interval '${LATE_HOURS} hours')`;
 /** After mail was off for long, the latest day is read, SPAN_MINUTES in a statement: nobody waits for an older receipt. */
 const spanStatement = sql(
   'mail_span',
-  `WITH span AS (
-     SELECT greatest(read_to, clock_timestamp() - interval '${LATE_HOURS} hours') AS from_at, clock_timestamp() AS now
-       FROM duebridge_platform.mail_progress FOR UPDATE
-   )
-   SELECT from_at::text AS from, least(now, from_at + interval '${SPAN_MINUTES} minutes')::text AS to,
-          from_at + interval '${SPAN_MINUTES} minutes' < now AS more FROM span`,
+  `SELECT ${MAIL_FROM}::text AS from, least(clock_timestamp(), ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes')::text AS to,
+          ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes' < clock_timestamp() AS more
+     FROM duebridge_platform.mail_progress FOR UPDATE`,
 );
 const queueStatement = sql(
   'mail_queue',

@@ -42,7 +42,15 @@ async function pass(days: number): Promise<void> {
   await database.query(`UPDATE duebridge_platform.flows SET minted_at = minted_at - ${back}`);
 }
 
-const nothing = { customers: 0, tokens: 0, sessions: 0, flows: 0, mails: 0, attempts: 0 };
+const nothing = {
+  customers: 0,
+  tokens: 0,
+  sessions: 0,
+  flows: 0,
+  mails: 0,
+  attempts: 0,
+  sums: 0,
+};
 
 test('a customer who only looked is erased after a day, one who paid after ninety, and the payment stays', async () => {
   const looked = await platform.session(credentials, 'a1', 'looked@example.com');

@@ -80,6 +80,12 @@ const removeAttempts = sql(
    RETURNING 1`,
 );
 
+/** The console shows a week. */
+const removeSums = sql(
+  'retention_sums',
+  `DELETE FROM duebridge_platform.hourly_sums WHERE hour < now() - interval '30 days' RETURNING 1`,
+);
+
 /** What leaves, and the statement that removes some of it. */
 const LEAVING = {
   customers: removeCustomers,
@@ -88,11 +94,20 @@ const LEAVING = {
   flows: removeFlows,
   mails: removeMails,
   attempts: removeAttempts,
+  sums: removeSums,
 } as const;
 
 /** One sweep. Gives the rows that it removed of each kind. Any number of replicas may sweep at once. */
 export async function forget(database: Database): Promise<Record<keyof typeof LEAVING, number>> {
-  const removed = { customers: 0, tokens: 0, sessions: 0, flows: 0, mails: 0, attempts: 0 };
+  const removed = {
+    customers: 0,
+    tokens: 0,
+    sessions: 0,
+    flows: 0,
+    mails: 0,
+    attempts: 0,
+    sums: 0,
+  };
   for (const kind of Object.keys(removed) as (keyof typeof LEAVING)[]) {
     for (let batch = 0; batch < MAX_STATEMENTS; batch += 1) {
       const done = (await database.query(LEAVING[kind])).length;

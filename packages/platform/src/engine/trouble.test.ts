@@ -23,7 +23,7 @@ import {
 } from '@duebridge/runtime';
 import { parse } from 'yaml';
 import { pausePayment } from '../store/pause.ts';
-import { keepGauges, openFigures, overview } from '../admin/overview.ts';
+import { keepGauges, overview } from '../admin/overview.ts';
 import type { Funding } from '../funding.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
@@ -258,7 +258,6 @@ function tests(): void {
     const gauges = keepGauges({
       database: rig.database,
       metrics,
-      figures: openFigures(rig.database),
       clock: { ...systemClock, now: () => Date.now() + 61 * 60_000 },
       log,
       signal: over.signal,

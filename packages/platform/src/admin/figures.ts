@@ -1,0 +1,295 @@
+/**
+ * Figures: how payments went over time, in equal steps.
+ *
+ * enters: ends of payments, read from the audit once.  leaves: sums by hour and partner in a small table, and what the console shows.
+ * holds:  one replica at a time adds a stretch of time to the sums, and no end is added twice: a stretch ends LAG_SECONDS ago, when
+ *         every statement that wrote into it has ended. What is younger is read beside the sums. A week of a large platform is read
+ *         from some hundred rows.
+ */
+import type { Figures, FigureQuery } from '@duebridge/contract';
+import { sql, type Clock, type Database, type Log, type Transaction } from '@duebridge/runtime';
+import { idBefore } from '../payment-id.ts';
+import type { Queryable } from '../store/payments.ts';
+
+/** The length of one step in seconds, and the number of steps. */
+const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
+  {
+    '1h': { step: 120, steps: 30 },
+    '24h': { step: 3_600, steps: 24 },
+    '7d': { step: 6 * 3_600, steps: 28 },
+  };
+
+/** Ends that are younger may still be uncommitted: no statement runs for so long. */
+const LAG_SECONDS = 60;
+/** Time whose ends are added at once: 60,000 at 1,000 a second. */
+const STRETCH_SECONDS = 60;
+/** How far back a platform begins whose sums are new. */
+const BEGIN_DAYS = 7;
+/** Ends that are read beside the sums are at most so old: while the sums catch up, what they lack is missing. */
+const RECENT_MINUTES = 10;
+/** Pause between two looks when there is nothing more to add. */
+const LOOK_EVERY_MS = 15_000;
+
+/**
+ * Bounds of the times that are counted, in milliseconds: each a sixth more than the one before, from 20 ms to a month, so that a
+ * quantile is right to about a twelfth.
+ */
+const BOUNDS: readonly number[] = Array.from({ length: 122 }, (_, n) =>
+  Math.round(20 * (7 / 6) ** n),
+);
+
+/** Ends of payments: of one partner, in one hour or other step, with one status, in one class of times. */
+interface Ends {
+  readonly partner_id: string;
+  /** Seconds since 1970 at which the step begins. */
+  readonly at: number;
+  readonly status: 'succeeded' | 'failed' | 'canceled' | 'processing';
+  /** Index into BOUNDS of the first that is not below; null where no time was measured. */
+  readonly class: number | null;
+  readonly count: number;
+}
+
+/** A step's sums. */
+export interface Sums {
+  succeeded: number;
+  failed: number;
+  canceled: number;
+  processing: number;
+  readonly times: number[];
+}
+
+const noSums = (): Sums => ({ succeeded: 0, failed: 0, canceled: 0, processing: 0, times: [] });
+
+/** Adds ends to the sums of their steps. */
+function addTo(sums: Sums, { status, class: of, count }: Omit<Ends, 'partner_id' | 'at'>): void {
+  sums[status] += count;
+  if (of !== null) sums.times[of] = (sums.times[of] ?? 0) + count;
+}
+
+/** A quantile of counted times, in milliseconds: the middle of its class; null without times. Pure. */
+export function quantileOf(times: readonly (number | undefined)[], share: number): number | null {
+  let left = share * times.reduce<number>((sum, count) => sum + (count ?? 0), 0);
+  if (left === 0) return null;
+  for (const [index, count] of times.entries()) {
+    left -= count ?? 0;
+    if (left <= 0 && count !== undefined) {
+      const [below, above] = [BOUNDS[index - 1] ?? 0, BOUNDS[index] ?? BOUNDS.at(-1) ?? 0];
+      return Math.round((below + above) / 2);
+    }
+  }
+  return null;
+}
+
+/** The columns of Ends of payments `p`, in steps of $1 seconds. */
+const ENDS = `p.partner_id, (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, p.status,
+          CASE WHEN p.status = 'succeeded'
+               THEN least(width_bucket(greatest(0, extract(epoch FROM p.posted_at - p.created_at) * 1000)::float8, $2::float8[]), ${BOUNDS.length - 1}) END AS class,
+          count(*)::int AS count`;
+const endedIds = sql(
+  'figures_ended_ids',
+  `SELECT a.platform_payment_id FROM duebridge_platform.audit a
+    WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`,
+);
+/** A sharded database does not join the audit with the payments. */
+const endsOfIds = sql(
+  'figures_ends',
+  `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) GROUP BY 1, 2, 3, 4`,
+);
+const endsSince = sql(
+  'figures_recent',
+  `SELECT ${ENDS} FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id >= $3 AND p.created_at >= $4 AND ($5::text IS NULL OR p.partner_id = $5) GROUP BY 1, 2, 3, 4`,
+);
+const openSince = sql(
+  'figures_open',
+  `SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, count(*)::int AS count FROM duebridge_platform.payments p
+    WHERE p.settled_at IS NULL AND p.status = 'processing' AND p.created_at >= $2 AND ($3::text IS NULL OR p.partner_id = $3) GROUP BY 1`,
+);
+const beginStatement = sql(
+  'figures_begin',
+  `INSERT INTO duebridge_platform.hourly_progress (read_to) VALUES (clock_timestamp() - interval '${BEGIN_DAYS} days')
+   ON CONFLICT (one) DO NOTHING`,
+);
+const stretchStatement = sql(
+  'figures_stretch',
+  `SELECT read_to::text AS from,
+          least(clock_timestamp() - interval '${LAG_SECONDS} seconds', read_to + interval '${STRETCH_SECONDS} seconds')::text AS to,
+          read_to + interval '${LAG_SECONDS + STRETCH_SECONDS} seconds' < clock_timestamp() AS more
+     FROM duebridge_platform.hourly_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
+);
+const movedStatement = sql(
+  'figures_moved',
+  'UPDATE duebridge_platform.hourly_progress SET read_to = $1::timestamptz',
+);
+const sumsOfStatement = sql(
+  'figures_sums_of',
+  `SELECT extract(epoch FROM s.hour)::float8 AS at, s.partner_id, s.succeeded, s.failed, s.canceled, s.times
+     FROM duebridge_platform.hourly_sums s
+    WHERE s.hour = ANY(SELECT to_timestamp(unnest($1::float8[]))) AND s.partner_id = ANY($2::text[])`,
+);
+const writeStatement = sql(
+  'figures_write',
+  `INSERT INTO duebridge_platform.hourly_sums (hour, partner_id, succeeded, failed, canceled, times)
+   VALUES (to_timestamp($1), $2, $3, $4, $5, $6)
+   ON CONFLICT (hour, partner_id) DO UPDATE SET succeeded = excluded.succeeded, failed = excluded.failed,
+     canceled = excluded.canceled, times = excluded.times`,
+);
+const sumsSince = sql(
+  'figures_sums_since',
+  `SELECT extract(epoch FROM s.hour)::float8 AS at, s.succeeded, s.failed, s.canceled, s.times FROM duebridge_platform.hourly_sums s
+    WHERE s.hour >= $1 AND s.partner_id = $2`,
+);
+const progressStatement = sql(
+  'figures_progress',
+  `SELECT greatest(read_to, clock_timestamp() - interval '${RECENT_MINUTES} minutes')::text AS read_to, clock_timestamp()::text AS now
+     FROM duebridge_platform.hourly_progress`,
+);
+
+interface StoredSums {
+  readonly at: number;
+  readonly partner_id: string;
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly canceled: number;
+  readonly times: readonly (number | null)[];
+}
+
+const HOUR = 3_600;
+/** The row of all partners together. */
+const ALL = '';
+
+/** The ends of payments between two moments, in steps. */
+async function endsBetween(on: Queryable, step: number, from: string, to: string): Promise<Ends[]> {
+  const ids = await on.query<{ platform_payment_id: string }>(endedIds, [from, to]);
+  if (ids.length === 0) return [];
+  return on.query<Ends>(endsOfIds, [step, BOUNDS, ids.map((one) => one.platform_payment_id)]);
+}
+
+/** Adds the next stretch of time to the sums. True when there is more; false also while another replica does it. */
+export async function sumUp(database: Database): Promise<boolean> {
+  await database.query(beginStatement);
+  return database.transaction(async (tx) => {
+    const [stretch] = await tx.query<{ from: string; to: string; more: boolean }>(stretchStatement);
+    if (stretch === undefined) return false;
+    await addEnds(tx, await endsBetween(tx, HOUR, stretch.from, stretch.to));
+    await tx.query(movedStatement, [stretch.to]);
+    return stretch.more;
+  });
+}
+
+async function addEnds(tx: Transaction, ends: readonly Ends[]): Promise<void> {
+  if (ends.length === 0) return;
+  const rows = new Map<
+    string,
+    { readonly at: number; readonly partner_id: string; readonly sums: Sums }
+  >();
+  const rowOf = (at: number, partner_id: string) => {
+    const key = `${at} ${partner_id}`;
+    const row = rows.get(key) ?? { at, partner_id, sums: noSums() };
+    rows.set(key, row);
+    return row;
+  };
+  for (const end of ends) {
+    for (const partner_id of [end.partner_id, ALL]) addTo(rowOf(end.at, partner_id).sums, end);
+  }
+  const stored = await tx.query<StoredSums>(sumsOfStatement, [
+    [...new Set([...rows.values()].map(({ at }) => at))],
+    [...new Set([...rows.values()].map(({ partner_id }) => partner_id))],
+  ]);
+  for (const before of stored) {
+    const row = rows.get(`${before.at} ${before.partner_id}`);
+    if (row !== undefined) addStored(row.sums, before);
+  }
+  for (const { at, partner_id, sums } of rows.values()) {
+    const { succeeded, failed, canceled, times } = sums;
+    const counts = Array.from(times, (count) => count ?? 0);
+    await tx.query(writeStatement, [at, partner_id, succeeded, failed, canceled, counts]);
+  }
+}
+
+function addStored(sums: Sums, stored: Omit<StoredSums, 'partner_id' | 'at'>): void {
+  for (const status of ['succeeded', 'failed', 'canceled'] as const) sums[status] += stored[status];
+  for (const [index, count] of stored.times.entries()) {
+    if (count !== null && count > 0) sums.times[index] = (sums.times[index] ?? 0) + count;
+  }
+}
+
+/** Keeps the sums up to date until `signal` aborts, then resolves. Any number of replicas may do so. */
+export async function keepSums(options: {
+  database: Database;
+  clock: Clock;
+  log: Log;
+  signal: AbortSignal;
+}): Promise<void> {
+  const { database, clock, log, signal } = options;
+  while (!signal.aborted) {
+    try {
+      if (await sumUp(database)) continue;
+    } catch (error) {
+      log.warn({ error }, 'could not add up the ends of payments');
+    }
+    await clock.sleep(LOOK_EVERY_MS, signal);
+  }
+}
+
+/** Outcomes and durations in equal steps, the latest last; steps without payments contain zeros. `now` in milliseconds since 1970. */
+export async function readFigures(
+  database: Database,
+  query: FigureQuery,
+  now: number,
+): Promise<Figures> {
+  const { step, steps } = RANGES[query.range ?? '24h'];
+  const last = Math.floor(now / 1_000 / step) * step;
+  const from = last - (steps - 1) * step;
+  const byStep = new Map<number, Sums>();
+  const sumsAt = (at: number): Sums => {
+    const begins = Math.floor(at / step) * step;
+    const sums = byStep.get(begins) ?? noSums();
+    byStep.set(begins, sums);
+    return sums;
+  };
+  const since = new Date(from * 1_000).toISOString();
+  const partner_id = query.partner_id ?? null;
+  if (step < HOUR) {
+    const id = idBefore(from * 1_000);
+    const ends = await database.query<Ends>(endsSince, [step, BOUNDS, id, since, partner_id]);
+    for (const end of ends) addTo(sumsAt(end.at), end);
+  } else {
+    const { stored, ends, open } = await readSums(database, since, partner_id);
+    for (const sums of stored) addStored(sumsAt(sums.at), sums);
+    for (const end of ends) {
+      const isOurs = partner_id === null || end.partner_id === partner_id;
+      if (isOurs && end.at >= from) addTo(sumsAt(end.at), end);
+    }
+    for (const { at, count } of open) sumsAt(at).processing += count;
+  }
+  const points = Array.from({ length: steps }, (_, index) => {
+    const at = from + index * step;
+    const { times, ...counts } = byStep.get(at) ?? noSums();
+    return {
+      at: new Date(at * 1_000).toISOString(),
+      ...counts,
+      samples: times.reduce((sum, count) => sum + (count ?? 0), 0),
+      p50_ms: quantileOf(times, 0.5),
+      p95_ms: quantileOf(times, 0.95),
+      p99_ms: quantileOf(times, 0.99),
+    };
+  });
+  return { step_seconds: step, points };
+}
+
+/** What the sums have, what has ended since, and what is open. One snapshot: no end is in two of them. */
+function readSums(database: Database, since: string, partner_id: string | null) {
+  return database.transaction(
+    async (tx) => {
+      const [progress] = await tx.query<{ read_to: string; now: string }>(progressStatement);
+      return {
+        stored: await tx.query<StoredSums>(sumsSince, [since, partner_id ?? ALL]),
+        ends:
+          progress === undefined ? [] : await endsBetween(tx, HOUR, progress.read_to, progress.now),
+        open: await tx.query<{ at: number; count: number }>(openSince, [HOUR, since, partner_id]),
+      };
+    },
+    { isolation: 'repeatable read' },
+  );
+}

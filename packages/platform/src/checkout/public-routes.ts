@@ -1,0 +1,177 @@
+/**
+ * The routes of the public listener: Create Token, and the flow API. Who a request comes from is decided before its body is read.
+ */
+import { platformRoutes } from '@duebridge/contract';
+import {
+  addressKey,
+  bearerOf,
+  mount,
+  rateLimiter,
+  systemClock,
+  tooManyRequests,
+} from '@duebridge/runtime';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { PlatformConfig } from '../config.ts';
+import type { Funds } from '../funding/funds.ts';
+import { withAction, type Payments } from './confirm.ts';
+import type { PaymentEvents } from './events.ts';
+import type { Session } from './flow.ts';
+import type { Client, ClientKeys } from './keys.ts';
+import type { Sessions } from './session.ts';
+import type { Tokens } from './token.ts';
+import type { Visits } from './visit.ts';
+
+/** Clients and addresses whose rate is remembered at most; one more forgets the one unheard of for longest. */
+const MAX_RATE_KEYS = 100_000;
+/** Reads of one session, each of which asks the partner: a page reads when it opens, after a confirm, and every few seconds in trouble. */
+const SESSION_READS = { perSecond: 1, burst: 20 };
+
+/** What the routes need. */
+export interface PublicStages {
+  readonly config: PlatformConfig;
+  readonly keys: ClientKeys;
+  readonly tokens: Tokens;
+  readonly sessions: Sessions;
+  readonly payments: Payments;
+  readonly events: PaymentEvents;
+  readonly funding: Funds;
+  readonly visits: Visits;
+}
+
+/** Who a request was found to come from: put there before its body is read, taken by its handler. */
+interface Callers<T> {
+  set(request: FastifyRequest, caller: T): void;
+  get(request: FastifyRequest): T;
+}
+
+function callers<T extends object>(): Callers<T> {
+  const found = new WeakMap<FastifyRequest, T>();
+  return {
+    set: (request, caller) => void found.set(request, caller),
+    get(request) {
+      const caller = found.get(request);
+      if (caller === undefined) throw new Error('a handler ran for a caller nobody knows');
+      return caller;
+    },
+  };
+}
+
+/** Routes that are not counted. */
+const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']);
+
+/**
+ * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. Probes
+ * and a processor's signed events, which come in bulk from few addresses, are not counted.
+ */
+export function limitAddresses(app: FastifyInstance, config: PlatformConfig): void {
+  const rate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
+  if (rate === undefined) return;
+  const clock = config.clock ?? systemClock;
+  const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
+  app.addHook('onRequest', (request, _reply, done) => {
+    const route = request.routeOptions.url;
+    if (route !== undefined && UNCOUNTED.has(route)) {
+      done();
+      return;
+    }
+    const permit = perAddress.take(addressKey(request.ip));
+    done(permit.ok ? undefined : tooManyRequests(permit.retryAfterSeconds));
+  });
+}
+
+export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
+  const { config, keys, tokens, sessions, payments, events, funding, visits } = stages;
+  const clock = config.clock ?? systemClock;
+  const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
+  const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
+
+  const clients = callers<Client>();
+  mount(
+    app,
+    platformRoutes.create_token,
+    async ({ body, request, reply }) => {
+      const { token, expires_at } = await tokens.create(clients.get(request), body);
+      reply.header('Token-Expires-At', expires_at);
+      return { token };
+    },
+    {
+      async onRequest(request) {
+        const caller = await keys.verify(
+          oneHeader(request, 'x-client-id'),
+          oneHeader(request, 'x-api-key'),
+        );
+        const permit = perClient.take(caller.client_id);
+        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+        clients.set(request, caller);
+      },
+    },
+  );
+
+  mount(app, platformRoutes.create_flow_session, ({ body, request }) =>
+    sessions.open(bearerOf(request), body),
+  );
+
+  const sessionOf = callers<Session>();
+  const withSession = {
+    async onRequest(request: FastifyRequest): Promise<void> {
+      sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
+    },
+  };
+  const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
+  mount(
+    app,
+    platformRoutes.get_flow_session,
+    ({ request }) => {
+      const session = sessionOf.get(request);
+      const permit = perSession.take(session.session_id);
+      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+      return sessions.read(session);
+    },
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.create_flow_payment,
+    async ({ body, request }) =>
+      withAction(await payments.confirm(sessionOf.get(request), body), funding),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.create_flow_return,
+    ({ body, request }) => visits.leave(sessionOf.get(request), body),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.get_flow_payment,
+    async ({ params, request }) =>
+      withAction(await payments.read(sessionOf.get(request), params.platform_payment_id), funding),
+    withSession,
+  );
+  mount(
+    app,
+    platformRoutes.get_flow_payment_events,
+    async ({ params, request, reply, signal }) => {
+      const session = sessionOf.get(request);
+      const { platform_payment_id } = params;
+      await events.follow({
+        reply,
+        signal,
+        flow: session.flow_id?.toString('hex') ?? session.session_id,
+        address: request.ip,
+        expiresAt: Date.parse(session.expires_at),
+        platform_payment_id,
+        read: () => payments.read(session, platform_payment_id),
+      });
+      // The stream was the answer.
+      return '';
+    },
+    withSession,
+  );
+}
+
+function oneHeader(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
