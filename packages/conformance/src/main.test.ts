@@ -289,6 +289,18 @@ describe('conform', { concurrency: 4 }, () => {
     assert.match(ran.out, /^P01 {2}/);
   });
 
+  test('payments above the cap need a word, and a plan does not', async () => {
+    const large = [...where(), '--key', KEY, '--only', 'P20,P24', '--max-amount-cents', '500000'];
+    const refused = await conform(large);
+    assert.equal(refused.code, 3);
+    assert.match(refused.err, /worth \$5,001\.21 need a word: .*--yes/);
+    assert.equal((await conform([...large, '--plan'])).code, 0);
+    const meant = await conform([...large, '--yes']);
+    assert.equal(meant.code, 0, meant.out + meant.err);
+    const capped = await conform([...large, '--max-spend-cents', '1000000']);
+    assert.equal(capped.code, 0, capped.out + capped.err);
+  });
+
   test('an expected failure without an owner is rejected', async () => {
     const file = join(folder, 'known.json');
     writeFileSync(file, '[{"check":"P01","until":"2030-01-01","reason":"x"}]');

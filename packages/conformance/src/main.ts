@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
+import { formatCents } from '@duebridge/contract';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CaseInfo } from './check/check.ts';
 import type { Profile } from './check/findings.ts';
@@ -44,6 +45,9 @@ const EXIT_CONFIG = 2;
 
 /** The command was wrong, or nothing ran (decision 30). */
 const EXIT_USAGE = 3;
+
+/** What a run may request without a word, unless the target declares its own cap: about a hundred small payments. */
+const ASK_ABOVE_CENTS = 100_000;
 
 /** Interval of progress lines when there is no terminal to redraw. */
 const TELL_EVERY_MS = 10_000;
@@ -90,6 +94,7 @@ interface PartnerFlags extends CommonFlags {
   readonly quick?: boolean;
   readonly restart?: boolean;
   readonly plan?: boolean;
+  readonly yes?: boolean;
 }
 
 interface PlatformFlags extends CommonFlags {
@@ -137,6 +142,7 @@ export function conformCommand(): Command {
     .option('--quick', 'finish within a minute: fewer checks, shorter waits')
     .option('--restart', 'pause and ask you to restart the server, for P66')
     .option('--plan', 'print what would be checked and created, and exit')
+    .option('--yes', 'start payments above the spending cap, or without one, unasked')
     .addHelpText(
       'after',
       help(`  $ duebridge conform partner init my-server.json
@@ -246,6 +252,8 @@ async function conformPartner(file: string | undefined, flags: PartnerFlags): Pr
     if (flags.recheck !== true) process.stderr.write(`${moneyLine(money)}\n`);
     if (flags.plan === true) return list(cases, flags);
     canWrite(flags);
+    const isMeant = flags.yes === true || flags.recheck === true;
+    if (!isMeant && !(await mayStart(money.total_in_cents, cap))) return EXIT_USAGE;
     return deliver(
       await interruptible((signal) => judgePartner(target, { ...options, signal })),
       flags,
@@ -278,6 +286,26 @@ async function conformPlatform(file: string | undefined, flags: PlatformFlags): 
       flags,
     );
   });
+}
+
+/** Asks before a run that would request more than its cap. Without anybody to ask, a declared cap keeps the run below it. */
+async function mayStart(total_in_cents: number, cap: number | undefined): Promise<boolean> {
+  if (total_in_cents <= (cap ?? ASK_ABOVE_CENTS)) return true;
+  const worth = formatCents(total_in_cents);
+  if (process.stdin.isTTY) {
+    const what =
+      cap === undefined ? 'no spending cap is declared' : `the cap is ${formatCents(cap)}`;
+    const answer = await ask(
+      `Start payments worth ${worth}, although ${what}? [y/N]`,
+      new AbortController().signal,
+    );
+    return /^y(?:es)?$/i.test(answer.trim());
+  }
+  if (cap !== undefined) return true;
+  process.stderr.write(
+    `Payments worth ${worth} need a word: declare spending_cap_in_cents (--max-spend-cents), or pass --yes.\n`,
+  );
+  return false;
 }
 
 /** Asks the person at the terminal. */
