@@ -1,16 +1,8 @@
 /**
- * Runs the checks and builds the report: pre-flight, then each check in its own context, then one report value from which every
- * report form is printed.
+ * Runs the checks of a target: pre-flight, then each check in its own context, stage by stage; check/result-book.ts makes the report.
  * A run ends whatever the server does: each request has a deadline, a server that stops answering ends the run, and the run as a
- * whole has a deadline. A run never passes when it checked nothing, or when it left out checks that the target file could have
- * enabled.
- * One file because the stages of a run share its report, its deadlines and its reasons to stop early.
+ * whole has a deadline.
  */
-import { CLAUSES, type ClauseId } from '@duebridge/contract';
-import { MACHINE_CLOCK, type Clock } from './clock.ts';
-import { Findings, Skipped, type Finding, type Profile, type Verdict } from './check/findings.ts';
-import { Silent } from './check/http.ts';
-import type { CallerCase, CallerStage, CaseInfo, PartnerCase, Stage } from './check/check.ts';
 import {
   CALLER_CASES,
   PARTNER_CASES,
@@ -18,21 +10,25 @@ import {
   SCENARIO_CASES,
   TOKEN_CASES,
 } from './cases/index.ts';
+import { BALANCE_CHECK, readBalancesBefore } from './cases/balance.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
+import type { CallerCase, CallerStage, PartnerCase, Stage } from './check/check.ts';
 import type { MakeDriver } from './check/driver.ts';
 import { isByHand } from './check/drivers.ts';
-import { curl } from './report/curl.ts';
-import { Wire, type Exchange } from './check/http.ts';
-import { BALANCE_CHECK, readBalancesBefore } from './cases/balance.ts';
-import { KIT_VERSION } from './version.ts';
-import { excuse, type KnownFailure } from './check/known-failures.ts';
+import { Findings, Skipped, type Profile } from './check/findings.ts';
 import { memoryHistory, type History } from './check/history.ts';
-import { PartnerContext, PartnerRun } from './check/partner-context.ts';
+import { Wire } from './check/http.ts';
 import { USUAL_PACE, type Pace } from './check/pace.ts';
-import { addUp, choose, type PlannedMoney } from './check/selection.ts';
-import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
+import { PartnerContext, PartnerRun } from './check/partner-context.ts';
+import { partnerPreflight } from './check/preflight.ts';
+import { ResultBook, Stopped, type ResultOptions } from './check/result-book.ts';
+import { addUp, choose } from './check/selection.ts';
 import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
 import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
+import { MACHINE_CLOCK, type Clock } from './clock.ts';
+import type { RunReport } from './report/run-report.ts';
+
+export type { CheckResult, Progress, RunReport } from './report/run-report.ts';
 
 /** Maximum duration of a whole run in addition to the declared window; a typical run takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
@@ -58,130 +54,17 @@ export const QUICK_CHECKS: readonly string[] = (
   'P50 P51 P52 P55 P56 P59 P60 P64'
 ).split(' ');
 
-/** A finding as reports show it. */
-export interface ReportedFinding {
-  readonly severity: 'must' | 'should';
-  readonly expected: string;
-  readonly got: string;
-  /** The rule that it breaks, with its text. */
-  readonly clause: ClauseId;
-  readonly rule: string;
-  readonly likely_cause: string;
-  /** Number of the exchange that shows it. */
-  readonly exchange?: number;
-  /** The command that reproduces it, secrets masked. */
-  readonly curl?: string;
-}
-
-/** The result of one check. */
-export interface CheckResult {
-  readonly id: string;
-  readonly title: string;
-  readonly clauses: readonly ClauseId[];
-  readonly decisions: readonly number[];
-  readonly severity: 'must' | 'should';
-  readonly verdict: Verdict;
-  readonly sends: string;
-  readonly expects: string;
-  readonly likely_cause: string;
-  readonly findings: readonly ReportedFinding[];
-  readonly notes: readonly string[];
-  /** Why it was not judged. */
-  readonly skipped?: string;
-  /** What the target must declare so that it, or the rest of it, can be judged. */
-  readonly wanting?: readonly string[];
-  /** How much was tried, where that depends on the server. */
-  readonly tried?: string;
-  readonly duration_ms: number;
-  /** How many requests it sent. */
-  readonly requests: number;
-  /** Number of an exchange that illustrates the check, set also when it passed. */
-  readonly shown?: number;
-  /** Set when its failure is expected, with owner and deadline. */
-  readonly excused?: KnownFailure;
-}
-
-/** A broken rule of the interface, listed once for all checks that found it. */
-export interface BrokenClause {
-  readonly clause: ClauseId;
-  readonly rule: string;
-  readonly severity: 'must' | 'should';
-  readonly checks: readonly string[];
-  readonly expected: string;
-  readonly got: string;
-  readonly curl?: string;
-}
-
-/** A whole run. The JSON report is this value. */
-export interface RunReport {
-  readonly tool: 'duebridge conform';
-  readonly version: 2;
-  /** The version of this kit. */
-  readonly kit_version: string;
-  readonly subject: 'partner' | 'platform';
-  readonly target: {
-    readonly base_url: string;
-    readonly authentication: string;
-    readonly biller_id?: string;
-    readonly account_id?: string;
-  };
-  readonly profile: Profile;
-  readonly started_at: string;
-  readonly duration_ms: number;
-  /** Set for a quick run: the checks that it left out. */
-  readonly left_out?: readonly string[];
-  /** Set when the run was ended early: the reason. */
-  readonly stopped?: string;
-  /**
-   * passed; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
-   * something that the target file can declare, or the run was stopped; config: nothing could be judged;
-   * nothing: zero checks ran.
-   */
-  readonly verdict: 'passed' | 'failed' | 'partial' | 'config' | 'nothing';
-  /** 0, 1, 2 or 3 (decision 30). */
-  readonly exit_code: 0 | 1 | 2 | 3;
-  /** Set when the verdict is config: the one sentence that fixes it. */
-  readonly config?: {
-    readonly sentence: string;
-    readonly exchange?: number;
-    readonly curl?: string;
-  };
-  readonly counts: Readonly<Record<Verdict, number>>;
-  readonly money?: PlannedMoney & {
-    readonly cap_in_cents?: number;
-    readonly asked_in_cents: number;
-  };
-  readonly broken: readonly BrokenClause[];
-  readonly results: readonly CheckResult[];
-  /** The exchanges that findings and checks point to. */
-  readonly exchanges: readonly Exchange[];
-  /** Checks in which the judge itself failed; please report these. */
-  readonly judge_failed: readonly string[];
-}
-
-/** Progress of a run. */
-export interface Progress {
-  readonly done: number;
-  readonly total: number;
-  readonly check: string;
-  readonly verdict: Verdict;
-}
-
 /** Options of either kind of run, besides its target. */
-export interface RunOptions {
+export interface RunOptions extends ResultOptions {
   readonly profile?: Profile;
   /** Ids of the checks to run; all of the profile unless given. */
   readonly only?: readonly string[];
-  readonly expected?: readonly KnownFailure[];
   readonly history?: History;
   readonly pace?: Partial<Pace>;
   /** The machine's clock unless given. */
   readonly clock?: Clock;
-  readonly onProgress?: (progress: Progress) => void;
   /** Ends the run early; the report covers what was judged until then. */
   readonly signal?: AbortSignal;
-  /** True to pass a run that was judged in part. */
-  readonly allowPartial?: boolean;
 }
 
 /** Options of a run against a partner. */
@@ -508,209 +391,6 @@ class Barrier {
   }
 }
 
-/** Collects the results of the checks. */
-class ResultBook {
-  problem: ConfigProblem | undefined;
-  readonly #results = new Map<string, CheckResult>();
-  readonly #judgeFailed: string[] = [];
-  #stopped: string | undefined;
-  readonly #cited = new Map<number, Exchange>();
-  readonly #options: RunOptions;
-  readonly #wire: Wire;
-  readonly #total: number;
-  readonly #clock: Clock;
-  readonly #startedAt: number;
-  readonly #started: number;
-
-  constructor(options: RunOptions, wire: Wire, total: number, clock: Clock) {
-    this.#options = options;
-    this.#wire = wire;
-    this.#total = total;
-    this.#clock = clock;
-    this.#startedAt = clock.now();
-    this.#started = clock.elapsed();
-  }
-
-  /** Handles an error that ended the run: a problem to report, or merely an early end. */
-  ended(error: unknown): ConfigProblem | undefined {
-    if (error instanceof Silent) return { sentence: error.message };
-    if (!(error instanceof Stopped)) throw error;
-    this.#stopped ??= error.message;
-    return undefined;
-  }
-
-  /** Runs one check and records its result, whatever happens in it. */
-  async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
-    const started = this.#clock.elapsed();
-    let skipped: string | undefined;
-    try {
-      if (this.problem === undefined && this.#stopped === undefined) await run();
-      else skipped = this.#stopped ?? 'the run had stopped';
-    } catch (error) {
-      if (error instanceof Skipped) {
-        skipped = error.reason;
-        if (error.kind === 'wanting') context.wanting.push(error.reason);
-      } else if (error instanceof Silent) {
-        this.problem ??= { sentence: error.message };
-        skipped = 'the server stopped answering';
-      } else if (error instanceof Stopped) {
-        this.ended(error);
-        skipped = error.message;
-      } else {
-        this.#judgeFailed.push(
-          `${check.id}: ${error instanceof Error ? error.message : String(error)}`,
-        );
-        skipped = 'the judge failed with an internal error';
-      }
-    }
-    const verdict = verdictOf(context.all, skipped);
-    const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
-    const shown = context.all[0]?.exchange ?? own.at(0);
-    if (shown !== undefined) this.#cited.set(shown.number, shown);
-    const excused =
-      verdict === 'FAIL' || verdict === 'WARN'
-        ? excuse(this.#options.expected ?? [], check.id, this.#clock.now())
-        : undefined;
-    this.#results.set(check.id, {
-      id: check.id,
-      title: check.title,
-      clauses: check.clauses,
-      decisions: check.decisions ?? [],
-      severity: check.severity,
-      verdict,
-      sends: check.sends,
-      expects: check.expects,
-      likely_cause: check.likely_cause,
-      findings: context.all.map((finding) => this.#reported(check, finding)),
-      notes: context.notes,
-      ...(skipped === undefined || verdict !== 'SKIP' ? {} : { skipped }),
-      ...(context.wanting.length === 0 ? {} : { wanting: context.wanting }),
-      ...(context.tried === undefined ? {} : { tried: context.tried }),
-      duration_ms: Math.round(this.#clock.elapsed() - started),
-      requests: own.length,
-      ...(shown === undefined ? {} : { shown: shown.number }),
-      ...(excused === undefined ? {} : { excused }),
-    });
-    this.#options.onProgress?.({
-      done: this.#results.size,
-      total: this.#total,
-      check: check.id,
-      verdict,
-    });
-  }
-
-  report(about: {
-    subject: 'partner' | 'platform';
-    target: RunReport['target'];
-    profile: Profile;
-    order: readonly CaseInfo[];
-    left_out?: readonly string[];
-    money?: RunReport['money'];
-  }): RunReport {
-    const results = about.order.flatMap(({ id }) => this.#results.get(id) ?? []);
-    const counts: Record<Verdict, number> = { PASS: 0, FAIL: 0, WARN: 0, SKIP: 0, CONFIG: 0 };
-    for (const { verdict } of results) counts[verdict] += 1;
-    const config = this.#config();
-    if (config !== undefined) counts.CONFIG = 1;
-    const ran = counts.PASS + counts.FAIL + counts.WARN;
-    const red = results.some((one) => one.verdict === 'FAIL' && one.excused === undefined);
-    const wanting = results.some((one) => one.wanting !== undefined);
-    const partial = (wanting && this.#options.allowPartial !== true) || this.#stopped !== undefined;
-    const [verdict, exit_code] =
-      red || this.#judgeFailed.length > 0
-        ? (['failed', 1] as const)
-        : config !== undefined
-          ? (['config', 2] as const)
-          : ran === 0
-            ? (['nothing', 3] as const)
-            : partial
-              ? (['partial', 2] as const)
-              : (['passed', 0] as const);
-    const left_out = about.left_out ?? [];
-    return {
-      tool: 'duebridge conform',
-      version: 2,
-      kit_version: KIT_VERSION,
-      subject: about.subject,
-      target: about.target,
-      profile: about.profile,
-      started_at: new Date(this.#startedAt).toISOString(),
-      duration_ms: Math.round(this.#clock.elapsed() - this.#started),
-      ...(left_out.length === 0 ? {} : { left_out }),
-      ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
-      verdict,
-      exit_code,
-      ...(config === undefined ? {} : { config }),
-      counts,
-      ...(about.money === undefined ? {} : { money: about.money }),
-      broken: brokenClauses(results),
-      results,
-      exchanges: [...this.#cited.values()].sort((one, other) => one.number - other.number),
-      judge_failed: this.#judgeFailed,
-    };
-  }
-
-  #config(): RunReport['config'] {
-    if (this.problem === undefined) return undefined;
-    const { sentence, exchange } = this.problem;
-    if (exchange === undefined) return { sentence: this.#wire.mask(sentence) };
-    this.#cited.set(exchange.number, exchange);
-    return { sentence: this.#wire.mask(sentence), exchange: exchange.number, curl: curl(exchange) };
-  }
-
-  #reported(check: CaseInfo, finding: Finding): ReportedFinding {
-    const { severity, exchange } = finding;
-    const clause = finding.clause ?? check.clauses[0];
-    if (exchange !== undefined) this.#cited.set(exchange.number, exchange);
-    return {
-      severity,
-      expected: this.#wire.mask(finding.expected),
-      got: this.#wire.mask(finding.got),
-      clause,
-      rule: CLAUSES[clause].rule,
-      likely_cause: finding.cause ?? check.likely_cause,
-      ...(exchange === undefined ? {} : { exchange: exchange.number, curl: curl(exchange) }),
-    };
-  }
-}
-
-/** The broken rules, musts first, each with the checks that found it. */
-function brokenClauses(results: readonly CheckResult[]): BrokenClause[] {
-  const found = results.flatMap((result) =>
-    result.findings.map((finding) => ({ result, finding })),
-  );
-  found.sort((one, other) => rank(one.finding) - rank(other.finding));
-  const broken = new Map<ClauseId, BrokenClause>();
-  for (const { result, finding } of found) {
-    const { clause, rule, severity, expected, got, curl } = finding;
-    const known = broken.get(clause);
-    if (known === undefined) {
-      broken.set(clause, {
-        clause,
-        rule,
-        severity,
-        checks: [result.id],
-        expected,
-        got,
-        ...(curl === undefined ? {} : { curl }),
-      });
-    } else if (!known.checks.includes(result.id)) {
-      broken.set(clause, { ...known, checks: [...known.checks, result.id] });
-    }
-  }
-  return [...broken.values()];
-}
-
-function rank({ severity }: ReportedFinding): number {
-  return severity === 'must' ? 0 : 1;
-}
-
-function verdictOf(findings: readonly Finding[], skipped: string | undefined): Verdict {
-  if (findings.some(({ severity }) => severity === 'must')) return 'FAIL';
-  if (findings.length > 0) return 'WARN';
-  return skipped === undefined ? 'PASS' : 'SKIP';
-}
-
 /** Records which checks failed, for `--failed`; a run of some checks only updates those. */
 function keepFailed(
   history: History,
@@ -727,11 +407,6 @@ function keepFailed(
 }
 
 const DEADLINE = 'the run reached its deadline: the server answers too slowly';
-
-/** The run was ended from outside: by its deadline or by the caller. */
-class Stopped extends Error {
-  override readonly name = 'Stopped';
-}
 
 /** A signal that aborts after this time, or when the caller's own signal does. */
 function stopper(

@@ -14,6 +14,7 @@ import {
   show,
   tell,
 } from '../check/http.ts';
+import { holdsPayment } from '../check/payment-fields.ts';
 import { accessToken, type PartnerContext, type Proof } from '../check/partner-context.ts';
 import { own, sharedAll } from '../check/planned-payments.ts';
 import { proxyFor, tunnelTo } from '../check/proxy.ts';
@@ -41,6 +42,7 @@ async function refusesAll(
         ['GET account', t.readAccount(undefined, { proof })],
         ['GET payment under its account', t.read(accepted.intent, { proof })],
         ['PUT payment', t.put(intent, { proof })],
+        ['PUT of a known payment', t.put(accepted.intent, { proof })],
       ];
       if (paths.get_balance !== null) {
         calls.push(['GET balance', t.readBalance(undefined, { proof })]);
@@ -54,7 +56,7 @@ async function refusesAll(
         if (reply !== undefined) refused(t, reply, `${what} with ${name}`);
       }
       const read = await t.read(intent);
-      t.must(!isSuccess(read), `no payment created by a PUT with ${name}`, read, {
+      t.must(!holdsPayment(read), `no payment created by a PUT with ${name}`, read, {
         cause: 'The payment is stored before the credential is checked.',
       });
     }),
@@ -81,7 +83,7 @@ const p01: Draft<PartnerCase> = {
   title: 'Requests without a credential are refused',
   clauses: ['S3'],
   sends:
-    'every operation without a credential; then GET of the payment that the PUT would have created',
+    'every operation without a credential, a PUT with a new id and one that repeats a known payment; then GET of the payment that the new PUT would have created',
   expects: 'a refusal (401) each time, with no data in the response, and no payment',
   likely_cause:
     'A route is mounted outside the authentication layer, the credential is checked after the request is processed, or a missing header skips the check.',
@@ -280,7 +282,7 @@ const p05: Draft<PartnerCase> = {
         t.strict(!refused || reply.status === 403, '403', reply);
       }
       const read = await t.read(intent);
-      t.must(!isSuccess(read), 'no payment under the refused id', read);
+      t.must(!holdsPayment(read), 'no payment under the refused id', read);
     }
     const { subject } = await t.accepted();
     const again = await t.put(subject.intent, { proof });

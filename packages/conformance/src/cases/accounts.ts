@@ -1,9 +1,10 @@
 /** Checks of what a partner says about its accounts (P10 to P15): customers decide by it what to pay, and to whom. */
-import { AccountRecord, compileCheck, isDate, isDateTime } from '@duebridge/contract';
+import { AccountRecord, compileCheck, isDate } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
 import { asObject, isJson, isRefusal, isSuccess, type Reply, show, tell } from '../check/http.ts';
+import { isTime } from '../check/payment-fields.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { own } from '../check/planned-payments.ts';
+import { NO_BILLER, own } from '../check/planned-payments.ts';
 
 const record = compileCheck(AccountRecord);
 
@@ -50,13 +51,28 @@ const p11: Draft<PartnerCase> = {
   clauses: ['ER3', 'B1'],
   decisions: [5],
   severity: 'should',
-  sends: 'GET account with an id that no account has',
+  sends:
+    'GET account with an id that no account has, and with a known id under a biller that does not exist',
   expects: 'a refusal (404) with a JSON body; neither 2xx nor 5xx',
   likely_cause: 'A missing row results in an empty 200 or in an unhandled exception.',
   async run(t) {
     const reply = await t.readAccount(t.target.accounts.unknown);
     t.should(isRefusal(reply) && isJson(reply), '404 with a JSON body', reply);
     t.strict(reply.status === 404, '404', reply);
+    if (t.target.paths.get_account?.includes('{biller_id}') !== true) return;
+    const elsewhere = await t.call('get_account', {
+      biller_id: NO_BILLER,
+      account_id: t.target.accounts.payable,
+    });
+    t.should(
+      !isSuccess(elsewhere) || asObject(elsewhere.json)?.['account_id'] === undefined,
+      'no account under a biller that does not exist',
+      elsewhere,
+      {
+        cause:
+          'The biller in the path is not looked at, so the accounts of all billers are one list.',
+      },
+    );
   },
 };
 
@@ -121,7 +137,9 @@ const p13: Draft<PartnerCase> = {
   title: 'A balance can be read',
   clauses: ['S5', 'B2', 'TR3'],
   decisions: [1, 4],
-  sends: 'GET balance of a known account',
+  // Last of all, because an amount may be whole until a payment has been posted.
+  stage: 'final',
+  sends: 'GET balance of a known account; every account and balance read in this run is examined',
   expects:
     '200; amount_due_in_cents is a JSON integer, due_date a calendar date, last_updated_at an ISO 8601 time',
   likely_cause: 'Amounts are stored in dollars or as decimal strings and returned unconverted.',
@@ -137,12 +155,20 @@ const p13: Draft<PartnerCase> = {
     );
     if (!read || balance === undefined) return;
     const { amount_due_in_cents, due_date, last_updated_at } = balance;
-    t.must(
-      amount_due_in_cents === undefined || typeof amount_due_in_cents === 'number',
-      'amount_due_in_cents as a plain JSON integer, such as 12500',
-      reply,
-      { got: `amount_due_in_cents is ${show(amount_due_in_cents)}` },
-    );
+    for (const seen of t.run.balances.filter(isSuccess)) {
+      const { balance: within, amount_due_in_cents: alone } = asObject(seen.json) ?? {};
+      const due = alone ?? asObject(within)?.['amount_due_in_cents'];
+      const isWhole = due === undefined || typeof due === 'number';
+      if (
+        !t.must(isWhole, 'amount_due_in_cents as a plain JSON integer, such as 12500', seen, {
+          got: `amount_due_in_cents is ${show(due)}`,
+          ...(seen !== reply && {
+            cause: 'Payments are subtracted in dollars, as floating-point numbers or as text.',
+          }),
+        })
+      )
+        break;
+    }
     // No field of a Balance is required, so an empty one is correct.
     if ([amount_due_in_cents, due_date, last_updated_at].every((one) => one === undefined)) {
       t.notes.push('The balance has no field of the interface, so there was nothing to check.');
@@ -154,8 +180,7 @@ const p13: Draft<PartnerCase> = {
       { got: `due_date is ${show(due_date)}` },
     );
     t.should(
-      last_updated_at === undefined ||
-        (typeof last_updated_at === 'string' && isDateTime(last_updated_at)),
+      last_updated_at === undefined || isTime(last_updated_at),
       'last_updated_at as an ISO 8601 time',
       reply,
       { got: `last_updated_at is ${show(last_updated_at)}` },

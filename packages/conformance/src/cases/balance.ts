@@ -9,7 +9,7 @@ import type {
   BalanceVerdict,
   PartnerContext,
 } from '../check/partner-context.ts';
-import type { Intent } from '../check/payment-fields.ts';
+import { holdsPayment, type Intent } from '../check/payment-fields.ts';
 import type { SharedName } from '../check/planned-payments.ts';
 
 /** The check that reports on the balances. */
@@ -41,6 +41,10 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
   }
   const sure = effects.filter(fellByWhatFailed);
   if (sure.length > 0) return { effects: sure };
+  const tooLittle = effects.some(({ fell, expected }) => fell < expected);
+  if (tooLittle && !effects.some(rose) && !(await followsAtOnce(t))) {
+    return { unmeasured: 'the amount due does not fall with each payment' };
+  }
   if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
     const sign = effects.some(rose) ? -1 : 1;
     const follows = await followsAtOnce(t, sign);
@@ -62,7 +66,10 @@ export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<bool
 export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
   const verdict = await t.run.once('the balances', () => measureBalances(t));
   if (verdict.unmeasured !== undefined) {
-    t.notes.push(`The effect on the balance was not measured: ${verdict.unmeasured}.`);
+    const unseen = `the effect on the balance was not measured: ${verdict.unmeasured}`;
+    t.notes.push(`T${unseen.slice(1)}.`);
+    // An effect that nobody could look at is no proof.
+    if (t.profile === 'strict') t.wanting.push(unseen);
     return;
   }
   const effect = verdict.effects.find(({ account_id }) => account_id === intent.account_id);
@@ -101,7 +108,7 @@ async function sumsByEnd(
   const undone = new Map<string, number>();
   const ends = t.run.intents.map(async ({ intent, first }) => {
     // A refused payment must not exist; if a read finds it anyway, it counts.
-    if (first === undefined && (await t.read(intent)).status === 404) return true;
+    if (first === undefined && !holdsPayment(await t.read(intent))) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;
     const sums = end.record['status'] === 'succeeded' ? succeeded : undone;

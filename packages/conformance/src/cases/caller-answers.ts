@@ -32,14 +32,14 @@ const c07: Draft<CallerCase> = {
   async run(t) {
     const faults = ALL.filter(({ name }) => t.run.driver.at_once > 1 || BY_HAND_C07.includes(name));
     await t.each(faults, async (fault, place) => {
-      const payment = await t.pay(7_002 + place, firstPut(fault));
+      const payment = await t.pay(7_010 + 10 * place, firstPut(fault));
       await t.arrived(payment);
       const retried = await t.until(() => t.puts(payment).length > 1);
       await notEnded(t, payment, `a PUT answered with ${fault.name}`, 'ST3');
-      await goesOn(t, payment, retried, {
+      await goesOn(t, payment, retried || fault.mayStop === true, {
         expected: `after ${fault.name}: the same PUT again within ${t.run.caller.patience_seconds} s`,
         got: `${t.puts(payment).length} PUT`,
-        clause: 'RU5',
+        clause: 'S4',
         cause:
           'The platform gives up instead of retrying, and leaves a payment that may exist unresolved.',
       });
@@ -61,27 +61,42 @@ function firstPut(fault: UnclearAnswer): Behaviour {
   };
 }
 
+/** Records that contradict the request, by the amount that was asked for, and the answers that carry them. */
+const CONTRADICTIONS: readonly {
+  readonly in: 'GET' | 'every answer';
+  readonly wrong: (cents: number) => Readonly<Record<string, unknown>>;
+}[] = [
+  { in: 'GET', wrong: (cents) => ({ amount_in_cents: cents + 1 }) },
+  {
+    in: 'GET',
+    wrong: () => ({ platform_payment_id: '00000000-0000-7000-8000-000000000000' }),
+  },
+  { in: 'GET', wrong: (cents) => ({ amount_in_cents: cents - 1 }) },
+  { in: 'every answer', wrong: (cents) => ({ amount_in_cents: cents * 2 }) },
+];
+
 const c08: Draft<CallerCase> = {
   id: 'C08',
   title: 'A response with another amount or id freezes the payment',
   clauses: ['PF6', 'PF2'],
   decisions: [9, 22],
-  sends: 'the scripted partner echoes one cent more, or another id, with status succeeded',
+  sends:
+    'the scripted partner echoes one cent more, one cent less, or another id, with status succeeded, to polls; and twice the amount to everything',
   expects: 'the payment is frozen for manual review: neither succeeded nor failed',
   likely_cause: 'The platform reads the status without comparing the other fields of the response.',
   async run(t: CallerContext) {
-    const wrongs = [
-      { amount_in_cents: 8_002 },
-      { platform_payment_id: '00000000-0000-7000-8000-000000000000' },
-    ];
-    for (const wrong of wrongs) {
-      // The PUT is answered correctly, so that every platform accepts the payment and starts polling.
+    const tries = CONTRADICTIONS.slice(0, t.run.driver.at_once > 1 ? CONTRADICTIONS.length : 2);
+    await t.each(tries, async (contradiction, place) => {
+      const cents = 8_010 + 10 * place;
+      const wrong = contradiction.wrong(cents);
+      const isEverywhere = contradiction.in === 'every answer';
+      // Else the PUT is answered correctly, so that every platform accepts the payment and starts polling.
       const lies = onRecords((record, call) =>
-        call.method === 'GET'
-          ? { ...record, ...wrong }
+        call.method === 'GET' || isEverywhere
+          ? { ...record, ...wrong, ...(isEverywhere && { status: 'succeeded' }) }
           : { ...record, status: 'processing', posted_at: null },
       );
-      const payment = await t.pay(8_001, lies);
+      const payment = await t.pay(cents, lies);
       await t.accepted(payment);
       const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
       t.given(ended, 'the platform never polled the payment until its end');
@@ -98,7 +113,7 @@ const c08: Draft<CallerCase> = {
         t.cite(last),
         { got: `status ${status}` },
       );
-    }
+    });
   },
 };
 
@@ -121,13 +136,13 @@ const c10: Draft<CallerCase> = {
     let judged = 0;
     await t.each(faults, async (fault, place) => {
       const poll = firstPoll(fault);
-      const payment = await t.pay(10_002 + place, poll.behaviour);
+      const payment = await t.pay(10_010 + 10 * place, poll.behaviour);
       await t.accepted(payment);
       if (!(await t.until(poll.met))) return;
       judged += 1;
       await notEnded(t, payment, `a poll answered with ${fault.name}`, 'ST3');
       const ended = (): boolean => t.calls(payment).some(returnedTheEnd);
-      await goesOn(t, payment, await t.until(ended), {
+      await goesOn(t, payment, (await t.until(ended)) || fault.mayStop === true, {
         expected: `after a poll answered with ${fault.name}: polls until a terminal status, within ${t.run.caller.patience_seconds} s`,
         got: 'the platform stopped polling',
         clause: 'RU4',
@@ -173,7 +188,7 @@ const c11: Draft<CallerCase> = {
     const polled = words.map(() => 0);
     const payments = await t.payAll(
       words.map((status, place) => ({
-        cents: 11_001 + place,
+        cents: 11_010 + 10 * place,
         behaviour: onRecords((record, call) => {
           // A PUT repeated in the meantime must not reveal the end before the polls have returned the unknown word.
           if (call.method !== 'GET') return { ...record, status: 'processing', posted_at: null };
@@ -241,7 +256,7 @@ const c12: Draft<CallerCase> = {
       { what: 'a poll answered with 302', behaviour: once(isPoll, 302, stray) },
     ];
     await t.each(orders, async ({ what, behaviour }, place) => {
-      const payment = await t.pay(12_002 + place, behaviour);
+      const payment = await t.pay(12_010 + 10 * place, behaviour);
       await t.arrived(payment);
       await t.until(() => t.calls(payment).length > 1 || t.strays() > 0);
       await notEnded(t, payment, what, 'ST3');

@@ -30,7 +30,7 @@ const c03: Draft<CallerCase> = {
     'The next poll is scheduled before the response is examined; or a valid record of unusual form is passed over.',
   async run(t) {
     const payments = await t.payAll(
-      ENDS.map((status, place) => ({ cents: 3_001 + place, behaviour: endsAs(status) })),
+      ENDS.map((status, place) => ({ cents: 3_010 + 10 * place, behaviour: endsAs(status) })),
     );
     for (const payment of payments) await t.accepted(payment);
     await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
@@ -105,7 +105,7 @@ async function unusualRecords(t: CallerContext): Promise<void> {
   }
   const payments = await t.payAll(
     [...UNUSUAL, lateAnswer(t.run.tokens.clock)].map((behaviour, place) => ({
-      cents: 3_011 + place,
+      cents: 3_110 + 10 * place,
       behaviour,
     })),
   );
@@ -193,7 +193,7 @@ const c04: Draft<CallerCase> = {
   async run(t: CallerContext) {
     await t.each(['PUT', 'GET'] as const, async (method, place) => {
       const payment = await t.pay(
-        4_001 + place,
+        4_010 + 10 * place,
         asksToWait((call) => call.method === method),
       );
       await (method === 'PUT' ? t.arrived(payment) : t.accepted(payment));
@@ -281,7 +281,7 @@ const c13: Draft<CallerCase> = {
 /** A payment that is processing for many polls. */
 async function staysProcessing(t: CallerContext): Promise<void> {
   const slow = new Spell(t, 'GET');
-  const polled = await slow.pay(13_001, stays(slow));
+  const polled = await slow.pay(13_010, stays(slow));
   await t.accepted(polled);
   await slow.last();
   await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
@@ -294,13 +294,13 @@ async function staysProcessing(t: CallerContext): Promise<void> {
 /** A payment whose PUT fails many times. */
 async function failsAWhile(t: CallerContext): Promise<void> {
   const broken = new Spell(t, 'PUT');
-  const failing = await broken.pay(13_002, fails(broken));
+  const failing = await broken.pay(13_020, fails(broken));
   await t.arrived(failing);
   await broken.last();
   await notEnded(t, failing, `${broken.calls()} PUTs answered with 500`, 'ST3');
   broken.end();
   notTooFast(t, failing, 'PUT', MOST_A_SECOND_C13);
-  await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'RU5');
+  await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'S4');
 }
 
 /** A period in which the partner is slow or failing: it lasts a number of calls, or as long as the judge is willing to wait. */
@@ -402,7 +402,7 @@ function pollsByGet(t: CallerContext, payment: CallerPayment): void {
 /** A payment that takes long must not hold up the next one. */
 async function othersGoOn(t: CallerContext): Promise<void> {
   if (t.profile !== 'strict' || t.run.driver.at_once === 1) return;
-  const other = await t.pay(13_003);
+  const other = await t.pay(13_030);
   const wait_ms = Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0);
   t.strict(
     await t.until(() => t.puts(other).length > 0, wait_ms),
@@ -435,12 +435,12 @@ const c14: Draft<CallerCase> = {
     );
     let restarted = false;
     const polled = await t.pay(
-      14_001,
+      14_010,
       staysOpen(() => restarted),
     );
     await t.accepted(polled);
     const unanswered = await t.pay(
-      14_002,
+      14_020,
       loses(() => restarted),
     );
     await t.arrived(unanswered);
@@ -455,8 +455,8 @@ const c14: Draft<CallerCase> = {
 /** A payment made after the restart must not get an id that another payment has (PF2). */
 async function newIds(t: CallerContext): Promise<void> {
   const known = new Set(t.run.partner.exchanges().map(({ path }) => lastSegment(path)));
-  await t.pay(14_003);
-  const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_003);
+  await t.pay(14_030);
+  const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_030);
   await t.until(() => put() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0));
   const first = put();
   if (first === undefined) return;

@@ -7,6 +7,8 @@ import { parsed } from './shared.ts';
 /** A response that says nothing about the payment. */
 export interface UnclearAnswer {
   readonly name: string;
+  /** True for an answer after which a platform may leave the payment to a person. */
+  readonly mayStop?: true;
   readonly reply: Reply;
 }
 
@@ -36,7 +38,8 @@ export const UNCLEAR: readonly UnclearAnswer[] = [
   { name: '502 with a web page', reply: { ...said(PAGE, 'text/html'), status: 502 } },
   { name: '200 with a web page', reply: said(PAGE, 'text/html') },
   { name: '200 with an empty body', reply: { status: 200, body: '' } },
-  { name: '200 with an array', reply: said('[]') },
+  // Success, and yet no record: whoever asks again may get it forever.
+  { name: '200 with an array', mayStop: true, reply: said('[]') },
   { name: '200 with a truncated record', reply: said('{"payment_id":"p-1","status":"fai') },
   {
     name: 'a truncated body',
@@ -141,6 +144,9 @@ export async function showsTheEnd(
   return shown ? { end, status } : undefined;
 }
 
+/** How long a call that was in progress may take to arrive. */
+const IN_PROGRESS_MS = 1_000;
+
 /**
  * Raises a must-finding when the customer is not shown the terminal status that the partner reported, or when a call follows although
  * the platform knows that end. A single call after the response proves nothing, because the response may have been lost; a platform
@@ -157,16 +163,21 @@ export async function stopsAtTheEnd(
   const word = statusGiven(end) ?? '';
   known();
   const before = t.calls(payment).length;
+  const shown_ms = t.run.partner.now();
   // A platform that polls slowly is watched for longer than it usually pauses.
   const times = t.calls(payment).map(({ at_ms }) => at_ms);
   const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
-  await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
+  const isInTime = await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
   const calls = t.calls(payment);
   // One call may have been in progress; if the judge cannot read the status, the call may be due to a lost response.
   const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
-  const after = calls[most];
+  // What was in progress has arrived by then; a later call was sent although the platform knew the end.
+  const late = calls.find(
+    ({ at_ms }) => isInTime && status !== undefined && at_ms > shown_ms + IN_PROGRESS_MS,
+  );
+  const after = late ?? calls[most];
   t.must(after === undefined, `no call after the terminal status ${word}`, t.cite(after), {
-    got: `${calls.length - most} more`,
+    got: `${calls.length - before} more, the last ${(calls.at(-1)?.at_ms ?? 0) - shown_ms} ms after the platform showed it`,
     clause: 'RU4',
     cause: 'The next poll is scheduled before the response is examined.',
   });
@@ -179,8 +190,14 @@ export async function stopsAtTheEnd(
   });
 }
 
-/** Raises a must-finding when PUTs of one payment differ in path or bytes (RU5). */
+/** Raises a must-finding when attempts at one payment differ in method, path or bytes (RU5). */
 export function sameBytes(t: CallerContext, payment: CallerPayment): void {
+  const [posted] = t.others(payment);
+  t.must(posted === undefined, 'every attempt as a PUT', t.cite(posted), {
+    got: `${posted?.method ?? ''} ${posted?.path ?? ''}`,
+    clause: 'B4',
+    cause: 'A retry takes another way through the client than the first attempt.',
+  });
   const [first, ...rest] = t.puts(payment);
   const other = rest.find((put) => put.body !== first?.body || put.path !== first.path);
   t.must(

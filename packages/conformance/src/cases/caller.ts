@@ -1,6 +1,11 @@
 /** Checks of the requests that a platform sends to a partner (C01, C02, C05, C06, C09): their form, ids and credentials. */
 import { OtherNumber, Refusal } from '@duebridge/contract';
-import { type CallerContext, type CallerPayment, partnerSecrets } from '../check/caller-context.ts';
+import {
+  amountOf,
+  type CallerContext,
+  type CallerPayment,
+  partnerSecrets,
+} from '../check/caller-context.ts';
 import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { type Reply, show } from '../check/http.ts';
@@ -62,10 +67,21 @@ const c09: Draft<CallerCase> = {
 };
 
 /**
- * Every later call must carry the key too, such as the poll after a Retry-After. Not judged for OAuth: some scenarios issue unusable
+ * Every payment of the run must be put with the amount that was asked for. Every later call must carry the key too, such as the poll after a Retry-After. Not judged for OAuth: some scenarios issue unusable
  * tokens, and what a call carries then says nothing.
  */
 async function laterCalls(t: CallerContext): Promise<void> {
+  const off = t.run.otherAmount();
+  t.must(
+    off === undefined,
+    `the requested amount in every PUT, such as ${off?.asked ?? ''}`,
+    t.cite(off?.put),
+    {
+      got: `amount_in_cents ${amountOf(off?.put.body ?? '') ?? 'missing'}`,
+      clause: 'PF6',
+      cause: 'The amount is rounded on its way, or a fee is added or taken off.',
+    },
+  );
   const { authentication } = t.run.caller;
   if (t.all.length > 0 || authentication.method === 'oauth') return;
   const { header, key } = authentication;
@@ -280,7 +296,7 @@ const c01: Draft<CallerCase> = {
     'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount and for the payment of the other account',
   likely_cause: 'A later job assigns the batch, after the PUT.',
   async run(t) {
-    const payments = await t.payAll([{ cents: 1_001 }, { cents: 1_002 }, { cents: 1_003 }]);
+    const payments = await t.payAll([{ cents: 1_010 }, { cents: 1_020 }, { cents: 1_030 }]);
     for (const payment of payments) {
       await t.arrived(payment);
       for (const put of t.puts(payment)) {
@@ -309,7 +325,7 @@ async function otherAccount(t: CallerContext): Promise<void> {
     return;
   }
   const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
-  const payment = await t.pay(1_004, {}, other_account_id);
+  const payment = await t.pay(1_040, {}, other_account_id);
   const its = (): ScriptedExchange | undefined =>
     t
       .puts()
@@ -409,7 +425,7 @@ const c02: Draft<CallerCase> = {
     await goesOn(t, payment, retried, {
       expected: `the same PUT again, until it gets a response`,
       got: `${t.puts(payment).length} PUTs with this id`,
-      clause: 'RU5',
+      clause: 'S4',
     });
     sameBytes(t, payment);
     noDouble(t, payment);
@@ -427,7 +443,7 @@ const c05: Draft<CallerCase> = {
   severity: 'should',
   stage: 'alone',
   sends:
-    'the scripted partner answers 401 to the access token that was valid until then; then it does so while one payment is polled',
+    'the scripted partner answers 401 to the access token that was valid until then; then it does so while one payment is polled, and to every token of another payment',
   expects: 'one new token for all payments, and every call retried once with it',
   likely_cause: 'Each call that gets a 401 fetches its own token.',
   async run(t: CallerContext) {
@@ -435,7 +451,7 @@ const c05: Draft<CallerCase> = {
       t.run.caller.authentication.method === 'oauth',
       'the platform calls this partner with a static key',
     );
-    const before = await t.pay(5_001);
+    const before = await t.pay(5_010);
     await t.accepted(before);
     t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
     const number = Math.min(PARALLEL, t.run.driver.at_once);
@@ -454,7 +470,7 @@ const c05: Draft<CallerCase> = {
       },
     });
     const payments = await t.payAll(
-      Array.from({ length: number }, (_, place) => ({ cents: 5_100 + place })),
+      Array.from({ length: number }, (_, place) => ({ cents: 5_100 + 10 * place })),
     );
     const all = await t.until(() =>
       payments.every((payment) => t.puts(payment).some((put) => put.answer?.status === 200)),
@@ -476,8 +492,43 @@ const c05: Draft<CallerCase> = {
       { got: `${after.length}` },
     );
     await refusedPolls(t);
+    await everyTokenRefused(t);
   },
 };
+
+/** Token requests per second that a partner has to handle. */
+const MOST_FETCHES_A_SECOND = 10;
+
+/** A new token that is refused as well must not be replaced at once, again and again. */
+async function everyTokenRefused(t: CallerContext): Promise<void> {
+  let over = false;
+  const payment = await t.pay(5_030, {
+    authorize: (_call, refusal) => (over ? refusal : new Refusal('UNAUTHORIZED')),
+  });
+  await t.arrived(payment);
+  await t.quiet();
+  over = true;
+  const [first] = t.puts(payment);
+  const fetches = t
+    .calls()
+    .filter(
+      ({ operation, number }) => operation === 'access_token' && number > (first?.number ?? 0),
+    );
+  const times = fetches.map(({ at_ms }) => at_ms);
+  const crowded = times.some(
+    (time, place) => (times[place + MOST_FETCHES_A_SECOND] ?? Infinity) - time < 1_000,
+  );
+  t.should(
+    !crowded,
+    `at most ${MOST_FETCHES_A_SECOND} token requests per second`,
+    t.cite(fetches[0]),
+    {
+      got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms, while every token was refused`,
+      cause: 'Each 401 leads to a new token and a repeat, without a limit and without a pause.',
+    },
+  );
+  await t.until(() => t.puts(payment).some(({ answer }) => answer?.status === 200));
+}
 
 /** Polls with a refused token after which the platform is not going to fetch another one. */
 const MOST_REFUSED = 8;
@@ -486,7 +537,7 @@ const MOST_REFUSED = 8;
 async function refusedPolls(t: CallerContext): Promise<void> {
   let refusing = false;
   const held = new Set<string>();
-  const payment = await t.pay(5_002, {
+  const payment = await t.pay(5_020, {
     authorize(call, refusal) {
       const credential = call.headers.authorization ?? '';
       if (!refusing) held.add(credential);

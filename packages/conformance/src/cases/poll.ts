@@ -1,11 +1,12 @@
 /** Checks of a payment's way to its end (P50 to P58), as a platform that polls sees it. */
-import { isPaymentStatus, parseInstant } from '@duebridge/contract';
+import { isPaymentStatus } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { isSuccess, type Reply, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
   differences,
+  instantOf,
   type Intent,
   isTerminalWord,
   recordOf,
@@ -28,14 +29,17 @@ const p50: Draft<PartnerCase> = {
   id: 'P50',
   title: 'A payment reaches one terminal status within the declared time',
   clauses: ['ST2', 'ST3', 'ST4', 'RU2', 'S4', 'EV1'],
-  sends: 'GET payment until it ends (the payment of P20)',
+  sends:
+    'GET payment until it ends (the payment of P20); then also every other payment of the run, of any amount and to any account',
   expects:
     'processing, then succeeded, failed or canceled within the declared time, and no change after that',
   likely_cause:
     'Nothing completes the payment, a status is not one of the four words, or a read is served by a lagging replica.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: (target) => sharedAll(target, ['first', 'other']),
+  atEnd: allEnd,
   async run(t: PartnerContext) {
     if (t.run.recheck) return recheck(t);
+    await t.sharedPayment('other');
     const { subject } = await t.accepted();
     const life = await t.end(subject.intent);
     const odd = life.reads.find(({ record }) => !isPaymentStatus(record['status']));
@@ -61,6 +65,32 @@ const p50: Draft<PartnerCase> = {
   },
 };
 
+/** The window holds for large payments and other accounts too. */
+async function allEnd(t: PartnerContext): Promise<void> {
+  const { terminal_window_seconds: declared } = t.target;
+  if (t.all.length > 0 || t.run.recheck || t.run.endsLater || declared === undefined) return;
+  const lives = await Promise.all(
+    t.run.intents
+      .filter(({ first }) => first !== undefined)
+      .map(async ({ intent }) => ({ intent, life: await t.end(intent) })),
+  );
+  // Other checks report payments that are not found, and words that are not a status.
+  const open = lives.filter(
+    ({ life }) => life.end === undefined && life.reads.at(-1)?.record['status'] === 'processing',
+  );
+  const [one] = open;
+  t.must(
+    one === undefined,
+    `a terminal status of every payment within ${declared} s`,
+    one?.life.last,
+    {
+      got: `${open.length} of ${lives.length} payments had not ended, such as that of ${one?.intent.amount_in_cents ?? 0} cents to ${one?.intent.account_id ?? ''}`,
+      cause:
+        'Some payments take another way through the code, such as a queue for large ones that nothing empties.',
+    },
+  );
+}
+
 /** Payments of earlier runs that had not ended then, but must have ended by now. */
 async function recheck(t: PartnerContext): Promise<void> {
   const window_ms = (t.target.terminal_window_seconds ?? 0) * 1_000;
@@ -77,7 +107,7 @@ async function recheck(t: PartnerContext): Promise<void> {
     if (record?.['status'] === 'succeeded') {
       const posted = record['posted_at'];
       t.must(
-        typeof posted === 'string' && parseInstant(posted) !== undefined,
+        instantOf(posted) !== undefined,
         'posted_at such as 2026-03-01T09:30:04.000Z, because it succeeded',
         reply,
         { got: `posted_at is ${show(posted)}`, clause: 'PF8' },
@@ -122,7 +152,7 @@ const p51: Draft<PartnerCase> = {
       { got: `failure_reason is ${show(record['failure_reason'])}`, clause: 'PF5' },
     );
     const posted = record['posted_at'];
-    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    const instant = instantOf(posted);
     const read = t.must(
       instant !== undefined,
       'posted_at such as 2026-03-01T09:30:04.000Z',
@@ -130,7 +160,7 @@ const p51: Draft<PartnerCase> = {
       { got: `posted_at is ${show(posted)}` },
     );
     const initiated = record['initiated_at'];
-    const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
+    const start = instantOf(initiated);
     if (!read || instant === undefined || start === undefined) return;
     const early = start - instant;
     t.must(early <= SKEW_MS, `posted_at not before initiated_at ${show(initiated)}`, reply, {
@@ -314,6 +344,11 @@ const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours o
 /** Number of polls after the end, and of payments of earlier runs that are read again. */
 const POLLS = 10;
 
+/** A time as a reader of logs looks for it. */
+function at(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
 const p54: Draft<PartnerCase> = {
   id: 'P54',
   title: 'A terminal payment never changes',
@@ -326,7 +361,7 @@ const p54: Draft<PartnerCase> = {
   async run(t: PartnerContext) {
     if (!t.run.recheck) {
       const { subject } = await t.accepted();
-      const { record } = await t.ended(subject.intent);
+      const { record, reply: end } = await t.ended(subject.intent);
       await t.run.sleep(t.run.pace.after_end_ms);
       // Each over its own connection: behind a balancer, one replica of three may lag.
       const replies = await t.paced(POLLS, t.run.pace.after_end_ms, () =>
@@ -339,7 +374,9 @@ const p54: Draft<PartnerCase> = {
           now !== undefined && differences(record, now, ENDED_FIELDS).length === 0,
           'the terminal payment, unchanged',
           reply,
-          { got: tellDifferences(record, reply, ENDED_FIELDS) },
+          {
+            got: `${tellDifferences(record, reply, ENDED_FIELDS)} (ended at ${at(end.came)}, read at ${at(reply.sent)})`,
+          },
         );
         if (!same) return;
       }
@@ -354,7 +391,7 @@ const p54: Draft<PartnerCase> = {
         `the payment of ${entry.made_at}, unchanged`,
         reply,
         {
-          got: now === undefined ? tell(reply) : tellDifferences(entry.record, reply, ENDED_FIELDS),
+          got: `${tellDifferences(entry.record, reply, ENDED_FIELDS)} (read at ${at(reply.sent)})`,
         },
       );
       if (!same) return;
@@ -426,7 +463,8 @@ const p56: Draft<PartnerCase> = {
       ...(t.target.paths.get_payment === null ? [] : [t.readById(intent, { burst: true })]),
     ]);
     for (const [place, read] of reads.entries()) {
-      if (!isAnswer(t, read)) continue;
+      // Sent ahead of all others, such a read may meet a rate limit.
+      if (read.status === 429 || !isAnswer(t, read)) continue;
       const found = recordOf(read);
       t.must(
         found?.['platform_payment_id'] === intent.platform_payment_id,
@@ -480,7 +518,7 @@ const p58: Draft<PartnerCase> = {
     const { subject } = await t.accepted();
     const { reply, record } = await t.ended(subject.intent);
     const posted = record['posted_at'];
-    const instant = typeof posted === 'string' ? parseInstant(posted) : undefined;
+    const instant = instantOf(posted);
     t.given(
       record['status'] === 'succeeded' && instant !== undefined,
       'no payment succeeded with a posted_at that can be read',
@@ -490,7 +528,7 @@ const p58: Draft<PartnerCase> = {
     const shown = Number.isNaN(date) ? reply.came : Math.min(reply.came, date + 1_000);
     // Its ledger may use another clock; initiated_at shows how far that clock is behind.
     const initiated = record['initiated_at'];
-    const start = typeof initiated === 'string' ? parseInstant(initiated) : undefined;
+    const start = instantOf(initiated);
     const behind = start === undefined ? 0 : Math.max(0, subject.put.sent - start);
     t.should(
       shown - behind - instant <= MOST_LATE_MS,

@@ -6,7 +6,13 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { Draft, PartnerCase } from '../check/check.ts';
 import { isSuccess, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { differences, recordOf, tellDifferences } from '../check/payment-fields.ts';
+import {
+  differences,
+  instruction,
+  type Intent,
+  recordOf,
+  tellDifferences,
+} from '../check/payment-fields.ts';
 import { own, sharedAll } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
 import { ENDED_FIELDS, LASTING_FIELDS } from './shared.ts';
@@ -15,30 +21,41 @@ const p25: Draft<PartnerCase> = {
   id: 'P25',
   title: 'An identical PUT returns the same payment',
   clauses: ['RU5', 'ID1'],
-  sends: 'PUT payment, then the identical PUT',
-  expects: '200 with the same payment_id, initiated_at and amount',
+  sends:
+    'PUT payment, then the identical PUT, then one with the same fields in another order and with white space',
+  expects: '200 with the same payment_id, initiated_at and amount each time',
   likely_cause:
     'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t) {
     const { subject, record } = await t.accepted();
-    const again = await t.put(subject.intent);
-    const second = recordOf(again);
-    t.must(
-      again.status === 200 &&
+    const changes: readonly { readonly body?: string }[] = [
+      {},
+      { body: inOtherBytes(subject.intent) },
+    ];
+    for (const change of changes) {
+      const again = await t.put(subject.intent, change);
+      const second = recordOf(again);
+      const isSame =
+        again.status === 200 &&
         second !== undefined &&
-        differences(record, second, LASTING_FIELDS).length === 0,
-      '200 with the first payment, unchanged',
-      again,
-      {
-        got:
-          again.status === 200
-            ? tellDifferences(record, again, LASTING_FIELDS)
-            : `${again.status ?? 'no answer'}: ${again.exchange.answer_body || (again.exchange.no_answer ?? '')}`,
-      },
-    );
+        differences(record, second, LASTING_FIELDS).length === 0;
+      const what = change.body === undefined ? '' : ', whatever the order of its fields';
+      t.must(isSame, `200 with the first payment, unchanged${what}`, again, {
+        ...(again.status === 200 && { got: tellDifferences(record, again, LASTING_FIELDS) }),
+        ...(what !== '' && {
+          cause: 'A repeat is recognised by the bytes of its body, or by a hash of them.',
+        }),
+      });
+    }
   },
 };
+
+/** The same instruction with its fields in another order and with white space: JSON gives neither a meaning. */
+function inOtherBytes(intent: Intent): string {
+  const { amount_in_cents, ...ids } = JSON.parse(instruction(intent)) as Record<string, unknown>;
+  return JSON.stringify({ ...ids, amount_in_cents }, undefined, 2).replaceAll('":', '" :');
+}
 
 /** Consecutive repeats. */
 const REPEATS = 20;

@@ -9,10 +9,10 @@ import { SCENARIO_RULES, type PaymentRule, type ScenarioRule } from './scenario-
 import { judgeTokens } from './scenario-tokens.ts';
 
 /** Amounts of these checks begin here; no other check uses them. */
-const FIRST_CENTS = 15_001;
+const FIRST_CENTS = 15_010;
 
-/** Amounts of one check. */
-const CENTS_EACH = 20;
+/** Cents between the first amounts of two checks: up to twenty payments, ten cents apart. */
+const CENTS_EACH = 200;
 
 const EXPECTED: Readonly<
   Record<PaymentRule['after'] | Exclude<ScenarioRule['by'], 'payments'>, string>

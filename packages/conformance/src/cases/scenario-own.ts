@@ -90,7 +90,7 @@ async function broken(
   await goesOn(t, payment, ended, {
     expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
-    clause: 'RU5',
+    clause: 'S4',
     cause: 'The platform treats an unreachable partner as a refusal, or never retries.',
   });
   sameBytes(t, payment);
@@ -104,7 +104,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
     'the platform calls this partner with a static key',
   );
   t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
-  await holdsToken(t, cents + HERD);
+  await holdsToken(t, cents + 10 * HERD);
   let [under_way, most, fetched, done] = [0, 0, false, false];
   const refused = new Set<string>();
   t.script({
@@ -137,7 +137,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
   });
   const number = Math.min(HERD, t.run.driver.at_once);
   const payments = await t.payAll(
-    Array.from({ length: number }, (_, place) => ({ cents: cents + place })),
+    Array.from({ length: number }, (_, place) => ({ cents: cents + 10 * place })),
   );
   const taken = await t.until(() =>
     payments.every((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)),

@@ -39,7 +39,7 @@ export async function judgePayments(
   let met = 0;
   await t.each(variants, async (variant) => {
     const fault = new Fault(t, scenario, rule, variant);
-    const payment = await t.pay(first_cents + variant, fault.behaviour);
+    const payment = await t.pay(first_cents + 10 * variant, fault.behaviour);
     await t.arrived(payment);
     if (rule.after === 'stops') met += await judgeStop(t, payment, fault);
     else {

@@ -35,12 +35,12 @@ export async function judgeTokens(
     t.run.caller.authentication.method === 'oauth',
     'the platform calls this partner with a static key',
   );
-  await holdsToken(t, first_cents + rule.variants);
+  await holdsToken(t, first_cents + 10 * rule.variants);
   const strays = t.run.partner.strayRequests();
   // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
   const rounds = rule.usable === true ? rule.variants : 1;
   for (let round = 0; round < rounds; round += 1) {
-    await judgeRound(t, scenario, rule, { variant: round, cents: first_cents + round });
+    await judgeRound(t, scenario, rule, { variant: round, cents: first_cents + 10 * round });
     if (t.all.length > 0) break;
   }
   const followed = t.run.partner.strayRequests() - strays;

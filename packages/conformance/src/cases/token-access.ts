@@ -13,6 +13,7 @@ import {
   show,
   tell,
 } from '../check/http.ts';
+import { NO_BILLER } from '../check/planned-payments.ts';
 import type { PlatformTarget } from '../check/target.ts';
 import {
   credentials,
@@ -29,13 +30,15 @@ const t04: Draft<TokenCase> = {
   title: 'A token request without a client id or a key is refused',
   clauses: ['AU1'],
   decisions: [6],
-  sends: 'POST create token without X-Client-Id, then without X-Api-Key',
+  sends: 'POST create token without X-Client-Id, without X-Api-Key, and without both',
   expects: 'a refusal, and no token',
   likely_cause: 'The server treats a request without the header as an internal call.',
   async run(t) {
-    for (const header of ['x-client-id', 'x-api-key']) {
-      const reply = await t.create(undefined, { [header]: undefined });
-      if (!t.refused(reply, `a request without ${header}`)) continue;
+    const [client, key] = ['x-client-id', 'x-api-key'];
+    for (const missing of [[client], [key], [client, key]]) {
+      const headers = Object.fromEntries(missing.map((name) => [name, undefined]));
+      const reply = await t.create(undefined, headers);
+      if (!t.refused(reply, `a request without ${missing.join(' and ')}`)) continue;
       t.strict(reply.status === 401, '401', reply);
     }
   },
@@ -75,7 +78,7 @@ const t05: Draft<TokenCase> = {
     const folded = upper === client_id ? client_id.toLowerCase() : upper;
     if (folded !== client_id) {
       const other = await t.create(undefined, { 'x-client-id': folded });
-      t.refused(other, 'the client id in another case, which was never issued', 'should');
+      t.refused(other, 'the client id in another case, which was never issued');
     }
     const broken = await t.create('{', { 'x-client-id': 'never-issued-duebridge' });
     t.strict(isNotFound(broken), `${NOT_FOUND} for an unknown client, whatever its body`, broken, {
@@ -152,7 +155,8 @@ const t07: Draft<TokenCase> = {
   title: 'An account unknown to the partner returns 404',
   clauses: ['ER1', 'TR4'],
   decisions: [7],
-  sends: 'POST create token with an account_id that does not exist, twice',
+  sends:
+    'POST create token with an account_id that does not exist, twice; from an aggregator also with a known account_id under a biller that does not exist',
   expects: '404 NOT_FOUND',
   likely_cause:
     'The platform does not look up the account at the partner before it issues the token.',
@@ -176,6 +180,13 @@ const t07: Draft<TokenCase> = {
       });
       if (!found) return;
     }
+    const { kind, account_id } = t.target;
+    if (kind !== 'aggregator' || account_id === undefined) return;
+    const elsewhere = await t.create({
+      ...fullBody(t.target),
+      external_identifiers: { account_id, biller_id: NO_BILLER },
+    });
+    t.refused(elsewhere, 'a known account_id under a biller that does not exist');
   },
 };
 

@@ -32,8 +32,14 @@ const FAULTS_AT_ONCE = 20;
 /** Number of parts in which a quiet period is waited for. */
 const QUIET_PARTS = 10;
 
+/** How much longer than asked a quiet period may take on a machine that is fast enough to judge times. */
+const MOST_LAG_MS = 250;
+
 /** Amounts of the payments that only show whether the platform still calls; no check uses these. */
-const PROBE_CENTS = 20_000;
+const PROBE_CENTS = 50_000;
+
+/** How far the amount of a PUT may be off for the payment to be recognised: less than half the distance of two amounts. */
+const MOST_OFF_CENTS = 4;
 
 /** Raw requests kept for C09, because the recorded exchanges mask secrets. */
 const MAX_RAW = 5_000;
@@ -199,6 +205,18 @@ export class CallerRun {
     return expected;
   }
 
+  /** A payment that was put, and never with the amount that was asked for; undefined when there is none. */
+  otherAmount(): { readonly asked: number; readonly put: ScriptedExchange } | undefined {
+    for (const { amount_in_cents: asked, platform_payment_id: id } of this.#payments) {
+      const puts = this.exchangesOf(id).filter(({ method }) => method === 'PUT');
+      const [put] = puts;
+      if (put !== undefined && puts.every(({ body }) => amountOf(body) !== asked)) {
+        return { asked, put };
+      }
+    }
+    return undefined;
+  }
+
   /** Begins the next checks: behaves correctly, and stops expecting payments whose PUT has not arrived. */
   begin(): void {
     this.behaviour = {};
@@ -215,10 +233,14 @@ export class CallerRun {
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
     const open = this.#payments.filter((payment) => payment.platform_payment_id === undefined);
     const cents = amountOf(call.text);
-    // The amount identifies the payment. An amount that was not requested belongs to the only payment whose PUT has not arrived yet.
+    // The amount identifies the payment: amounts are ten cents apart, so one that is a little off is recognised too. Any other amount
+    // that was not requested belongs to the only payment whose PUT has not arrived yet.
     const own = open.find((payment) => payment.amount_in_cents === cents);
     const known = this.#payments.some((payment) => payment.amount_in_cents === cents);
-    const found = own ?? (open.length === 1 && !known ? open[0] : undefined);
+    const near = open.find(
+      (payment) => Math.abs(payment.amount_in_cents - (cents ?? NaN)) <= MOST_OFF_CENTS,
+    );
+    const found = own ?? (known ? undefined : (near ?? (open.length === 1 ? open[0] : undefined)));
     if (found === undefined) return;
     found.platform_payment_id = id;
     this.driver.arrived?.();
@@ -298,7 +320,7 @@ function idOf({ path }: Pick<Call, 'path'>): string {
 }
 
 /** The amount in a body, in any notation; undefined when there is none. */
-function amountOf(text: string): number | undefined {
+export function amountOf(text: string): number | undefined {
   try {
     const amount = asObject(parseJson(text))?.['amount_in_cents'];
     const written = amount instanceof OtherNumber ? amount.source : amount;
@@ -418,6 +440,16 @@ export class CallerContext extends Findings {
     );
   }
 
+  /** Attempts at a payment by another method than PUT, at its own path or at any other. */
+  others({ platform_payment_id: id, amount_in_cents }: CallerPayment): readonly ScriptedExchange[] {
+    return this.calls().filter(
+      (call) =>
+        !['PUT', 'GET', 'HEAD', 'OPTIONS'].includes(call.method) &&
+        call.operation !== 'access_token' &&
+        (idOf(call) === id || amountOf(call.body) === amount_in_cents),
+    );
+  }
+
   /** Requests about payments of this check that followed a redirect. */
   strays(): number {
     const ids = this.#made.flatMap(({ platform_payment_id: id }) => id ?? []);
@@ -431,7 +463,7 @@ export class CallerContext extends Findings {
   async isAwake(): Promise<boolean> {
     if (this.run.driver.at_once === 1) return true;
     this.run.probes += 1;
-    const probe = await this.pay(PROBE_CENTS + this.run.probes).catch(() => undefined);
+    const probe = await this.pay(PROBE_CENTS + 10 * this.run.probes).catch(() => undefined);
     return probe !== undefined && (await this.until(() => this.puts(probe).length > 0));
   }
 
@@ -482,11 +514,15 @@ export class CallerContext extends Findings {
 
   /**
    * Waits for a period in which no further call should arrive: that of the pace, or longer. In parts: if the judge itself is stopped for
-   * a while, calls that arrived meanwhile are read before the period is over.
+   * a while, calls that arrived meanwhile are read before the period is over. Returns false when this machine was too busy to tell
+   * when a call was sent by when it arrived.
    */
-  async quiet(least_ms = 0): Promise<void> {
-    const part_ms = Math.max(this.run.tokens.pace.quiet_ms, least_ms) / QUIET_PARTS;
-    for (let part = 0; part < QUIET_PARTS; part += 1) await this.run.tokens.sleep(part_ms);
+  async quiet(least_ms = 0): Promise<boolean> {
+    const { tokens } = this.run;
+    const began = tokens.clock.elapsed();
+    const whole_ms = Math.max(tokens.pace.quiet_ms, least_ms);
+    for (let part = 0; part < QUIET_PARTS; part += 1) await tokens.sleep(whole_ms / QUIET_PARTS);
+    return tokens.clock.elapsed() - began < whole_ms + MOST_LAG_MS;
   }
 
   /** A call as an exchange that a finding can point to. */
@@ -503,6 +539,7 @@ export class CallerContext extends Findings {
         url: this.run.partner.url + call.path,
         headers: call.headers,
         body: call.body,
+        received: true,
       },
       call.answer === undefined
         ? nothing('the scripted partner withheld, cut or garbled the response on purpose')

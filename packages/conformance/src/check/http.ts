@@ -61,6 +61,8 @@ export interface Exchange {
   readonly leaked: boolean;
   /** True for one of many requests sent together. */
   readonly burst?: true;
+  /** True for a call that the judge got, and answered as the check wanted. */
+  readonly received?: true;
 }
 
 /** A reply as the checks see it. */
@@ -79,6 +81,40 @@ export interface Reply {
   readonly came: number;
 }
 
+/** Consecutive answers of a gateway, or none at all, that make an outage: fewer may be the server's way with some requests. */
+const LEAST_OF_AN_OUTAGE = 6;
+
+/** In as many checks they must have come: one check may send many requests of one kind, and the server may fail on that kind. */
+const CHECKS_OF_AN_OUTAGE = 3;
+
+/**
+ * The exchanges that fell into an outage: nobody answered, or a gateway did in the server's place, whatever was asked. They say
+ * nothing about the server's rules.
+ */
+export function outages(exchanges: readonly Exchange[]): ReadonlySet<number> {
+  const found = new Set<number>();
+  let streak: Exchange[] = [];
+  for (const exchange of [...exchanges, undefined]) {
+    if (exchange !== undefined && isOut(exchange)) {
+      streak.push(exchange);
+      continue;
+    }
+    const checks = new Set(streak.map(({ check }) => check));
+    if (streak.length >= LEAST_OF_AN_OUTAGE && checks.size >= CHECKS_OF_AN_OUTAGE) {
+      for (const { number } of streak) found.add(number);
+    }
+    streak = [];
+  }
+  return found;
+}
+
+/** No answer, or that of a gateway in the server's place. */
+export function isOut({ status, answer_headers, no_answer, received }: Exchange): boolean {
+  if (received === true) return false;
+  if (status === undefined) return no_answer !== ON_PURPOSE;
+  return [502, 503, 504].includes(status) && !/json/i.test(answer_headers['content-type'] ?? '');
+}
+
 /** One request. Header names and values are sent unchanged. */
 export interface Outgoing {
   readonly method: string;
@@ -90,6 +126,8 @@ export interface Outgoing {
   readonly fresh?: boolean;
   /** True for one of many requests meant to arrive together: its duration says nothing about the server. */
   readonly burst?: boolean;
+  /** True for a call that was received instead of sent. */
+  readonly received?: boolean;
   /** True to send the body in chunks, without Content-Length. */
   readonly chunked?: boolean;
 }
@@ -137,13 +175,13 @@ export class Wire {
     }
   }
 
-  /** The text with every known secret replaced by its name in angle marks. */
+  /** The text safe to show: every known secret replaced by its name in angle marks, and no character that a terminal obeys. */
   mask(text: string): string {
     let masked = text;
     for (const { spellings, name } of this.#secrets) {
       for (const spelling of spellings) masked = masked.replaceAll(spelling, `‹${name}›`);
     }
-    return masked.replaceAll(GRANTED, '$1"‹GRANTED›"');
+    return visible(masked.replaceAll(GRANTED, '$1"‹GRANTED›"'));
   }
 
   /** Sends one request for the check named. Throws Silent when the server has stopped answering. */
@@ -183,6 +221,7 @@ export class Wire {
         ({ value, name }) => name !== 'ACCESS_TOKEN' && came.text.includes(value),
       ),
       ...(out.burst === true ? { burst: true } : {}),
+      ...(out.received === true ? { received: true } : {}),
     };
     if (this.exchanges.length < MAX_KEPT_EXCHANGES) this.exchanges.push(exchange);
     const { json, json_problem } = readJson(came);
@@ -293,6 +332,15 @@ function connector(clock: Clock, ca_file: string | undefined): buildConnector.co
   return (options, callback) => void openThrough(options, callback);
 }
 
+/** Writes control characters, and those that reorder text, as escapes: a server may answer with any of them. */
+export function visible(text: string): string {
+  return text.replaceAll(
+    // oxlint-disable-next-line no-control-regex -- these are the characters to replace
+    /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
 /** A value as form-encoded, where a space is a plus. */
 function formEncoded(value: string): string {
   return new URLSearchParams({ '': value }).toString().slice(1);
@@ -336,6 +384,9 @@ export interface Came {
   readonly problem?: string;
   readonly silent?: boolean;
 }
+
+/** Why there is no answer to a request whose connection the judge itself closed. */
+export const ON_PURPOSE = 'the judge closed the connection on purpose before the response';
 
 /** No answer, with the reason. */
 export function nothing(problem: string): Came {

@@ -11,11 +11,20 @@ import { fillPath } from '@duebridge/contract';
 import { sleep, type Clock } from '../clock.ts';
 import { cutOff } from './cut-connection.ts';
 import { Findings, Skipped, type Profile } from './findings.ts';
-import { asObject, isSuccess, nothing, type Outgoing, type Reply, type Wire } from './http.ts';
+import {
+  asObject,
+  isSuccess,
+  nothing,
+  ON_PURPOSE,
+  type Outgoing,
+  type Reply,
+  type Wire,
+} from './http.ts';
 import type { History, HistoryEntry } from './history.ts';
 import { shared, type Planned, type SharedName } from './planned-payments.ts';
 import type { Pace } from './pace.ts';
 import {
+  holdsPayment,
   instruction,
   isTerminalWord,
   recordOf,
@@ -131,6 +140,8 @@ export class PartnerRun {
   readonly intents: Asked[] = [];
   /** Every record of a payment that the server returned, in order. */
   readonly seen: Seen[] = [];
+  /** Every answer to Get Account and Get Balance. */
+  readonly balances: Reply[] = [];
   /** The latest record of each payment that the server returned. */
   readonly records = new Map<string, PaymentFields>();
   /** True when the run only looks at payments of earlier runs and makes none. */
@@ -224,6 +235,14 @@ export class PartnerRun {
       (known) => known.intent.platform_payment_id === intent.platform_payment_id,
     );
     if (asked !== undefined) asked.first ??= { reply, record };
+  }
+
+  /** Drops a requested payment that the server took for another one: it has no record of its own. */
+  forget(intent: Intent): void {
+    const place = this.intents.findIndex(
+      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
+    );
+    if (place >= 0) this.intents.splice(place, 1);
   }
 
   /** Corrects the account of a requested payment: of two concurrent first requests for one id, the other one was accepted. */
@@ -509,22 +528,26 @@ export class PartnerContext extends Findings {
     const { platform_payment_id } = intent;
     const reply = await this.call('get_payment', { platform_payment_id }, options);
     const record = recordOf(reply);
-    if (record !== undefined) this.run.seen.push({ intent, reply, record });
+    if (record !== undefined && holdsPayment(reply)) this.run.seen.push({ intent, reply, record });
     return reply;
   }
 
-  readAccount(
-    account_id = this.target.accounts.payable,
-    options: CallOptions = {},
-  ): Promise<Reply> {
-    return this.call('get_account', { account_id }, options);
+  readAccount(account_id?: string, options: CallOptions = {}): Promise<Reply> {
+    return this.#readDue('get_account', account_id, options);
   }
 
-  readBalance(
-    account_id = this.target.accounts.payable,
-    options: CallOptions = {},
+  readBalance(account_id?: string, options: CallOptions = {}): Promise<Reply> {
+    return this.#readDue('get_balance', account_id, options);
+  }
+
+  async #readDue(
+    operation: 'get_account' | 'get_balance',
+    account_id: string = this.target.accounts.payable,
+    options: CallOptions,
   ): Promise<Reply> {
-    return this.call('get_balance', { account_id }, options);
+    const reply = await this.call(operation, { account_id }, options);
+    this.run.balances.push(reply);
+    return reply;
   }
 
   /** The amount due of an account, by Get Balance or else Get Account; undefined where none is shown. */
@@ -646,7 +669,7 @@ export class PartnerContext extends Findings {
     this.run.wire.keep(
       this.check,
       { method: 'PUT', url: url.href, headers, body },
-      nothing(problem ?? 'the judge closed the connection on purpose before the response'),
+      nothing(problem ?? ON_PURPOSE),
       sent,
       this.run.clock.elapsed() - started,
     );
@@ -654,7 +677,7 @@ export class PartnerContext extends Findings {
 
   #note(intent: Intent, reply: Reply): void {
     const record = recordOf(reply);
-    if (record === undefined) return;
+    if (record === undefined || !holdsPayment(reply)) return;
     this.run.seen.push({ intent, reply, record });
     if (record['platform_payment_id'] === intent.platform_payment_id) {
       this.run.records.set(intent.platform_payment_id, record);

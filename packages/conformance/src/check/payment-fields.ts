@@ -1,5 +1,5 @@
 /** A payment as requested by the judge, and its record as received, with no field trusted yet. */
-import type { Json } from '@duebridge/contract';
+import { isDateTime, parseInstant, type Json } from '@duebridge/contract';
 import { asObject, isSuccess, tell, type Reply } from './http.ts';
 
 /** A payment that the judge requests. */
@@ -21,6 +21,40 @@ export function recordOf(reply: Reply): PaymentFields | undefined {
 /** True for one of the three terminal statuses, as received on the wire. */
 export function isTerminalWord(status: Json | undefined): boolean {
   return status === 'succeeded' || status === 'failed' || status === 'canceled';
+}
+
+/**
+ * True when an answer tells of a payment. A server that answers a read of an unknown payment with 200 and `null` or `{}` breaks P15,
+ * and has no payment for all that.
+ */
+export function holdsPayment(reply: Reply): boolean {
+  const record = recordOf(reply) ?? {};
+  return ['payment_id', 'platform_payment_id', 'status'].some(
+    (name) => (record[name] ?? null) !== null,
+  );
+}
+
+/**
+ * An ISO 8601 time with its zone, in milliseconds since 1970. The interface asks for ISO 8601 and no more, so the basic format
+ * (20260301T093000Z) and a comma before the fraction are read as well.
+ */
+export function instantOf(value: Json | undefined): number | undefined {
+  return typeof value === 'string' ? parseInstant(extended(value)) : undefined;
+}
+
+/** True for an ISO 8601 date and time; its zone may be missing. */
+export function isTime(value: Json | undefined): boolean {
+  return typeof value === 'string' && isDateTime(extended(value));
+}
+
+function extended(text: string): string {
+  const [, year, month, day, hour, minute, rest = ''] =
+    /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(.*)$/.exec(text) ?? [];
+  const usual =
+    year === undefined
+      ? text
+      : `${year}-${month}-${day}T${hour}:${minute}${rest.replace(/^\d\d/, (second) => `:${second}`)}`;
+  return usual.replace(',', '.');
 }
 
 /** The body of the judge's PUT (decision 2). */

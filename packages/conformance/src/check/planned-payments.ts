@@ -33,12 +33,16 @@ export function own(target: PartnerTarget, offset: number): Planned {
   };
 }
 
+/** A biller that no partner has: the path's first id must be looked at like the second. */
+export const NO_BILLER = 'no-such-biller-duebridge';
+
 /** The payments shared by several checks. */
-export type SharedName = 'first' | 'unknown' | 'inactive' | 'above' | 'control' | 'second control';
+export type SharedName =
+  'first' | 'other' | 'unknown' | 'inactive' | 'above' | 'control' | 'second control';
 
 /** A shared payment; undefined when the target declares no account or limit for it. */
 export function shared(target: PartnerTarget, name: SharedName): Planned | undefined {
-  const { payable, unknown, inactive } = target.accounts;
+  const { payable, other, unknown, inactive } = target.accounts;
   const max = target.limits.max_amount_in_cents;
   switch (name) {
     case 'first':
@@ -46,6 +50,10 @@ export function shared(target: PartnerTarget, name: SharedName): Planned | undef
     case 'control':
     case 'second control':
       return { ...own(target, name === 'control' ? 62 : 63), shared: name };
+    case 'other':
+      return other === undefined
+        ? undefined
+        : { amount_in_cents: plainAmount(target, 21), account_id: other, shared: name };
     case 'unknown':
       return { amount_in_cents: plainAmount(target, 40), account_id: unknown, shared: name };
     case 'inactive':

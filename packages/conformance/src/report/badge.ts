@@ -1,5 +1,5 @@
 /** The verdict of a run as a small picture for a README: no script, no font, no external address. */
-import type { RunReport } from '../run.ts';
+import type { RunReport } from './run-report.ts';
 
 const COLOURS: Readonly<Record<RunReport['verdict'], string>> = {
   passed: '#0b6e4f',

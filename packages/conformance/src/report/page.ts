@@ -7,9 +7,9 @@
 import { CLAUSES, formatCents, type ClauseId } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
 import { curl } from './curl.ts';
-import type { Exchange } from '../check/http.ts';
+import { visible, type Exchange } from '../check/http.ts';
 import { headline } from './text.ts';
-import type { BrokenClause, CheckResult, RunReport } from '../run.ts';
+import type { BrokenClause, CheckResult, RunReport } from './run-report.ts';
 
 /** Symbols in addition to the words, so that colour is never the only signal. */
 const SIGNS: Readonly<Record<Verdict, string>> = {
@@ -50,7 +50,7 @@ const CLAIMS: readonly {
   readonly claim: (tried: (id: string) => string) => string;
 }[] = [
   {
-    checks: ['P25', 'P26', 'P27', 'P34'],
+    checks: ['P25', 'P26', 'P27', 'P34', 'P62'],
     claim: (tried) =>
       `One payment was sent ${tried('P26')} more times in a row, one ${tried('P27')} times concurrently, and one again after a closed connection: each was made once.`,
   },
@@ -320,7 +320,8 @@ function footer(report: RunReport): string {
 
 function pretty(body: string): string {
   try {
-    return JSON.stringify(JSON.parse(body), undefined, 2);
+    // Parsing turns escapes into the characters themselves.
+    return visible(JSON.stringify(JSON.parse(body), undefined, 2));
   } catch {
     return body;
   }

@@ -3,7 +3,7 @@
  * print the same report value; none makes decisions.
  */
 import { formatCents, type ClauseId } from '@duebridge/contract';
-import type { CheckResult, Progress, ReportedFinding, RunReport } from '../run.ts';
+import type { CheckResult, Progress, ReportedFinding, RunReport } from './run-report.ts';
 
 /** Terminal colours; the text alone carries the same information. */
 interface Paint {
@@ -51,6 +51,10 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
     if (wanting !== undefined && verdict !== 'SKIP') {
       lines.push(paint.warn(`– ${id}: judged in part, because ${wanting.join('; ')}`));
     }
+  }
+  const unseen = report.results.flatMap(({ id, notes }) => notes.map((note) => ({ id, note })));
+  for (const [note, those] of Map.groupBy(unseen, ({ note }) => note)) {
+    lines.push(paint.dim(`– ${those.map(({ id }) => id).join(' ')}: ${note}`));
   }
   if (report.left_out !== undefined) {
     lines.push(paint.dim(`– ${report.left_out.join(' ')}: left out of a quick run`));

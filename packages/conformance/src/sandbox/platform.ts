@@ -65,6 +65,9 @@ export interface ScriptedPlatform {
 /** An account_id that this platform cannot find, so that a partner can see the error (ER1). */
 export const UNKNOWN_ACCOUNT = 'unknown';
 
+/** True for an account or a biller that does not exist: that one, and every made-up id of this form. */
+const isUnknown = (id: string): boolean => id === UNKNOWN_ACCOUNT || id.startsWith('no-such-');
+
 /** Lifetime of a token (decision 8). */
 const TOKEN_LIFE_MS = 30 * 60 * 1000;
 
@@ -178,7 +181,8 @@ export async function startScriptedPlatform(
         details: [{ path: 'body.external_identifiers.biller_id', problem: 'is required' }],
       });
     }
-    if (external_identifiers?.account_id === UNKNOWN_ACCOUNT) throw new Refusal('NOT_FOUND');
+    const { account_id = '', biller_id = '' } = external_identifiers ?? {};
+    if (isUnknown(account_id) || isUnknown(biller_id)) throw new Refusal('NOT_FOUND');
     const token = `dbt_${randomBytes(32).toString('base64url')}`;
     const expires_ms = now() + TOKEN_LIFE_MS;
     const expires_at = new Date(expires_ms).toISOString();

@@ -475,9 +475,13 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       [warns, 'takes a payment of nothing', /"amount_in_cents":0,/],
     ] as const
   ).map(([kind, wrong, pattern]) =>
-    kind('P36', wrong, () => ({
-      validate: (call, problems) => (pattern.test(call.text) ? [] : problems),
-    })),
+    kind(
+      'P36',
+      wrong,
+      () => ({ validate: (call, problems) => (pattern.test(call.text) ? [] : problems) }),
+      // A fraction that is taken stays in the balance.
+      wrong.includes('fraction') ? { also: ['P13'] } : {},
+    ),
   ),
   warns(
     'P37',

@@ -1,0 +1,308 @@
+/**
+ * The results of a run: each check's findings while it runs, and at its end one report value. A run never passes when it checked
+ * nothing, or when it left out checks that the target file could have enabled; what was found in an outage counts for nothing.
+ */
+import { CLAUSES, type ClauseId } from '@duebridge/contract';
+import type { Clock } from '../clock.ts';
+import { curl } from '../report/curl.ts';
+import type {
+  BrokenClause,
+  CheckResult,
+  Progress,
+  ReportedFinding,
+  RunReport,
+} from '../report/run-report.ts';
+import { KIT_VERSION } from '../version.ts';
+import type { CaseInfo } from './check.ts';
+import { Skipped, type Finding, type Findings, type Profile, type Verdict } from './findings.ts';
+import { outages, Silent, type Exchange, type Wire } from './http.ts';
+import { excuse, type KnownFailure } from './known-failures.ts';
+import type { ConfigProblem } from './preflight.ts';
+
+/** The run was ended from outside: by its deadline or by the caller. */
+export class Stopped extends Error {
+  override readonly name = 'Stopped';
+}
+
+/** What a run may be told about its results. */
+export interface ResultOptions {
+  readonly expected?: readonly KnownFailure[];
+  readonly onProgress?: (progress: Progress) => void;
+  /** True to pass a run that was judged in part. */
+  readonly allowPartial?: boolean;
+}
+
+/** A check that has ended. */
+interface Judged {
+  readonly check: CaseInfo;
+  readonly context: Findings;
+  readonly skipped: string | undefined;
+  readonly duration_ms: number;
+}
+
+/** Collects what the checks of a run found; `report` makes the report of it at the end. */
+export class ResultBook {
+  problem: ConfigProblem | undefined;
+  readonly #judged = new Map<string, Judged>();
+  readonly #judgeFailed: string[] = [];
+  #stopped: string | undefined;
+  readonly #cited = new Map<number, Exchange>();
+  readonly #options: ResultOptions;
+  readonly #wire: Wire;
+  readonly #total: number;
+  readonly #clock: Clock;
+  readonly #startedAt: number;
+  readonly #started: number;
+
+  constructor(options: ResultOptions, wire: Wire, total: number, clock: Clock) {
+    this.#options = options;
+    this.#wire = wire;
+    this.#total = total;
+    this.#clock = clock;
+    this.#startedAt = clock.now();
+    this.#started = clock.elapsed();
+  }
+
+  /** Handles an error that ended the run: a problem to report, or merely an early end. */
+  ended(error: unknown): ConfigProblem | undefined {
+    if (error instanceof Silent) return { sentence: error.message };
+    if (!(error instanceof Stopped)) throw error;
+    this.#stopped ??= error.message;
+    return undefined;
+  }
+
+  /** Runs one check and keeps what it found, whatever happens in it. */
+  async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
+    const started = this.#clock.elapsed();
+    const skipped = await this.#end(check, context, run);
+    const duration_ms = Math.round(this.#clock.elapsed() - started);
+    this.#judged.set(check.id, { check, context, skipped, duration_ms });
+    this.#options.onProgress?.({
+      done: this.#judged.size,
+      total: this.#total,
+      check: check.id,
+      verdict: verdictOf(context.all, skipped),
+    });
+  }
+
+  /** Runs one check. Returns why it was not judged; undefined when it was. */
+  async #end(
+    check: CaseInfo,
+    context: Findings,
+    run: () => Promise<void>,
+  ): Promise<string | undefined> {
+    try {
+      if (this.problem !== undefined || this.#stopped !== undefined) {
+        return this.#stopped ?? 'the run had stopped';
+      }
+      await run();
+      return undefined;
+    } catch (error) {
+      if (error instanceof Skipped) {
+        if (error.kind === 'wanting') context.wanting.push(error.reason);
+        return error.reason;
+      }
+      if (error instanceof Silent) {
+        this.problem ??= { sentence: error.message };
+        return 'the server stopped answering';
+      }
+      if (error instanceof Stopped) {
+        this.ended(error);
+        return error.message;
+      }
+      const message = error instanceof Error ? error.message : String(error);
+      this.#judgeFailed.push(`${check.id}: ${message}`);
+      return 'the judge failed with an internal error';
+    }
+  }
+
+  /** The result of one check. What it found in an outage proves nothing. */
+  #result({ check, context, skipped, duration_ms }: Judged, out: ReadonlySet<number>): CheckResult {
+    const isOut = ({ exchange }: Finding): boolean =>
+      exchange !== undefined && out.has(exchange.number);
+    const found = context.all.filter((finding) => !isOut(finding));
+    const lost = context.all.find(isOut);
+    const wanting = [
+      ...context.wanting,
+      ...(lost === undefined
+        ? []
+        : [`nobody answered for a while in the middle of the run (${lost.got}): run again`]),
+    ];
+    const verdict = verdictOf(
+      found,
+      skipped ?? (lost === undefined ? undefined : 'it met an outage'),
+    );
+    const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
+    const shown = found[0]?.exchange ?? own.at(0);
+    if (shown !== undefined) this.#cited.set(shown.number, shown);
+    const excused =
+      verdict === 'FAIL' || verdict === 'WARN'
+        ? excuse(this.#options.expected ?? [], check.id, this.#clock.now())
+        : undefined;
+    const reason = skipped ?? wanting.at(-1);
+    return {
+      id: check.id,
+      title: check.title,
+      clauses: check.clauses,
+      decisions: check.decisions ?? [],
+      severity: check.severity,
+      verdict,
+      sends: check.sends,
+      expects: check.expects,
+      likely_cause: check.likely_cause,
+      findings: alike(found).map((finding) => this.#reported(check, finding)),
+      notes: context.notes,
+      ...(reason === undefined || verdict !== 'SKIP' ? {} : { skipped: this.#wire.mask(reason) }),
+      ...(wanting.length === 0 ? {} : { wanting: wanting.map((one) => this.#wire.mask(one)) }),
+      ...(context.tried === undefined ? {} : { tried: context.tried }),
+      duration_ms,
+      requests: own.length,
+      ...(shown === undefined ? {} : { shown: shown.number }),
+      ...(excused === undefined ? {} : { excused }),
+    };
+  }
+
+  report(about: {
+    subject: 'partner' | 'platform';
+    target: RunReport['target'];
+    profile: Profile;
+    order: readonly CaseInfo[];
+    left_out?: readonly string[];
+    money?: RunReport['money'];
+  }): RunReport {
+    const out = outages(this.#wire.exchanges);
+    const results = about.order.flatMap(({ id }) => {
+      const judged = this.#judged.get(id);
+      return judged === undefined ? [] : [this.#result(judged, out)];
+    });
+    const counts: Record<Verdict, number> = { PASS: 0, FAIL: 0, WARN: 0, SKIP: 0, CONFIG: 0 };
+    for (const { verdict } of results) counts[verdict] += 1;
+    const config = this.#config();
+    if (config !== undefined) counts.CONFIG = 1;
+    const ran = counts.PASS + counts.FAIL + counts.WARN;
+    const red = results.some((one) => one.verdict === 'FAIL' && one.excused === undefined);
+    const wanting = results.some((one) => one.wanting !== undefined);
+    const partial = (wanting && this.#options.allowPartial !== true) || this.#stopped !== undefined;
+    const [verdict, exit_code] =
+      red || this.#judgeFailed.length > 0
+        ? (['failed', 1] as const)
+        : config !== undefined
+          ? (['config', 2] as const)
+          : ran === 0
+            ? (['nothing', 3] as const)
+            : partial
+              ? (['partial', 2] as const)
+              : (['passed', 0] as const);
+    const left_out = about.left_out ?? [];
+    return {
+      tool: 'duebridge conform',
+      version: 2,
+      kit_version: KIT_VERSION,
+      subject: about.subject,
+      target: about.target,
+      profile: about.profile,
+      started_at: new Date(this.#startedAt).toISOString(),
+      duration_ms: Math.round(this.#clock.elapsed() - this.#started),
+      ...(left_out.length === 0 ? {} : { left_out }),
+      ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
+      verdict,
+      exit_code,
+      ...(config === undefined ? {} : { config }),
+      counts,
+      ...(about.money === undefined ? {} : { money: about.money }),
+      broken: brokenClauses(results),
+      results,
+      exchanges: [...this.#cited.values()].sort((one, other) => one.number - other.number),
+      judge_failed: this.#judgeFailed,
+    };
+  }
+
+  #config(): RunReport['config'] {
+    if (this.problem === undefined) return undefined;
+    const { sentence, exchange } = this.problem;
+    if (exchange === undefined) return { sentence: this.#wire.mask(sentence) };
+    this.#cited.set(exchange.number, exchange);
+    return { sentence: this.#wire.mask(sentence), exchange: exchange.number, curl: curl(exchange) };
+  }
+
+  #reported(check: CaseInfo, finding: Finding): ReportedFinding {
+    const { severity, exchange } = finding;
+    const clause = finding.clause ?? check.clauses[0];
+    if (exchange !== undefined) this.#cited.set(exchange.number, exchange);
+    return {
+      severity,
+      expected: this.#wire.mask(finding.expected),
+      got: this.#wire.mask(finding.got),
+      clause,
+      rule: CLAUSES[clause].rule,
+      likely_cause: finding.cause ?? causeOf(exchange) ?? check.likely_cause,
+      ...(exchange === undefined ? {} : { exchange: exchange.number, curl: curl(exchange) }),
+    };
+  }
+}
+
+/** The broken rules, musts first, each with the checks that found it. */
+function brokenClauses(results: readonly CheckResult[]): BrokenClause[] {
+  const found = results.flatMap((result) =>
+    result.findings.map((finding) => ({ result, finding })),
+  );
+  found.sort((one, other) => rank(one.finding) - rank(other.finding));
+  const broken = new Map<ClauseId, BrokenClause>();
+  for (const { result, finding } of found) {
+    const { clause, rule, severity, expected, got, curl } = finding;
+    const known = broken.get(clause);
+    if (known === undefined) {
+      broken.set(clause, {
+        clause,
+        rule,
+        severity,
+        checks: [result.id],
+        expected,
+        got,
+        ...(curl === undefined ? {} : { curl }),
+      });
+    } else if (!known.checks.includes(result.id)) {
+      broken.set(clause, { ...known, checks: [...known.checks, result.id] });
+    }
+  }
+  return [...broken.values()];
+}
+
+function rank({ severity }: ReportedFinding): number {
+  return severity === 'must' ? 0 : 1;
+}
+
+function verdictOf(findings: readonly Finding[], skipped: string | undefined): Verdict {
+  if (findings.some(({ severity }) => severity === 'must')) return 'FAIL';
+  if (findings.length > 0) return 'WARN';
+  return skipped === undefined ? 'PASS' : 'SKIP';
+}
+
+/** How many findings of one kind a check reports: the others say the same of other payments. */
+const MOST_ALIKE = 3;
+
+/** The findings without more of one kind than anybody reads; the last one says how many follow. */
+function alike(findings: readonly Finding[]): Finding[] {
+  const kinds = Map.groupBy(
+    findings,
+    ({ severity, clause, cause }) => `${severity} ${clause} ${cause}`,
+  );
+  return [...kinds.values()].flatMap((same) => {
+    const shown = same.slice(0, MOST_ALIKE);
+    const more = same.length - shown.length;
+    const last = shown.at(-1);
+    if (more === 0 || last === undefined) return shown;
+    return [...shown.slice(0, -1), { ...last, got: `${last.got} (and ${more} more like this)` }];
+  });
+}
+
+/** The cause that an answer itself tells of, whatever the check usually finds; undefined when it tells of none. */
+function causeOf(exchange: Exchange | undefined): string | undefined {
+  if (exchange === undefined || exchange.received === true) return undefined;
+  const { status } = exchange;
+  if (status === undefined) {
+    return 'No complete response arrived: the server, or a proxy in front of it, closed the connection or took too long.';
+  }
+  if (status === 429) return 'A rate limit refuses the request before it is read.';
+  return status >= 500 ? 'The request fails inside the server: see the server’s log.' : undefined;
+}
