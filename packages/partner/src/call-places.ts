@@ -2,9 +2,9 @@
  * Whose payment is called for next in a biller's own system, so that calls that hang or are slow leave places to others.
  *
  * enters: payments that wait for a call, and the calls that are open.  leaves: the payments of the next call.
- * holds:  billers take turns, and so do the accounts of each. While others are known, one biller has at most half of the places that
- *         the others leave, and one account half of what the other accounts of its biller leave: with eight places, four billers
- *         have to hang before a fifth waits, and then until the deadline of their calls. Who is alone has all places. A call beyond its
+ * holds:  billers take turns, and so do the accounts of each. One biller has at most half of the places that the others leave, and
+ *         three quarters while no other is known; one account has half of what the other accounts of its biller leave. So with eight
+ *         places, four billers have to hang before a fifth waits, and then until the deadline of their calls. A call beyond its
  *         deadline has no place; its account gets no other call before it returns, and its biller at most as many such calls as there
  *         are places.
  *
@@ -37,17 +37,15 @@ export class CallPlaces {
   readonly #concurrency: number;
   readonly #calls: ReadonlySet<OpenCall>;
   readonly #billers = new Set<string>();
-  readonly #accounts = new Set<string>();
 
   constructor(concurrency: number, calls: ReadonlySet<OpenCall>) {
     this.#concurrency = concurrency;
     this.#calls = calls;
   }
 
-  /** Learns that payments of this biller and account exist: limits begin with the second one. */
+  /** Learns that payments of this biller exist. */
   note(payment: Owned): void {
     if (this.#billers.size < 2) this.#billers.add(payment.biller_id);
-    if (this.#accounts.size < 2) this.#accounts.add(accountOf(payment));
   }
 
   /** Whether payments of two billers are known. */
@@ -63,15 +61,18 @@ export class CallPlaces {
 
   /** Whether the biller may have another place. */
   mayCallBiller(biller_id: string): boolean {
-    if (!this.hasBillers || this.#concurrency < 2) return true;
+    if (this.#concurrency < 2) return true;
     const own = this.#count((payment) => payment.biller_id === biller_id);
     const left = this.#concurrency - (this.#count(() => true).places - own.places);
-    return own.places < Math.ceil(left / 2) && own.late < this.#concurrency;
+    // Calls that hang now would keep out a biller that comes next.
+    const alone = this.#concurrency - Math.max(1, Math.floor(this.#concurrency / 4));
+    const most = this.hasBillers ? Math.ceil(left / 2) : alone;
+    return own.places < most && own.late < this.#concurrency;
   }
 
   /** Whether the account may have another place, if its biller may. */
   mayCallAccount(payment: Owned): boolean {
-    if (this.#accounts.size < 2 || this.#concurrency < 2) return true;
+    if (this.#concurrency < 2) return true;
     const account = accountOf(payment);
     const own = this.#count((other) => accountOf(other) === account);
     const biller = this.#count((other) => other.biller_id === payment.biller_id);

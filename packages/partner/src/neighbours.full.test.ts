@@ -193,7 +193,7 @@ test('after a crash the outcome is looked up, and only payments unknown to the c
   const database = await kitDatabase(t);
   // A replica that claimed three payments and lost its lease in the middle of its calls.
   const answer = Promise.withResolvers<PostOutcome>();
-  const stalled = core(() => answer.promise, { calls: { concurrency: 3 } });
+  const stalled = core(() => answer.promise, { calls: { concurrency: 6 } });
   const died = applierOn(database, { accounts: stalled.accounts });
   const ids = ['booked', 'refused', 'unheard'];
   died.take(await accepted(database, ids));

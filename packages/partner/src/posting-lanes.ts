@@ -7,7 +7,7 @@
  *
  * The group lane takes up to 512 payments per transaction, one transaction after the other, because each gathers more that way and
  * two would meet at the same accounts. When one fails nobody knows whose fault it is: its payments go to the single lane, where
- * each is tried alone, six at a time, billers by turns. Until one of theirs was posted alone, their accounts (and, unless it was a
+ * each is tried alone, seven at a time, billers by turns. Until one of theirs was posted alone, their accounts (and, unless it was a
  * lock, their billers) stay out of the groups.
  *
  * An account whose payment waited alone in vain, for a lock or for the account system, rests; so does a biller of which two accounts in
@@ -21,7 +21,7 @@ import type { UnfinishedPayment } from './store.ts';
 /** Maximum payments in one transaction: more would gain little throughput and delay the first payment. */
 const MAX_BATCH = 512;
 /** Payments that are tried alone at the same time, each on a connection of a pool of ten; and of these, payments that failed before. */
-const alone = { places: 6, repeats: 1 };
+const alone = { places: 7, repeats: 1 };
 /** How long an account or a biller rests, in milliseconds; and after how long without a try it is forgotten. */
 const restMs = { first: 500, longest: 5_000, forget: 60_000 };
 /** How long a stop waits for what is in hand, and then a quarter of that for what is under way, in milliseconds. */
