@@ -100,6 +100,12 @@ const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidenc
     evidence({}, { funds: [...end.funds, { id: 'a', act: 'capture', cents: 500 }] }),
   ],
   [
+    'a PUT that left before its funds were reserved',
+    'fundsFollowTheEnd',
+    'PL7',
+    evidence({}, { funds: end.funds.map((one) => ({ ...one, at: 11 })) }),
+  ],
+  [
     'funds that are captured and released',
     'fundsFollowTheEnd',
     'PL7',

@@ -76,9 +76,13 @@ const postedOnce: Checker = ({ events, end }) => {
   ];
 };
 
-/** PL7, EE1: funds are captured exactly for what succeeded, and never both captured and released. */
-const fundsFollowTheEnd: Checker = ({ end }) => {
+/** PL7, EE1: funds are reserved before a PUT, captured exactly for what succeeded, and never both captured and released. */
+const fundsFollowTheEnd: Checker = ({ events, end }) => {
   const acts = Map.groupBy(end.funds, ({ id }) => id);
+  const putAt = new Map<string, number>();
+  for (const { id, method, at } of of(events, 'sent')) {
+    if (method === 'PUT' && !putAt.has(id)) putAt.set(id, at);
+  }
   return end.platform.flatMap((row): Violation[] => {
     const mine = acts.get(row.id) ?? [];
     const captured = mine.filter(({ act }) => act === 'capture').length;
@@ -90,6 +94,10 @@ const fundsFollowTheEnd: Checker = ({ end }) => {
     const isReserved = row.collection === undefined || row.collection === 'reserved';
     if (captured > 0 && isReserved && !mine.some(({ act }) => act === 'authorize')) {
       found.push({ rule: 'PL7', what: `${row.id} was captured and never authorized` });
+    }
+    const reservedAt = mine.find(({ act }) => act === 'authorize')?.at ?? 0;
+    if (isReserved && reservedAt > (putAt.get(row.id) ?? Infinity)) {
+      found.push({ rule: 'PL7', what: `${row.id} was sent before its funds were reserved` });
     }
     if (captured > 0 && row.status !== 'succeeded') {
       found.push({ rule: 'EE1', what: `${row.id} was captured and is ${row.status}` });

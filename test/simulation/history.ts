@@ -62,7 +62,13 @@ export interface Answer {
 export interface Ending {
   readonly platform: readonly PlatformRow[];
   /** Acts of the funding port, in order. */
-  readonly funds: readonly { readonly id: string; readonly act: string; readonly cents: number }[];
+  readonly funds: readonly {
+    readonly id: string;
+    readonly act: string;
+    readonly cents: number;
+    /** When the processor executed it, in milliseconds of the world. */
+    readonly at?: number;
+  }[];
   /** Each partner's payments. */
   readonly partner: readonly PartnerRow[];
   /** Postings: one entry each, so that a payment posted twice is there twice. */

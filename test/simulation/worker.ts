@@ -43,7 +43,7 @@ const SEAL_KEY = Buffer.alloc(32, 1).toString('base64');
 
 /** The bank or card processor behind the funding port: it executes each act once per order. */
 export class Processor {
-  readonly acts: { id: string; act: string; cents: number }[] = [];
+  readonly acts: { id: string; act: string; cents: number; at: number }[] = [];
   readonly #done = new Set<string>();
   readonly #world: World;
   /** Chance that a call fails before it acts, fails after it acted, or never returns. */
@@ -65,7 +65,7 @@ export class Processor {
     const isLate = excludes !== undefined && this.#done.has(`${id} ${excludes}`);
     if (!isLate && !this.#done.has(key)) {
       this.#done.add(key);
-      this.acts.push({ id, act, cents: order.amount_in_cents });
+      this.acts.push({ id, act, cents: order.amount_in_cents, at: this.#world.elapsed });
     }
     if (chance < before + after) throw new Error('the answer of the processor was lost');
     if (chance < before + after + hangs) await new Promise<never>(() => undefined);
