@@ -147,7 +147,9 @@ async function runPage(file: string, run: PageRun): Promise<void> {
 
 /** Whether a request that was answered otherwise than its page shows may be answered so later. */
 function mayStillCome(script: string, answer: string, shown: string): boolean {
-  if (UPDATE || !isRead(script) || !answer.includes('"processing"')) return false;
+  // The funds are settled a moment after the end.
+  const isOpen = /"processing"|"step": "settle"/.test(answer);
+  if (UPDATE || !isRead(script) || !isOpen) return false;
   return inTheWordsOf(shown, answer) !== shown;
 }
 
