@@ -201,7 +201,7 @@ test('a payment that has not ended after a day is listed for operators, and is n
             now() - interval '25 hours'
        FROM duebridge_platform.payments LIMIT 1`,
   );
-  const answer = await platform.admin('GET', '/admin/v1/payments?overdue=true');
+  const answer = await platform.admin('GET', '/admin/v1/payments?status=overdue');
   const { payments } = answer.body as unknown as PaymentPage;
   assert.deepEqual(
     payments.map(({ platform_payment_id, status }) => [platform_payment_id, status]),

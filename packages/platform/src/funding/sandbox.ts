@@ -12,7 +12,13 @@ import { madeAt } from '../payment-id.ts';
 import type { AdapterMethod, FundingAdapter } from './adapter.ts';
 
 const METHODS: readonly AdapterMethod[] = [
-  { funding_method: 'sandbox_bank', label: 'Sandbox bank account', sandbox: true },
+  // A test amount may ask the customer.
+  {
+    funding_method: 'sandbox_bank',
+    label: 'Sandbox bank account',
+    sandbox: true,
+    may_act: true,
+  },
   { funding_method: 'sandbox_declined', label: 'Sandbox account that declines', sandbox: true },
 ];
 

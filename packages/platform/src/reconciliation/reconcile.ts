@@ -302,7 +302,7 @@ function fileNeeded(extra: number): string {
     extra > 0
       ? `The partner counts ${extra} more payments than were found here.`
       : 'The partner offers no statement, so payments that only it has were not looked for.';
-  return `${what} To see their ids, compare with its file of the batch (lines platform_payment_id,status,amount_in_cents; from the partner kit: duebridge partner batch ID --csv).`;
+  return `${what} To see their ids, compare with its file of the batch (lines platform_payment_id,status,amount_in_cents; from the partner kit: duebridge partner batch export ID).`;
 }
 
 const pageStatement = sql(

@@ -7,6 +7,8 @@ import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
 
 /** Delay between polls when streams fail but requests work. */
 const POLL_MS = 2_000;
+/** The same while the customer may have to approve: as often as a session may be read. */
+const ACT_POLL_MS = 1_000;
 /** After this many consecutive failures of a stream, poll instead (a proxy that buffers, a server without a free stream). */
 const MAX_STREAM_FAILURES = 3;
 
@@ -53,7 +55,7 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
       if (!payment) continue;
       hear(payment);
       wait = FIRST_WAIT_MS;
-      if (going()) await by.waiting.pause(POLL_MS);
+      if (going()) await by.waiting.pause(acts ? ACT_POLL_MS : POLL_MS);
     } catch (error) {
       const failed = callError(error);
       if (spent(failed)) return 'ended';
