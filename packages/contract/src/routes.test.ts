@@ -61,6 +61,7 @@ test('the tables list every operation of both sides', () => {
     'POST /admin/v1/payments/search',
     'POST /admin/v1/payments/{platform_payment_id}/unmask',
     'POST /admin/v1/payments/{platform_payment_id}/close',
+    'POST /admin/v1/payments/{platform_payment_id}/settle',
     'GET /admin/v1/payments/export',
     'POST /admin/v1/batches/{platform_batch_id}/close',
     'POST /admin/v1/batches/{platform_batch_id}/reconcile-file',

@@ -6,15 +6,7 @@ import { manualClock } from '@duebridge/runtime/testing';
 import { onlyServed, openAccountReads } from './account-reads.ts';
 import type { AccountSystem } from './account-system.ts';
 import { kitMetrics } from './metrics.ts';
-import {
-  ended,
-  haveAccounts,
-  instruction,
-  kitDatabase,
-  paymentPath,
-  settle,
-  startKit,
-} from './testing.ts';
+import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
 
 const account = compileCheck(AccountRecord);
 const balance = compileCheck(Balance);
@@ -214,17 +206,13 @@ test('a refusal of the account system is its own answer, and a database that is 
   }
 });
 
-test('the account system has five seconds for a read: a customer is waiting [B1]', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  const { reads, logged } = readsOf({ findAccount: () => new Promise(() => undefined) });
+test('the account system has five seconds for a read: a customer is waiting [B1]', async () => {
+  const { clock, reads, logged } = readsOf({ findAccount: () => new Promise(() => undefined) });
   let outcome = 'waits';
   reads.account(path).catch(() => (outcome = 'refused'));
-  await settle();
-  t.mock.timers.tick(4_999);
-  await settle();
+  await clock.advance(4_999);
   assert.equal(outcome, 'waits');
-  t.mock.timers.tick(1);
-  await settle();
+  await clock.advance(1);
   assert.equal(outcome, 'refused');
   assert.deepEqual(logged, [
     { operation: 'find_account', error: 'find_account took longer than 5000 ms' },
