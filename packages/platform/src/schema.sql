@@ -525,6 +525,16 @@ CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions USING btree (expi
 
 CREATE INDEX sessions_by_id ON duebridge_platform.sessions USING btree (session_id);
 
+CREATE TABLE duebridge_platform.shares (
+  partner_id text NOT NULL,
+  worker_id text NOT NULL,
+  calls integer NOT NULL,
+  calls_need integer NOT NULL,
+  rate integer NOT NULL,
+  rate_need integer NOT NULL,
+  CONSTRAINT shares_pkey PRIMARY KEY (partner_id, worker_id)
+) WITH (fillfactor=50);
+
 CREATE TABLE duebridge_platform.slots (
   slot smallint NOT NULL,
   worker_id text,

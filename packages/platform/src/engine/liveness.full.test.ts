@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock, type Database } from '@duebridge/runtime';
 import { holdLock, testInRealTime } from '@duebridge/runtime/testing';
+import { newSecret } from '../checkout/secrets.ts';
 import { startTestPlatform } from '../checkout/testing.ts';
 import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
 
@@ -62,8 +63,11 @@ testInRealTime(
     t.after(unlock);
     const before = await heartbeat(rig.database);
     assert.ok(before);
+    // Only a bearer with the form of a secret is looked up in the database.
     const slow = Array.from({ length: 60 }, () =>
-      rig.call('GET', '/v1/flow/session', { headers: { authorization: 'Bearer dbs_none' } }),
+      rig.call('GET', '/v1/flow/session', {
+        headers: { authorization: `Bearer ${newSecret('dbs_')}` },
+      }),
     );
     await eventually('the front waits for the lock', async () => {
       const rows = await rig.database.query(

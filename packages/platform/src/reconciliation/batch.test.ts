@@ -20,6 +20,7 @@ import {
   withLines,
 } from './batch.ts';
 import {
+  eventually,
   scriptedPartner,
   engineRig,
   type EngineRig,
@@ -128,18 +129,6 @@ test('every instant has one cut-off after it, within two days', () => {
   );
 });
 
-test('the first payments of a window, made at once, get one batch and none of them fails [PF3]', async (t) => {
-  const rig = await engineRig(t);
-  await rig.register('acme', 'http://127.0.0.1:9');
-  const partner = await rig.registry.get('acme');
-  assert(partner);
-  const now = Date.now();
-  const ids = await Promise.all(
-    Array.from({ length: 50 }, () => batchFor(rig.database, partner, now)),
-  );
-  assert.equal(new Set(ids).size, 1);
-});
-
 test('a statement is the same whatever the order of its lines, and another when a cent differs', async () => {
   const lines: StatementLine[] = [
     { platform_payment_id: 'b', status: 'succeeded', amount_in_cents: 200 },
@@ -225,6 +214,38 @@ test('payments of one window share a batch, whoever opens it first [PF3]', async
   assert.equal(new Set(ids).size, 1);
   assert.notEqual(await batchFor(rig.database, other, now), ids[0]);
   assert.notEqual(await batchFor(rig.database, acme, now + 86_400_000), ids[0]);
+});
+
+test('a window whose opening is rolled back elsewhere is opened by whoever waited for it [PF3]', async (t) => {
+  const rig = await engineRig(t);
+  await rig.register('acme', 'http://127.0.0.1:9');
+  const acme = await rig.registry.get('acme');
+  assert(acme);
+  const now = at('2026-05-05T12:00:00Z');
+  const opened = Promise.withResolvers<void>();
+  const stopped = Promise.withResolvers<void>();
+  const elsewhere = rig.database.transaction(async (tx) => {
+    await tx.query(
+      `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ('elsewhere', $1, $2)`,
+      [acme.partner_id, new Date(cutoffAfter(acme, now)).toISOString()],
+    );
+    opened.resolve();
+    await stopped.promise;
+  });
+  await opened.promise;
+  const ids = Promise.all([batchFor(rig.database, acme, now), batchFor(rig.database, acme, now)]);
+  await eventually('both wait for the other transaction', async () => {
+    const waiting = await rig.database.query(
+      `SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE a.datname = current_database() AND l.locktype = 'transactionid' AND NOT l.granted`,
+    );
+    return waiting.length === 2;
+  });
+  stopped.reject(new Error('rolled back'));
+  await assert.rejects(elsewhere, /rolled back/);
+  const [one, two] = await ids;
+  assert.equal(one, two);
+  assert.notEqual(one, 'elsewhere');
 });
 
 test('a batch closes once, after its cut-off, when its last payment has ended, and then no payment joins it', async (t) => {
