@@ -17,8 +17,8 @@ const offsets = [0, 1, 100, 101, 110, 111, 200];
 interface Run {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; out: string; err: string }>;
-  /** Resolves when the output holds `words`; rejects when the process ends first. */
-  said(words: string): Promise<void>;
+  /** The output so far, once it holds `words`; rejects when the process ends first. */
+  said(words: string): Promise<string>;
 }
 
 function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]): Run {
@@ -49,7 +49,7 @@ function demo(t: TestContext, dataDirectory: string, port: number, ...args: stri
         const listener = (): void => {
           if (!out.includes(words)) return;
           heard.delete(listener);
-          resolve();
+          resolve(out);
         };
         heard.add(listener);
         listener();
@@ -93,6 +93,23 @@ async function processesOf(directory: string): Promise<string[]> {
   }
   return found;
 }
+
+test('the link to the console signs in once, on this machine alone', async (t) => {
+  const run = demo(t, await folder(t), await freeBase());
+  const said = await run.said('Everything keeps running');
+  const link = /console +(http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]{32}) /.exec(said)?.[1];
+  assert.ok(link, said);
+  assert.equal((await fetch(`${link}0`)).status, 404);
+  const opened = await fetch(link, { redirect: 'manual' });
+  assert.equal(opened.status, 303);
+  const console = new URL(String(opened.headers.get('location')));
+  const cookie = String(opened.headers.getSetCookie()[0]?.split(';')[0]);
+  const me = await fetch(new URL('/admin/v1/me', console), { headers: { cookie } });
+  assert.equal(((await me.json()) as { role: string }).role, 'admin');
+  assert.equal((await fetch(link, { redirect: 'manual' })).status, 404, 'it was used');
+  run.child.kill('SIGINT');
+  await run.ended;
+});
 
 test('PORT moves every port, and a later start on other ports in the same folder pays again', async (t) => {
   const directory = await folder(t);

@@ -55,6 +55,7 @@ export function pageOf(demo: Demo): string[] {
     `  ${name.padEnd(14)} ${url.padEnd(24)} ${about}`;
   return [
     row('pay a bill', demo.siteUrl, "Northwind Gas's own site, with the payment page in it"),
+    row('console', demo.consoleUrl, 'signs you in, once'),
     row('platform', demo.platform.url, `/docs, /openapi.json; admin ${demo.platform.adminUrl}`),
     row(city.name, city.server.url, `${city.about}; ${city.accounts.length} accounts`),
     row(

@@ -31,6 +31,7 @@ import {
   type ClientKey,
   type Settings,
 } from './settings.ts';
+import { consoleTicket } from './console-ticket.ts';
 import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
 
 /** Ports of decision 27, as offsets from the platform's port; the second partner's ports follow the first one's. */
@@ -95,6 +96,8 @@ export interface Demo {
   readonly platform: Platform;
   readonly partners: readonly [DemoPartner, DemoPartner];
   readonly siteUrl: string;
+  /** Opens the console signed in, once. */
+  readonly consoleUrl: string;
   stop(): Promise<void>;
 }
 
@@ -200,7 +203,9 @@ async function openAll(
       }),
   });
   closers.push(() => site.stop());
-  return { platform, partners, siteUrl: site.url };
+  const ticket = await consoleTicket(platform);
+  closers.push(async () => ticket.stop());
+  return { platform, partners, siteUrl: site.url, consoleUrl: ticket.url };
 }
 
 // The two partners ------------------------------------------------------------------------------------------------------------
