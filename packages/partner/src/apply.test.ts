@@ -138,7 +138,11 @@ test('a crash in the middle of posting leaves neither half done, and the next at
     await database.query(`SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`),
     [],
   );
-  await applierOn(database, { accounts }).sweep(0);
+  // On a busy machine a try may also run into its time limit, which changes nothing either.
+  while ((await statusOf(database, 'half')) === 'processing') {
+    await applierOn(database, { accounts }).sweep(0);
+  }
+  assert.equal(crashes, 0);
   assert.equal(await statusOf(database, 'half'), 'succeeded');
   assert.equal(await owed(database), 99_900);
 });

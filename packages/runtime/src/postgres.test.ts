@@ -130,7 +130,8 @@ test('two transactions that lock in opposite order both commit in the end [F72]'
       }
     });
   await Promise.all([add(['a', 'b']), add(['b', 'a'])]);
-  assert.equal(runs, 3);
+  // Three, or more: the loser may come back before the winner has woken up, and they meet again.
+  assert.ok(runs > 2, 'neither was run again');
   const rows = await database.query<{ amount_in_cents: number }>(
     'SELECT amount_in_cents FROM test_ground.payment',
   );
