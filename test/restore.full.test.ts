@@ -101,7 +101,7 @@ async function until(what: string, holds: () => Promise<boolean>): Promise<void>
   }
 }
 
-test('a platform restored to an earlier moment ends what it knows, charges nobody twice, and names what it lost [PL2 RU5 EE3 EE6]', async () => {
+test('a platform restored to an earlier moment ends what it knows, charges nobody twice, and names what it lost [PL2 RU5 EE3 EE6 F79]', async () => {
   const key = 'the-key-that-the-biller-chose';
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [key] },
@@ -245,7 +245,7 @@ const KITS = [
   { name: 'core', live: databases.core, backup: databases.coreBackup },
 ] as const;
 
-test('a partner restored to an earlier moment gets again what it lost, and pays no account twice [PL2 RU5 PF1 PF2 EE3 EE6]', async (t) => {
+test('a partner restored to an earlier moment gets again what it lost, and pays no account twice [PL2 RU5 PF1 PF2 EE3 EE6 F79]', async (t) => {
   const { platform, admin: ask, register, books } = await sides.platform();
   for (const { name: partner_id, live, backup } of KITS) {
     await t.test(partner_id, async () => {

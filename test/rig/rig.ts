@@ -9,7 +9,7 @@
  */
 import { chmodSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ClientKeyGrant, Reconciliation } from '@duebridge/contract';
+import type { ClientKeyGrant } from '@duebridge/contract';
 import {
   ensureDatabase,
   openDatabase,
@@ -51,8 +51,6 @@ export interface RigOptions {
   readonly mode: 'books' | 'own';
   /** Accounts at the biller; each is paid once. */
   readonly accounts?: number;
-  /** The database; default: a server of the rig's own. */
-  readonly postgres?: EmbeddedPostgres;
 }
 
 /** The result of a round. */
@@ -105,8 +103,6 @@ export class Rig {
   readonly #accounts: number;
   /** Payments of earlier rounds, which are judged again only at the end. */
   readonly #judged = new Set<string>();
-  /** Differences that a restore caused permanently, as `kind id`. */
-  readonly lost = new Set<string>();
   #extra: Violation[] = [];
   #acknowledged = 0;
   #looking = new AbortController();
@@ -155,8 +151,7 @@ export class Rig {
     mkdirSync(folder, { recursive: true });
     // When root starts it, the server's user id must be able to enter, or the cluster is stored elsewhere and left there.
     chmodSync(folder, 0o711);
-    const postgres =
-      options.postgres ?? (await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') }));
+    const postgres = await startEmbeddedPostgres({ dataDirectory: join(folder, 'data') });
     await keepNoLogFiles(postgres.url);
     const platformUrl = await ensureDatabase(postgres.url, 'rig_platform');
     const kitUrl = await ensureDatabase(postgres.url, 'rig_partner');
@@ -331,12 +326,8 @@ export class Rig {
     await Promise.all([...this.workers, ...this.kits].map((server) => this.#revive(server)));
   }
 
-  /**
-   * Waits until everything has ended and judges the round. `forgiven`: payments that a restored backup rightly lost; given at all, even
-   * empty, it says that a backup was restored, after which the partner may name a payment_id anew (decision 22).
-   */
-  async judge(load: Load, restored?: { readonly forgiven: ReadonlySet<string> }): Promise<Judged> {
-    const forgiven = restored?.forgiven ?? new Set<string>();
+  /** Waits until everything has ended and judges the round. */
+  async judge(load: Load): Promise<Judged> {
     const healedAt = performance.now();
     this.history.add({ kind: 'healed' });
     const timer = setTimeout(() => load.callOff(), BOUND_MS);
@@ -357,14 +348,13 @@ export class Rig {
     this.#looking.abort();
     await this.#looked;
     const end = await this.#ending();
-    const isMine = ({ id }: { readonly id: string }): boolean =>
-      !this.#judged.has(id) && !forgiven.has(id);
+    const isMine = ({ id }: { readonly id: string }): boolean => !this.#judged.has(id);
     const mine = <T extends { readonly id: string }>(rows: readonly T[]): T[] =>
       rows.filter(isMine);
     const rows = mine(end.platform);
     const violations = [
       ...check({
-        // Reconciliation asks for payments of earlier rounds as well.
+        // A call about a payment of an earlier round may come late.
         events: this.history.events.filter((event) => !('id' in event) || isMine(event)),
         end: {
           platform: rows,
@@ -372,7 +362,7 @@ export class Rig {
           partner: mine(end.partner),
           postings: mine(end.postings),
         },
-        forgetful: restored === undefined ? new Set() : new Set(['gas']),
+        forgetful: new Set(),
         wrong: new Set(),
       }),
       ...this.#extra,
@@ -380,7 +370,6 @@ export class Rig {
     ];
     if (violations.some(({ rule }) => rule === 'LV6')) await this.#tellStuck();
     for (const { id } of end.platform) this.#judged.add(id);
-    for (const id of forgiven) this.#judged.add(id);
     return { payments: rows.length, acknowledged: this.#acknowledged, violations, convergedMs };
   }
 
@@ -445,60 +434,6 @@ export class Rig {
       if (performance.now() > until) throw new Error('PostgreSQL did not come back');
       await pause(50);
     }
-  }
-
-  /** Differences that reconciliation with the partner's own file reports over all batches, as `kind id`. */
-  async differences(): Promise<Set<string>> {
-    const batches = await this.ours.query<{ platform_batch_id: string }>(
-      'SELECT platform_batch_id FROM duebridge_platform.batches',
-    );
-    const found = new Set<string>();
-    for (const { platform_batch_id } of batches) {
-      const lines = await this.theirs.query<{ line: string }>(
-        `SELECT concat_ws(',', platform_payment_id, status, amount_in_cents) AS line FROM duebridge_partner.payment
-          WHERE platform_batch_id = $1`,
-        [platform_batch_id],
-      );
-      const answer = await request(
-        `http://127.0.0.1:${this.#adminPorts[0]}/admin/v1/batches/${platform_batch_id}/reconcile-file`,
-        {
-          method: 'POST',
-          headers: { ...this.#admin, 'content-type': 'text/csv' },
-          body: lines.map(({ line }) => `${line}\n`).join(''),
-        },
-      );
-      const body = await answer.body.text();
-      if (answer.statusCode !== 200)
-        throw new Error(`reconciliation: ${answer.statusCode} ${body}`);
-      for (const { kind, platform_payment_id } of (JSON.parse(body) as Reconciliation)
-        .differences) {
-        found.add(`${kind} ${platform_payment_id}`);
-      }
-    }
-    return found;
-  }
-
-  /** Runs `work` while nobody is connected to a database of one side; our own connection to it is reopened afterwards. */
-  async withoutUsers(
-    side: 'ours' | 'theirs',
-    maintenance: Database,
-    database: string,
-    work: () => Promise<void>,
-  ): Promise<void> {
-    await this[side].close();
-    await maintenance.query(
-      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1',
-      [database],
-    );
-    const users = 'SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1';
-    while ((await maintenance.query<{ count: number }>(users, [database]))[0]?.count !== 0) {
-      await pause(20);
-    }
-    await work();
-    this[side] = openDatabase({
-      url: urlOf(this.postgres.url, database),
-      applicationName: 'crash rig',
-    });
   }
 
   /** Moves our own connections to another server on this machine. */

@@ -3,18 +3,16 @@
  *
  *   node test/rig/rounds.ts --rounds 100 --seed 7 [--minutes 30] [--only TEXT] [--mode books|own] [--folder DIR]
  *
- * A rig lives for some dozens of rounds; the next one keeps its accounts in the other way. Each ends with the drills. A long run begins
- * with a failover by Patroni, on a cluster of its own.
+ * A rig lives for some dozens of rounds; the next one keeps its accounts in the other way. Each ends with a failover.
  */
-import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { seededRandom } from '@duebridge/runtime/testing';
 import { Disk } from './disk.ts';
-import { DRILLS, type Drill } from './drills.ts';
+import { FAILOVER } from './failover.ts';
 import { faultsOf, notHere, oneRound, type Fault } from './faults.ts';
-import { patroniMissing, patroniRound } from './patroni.ts';
 import { Rig, type Judged } from './rig.ts';
 
 const { values } = parseArgs({
@@ -39,35 +37,16 @@ const ROUNDS_PER_RIG = 60;
 /** Size of the disk that gets filled: clusters, their log, and what the rounds write. */
 const DISK_MB = 1_500;
 
-/** A run of fewer rounds leaves Patroni out, which takes as long as several of them, unless it is asked for by name. */
-const LONG_ROUNDS = 100;
-const PATRONI = { name: 'failover by Patroni under load', kind: 'failover by Patroni' };
-
 const state = { made: 0, broken: false };
 let mode: Rig['mode'] = values.mode === 'books' || seed % 2 === 0 ? 'books' : 'own';
 if (values.mode === 'own') mode = 'own';
 let missing: string[] = [];
 const isOver = (spare = 0): boolean => state.made >= rounds - spare || performance.now() > until;
-const noPatroni = patroniMissing();
-const wantsPatroni =
-  values.only === '' ? rounds >= LONG_ROUNDS : PATRONI.name.includes(values.only);
-if (wantsPatroni && noPatroni === undefined) await onPatroni(mode);
-while (!isOver() && values.only !== PATRONI.name) {
+while (!isOver()) {
   await oneRig(mode);
   if (values.mode === undefined) mode = mode === 'own' ? 'books' : 'own';
 }
-const leftOut = wantsPatroni ? noPatroni : 'failover by Patroni: tried only in long runs (--long)';
-console.log(JSON.stringify({ not_here: leftOut === undefined ? missing : [...missing, leftOut] }));
-
-async function onPatroni(mode: Rig['mode']): Promise<void> {
-  const folder = mkdtempSync(join(values.folder, 'duebridge-rig-'));
-  // Debian's PostgreSQL runs as another user, who has to reach its folder.
-  chmodSync(folder, 0o755);
-  const options = { folder, seed: Math.floor(random() * 1e9), mode };
-  const run = async () => ({ reached: true, ...(await patroniRound(options)) });
-  await reportRound({ mode, injected: () => ({}) }, PATRONI, run);
-  if (!state.broken) rmSync(folder, { recursive: true, force: true });
-}
+console.log(JSON.stringify({ not_here: missing }));
 
 async function oneRig(mode: Rig['mode']): Promise<void> {
   state.broken = false;
@@ -78,18 +57,15 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
   const rig = await Rig.open({ folder, seed: Math.floor(random() * 1e9), mode });
   try {
     const chosen = shuffled(faultsOf(mode, disk)).filter(({ name }) => name.includes(values.only));
-    const drills = DRILLS.filter(({ name }) => name.includes(values.only));
+    const failsOver = FAILOVER.name.includes(values.only);
     for (let count = 0; count < ROUNDS_PER_RIG && chosen.length > 0; count += 1) {
-      if (isOver(drills.length)) break;
+      if (isOver(failsOver ? 1 : 0)) break;
       const fault = chosen[count % chosen.length];
       if (fault !== undefined && !(await reportRound(rig, fault, () => oneRound(rig, fault))))
         return;
     }
-    for (const drill of drills) {
-      if (state.made >= rounds) break;
-      const run = async () => ({ reached: true, ...(await drill.run(rig)) });
-      if (!(await reportRound(rig, drill, run))) return;
-    }
+    if (!failsOver || state.made >= rounds) return;
+    await reportRound(rig, FAILOVER, async () => ({ reached: true, ...(await FAILOVER.run(rig)) }));
   } finally {
     await rig.close();
     disk?.remove();
@@ -99,8 +75,8 @@ async function oneRig(mode: Rig['mode']): Promise<void> {
 
 /** Runs a round and prints it; returns whether the rig can continue. */
 async function reportRound(
-  rig: Pick<Rig, 'mode' | 'injected'>,
-  { name, kind }: Pick<Fault | Drill, 'name' | 'kind'>,
+  rig: Rig,
+  { name, kind }: Pick<Fault, 'name' | 'kind'>,
   run: () => Promise<Judged & { readonly reached: boolean }>,
 ): Promise<boolean> {
   state.made += 1;
