@@ -180,21 +180,6 @@ function mounting(inEngine: InEngine): void {
   });
 
   inEngine(
-    'a platform that is down, or misses a file of its page, is not told as a site that is not registered',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      flow.down = true;
-      assert.equal(await at.start(), 'platform_unreachable');
-      flow.down = false;
-      flow.wire = (path) => (path.endsWith('.js') ? 'NOT_FOUND' : undefined);
-      assert.equal(await at.start(), 'platform_unreachable');
-      assert.equal(await leftovers(at), 0);
-      flow.wire = undefined;
-      assert.equal(await at.start(), 'mounted');
-    },
-  );
-
-  inEngine(
     'a page whose first request gets no answer, or a broken one, is asked for again and pays',
     async ({ flow, visit }) => {
       for (const [trouble, display] of [
@@ -251,61 +236,6 @@ function mounting(inEngine: InEngine): void {
       );
       assert.deepEqual(told, ['config_invalid', ...Array.from({ length: 7 }, () => 'destroyed')]);
       assert.equal(await leftovers(at), 0);
-    },
-  );
-
-  inEngine(
-    'an instance can be taken away and mounted again, and hears nothing twice',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      await at.start();
-      await at.tab.run('page', async () => {
-        const { instance } = window as unknown as SiteWindow;
-        instance.unmount();
-        await instance.mount('#place');
-      });
-      await at.pay();
-      // What it heard twice would come with the first.
-      const succeeded = (await at.statuses()).filter((status) => status === 'succeeded');
-      assert.equal(succeeded.length, 1);
-      assert.equal(await leftovers(at), 1);
-    },
-  );
-
-  inEngine(
-    'the token is asked for while the frame loads, and the bill comes with the session',
-    async ({ flow, visit }) => {
-      const page = gate();
-      const world = flow.world({ plan: { page: () => page.held } });
-      const at = await visit(world);
-      const mounted = at.start();
-      await until(() => world.counts.token === 1);
-      assert.equal(world.counts.exchange, 0);
-      page.open();
-      assert.equal(await mounted, 'mounted');
-      // No read of its own.
-      assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
-    },
-  );
-
-  inEngine(
-    'a partner with several sites serves each of them, and tells the platform which',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      world.origins = ['elsewhere', 'acme', 'third'].map((name) => flow.site(name));
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.title('Your bill from Acme Water');
-      const own = world.seen.filter(({ headers }) =>
-        headers.authorization?.includes(`_${world.partner}_`),
-      );
-      const asked = own.filter(
-        ({ path, method }) => path === '/v1/flow/session' && method === 'POST',
-      );
-      assert.deepEqual(
-        asked.map(({ body }) => (JSON.parse(body) as { origin: string }).origin),
-        [flow.site('acme')],
-      );
     },
   );
 }

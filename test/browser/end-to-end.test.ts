@@ -236,50 +236,6 @@ test('the demo site’s pages pass axe, with the payment page open over them', a
   }
 });
 
-test('two tabs, each with its own token, that confirm at the same moment pay once [PL3]', async () => {
-  const tabs = await Promise.all(
-    [1, 2].map(async () => {
-      const { page } = await open(`${site.url}/?account=A-4`);
-      await page.getByRole('button', { name: 'Pay bill' }).click();
-      const frame = page.frameLocator('iframe');
-      await frame.getByRole('button', { name: 'Continue', exact: true }).click();
-      await frame.getByRole('button', { name: 'Pay $33.00', exact: true }).waitFor();
-      return frame;
-    }),
-  );
-  await Promise.all(
-    tabs.map((frame) => frame.getByRole('button', { name: 'Pay $33.00', exact: true }).click()),
-  );
-  const references = await Promise.all(
-    tabs.map(async (frame) => {
-      await frame.getByRole('heading', { name: 'Paid. Thank you!' }).waitFor();
-      return frame.locator('dl div', { hasText: 'Reference' }).first().locator('dd').innerText();
-    }),
-  );
-  assert.equal(references[0], references[1]);
-  assert.equal((await balanceOf('A-4'))?.amount_due_in_cents, 0);
-});
-
-test('an account that takes no part payment offers none, a closed one says so', async () => {
-  const { page } = await open(`${site.url}/?account=A-2`);
-  await page.getByRole('button', { name: 'Pay bill' }).click();
-  const frame = page.frameLocator('iframe');
-  await frame.getByRole('button', { name: 'Continue' }).waitFor();
-  assert.equal(await frame.getByRole('button', { name: 'Pay another amount' }).count(), 0);
-
-  const closed = await open(`${site.url}/?account=A-3`);
-  await closed.page.getByRole('button', { name: 'Pay bill' }).click();
-  const title = { name: 'We could not find this account' };
-  // Either of two honest ends: no token for it, or a page that says why.
-  await Promise.any([
-    closed.page.frameLocator('iframe').getByRole('heading', title).waitFor(),
-    closed.page
-      .frameLocator('iframe')
-      .getByRole('heading', { name: 'We could not start' })
-      .waitFor(),
-  ]);
-});
-
 test('the second page of the demo shows it inline and in Spanish, then over the page', async () => {
   const { page, wrong } = await open(`${site.url}/options`);
   await page.getByLabel('Language').selectOption('es-US');
@@ -295,21 +251,6 @@ test('the second page of the demo shows it inline and in Spanish, then over the 
   await page.keyboard.press('Escape');
   await page.locator('dialog').waitFor({ state: 'detached' });
   assert.deepEqual(wrong, []);
-});
-
-test('the same site under an address that is not registered gets no page', async (t) => {
-  const stranger = await startDemoSite({ ...siteOptions, port: 0 });
-  t.after(() => stranger.stop());
-  const { page } = await open(stranger.url);
-  const asked: string[] = [];
-  page.on('request', (request) => asked.push(new URL(request.url()).pathname));
-  await page.getByRole('button', { name: 'Pay bill' }).click();
-  await page.getByText('The payment page did not open.').waitFor();
-  assert.equal(await page.locator('iframe, dialog').count(), 0);
-  assert.ok(
-    asked.includes('/flow/v1/acme') && !asked.includes('/v1/flow/session'),
-    asked.join(' '),
-  );
 });
 
 // The guide -------------------------------------------------------------------------------------------------------------------

@@ -151,22 +151,6 @@ function ways(inEngine: InEngine): void {
       assert.equal(world.payments.length, 1);
     },
   );
-
-  inEngine(
-    'a frame that is loaded again, without its page, opens on the payment',
-    async ({ flow, visit }) => {
-      const world = flow.world({ outcome: [] });
-      const at = await visit(world);
-      await processing(at);
-      // After the answer to this call: the page that it runs in is gone then.
-      await at.tab.run('frame', () => {
-        setTimeout(() => location.reload(), 50);
-      });
-      await until(() => world.counts.exchange === 2);
-      await at.title('Your payment is on its way');
-      assert.equal(world.payments.length, 1);
-    },
-  );
 }
 
 function presses(inEngine: InEngine): void {
@@ -247,35 +231,6 @@ function presses(inEngine: InEngine): void {
       await at.title(then);
       assert.equal(world.counts.pay, under === 'Back' ? 0 : 1);
     });
-
-  inEngine(
-    'a press of Pay that hangs is sent again as soon as the customer is back',
-    async ({ flow, visit }) => {
-      const world = flow.world({ plan: { pay: (count) => (count === 1 ? 'hang' : undefined) } });
-      const at = await visit(world);
-      await at.start();
-      await sent(at);
-      await until(() => world.counts.pay === 1);
-      await at.tab.run('frame', () => void document.dispatchEvent(new Event('visibilitychange')));
-      await at.title('Paid. Thank you!');
-      assert.deepEqual([world.counts.pay, world.payments.length], [2, 1]);
-    },
-  );
-
-  inEngine(
-    'a customer who is warned that the page will close can stay',
-    async ({ flow, visit }) => {
-      const world = flow.world({ sessionMs: 100_000 });
-      const at = await visit(world);
-      await at.start();
-      await at.sees('This page closes at');
-      world.sessionMs = 3_600_000;
-      await at.press('Stay');
-      await at.holds('frame', () => !document.body.innerText.includes('Stay'));
-      assert.equal(world.sessions.size, 2);
-      await at.title('Your bill from Acme Water');
-    },
-  );
 }
 
 /** The middle of a button of the payment page, in the site's window. */
@@ -299,31 +254,6 @@ async function pointOf(at: EngineVisit, name: string): Promise<{ x: number; y: n
 
 function accidents(inEngine: InEngine): void {
   inEngine(
-    'a payment that cannot be read is never shown as failed: polls take over, and wait [EE9]',
-    async ({ flow, visit }) => {
-      const troubles = ['INTERNAL_ERROR', 'PAYMENT_NOT_FOUND', 'cut'] as const;
-      const world = flow.world({
-        outcome: [],
-        plan: { events: () => 'SERVICE_UNAVAILABLE', payment: (count) => troubles[count - 1] },
-      });
-      const at = await visit(world);
-      await at.start();
-      await at.press('Continue');
-      await at.press('Pay $123.45');
-      await until(() => world.counts.payment >= 3);
-      await at.title('Your payment is on its way');
-      world.change(succeeds[0] ?? {});
-      world.change(succeeds[1] ?? {});
-      await at.title('Paid. Thank you!');
-      const others = (await at.statuses()).filter((status) => status !== 'succeeded');
-      assert.ok(
-        others.every((status) => status === 'processing'),
-        others.join(),
-      );
-    },
-  );
-
-  inEngine(
     'a token that expired and a session that ended are replaced unseen',
     async ({ flow, visit }) => {
       const world = flow.world({
@@ -342,72 +272,6 @@ function accidents(inEngine: InEngine): void {
         [undefined, 'session-1'],
       );
       assert.deepEqual(values(await at.heard(), 'error'), []);
-    },
-  );
-
-  inEngine(
-    'a session that ends while the answer to a confirm is lost finds that payment',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        outcome: [],
-        plan: {
-          pay(count) {
-            if (count === 1) return 'lost_answer';
-            world.endSessions();
-            return 'SESSION_EXPIRED';
-          },
-        },
-      });
-      const at = await visit(world);
-      await processing(at);
-      assert.equal(world.payments.length, 1);
-      assert.equal(world.counts.pay, 2);
-    },
-  );
-
-  inEngine(
-    'a confirm whose answer is lost, then a platform that is down, end in one payment',
-    async ({ flow, visit }) => {
-      let isDown = true;
-      let wasTold = false;
-      const world = flow.world({
-        plan: {
-          pay(count) {
-            if (count === 1) return 'lost_answer';
-            if (isDown || count === 2) return 'cut';
-            if (wasTold) return undefined;
-            wasTold = true;
-            return 'SERVICE_UNAVAILABLE';
-          },
-        },
-      });
-      const at = await visit(world);
-      await at.start();
-      await sent(at);
-      await at.sees('you will not be charged twice');
-      isDown = false;
-      await at.title('Paid. Thank you!');
-      assert.ok(world.counts.pay >= 4, String(world.counts.pay));
-      assert.equal(world.payments.length, 1);
-    },
-  );
-
-  inEngine(
-    'a network that goes while the payment is processing leaves it processing, and is noticed when back',
-    async ({ flow, visit, name }) => {
-      const world = flow.world({ outcome: [] });
-      const at = await visit(world);
-      await processing(at);
-      // Without a driver that can, nobody can connect, as in a lift where the phone still shows a network.
-      const isToldSo = await at.tab.offline(true);
-      assert.equal(isToldSo, name !== 'webkit');
-      if (!isToldSo) await flow.unplug();
-      await at.sees('Connection lost');
-      accepted(world);
-      await at.title('Your payment is on its way');
-      await (isToldSo ? at.tab.offline(false) : flow.plug());
-      await at.title('Paid. Thank you!');
-      assert.equal(await at.tab.run('frame', () => document.querySelectorAll('.notice').length), 0);
     },
   );
 
@@ -462,19 +326,6 @@ function accidents(inEngine: InEngine): void {
       });
       await at.press('Try again');
       await at.title('Your bill from Acme Water');
-    },
-  );
-
-  inEngine(
-    'a platform that fails for a moment while the page opens is asked again, unseen',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        plan: { exchange: (count) => (count <= 2 ? 'INTERNAL_ERROR' : undefined) },
-      });
-      const at = await visit(world);
-      assert.equal(await at.start(), 'mounted');
-      await at.title('Your bill from Acme Water');
-      assert.deepEqual(await at.codes(0), []);
     },
   );
 }
