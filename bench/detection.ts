@@ -30,7 +30,7 @@ const SHAPES: Readonly<Record<string, (random: () => number) => number>> = {
   '80 % at once, 20 % overnight': (random) =>
     random() < 0.8 ? 20 + 80 * random() : 8 * HOUR + HOUR * random(),
   'heavy tail': (random) => Math.min(24 * HOUR, 500 * (1 - random()) ** (-1 / 1.1)),
-  'always 5 s': (random) => 5_000 + 20 * random(),
+  '5 s, give or take 0.5': (random) => 4_500 + 1_000 * random(),
 };
 
 function normal(random: () => number): number {

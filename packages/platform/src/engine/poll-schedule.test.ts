@@ -110,7 +110,7 @@ const shapes: Record<string, (random: () => number) => number> = {
     2_000 *
     Math.exp(0.5 * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())),
   'a heavy tail': (random) => Math.min(24 * HOUR, 500 * (1 - random()) ** (-1 / 1.1)),
-  'five seconds, give or take 10 ms': (random) => 5_000 + 20 * random(),
+  'five seconds, give or take half of one': (random) => 4_500 + 1_000 * random(),
 };
 
 for (const [name, draw] of Object.entries(shapes)) {
@@ -149,6 +149,19 @@ for (const [name, draw] of Object.entries(shapes)) {
     assert.ok(beyond <= 150, `${beyond} polls`);
   });
 }
+
+test('a payment that a fast partner does not end is polled at most ten times in a second [LI1]', () => {
+  for (const draw of [(random: number) => 2 + 10 * random, (random: number) => 5 / (1 - random)]) {
+    const random = seededRandom(5);
+    const settlements = known(1_024, () => draw(random()));
+    const ages: number[] = [];
+    for (let age = 0; age < HOUR; ages.push(age)) {
+      age += nextPollMs(settlements, age, ages.length, random());
+    }
+    const eleven = ages.slice(10).map((age, first) => age - (ages[first] ?? 0));
+    assert.ok(Math.min(...eleven) > 1_000, `eleven polls in ${Math.min(...eleven)} ms`);
+  }
+});
 
 test('a partner is known after fifty payments, and its latest thousand decide', () => {
   const after = (settlements: SettlementTimes, time: number): number =>

@@ -62,8 +62,8 @@ const NEWS = 0.25;
 const QUANTILES = 64;
 /** Between two quantiles whose ages differ by this factor hardly any payment ends. */
 const LULL = 2;
-/** Polls are at least this far apart: the network loses more. */
-const LEAST_GAP_MS = 5;
+/** Planned polls are at least this far apart: partners have to handle ten a second for one payment, and the network bunches some. */
+const LEAST_GAP_MS = 125;
 /** Beyond the longest known time, each age at which to poll is longer by this factor: a partner that stalls is not flooded. */
 const TAIL_GROWTH = 1.15;
 /** The plan ends here; a payment of this age is polled hourly. */
@@ -187,7 +187,9 @@ function place(times: Float32Array, density: number): number[] {
     for (let last = plan.at(-1) ?? 0; age - last > plannedCapMs(last); last = plan.at(-1) ?? age) {
       plan.push(last + plannedCapMs(last));
     }
-    if (age > (plan.at(-1) ?? 0)) plan.push(age);
+    // One that comes too soon after the last is put off, not dropped: it may be the only one before a lull.
+    if (age > (plan.at(-1) ?? 0))
+      plan.push(Math.max(age, (plan.at(-1) ?? -Infinity) + LEAST_GAP_MS));
   };
   const quantile = (step: number): number =>
     Math.max(1, times[Math.round((step / QUANTILES) * (times.length - 1))] ?? 1);
