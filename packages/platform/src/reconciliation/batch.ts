@@ -4,7 +4,7 @@
  * enters: payments as they are made.  leaves: after the cut-off, when every payment of the batch has ended, a statement that is
  * written once: count and cents per status, and a SHA-256 over the sorted lines. next: reconcile.ts.
  */
-import { hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import {
   Refusal,
   TEST_AMOUNTS,
@@ -115,7 +115,7 @@ export async function batchFor(database: Database, partner: Partner, now: number
   // The day is for people to read; the rest makes the id unique over all partners. It follows from the window: a database that has lost
   // the row gives the same id again, under which the partner has the window's first payments.
   const window = JSON.stringify([partner.partner_id, partner.created_at, cutoff]);
-  const digest = hash('sha256', window).slice(0, 20);
+  const digest = createHash('sha256').update(window).digest('hex').slice(0, 20);
   const id = `${windowDay(partner, Date.parse(cutoff))}-${digest}`;
   await database.query(openWindow, [id, partner.partner_id, cutoff]);
   // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
