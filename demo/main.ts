@@ -8,9 +8,6 @@ import { Command } from 'commander';
 import type { Story } from './story.ts';
 import { pageOf, screen } from './screen.ts';
 
-/** Time limit of a stop, in milliseconds; everything acknowledged is already on disk. */
-const STOP_TIMEOUT_MS = 15_000;
-
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
 export function demoCommand(): Command {
   return new Command('demo')
@@ -40,12 +37,16 @@ Environment:
         import('./servers.ts'),
         import('./story.ts'),
       ]);
-      const demo = await bringUp((text) => out.progress(text));
+      const demo = await bringUp((text) => out.progress(text), stop.signal).catch(
+        (error: unknown) => {
+          if (error !== stop.signal.reason) throw error;
+        },
+      );
+      if (demo === undefined) {
+        process.exitCode = exitCodes.failed;
+        return;
+      }
       try {
-        if (stop.asked) {
-          process.exitCode = exitCodes.failed;
-          return;
-        }
         out.block(pageOf(demo));
         const story = await Promise.race([tellStory(demo, (step) => out.step(step)), stop.promise]);
         if (story === undefined) {
@@ -78,19 +79,18 @@ function toJson(story: Story, ms: number): object {
 }
 
 /**
- * The first Ctrl-C requests a stop, also during startup. The second ends the process at once, and so does a stop that takes too
- * long. Every acknowledged payment is on disk.
+ * The first Ctrl-C requests a stop, also during startup. Each server has a time limit for its own stop, and PostgreSQL goes last: ended
+ * before that, the demo would leave it running. The second Ctrl-C ends the process at once. Every acknowledged payment is on disk.
  */
-function stopSignal(onAsked: () => void): { readonly asked: boolean; promise: Promise<undefined> } {
+function stopSignal(onAsked: () => void): { signal: AbortSignal; promise: Promise<undefined> } {
   const { promise, resolve } = Promise.withResolvers<undefined>();
-  const state = { asked: false, promise };
+  const asked = new AbortController();
   const ask = (): void => {
-    if (state.asked) process.exit(exitCodes.failed);
-    state.asked = true;
+    if (asked.signal.aborted) process.exit(exitCodes.failed);
     onAsked();
-    setTimeout(() => process.exit(exitCodes.failed), STOP_TIMEOUT_MS).unref();
+    asked.abort();
     resolve(undefined);
   };
   process.on('SIGINT', ask).on('SIGTERM', ask);
-  return state;
+  return { signal: asked.signal, promise };
 }

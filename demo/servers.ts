@@ -103,9 +103,12 @@ export interface Demo {
 
 /**
  * Starts everything; reports each step to `progress`. Throws ConfigurationError when a port is taken, or when another demo runs
- * in the same data directory.
+ * in the same data directory, and the reason of `stopped` once that is aborted: what had started is then stopped again.
  */
-export async function bringUp(progress: (text: string) => void): Promise<Demo> {
+export async function bringUp(
+  progress: (text: string) => void,
+  stopped: AbortSignal,
+): Promise<Demo> {
   const ports = portsOf(process.env);
   const alone = await holdDataDirectory(dataDirectory, 'demo.lock');
   if (alone === undefined) {
@@ -119,7 +122,13 @@ export async function bringUp(progress: (text: string) => void): Promise<Demo> {
   };
   try {
     await assertPortsFree(ports);
-    return { ...(await openAll(ports, progress, closers)), stop };
+    const step = (text: string): void => {
+      stopped.throwIfAborted();
+      progress(text);
+    };
+    const opened = await openAll(ports, step, closers);
+    stopped.throwIfAborted();
+    return { ...opened, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -238,9 +238,21 @@ test('a data directory may be moved with the database in it, and not without', a
 test('when a data directory is removed during use, its server stops with its user', async (t) => {
   const server = await started(await folder(t));
   const { pid } = server;
-  await fs.rm(path.dirname(server.clusterDirectory), { recursive: true });
+  // Again when the server writes a file meanwhile.
+  await fs.rm(path.dirname(server.clusterDirectory), { recursive: true, maxRetries: 9 });
   await server.stop();
-  while (isAlive(pid)) await delay(5);
+  assert.equal(isAlive(pid), false);
+});
+
+test('a server that is too busy to answer its last user is stopped all the same', async (t) => {
+  const server = await started(await folder(t));
+  process.kill(server.pid, 'SIGSTOP');
+  const stopped = server.stop();
+  // Longer than a connection waits for an answer.
+  await delay(6_000);
+  process.kill(server.pid, 'SIGCONT');
+  await stopped;
+  assert.equal(isAlive(server.pid), false);
 });
 
 /** The folder of the PostgreSQL that npm installed. */

@@ -188,14 +188,17 @@ function userOf(
     await server.user.end().catch(() => undefined);
     if (!(await isThere(place.pgdata)) || !(await isThere(place.dataDirectory))) {
       log.warn({ directory: place.cluster }, 'the data directory is gone; stopping its PostgreSQL');
-      if (await isServerOf(server.pid, place)) process.kill(server.pid, 'SIGQUIT');
+      if (await isServerOf(server.pid, place)) {
+        await stopServer(place, server.pid, ['SIGQUIT', 'SIGKILL']);
+      }
       return;
     }
     await withLock(place.dataDirectory, async () => {
-      const seen = await readPidFile(place);
-      // Our own connection may have broken with a restart of the server; a fresh one counts the current users.
-      const client = seen && (await connect(place, seen.port).catch(() => undefined));
-      if (seen === undefined || client === undefined) return;
+      // Our own connection may have broken with a restart of the server; a fresh one counts the current users. A server that is too busy
+      // to answer at once still has to be stopped.
+      const seen = await attach(place, log);
+      if (seen === undefined) return;
+      const client = seen.user;
       // A session may outlive its closed socket by a moment, and must not count as a user.
       const left = 'processID' in server.user ? server.user.processID : 0;
       try {
@@ -570,9 +573,13 @@ async function startServer(place: Place, native: string, samePort?: number): Pro
   }
 }
 
-/** Stops a server: fast, then at once, then by force. None of the three loses a commit. */
-async function stopServer(place: Place, pid: number): Promise<void> {
-  for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
+/** Stops a server, and waits for its end: fast, then at once, then by force. None of the three loses a commit. */
+async function stopServer(
+  place: Place,
+  pid: number,
+  signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT', 'SIGKILL'],
+): Promise<void> {
+  for (const signal of signals) {
     process.kill(pid, signal);
     for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
       if (!(await isServerOf(pid, place))) return;
