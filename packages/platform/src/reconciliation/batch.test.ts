@@ -293,7 +293,7 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
 test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {
   const { rig, partner, batch, rows } = await paidBatch(t, 4);
   const { file_needed, ...read } = await reconcileBatch(rig, batch, {}, 'operator');
-  assert.match(file_needed ?? '', /only it has were not looked for.*--csv/);
+  assert.match(file_needed ?? '', /only it has were not looked for.*batch export/);
   assert.deepEqual(read, {
     platform_batch_id: batch,
     method: 'payments',
