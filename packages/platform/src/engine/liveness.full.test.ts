@@ -63,7 +63,7 @@ testInRealTime(
     t.after(unlock);
     const before = await heartbeat(rig.database);
     assert.ok(before);
-    // Only a bearer with the form of a secret is looked up in the database.
+    // Only a bearer with the form of a secret is looked up, and one statement looks up all that came meanwhile.
     const slow = Array.from({ length: 60 }, () =>
       rig.call('GET', '/v1/flow/session', {
         headers: { authorization: `Bearer ${newSecret('dbs_')}` },
@@ -74,7 +74,7 @@ testInRealTime(
         `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE d.datname = current_database() AND NOT l.granted`,
       );
-      return rows.length >= 8;
+      return rows.length > 0;
     });
     // Three more heartbeats, each in time.
     let last = before;
