@@ -285,7 +285,7 @@ for (;;) {
       });
       assert.equal(findings(report), '');
       assert.equal(report.counts.PASS, 2);
-      assert.match(seen[0] ?? '', /Amount due: \$10\.01/);
+      assert.match(seen[0] ?? '', /Amount due: \$10\.10/);
       assert.match(seen[0] ?? '', /theirSdk\.open\("dbt_[\w-]{43}"\)/);
       assert.equal(new Set(seen).size, seen.length, 'a token for each visit');
     } finally {
