@@ -129,47 +129,43 @@ test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its
   assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
 });
 
-for (const output of ['server', 'standalone']) {
-  test(`Next.js builds the page's route, and it passes the judge (${output})`, async (t) => {
-    const { consumer, cleanup, port } = await project(t);
-    await consumer.write('package.json', '{ "private": true, "type": "module" }');
-    await consumer.install(
-      '@duebridge/partner',
-      'duebridge',
-      'next@16.4.6',
-      at('react'),
-      at('react-dom'),
-    );
-    const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
-    const blocks = sections.find(({ heading }) => heading === 'Next.js')?.blocks ?? [];
-    for (const { file = '', text } of blocks) {
-      const server = file.startsWith('next.config') && output === 'server';
-      await consumer.write(file, server ? text.replace(/^ +output: .*\n/m, '') : text);
-    }
-    await consumer.write(
-      'app/layout.js',
-      'export default ({ children }) => <html><body>{children}</body></html>;',
-    );
-    const setup = before.find(({ file }) => file === 'setup.js')?.text ?? '';
-    await consumer.write('setup.mjs', setup);
-    await consumer.run('node', ['setup.mjs']);
-    const env = { PARTNER_KEY: 'a-key-that-only-we-two-know', NEXT_TELEMETRY_DISABLED: '1' };
-    await consumer.run('npx', ['next', 'build'], { env });
-    const start = output === 'server' ? 'npx next start' : 'node .next/standalone/server.js';
-    await consumer.serve(cleanup, `exec ${start}`, port, env);
-    // The route sets no maximum, so none is declared. `%zz` in a path is answered by Next.js itself, with 500 and text.
-    const partner = ['--base-url', `http://127.0.0.1:${port}/pay`, '--biller', 'my-biller'];
-    const accounts = ['--account', 'A-1', '--other-account', 'A-2', '--inactive-account', 'A-3'];
-    const key = ['--auth', 'key', '--header', 'x-api-key', '--key', env.PARTNER_KEY];
-    const judge = ['duebridge', 'conform', 'partner', ...partner, ...accounts, ...key, '--json'];
-    const { stdout } = await consumer.outcome('npx', [...judge, '--allow-partial']);
-    const { results } = JSON.parse(stdout) as { results: { id: string; verdict: string }[] };
-    const verdict = (word: string): string[] =>
-      results.filter((one) => one.verdict === word).map(({ id }) => id);
-    assert.deepEqual(verdict('FAIL'), []);
-    assert.deepEqual(verdict('WARN'), ['P12', 'P59']);
-  });
-}
+test("Next.js builds the page's route into a server of its own, and it passes the judge", async (t) => {
+  const { consumer, cleanup, port } = await project(t);
+  await consumer.write('package.json', '{ "private": true, "type": "module" }');
+  await consumer.install(
+    '@duebridge/partner',
+    'duebridge',
+    'next@16.4.6',
+    at('react'),
+    at('react-dom'),
+  );
+  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
+  const blocks = sections.find(({ heading }) => heading === 'Next.js')?.blocks ?? [];
+  for (const { file = '', text } of blocks) {
+    await consumer.write(file, text);
+  }
+  await consumer.write(
+    'app/layout.js',
+    'export default ({ children }) => <html><body>{children}</body></html>;',
+  );
+  const setup = before.find(({ file }) => file === 'setup.js')?.text ?? '';
+  await consumer.write('setup.mjs', setup);
+  await consumer.run('node', ['setup.mjs']);
+  const env = { PARTNER_KEY: 'a-key-that-only-we-two-know', NEXT_TELEMETRY_DISABLED: '1' };
+  await consumer.run('npx', ['next', 'build'], { env });
+  await consumer.serve(cleanup, 'exec node .next/standalone/server.js', port, env);
+  // The route sets no maximum, so none is declared. `%zz` in a path is answered by Next.js itself, with 500 and text.
+  const partner = ['--base-url', `http://127.0.0.1:${port}/pay`, '--biller', 'my-biller'];
+  const accounts = ['--account', 'A-1', '--other-account', 'A-2', '--inactive-account', 'A-3'];
+  const key = ['--auth', 'key', '--header', 'x-api-key', '--key', env.PARTNER_KEY];
+  const judge = ['duebridge', 'conform', 'partner', ...partner, ...accounts, ...key, '--json'];
+  const { stdout } = await consumer.outcome('npx', [...judge, '--allow-partial']);
+  const { results } = JSON.parse(stdout) as { results: { id: string; verdict: string }[] };
+  const verdict = (word: string): string[] =>
+    results.filter((one) => one.verdict === word).map(({ id }) => id);
+  assert.deepEqual(verdict('FAIL'), []);
+  assert.deepEqual(verdict('WARN'), ['P12', 'P59']);
+});
 
 test('a strict TypeScript project compiles against every package, declarations of dependencies included', async (t) => {
   const { consumer } = await project(t, { files: 'typescript' });
