@@ -1,6 +1,7 @@
 /**
  * Checks of PUTs that meet each other, a cut connection, another replica or a restart (P27, P30, P34, P63 to P66): the places where
- * code that works one request at a time makes a second payment, or loses one.
+ * code that works one request at a time makes a second payment, or loses one. One file because it is one chapter of checks, each read by
+ * itself.
  */
 import { randomBytes } from 'node:crypto';
 import type { Draft, PartnerCase } from '../check/check.ts';

@@ -9,6 +9,8 @@
  *
  * next:   driven-payments.ts holds them, acceptances.ts defers the write of an acceptance, funding-calls.ts asks the funding port,
  *         partner-signals.ts heeds what an answer says about the partner.
+ *
+ * One file because it is one cycle: every step takes a payment out of the queues and puts it back, and only here can that be read whole.
  */
 import type { PaymentStage } from '@duebridge/contract';
 import { isDatabaseTrouble } from '@duebridge/runtime';
