@@ -69,16 +69,40 @@ export interface Scenario {
   readonly entry?: EntryPoint;
   /** A secret that replaces the configured one; F67 has two valid secrets. */
   readonly secrets?: readonly [string, ...string[]];
-  /** Builds the fault for one partner; its state lives in the closure. */
-  begin(tools: FaultTools): Behaviour & { healed?(partner: Insides): void };
+  readonly begin: Begin;
 }
+
+/** Builds a fault for one partner; its state lives in the closure. */
+type Begin = (tools: FaultTools) => Behaviour & { healed?(partner: Insides): void };
 
 // ---------------------------------------------------------------------------------------------
 // Ways to fail on the wire
 // ---------------------------------------------------------------------------------------------
 
+/** What a faulty answer may be made from. */
+interface Moment {
+  readonly call: Call;
+  readonly tools: FaultTools;
+  readonly partner: Insides;
+}
+
+/** The partner has done its work: `answer` is what it would have sent. */
+interface Answered extends Moment {
+  readonly answer: Answer;
+}
+
+/** One of the answers that a fault gives in turn. */
+type Variant<M extends Moment> = Answer | ((moment: M) => Reply | Promise<Reply>);
+
+/** Answers with the connection itself. */
+const takes =
+  (takeOver: TakeOver): Variant<Moment> =>
+  () =>
+    takeOver;
+
 /** Sends nothing and keeps the connection open; the caller's deadline ends the call. */
-const silence: TakeOver = () => undefined;
+const quiet: TakeOver = () => undefined;
+const silence = takes(quiet);
 
 /** RST, as after a crash or from a firewall. */
 const reset: TakeOver = ({ socket }) => {
@@ -91,27 +115,27 @@ const hangUp: TakeOver = ({ socket }) => {
 };
 
 /** Sends raw bytes, then FIN; they need not be valid HTTP. */
-const raw =
-  (make: (wire: Wire) => string | Buffer): TakeOver =>
-  (wire) => {
+const sends = (make: (wire: Wire) => string | Buffer): Variant<Moment> =>
+  takes((wire) => {
     wire.socket.end(make(wire));
-  };
+  });
+
+/** The head of an HTTP/1.1 response as text. */
+const head = (...lines: string[]): string => `HTTP/1.1 ${lines.join('\r\n')}\r\n\r\n`;
+const JSON_TYPE = 'Content-Type: application/json';
 
 /** Writes chunk after chunk until the caller disconnects. */
-function drip(
-  { clock }: FaultTools,
-  pieces: (wire: Wire) => Iterable<string | Buffer>,
-  everyMs: number,
-): TakeOver {
-  return async (wire) => {
+const drip =
+  (pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): Variant<Moment> =>
+  ({ tools }) =>
+  async (wire) => {
     for (const piece of pieces(wire)) {
       if (wire.released.aborted || wire.socket.destroyed) return;
       const taken = wire.socket.write(piece);
-      if (everyMs > 0) await pause(clock, everyMs, wire.released);
+      if (everyMs > 0) await pause(tools.clock, everyMs, wire.released);
       else if (!taken) await drained(wire);
     }
   };
-}
 
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
@@ -158,63 +182,73 @@ const READS: readonly Operation[] = ['get_account_payment', 'get_payment'];
 const PAYMENTS: readonly Operation[] = [...WRITES, ...READS];
 const TOKENS: readonly Operation[] = ['access_token'];
 
-/** The request never reaches the partner's records. */
-function before(
+/** The variant whose turn it is; undefined for another operation, or when no faulty answer is due. */
+function take<M extends Moment>(
   operations: readonly Operation[],
-  tools: FaultTools,
-  variants: readonly [Reply, ...Reply[]],
-): Behaviour {
-  return {
-    receive(call) {
-      if (!operations.includes(call.operation)) return undefined;
-      const turn = tools.next();
-      return turn === undefined ? undefined : pick(variants, turn);
-    },
-  };
+  variants: readonly Variant<M>[],
+  moment: M,
+): Reply | Promise<Reply> | undefined {
+  if (!operations.includes(moment.call.operation)) return undefined;
+  const turn = moment.tools.next();
+  const variant = turn === undefined ? undefined : variants[turn % variants.length];
+  return typeof variant === 'function' ? variant(moment) : variant;
 }
+
+/** The request never reaches the partner's records. Without variants, calls are only counted. */
+const before =
+  (operations: readonly Operation[], ...variants: Variant<Moment>[]): Begin =>
+  (tools) => ({
+    receive: (call, partner) => take(operations, variants, { call, tools, partner }),
+  });
 
 /** The partner does its work, and only its answer is corrupted. Refusals pass unchanged. */
-function after(
-  operations: readonly Operation[],
-  tools: FaultTools,
-  variants: readonly [Spoil, ...Spoil[]],
-): Behaviour {
-  return {
-    answer(call, answer) {
-      if (!operations.includes(call.operation) || answer.status !== 200) return undefined;
-      const turn = tools.next();
-      if (turn === undefined) return undefined;
-      const spoil = pick(variants, turn);
-      return typeof spoil === 'function' ? spoil(answer, call) : spoil;
-    },
-  };
-}
+const after =
+  (operations: readonly Operation[], ...variants: Variant<Answered>[]): Begin =>
+  (tools) => ({
+    answer: (call, answer, partner) =>
+      answer.status === 200
+        ? take(operations, variants, { call, tools, partner, answer })
+        : undefined,
+  });
 
-type Spoil = Answer | ((answer: Answer, call: Call) => Reply);
+/** Two faults at once; they share no hook. */
+const both =
+  (one: Begin, other: Begin): Begin =>
+  (tools) => ({ ...one(tools), ...other(tools) });
 
-/** Sends the bytes of the correct answer in another way. */
-const instead =
-  (takeOver: TakeOver): Spoil =>
-  () =>
-    takeOver;
+type Fields = Record<string, unknown>;
 
 /** Changes fields of the record; undefined removes a field. */
 const fields =
-  (change: (record: Record<string, unknown>, call: Call) => Record<string, unknown>): Spoil =>
-  (answer, call) => {
+  (change: Fields | ((record: Fields, call: Call) => Fields)): Variant<Answered> =>
+  ({ answer, call }) => {
     const record = recordOf(answer) ?? {};
-    return { ...answer, body: { ...record, ...change(record, call) } };
+    const changed = typeof change === 'function' ? change(record, call) : change;
+    return { ...answer, body: { ...record, ...changed } };
   };
 
+/** The record as it was before the payment ended. */
+function stillProcessing(record: Fields): Fields {
+  const { failure_reason: _reason, ...rest } = record;
+  return { ...rest, status: 'processing', posted_at: null };
+}
+
+/** The token answer with fields changed. */
+const regrant = (answer: Answer, change: Fields): Answer => ({
+  ...answer,
+  body: { ...(answer.body as object), ...change },
+});
+
 /** Changes fields of the token answer. */
-const grant = (change: Record<string, unknown>): Spoil => {
-  return (answer) => ({ ...answer, body: { ...(answer.body as object), ...change } });
-};
+const grant =
+  (change: Fields): Variant<Answered> =>
+  ({ answer }) =>
+    regrant(answer, change);
 
 /** The record's text with the amount in another notation. */
 const amountAs =
-  (write: (amount: number) => string): Spoil =>
-  (answer) =>
+  (write: (amount: number) => string): Variant<Answered> =>
+  ({ answer }) =>
     said(
       textOf(answer).replace(
         /"amount_in_cents":(\d+)/,
@@ -222,37 +256,37 @@ const amountAs =
       ),
     );
 
-function pick<T>(variants: readonly [T, ...T[]], turn: number): T {
-  return variants[turn % variants.length] ?? variants[0];
-}
-
-const refuse = (status: number, code: string, headers: Record<string, string> = {}): Answer => ({
+const refuse = (status: number, code: string, headers: Answer['headers'] = {}): Answer => ({
   status,
   headers,
   body: { code, message: 'Injected by the scenario' },
 });
 
-const redirect = (status: number, to: (call: Call) => string): ((call: Call) => Answer) => {
-  return (call) => ({ status, headers: { Location: to(call) }, body: '' });
-};
+/** A 503 with this Retry-After. */
+const busy = (retryAfter: string | string[]): Answer =>
+  refuse(503, 'SERVICE_UNAVAILABLE', { 'Retry-After': retryAfter });
 
-/** Redirects of payment calls, one variant after another. */
-function redirects(
-  operations: readonly Operation[],
-  tools: FaultTools,
-  variants: readonly [(call: Call) => Answer, ...((call: Call) => Answer)[]],
-): Behaviour {
-  return {
-    receive(call) {
-      if (!operations.includes(call.operation)) return undefined;
-      const turn = tools.next();
-      return turn === undefined ? undefined : pick(variants, turn)(call);
-    },
-  };
+const html = (status: number, body: string): Answer => ({
+  status,
+  headers: { 'Content-Type': 'text/html' },
+  body,
+});
+
+const redirect =
+  (status: number, to: string | ((moment: Moment) => string) = away): Variant<Moment> =>
+  (moment) => ({
+    status,
+    headers: { Location: typeof to === 'string' ? to : to(moment) },
+    body: '',
+  });
+
+/** The same path on a host that is not this partner. */
+function away({ call, tools }: Moment): string {
+  return `${tools.stray}${call.path}`;
 }
 
 /** Every payment stays processing until the fault is over. */
-function heldOpen(tools: FaultTools): Behaviour & { healed(partner: Insides): void } {
+const heldOpen: Begin = (tools) => {
   const held: StoredPayment[] = [];
   return {
     born(payment) {
@@ -264,7 +298,7 @@ function heldOpen(tools: FaultTools): Behaviour & { healed(partner: Insides): vo
       for (const payment of held) partner.end(payment, { ...payment.ending, after_ms: 0 });
     },
   };
-}
+};
 
 /** 1 MiB of spaces, compressed to 1 KiB. gzip members can be concatenated, which makes the bomb. */
 const zippedMebibyte = gzipSync(Buffer.alloc(1024 * 1024, ' '));
@@ -291,31 +325,29 @@ const MISCONFIGURED =
 const NO_REDIRECT =
   'Does not follow the redirect, sends neither credential nor body elsewhere, alerts; the payment stays pending.';
 
-const paymentScenarios: readonly Scenario[] = [
+/** A row that leaves out what is usual: `until_healed`, `by_itself`, and no fault beyond its entry point. */
+type Row = Pick<Scenario, 'name' | 'title' | 'caller'> & Partial<Scenario>;
+
+const paymentRows: readonly Row[] = [
   {
     name: 'F01-timeout-before-commit',
     title: 'PUT gets no response, and the payment was not stored',
     caller: SAME_PUT,
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) => before(WRITES, tools, [silence]),
+    begin: before(WRITES, silence),
   },
   {
     name: 'F02-timeout-after-commit',
     title: 'PUT gets no response, but the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) => after(WRITES, tools, [instead(silence)]),
+    begin: after(WRITES, silence),
   },
   {
     name: 'F03-connection-refused',
     title: 'Connection refused: nothing listens at the address',
     caller: 'Retries with backoff and opens its circuit breaker; other partners are not delayed.',
-    faults: 'until_healed',
-    ends: 'by_itself',
     entry: 'closed',
-    begin: () => ({}),
   },
   {
     name: 'F04-reset-before-answer',
@@ -323,7 +355,6 @@ const paymentScenarios: readonly Scenario[] = [
       'Connection reset after the request, before any response; whether the payment was stored is random',
     caller: SAME_PUT,
     faults: 4,
-    ends: 'by_itself',
     begin(tools) {
       const spoilt = new WeakSet<Call>();
       return {
@@ -342,24 +373,22 @@ const paymentScenarios: readonly Scenario[] = [
     title: 'Connection reset in the middle of the response',
     caller: NOT_FAILED,
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(async ({ socket, bytes, answer }) => {
-          const whole = bytes(answer);
-          await new Promise<void>((sent) => {
-            socket.write(whole.subarray(0, whole.length - 40), () => sent());
-          });
-          socket.resetAndDestroy();
-        }),
-      ]),
+    begin: after(
+      PAYMENTS,
+      takes(async ({ socket, bytes, answer }) => {
+        const whole = bytes(answer);
+        await new Promise<void>((sent) => {
+          socket.write(whole.subarray(0, whole.length - 40), () => sent());
+        });
+        socket.resetAndDestroy();
+      }),
+    ),
   },
   {
     name: 'F06-keep-alive-closed',
     title: 'A reused connection is closed just as the next request is sent on it',
     caller: 'May retry once immediately on a new connection; then treats it as an unknown outcome.',
     faults: 4,
-    ends: 'by_itself',
     begin: (tools) => ({
       receive(call) {
         if (call.earlier === 0 || !PAYMENTS.includes(call.operation)) return undefined;
@@ -372,40 +401,33 @@ const paymentScenarios: readonly Scenario[] = [
     title: 'PUT gets 500, 502, 503 and 504; the payment was not stored',
     caller: SAME_PUT,
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      before(WRITES, tools, [
-        refuse(500, 'INTERNAL_ERROR'),
-        { status: 502, headers: { 'Content-Type': 'text/html' }, body: '<h1>Bad Gateway</h1>' },
-        refuse(503, 'SERVICE_UNAVAILABLE'),
-        { status: 504, headers: { 'Content-Type': 'text/html' }, body: '<h1>Gateway Timeout</h1>' },
-      ]),
+    begin: before(
+      WRITES,
+      refuse(500, 'INTERNAL_ERROR'),
+      html(502, '<h1>Bad Gateway</h1>'),
+      refuse(503, 'SERVICE_UNAVAILABLE'),
+      html(504, '<h1>Gateway Timeout</h1>'),
+    ),
   },
   {
     name: 'F08-server-error-after-commit',
     title: 'PUT gets 500, 502, 503 and 504; the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(WRITES, tools, [
-        refuse(500, 'INTERNAL_ERROR'),
-        refuse(502, 'INTERNAL_ERROR'),
-        refuse(503, 'SERVICE_UNAVAILABLE'),
-        refuse(504, 'INTERNAL_ERROR'),
-      ]),
+    begin: after(
+      WRITES,
+      refuse(500, 'INTERNAL_ERROR'),
+      refuse(502, 'INTERNAL_ERROR'),
+      refuse(503, 'SERVICE_UNAVAILABLE'),
+      refuse(504, 'INTERNAL_ERROR'),
+    ),
   },
   {
     name: 'F09-retry-after-seconds',
     title: '503 and 429 with Retry-After: 1',
     caller: 'Waits as long as requested, with jitter and at most 15 minutes, then retries.',
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      before(PAYMENTS, tools, [
-        refuse(503, 'SERVICE_UNAVAILABLE', { 'Retry-After': '1' }),
-        refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': '1' }),
-      ]),
+    begin: before(PAYMENTS, busy('1'), refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': '1' })),
   },
   {
     name: 'F10-odd-retry-after',
@@ -413,73 +435,51 @@ const paymentScenarios: readonly Scenario[] = [
     caller:
       'Clamps the value or uses its own backoff; never waits forever and never floods the partner.',
     faults: 7,
-    ends: 'by_itself',
-    begin: (tools) => ({
-      receive(call, partner) {
-        if (!WRITES.includes(call.operation)) return undefined;
-        const turn = tools.next();
-        if (turn === undefined) return undefined;
-        const soon = new Date(partner.now() + 1_000).toUTCString();
-        const values: readonly [string | string[], ...(string | string[])[]] = [
-          soon,
-          'Thu, 01 Jan 1970 00:00:00 GMT',
-          '0',
-          '-5',
-          'soon',
-          ['1', '2'],
-          '1000000000000',
-        ];
-        return {
-          status: 503,
-          headers: { 'Retry-After': pick(values, turn) },
-          body: { code: 'SERVICE_UNAVAILABLE', message: 'Injected by the scenario' },
-        };
-      },
-    }),
+    begin: before(
+      WRITES,
+      ({ partner }) => busy(new Date(partner.now() + 1_000).toUTCString()),
+      busy('Thu, 01 Jan 1970 00:00:00 GMT'),
+      busy('0'),
+      busy('-5'),
+      busy('soon'),
+      busy(['1', '2']),
+      busy('1000000000000'),
+    ),
   },
   {
     name: 'F11-rejected',
     title: 'PUT gets 400 and 422; the payment was not stored',
     caller:
       'Sends one GET; if that finds nothing, holds the payment for review with the reason. It neither retries blindly nor marks the payment as failed.',
-    faults: 'until_healed',
     ends: 'after_review',
-    begin: (tools) =>
-      before(WRITES, tools, [refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')]),
+    begin: before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
   },
   {
     name: 'F12-unauthorized',
     title: 'Every operation gets 401, with any credential',
     caller:
       'Renews its token once and retries once, then pauses the partner and alerts; payments stay pending.',
-    faults: 'until_healed',
-    ends: 'by_itself',
-    begin: (tools) =>
-      before(PAYMENTS, tools, [refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })]),
+    begin: before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
   },
   {
     name: 'F13-forbidden',
     title: 'PUT gets 403',
     caller: 'Pauses writes to the partner and alerts; payments stay pending.',
-    faults: 'until_healed',
-    ends: 'by_itself',
-    begin: (tools) => before(WRITES, tools, [refuse(403, 'INSUFFICIENT_SCOPE')]),
+    begin: before(WRITES, refuse(403, 'INSUFFICIENT_SCOPE')),
   },
   {
     name: 'F14-put-not-found',
     title: 'PUT gets 404: the route is gone or the base path is wrong',
     caller: MISCONFIGURED,
     faults: 3,
-    ends: 'by_itself',
-    begin: (tools) => before(WRITES, tools, [refuse(404, 'NOT_FOUND')]),
+    begin: before(WRITES, refuse(404, 'NOT_FOUND')),
   },
   {
     name: 'F15-accepted-then-not-found',
     title: 'GET of an acknowledged payment gets 404',
     caller: 'Alerts and sends the same PUT again; never refunds.',
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) => before(READS, tools, [refuse(404, 'PAYMENT_NOT_FOUND')]),
+    begin: before(READS, refuse(404, 'PAYMENT_NOT_FOUND')),
   },
   {
     name: 'F16-timed-out-then-not-found',
@@ -487,7 +487,6 @@ const paymentScenarios: readonly Scenario[] = [
     caller:
       'Does not treat the 404 as proof, because the PUT may still arrive; sends the same PUT again.',
     faults: 2,
-    ends: 'by_itself',
     begin(tools) {
       const delayed = new WeakSet<Call>();
       return {
@@ -499,7 +498,7 @@ const paymentScenarios: readonly Scenario[] = [
           await pause(tools.clock, 700);
           return undefined;
         },
-        answer: (call) => (delayed.has(call) ? silence : undefined),
+        answer: (call) => (delayed.has(call) ? quiet : undefined),
       };
     },
   },
@@ -508,250 +507,218 @@ const paymentScenarios: readonly Scenario[] = [
     title: 'PUT gets 409, 423 and 425',
     caller: 'Retries with backoff, then sends a GET.',
     faults: 3,
-    ends: 'by_itself',
-    begin: (tools) =>
-      before(WRITES, tools, [
-        refuse(409, 'CONFLICT'),
-        refuse(423, 'CONFLICT'),
-        refuse(425, 'CONFLICT'),
-      ]),
+    begin: before(
+      WRITES,
+      refuse(409, 'CONFLICT'),
+      refuse(423, 'CONFLICT'),
+      refuse(425, 'CONFLICT'),
+    ),
   },
   {
     name: 'F18-not-implemented',
     title: 'PUT gets 405, 501 and 505',
     caller: MISCONFIGURED,
     faults: 3,
-    ends: 'by_itself',
-    begin: (tools) =>
-      before(WRITES, tools, [
-        refuse(405, 'METHOD_NOT_ALLOWED', { Allow: 'GET' }),
-        refuse(501, 'INTERNAL_ERROR'),
-        refuse(505, 'INTERNAL_ERROR'),
-      ]),
+    begin: before(
+      WRITES,
+      refuse(405, 'METHOD_NOT_ALLOWED', { Allow: 'GET' }),
+      refuse(501, 'INTERNAL_ERROR'),
+      refuse(505, 'INTERNAL_ERROR'),
+    ),
   },
   {
     name: 'F19-redirect-to-other-host',
     title: 'Redirect to another host by 301, 302, 307 and 308',
     caller: NO_REDIRECT,
     faults: 4,
-    ends: 'by_itself',
-    begin(tools) {
-      const away = (call: Call) => `${tools.stray}${call.path}`;
-      return redirects(PAYMENTS, tools, [
-        redirect(307, away),
-        redirect(308, away),
-        redirect(301, away),
-        redirect(302, away),
-      ]);
-    },
+    begin: before(PAYMENTS, redirect(307), redirect(308), redirect(301), redirect(302)),
   },
   {
     name: 'F20-see-other',
     title: 'Redirect to another host by 303, which asks for a GET',
     caller: NO_REDIRECT,
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) =>
-      redirects(PAYMENTS, tools, [redirect(303, (call) => `${tools.stray}${call.path}`)]),
+    begin: before(PAYMENTS, redirect(303)),
   },
   {
     name: 'F21-redirect-inside',
     title: 'Redirects to cloud metadata addresses and to localhost',
     caller: `${NO_REDIRECT} Records a security event.`,
     faults: 3,
-    ends: 'by_itself',
-    begin(tools) {
-      return redirects(PAYMENTS, tools, [
-        redirect(302, (call) => `http://localhost:${new URL(tools.stray).port}${call.path}`),
-        redirect(307, () => 'http://169.254.169.254/latest/meta-data/'),
-        redirect(308, () => 'http://[fd00:ec2::254]/latest/meta-data/'),
-      ]);
-    },
+    begin: before(
+      PAYMENTS,
+      redirect(
+        302,
+        ({ call, tools }) => `http://localhost:${new URL(tools.stray).port}${call.path}`,
+      ),
+      redirect(307, 'http://169.254.169.254/latest/meta-data/'),
+      redirect(308, 'http://[fd00:ec2::254]/latest/meta-data/'),
+    ),
   },
   {
     name: 'F22-html',
     title: '200 with an HTML page, as from a login portal or a firewall; the payment was stored',
     caller: NOT_FAILED,
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        { status: 200, headers: { 'Content-Type': 'text/html; charset=utf-8' }, body: PAGE },
-        said(PAGE),
-      ]),
+    begin: after(
+      PAYMENTS,
+      { status: 200, headers: { 'Content-Type': 'text/html; charset=utf-8' }, body: PAGE },
+      said(PAGE),
+    ),
   },
   {
     name: 'F23-wrong-content-type',
     title: '200 with the right JSON but a wrong content type, or none',
     caller: 'Rejects the response and counts it: the sender may not be the partner’s application.',
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        (answer) => ({
-          status: 200,
-          headers: { 'Content-Type': 'text/plain' },
-          body: textOf(answer),
-        }),
-        (answer) => ({ status: 200, body: textOf(answer) }),
-      ]),
+    begin: after(
+      PAYMENTS,
+      ({ answer }) => ({
+        status: 200,
+        headers: { 'Content-Type': 'text/plain' },
+        body: textOf(answer),
+      }),
+      ({ answer }) => ({ status: 200, body: textOf(answer) }),
+    ),
   },
   {
     name: 'F24-malformed-json',
     title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
     caller: NOT_FAILED,
     faults: 6,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        (answer) => said(textOf(answer).replace(',', ',,')),
-        said(''),
-        said('null'),
-        (answer) => said(`[${textOf(answer)}]`),
-        (answer) => said(`\uFEFF${textOf(answer)}`),
-        amountAs(() => 'NaN'),
-      ]),
+    begin: after(
+      PAYMENTS,
+      ({ answer }) => said(textOf(answer).replace(',', ',,')),
+      said(''),
+      said('null'),
+      ({ answer }) => said(`[${textOf(answer)}]`),
+      ({ answer }) => said(`\uFEFF${textOf(answer)}`),
+      amountAs(() => 'NaN'),
+    ),
   },
   {
     name: 'F25-truncated-body',
     title: 'Truncated body without a Content-Length, which looks like a complete 200',
     caller: `Relies on its JSON parser to detect it. ${NOT_FAILED}`,
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          raw(({ answer }) => {
-            const text = textOf(answer);
-            const head =
-              'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n';
-            return `${head}\r\n${text.slice(0, text.length - 20)}`;
-          }),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      sends(
+        ({ answer }) =>
+          `${head('200 OK', JSON_TYPE, 'Connection: close')}${textOf(answer).slice(0, -20)}`,
+      ),
+    ),
   },
   {
     name: 'F26-dangerous-keys',
     title: 'Duplicate keys and a __proto__ that claims success',
     caller: 'Reads only own properties and rejects such bodies; neither key decides the outcome.',
     faults: 4,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        (answer) =>
-          said(`${textOf(answer).slice(0, -1)},"status":"failed","failure_reason":"Injected"}`),
-        (answer) => said(`{"__proto__":{"status":"failed"},${textOf(answer).slice(1)}`),
-      ]),
+    begin: after(
+      PAYMENTS,
+      ({ answer }) =>
+        said(`${textOf(answer).slice(0, -1)},"status":"failed","failure_reason":"Injected"}`),
+      ({ answer }) => said(`{"__proto__":{"status":"failed"},${textOf(answer).slice(1)}`),
+    ),
   },
   {
     name: 'F27-wrong-payment',
     title: 'Another platform_payment_id in the response',
     caller: REVIEW,
-    faults: 'until_healed',
     ends: 'after_review',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields((record) => ({
-          platform_payment_id: `${String(record['platform_payment_id']).slice(0, 60)}-x`,
-        })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields((record) => ({
+        platform_payment_id: `${String(record['platform_payment_id']).slice(0, 60)}-x`,
+      })),
+    ),
   },
   {
     name: 'F28-wrong-amount',
     title: 'Another amount_in_cents in the response',
     caller: REVIEW,
-    faults: 'until_healed',
     ends: 'after_review',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields((record) => ({ amount_in_cents: Number(record['amount_in_cents']) + 1 })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields((record) => ({ amount_in_cents: Number(record['amount_in_cents']) + 1 })),
+    ),
   },
   {
     name: 'F29-amount-as-text',
     title: 'The right amount as a string, as 1250.0 and as 1.25e3',
     caller: 'Rejects the response: an amount must be a plain integer.',
     faults: 6,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        amountAs((amount) => `"${amount}"`),
-        amountAs((amount) => `${amount}.0`),
-        amountAs((amount) => amount.toExponential()),
-      ]),
+    begin: after(
+      PAYMENTS,
+      amountAs((amount) => `"${amount}"`),
+      amountAs((amount) => `${amount}.0`),
+      amountAs((amount) => amount.toExponential()),
+    ),
   },
   {
     name: 'F30-wrong-account-or-batch',
     title: 'Another account or batch id in the response',
     caller: REVIEW,
-    faults: 'until_healed',
     ends: 'after_review',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields(() => ({ account_id: 'somebody-else' })),
-        fields(() => ({ platform_batch_id: 'another-batch' })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields({ account_id: 'somebody-else' }),
+      fields({ platform_batch_id: 'another-batch' }),
+    ),
   },
   {
     name: 'F31-payment-id-changes',
     title: 'payment_id differs between responses',
     caller: REVIEW,
-    faults: 'until_healed',
     ends: 'after_review',
-    begin(tools) {
+    begin: both(
       // Only a poll can contradict the answer to the PUT, so the payment stays processing until there is one.
-      const open = heldOpen(tools);
-      return {
-        ...open,
-        ...after(READS, tools, [
-          fields((record, call) => ({
-            payment_id: `${String(record['payment_id'])}-${call.number}`,
-          })),
-        ]),
-      };
-    },
+      heldOpen,
+      after(
+        READS,
+        fields((record, call) => ({
+          payment_id: `${String(record['payment_id'])}-${call.number}`,
+        })),
+      ),
+    ),
   },
   {
     name: 'F32-unknown-status',
     title: 'A status in capitals, with a trailing space, or with an unknown word',
     caller: 'Treats it as processing, alerts, and keeps polling: only the four exact words count.',
     faults: 6,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields(() => ({ status: 'FAILED', failure_reason: 'Injected', posted_at: null })),
-        fields(() => ({ status: 'canceled ', posted_at: null })),
-        fields(() => ({ status: 'completed', posted_at: null })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields({ status: 'FAILED', failure_reason: 'Injected', posted_at: null }),
+      fields({ status: 'canceled ', posted_at: null }),
+      fields({ status: 'completed', posted_at: null }),
+    ),
   },
   {
     name: 'F33-missing-fields',
     title: 'status, amount_in_cents or initiated_at is missing',
     caller: NOT_FAILED,
     faults: 6,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields(() => ({ status: undefined })),
-        fields(() => ({ amount_in_cents: undefined })),
-        fields(() => ({ initiated_at: undefined })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields({ status: undefined }),
+      fields({ amount_in_cents: undefined }),
+      fields({ initiated_at: undefined }),
+    ),
   },
   {
     name: 'F34-extra-fields',
     title: 'Unknown fields in the response',
     caller: 'Ignores them.',
-    faults: 'until_healed',
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        fields(() => ({
-          settled: false,
-          error: 'none',
-          state: 'FAILED',
-          nested: { status: 'failed' },
-        })),
-      ]),
+    begin: after(
+      PAYMENTS,
+      fields({
+        settled: false,
+        error: 'none',
+        state: 'FAILED',
+        nested: { status: 'failed' },
+      }),
+    ),
   },
   {
     name: 'F35-fields-against-status',
@@ -759,15 +726,15 @@ const paymentScenarios: readonly Scenario[] = [
     caller:
       'Accepts failed without a reason and flags it; polls a few more times after succeeded without posted_at, then holds the payment for review; ignores posted_at while processing.',
     faults: 3,
-    ends: 'by_itself',
     begin(tools) {
       let wasProcessing = false;
-      const spoilt = after(PAYMENTS, tools, [
+      const spoilt = after(
+        PAYMENTS,
         fields((record) => {
           if (record['status'] === 'processing') return { posted_at: record['initiated_at'] };
           return { posted_at: null, failure_reason: undefined };
         }),
-      ]);
+      )(tools);
       return {
         answer(call, answer, partner) {
           const isProcessing = recordOf(answer)?.['status'] === 'processing';
@@ -784,8 +751,6 @@ const paymentScenarios: readonly Scenario[] = [
     name: 'F36-status-goes-back',
     title: 'After a terminal status, later responses say processing or another terminal status',
     caller: 'Has stopped polling; ignores late or extra responses, and logs the breach.',
-    faults: 'until_healed',
-    ends: 'by_itself',
     begin(tools) {
       const ended = new Set<unknown>();
       return {
@@ -798,12 +763,9 @@ const paymentScenarios: readonly Scenario[] = [
             return undefined;
           }
           const turn = tools.next() ?? 0;
-          const { failure_reason: _reason, ...rest } = record;
-          const back =
-            turn % 2 === 0
-              ? { ...rest, status: 'processing', posted_at: null }
-              : { ...rest, status: 'failed', posted_at: null, failure_reason: 'Injected' };
-          return { ...answer, body: back };
+          const back = stillProcessing(record);
+          const failed = { ...back, status: 'failed', failure_reason: 'Injected' };
+          return { ...answer, body: turn % 2 === 0 ? back : failed };
         },
       };
     },
@@ -814,36 +776,25 @@ const paymentScenarios: readonly Scenario[] = [
     caller:
       'Sends Cache-Control: no-store, never reverts a status that it has seen, and keeps polling.',
     faults: 3,
-    ends: 'by_itself',
-    begin(tools) {
-      return after(READS, tools, [
-        (answer) => {
-          const { failure_reason: _reason, ...record } = recordOf(answer) ?? {};
-          return {
-            status: 200,
-            headers: { Age: '60', 'Cache-Control': 'public, max-age=120' },
-            body: { ...record, status: 'processing', posted_at: null },
-          };
-        },
-      ]);
-    },
+    begin: after(READS, ({ answer }) => ({
+      status: 200,
+      headers: { Age: '60', 'Cache-Control': 'public, max-age=120' },
+      body: stillProcessing(recordOf(answer) ?? {}),
+    })),
   },
   {
     name: 'F38-two-nodes',
     title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
     caller: 'Never reverts a status and never refunds; sends the same PUT again on not found.',
     faults: 6,
-    ends: 'by_itself',
     begin: (tools) => ({
       answer(call, answer) {
         if (!READS.includes(call.operation)) return undefined;
         const turn = tools.next();
         if (turn === undefined) return undefined;
         if (turn % 2 === 0) return refuse(404, 'PAYMENT_NOT_FOUND');
-        const { failure_reason: _reason, ...record } = recordOf(answer) ?? {};
-        return 'payment_id' in record
-          ? { ...answer, body: { ...record, status: 'processing', posted_at: null } }
-          : undefined;
+        const record = recordOf(answer);
+        return record && { ...answer, body: stillProcessing(record) };
       },
     }),
   },
@@ -852,202 +803,144 @@ const paymentScenarios: readonly Scenario[] = [
     title: 'The payment stays processing',
     caller:
       'Polls less and less often, lists the payment for an operator after 24 hours, and never fails it by itself.',
-    faults: 'until_healed',
-    ends: 'by_itself',
-    begin(tools) {
-      return {
-        ...heldOpen(tools),
-        answer(call) {
-          if (READS.includes(call.operation)) tools.next();
-          return undefined;
-        },
-      };
-    },
+    begin: both(heldOpen, before(READS)),
   },
   {
     name: 'F40-huge-body',
     title: 'A body of 100 MB',
     caller: 'Stops reading at its limit and closes the connection; the outcome is unknown.',
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          drip(
-            tools,
-            function* () {
-              yield `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${HUGE_BODY_BYTES}\r\n\r\n`;
-              for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
-            },
-            0,
-          ),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      drip(function* () {
+        yield head('200 OK', JSON_TYPE, `Content-Length: ${HUGE_BODY_BYTES}`);
+        for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
+      }, 0),
+    ),
   },
   {
     name: 'F41-zip-bomb',
     title: `Unrequested Content-Encoding: gzip: 200 KB that decompress to ${BOMB_MEBIBYTES} MB`,
     caller: 'Requests identity and rejects encodings, or limits the decompressed size.',
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        () => ({
-          status: 200,
-          headers: { ...json, 'Content-Encoding': 'gzip' },
-          body: Buffer.concat(Array.from({ length: BOMB_MEBIBYTES }, () => zippedMebibyte)),
-        }),
-      ]),
+    begin: after(PAYMENTS, () => ({
+      status: 200,
+      headers: { ...json, 'Content-Encoding': 'gzip' },
+      body: Buffer.concat(Array.from({ length: BOMB_MEBIBYTES }, () => zippedMebibyte)),
+    })),
   },
   {
     name: 'F42-slow-drip',
     title: 'One byte of the body every tenth of a second, endlessly',
     caller: 'Has a deadline for the whole call, not only between bytes.',
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          drip(
-            tools,
-            function* () {
-              yield 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n';
-              for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
-            },
-            100,
-          ),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      drip(function* () {
+        yield head('200 OK', JSON_TYPE, 'Content-Length: 60000');
+        for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
+      }, 100),
+    ),
   },
   {
     name: 'F43-huge-headers',
     title: 'Headers of 1 MB, 10,000 headers, or endless slow headers',
     caller: 'Limits headers and has a deadline for the whole call; the outcome is unknown.',
     faults: 3,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          raw(({ bytes, answer }) =>
-            bytes({ ...answer, headers: { 'X-Padding': 'x'.repeat(1024 * 1024) } }),
-          ),
-        ),
-        instead(
-          raw(({ bytes, answer }) =>
-            bytes({
-              ...answer,
-              headers: { 'X-Padding': Array.from({ length: 10_000 }, () => 'x') },
-            }),
-          ),
-        ),
-        instead(
-          drip(
-            tools,
-            function* ({ bytes, answer }) {
-              yield 'HTTP/1.1 200 OK\r\n';
-              for (let line = 0; line < 60_000; line += 1) yield `X-${line}: x\r\n`;
-              yield bytes(answer);
-            },
-            100,
-          ),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      sends(({ bytes, answer }) =>
+        bytes({ ...answer, headers: { 'X-Padding': 'x'.repeat(1024 * 1024) } }),
+      ),
+      sends(({ bytes, answer }) =>
+        bytes({
+          ...answer,
+          headers: { 'X-Padding': Array.from({ length: 10_000 }, () => 'x') },
+        }),
+      ),
+      drip(function* ({ bytes, answer }) {
+        yield 'HTTP/1.1 200 OK\r\n';
+        for (let line = 0; line < 60_000; line += 1) yield `X-${line}: x\r\n`;
+        yield bytes(answer);
+      }, 100),
+    ),
   },
   {
     name: 'F44-broken-framing',
     title: 'Invalid chunk size, two Content-Length headers, or bytes after the end',
     caller: 'Its HTTP parser rejects the response; closes the connection; the outcome is unknown.',
     faults: 3,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          raw(
-            ({ answer }) =>
-              `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n${textOf(answer)}\r\n0\r\n\r\n`,
-          ),
-        ),
-        instead(
-          raw(({ answer }) => {
-            const text = textOf(answer);
-            return `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\nContent-Length: ${text.length - 30}\r\n\r\n${text}`;
-          }),
-        ),
-        instead(
-          raw(({ bytes, answer }) => Buffer.concat([bytes(answer), Buffer.from('{"more":true}')])),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      sends(
+        ({ answer }) =>
+          `${head('200 OK', JSON_TYPE, 'Transfer-Encoding: chunked')}zz\r\n${textOf(answer)}\r\n0\r\n\r\n`,
+      ),
+      sends(({ answer }) => {
+        const text = textOf(answer);
+        const lengths = [text.length, text.length - 30].map(
+          (length) => `Content-Length: ${length}`,
+        );
+        return `${head('200 OK', JSON_TYPE, ...lengths)}${text}`;
+      }),
+      sends(({ bytes, answer }) => Buffer.concat([bytes(answer), Buffer.from('{"more":true}')])),
+    ),
   },
   {
     name: 'F45-odd-statuses',
     title: 'A flood of 1xx, 204, 205, 206, or 200 with an empty body',
     caller: 'Accepts only a 200 with a valid record.',
     faults: 5,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(raw(() => 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n'.repeat(1_000))),
-        instead(raw(() => 'HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')),
-        instead(
-          raw(() => 'HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
-        ),
-        (answer) => ({ ...answer, status: 206 }),
-        said(''),
-      ]),
+    begin: after(
+      PAYMENTS,
+      sends(() => head('103 Early Hints', 'Link: </x>').repeat(1_000)),
+      sends(() => head('204 No Content', 'Connection: close')),
+      sends(() => head('205 Reset Content', 'Content-Length: 0', 'Connection: close')),
+      ({ answer }) => ({ ...answer, status: 206 }),
+      said(''),
+    ),
   },
   {
     name: 'F46-other-protocol',
     title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
     caller: NOT_FAILED,
     faults: 2,
-    ends: 'by_itself',
-    begin: (tools) =>
-      after(PAYMENTS, tools, [
-        instead(
-          raw(({ answer }) => {
-            const text = textOf(answer);
-            return `HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n${text.slice(0, 25)}`;
-          }),
-        ),
-        // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node sends when it shuts down.
-        instead(
-          raw(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
-        ),
-      ]),
+    begin: after(
+      PAYMENTS,
+      sends(({ answer }) => {
+        const text = textOf(answer);
+        return `HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n${text.slice(0, 25)}`;
+      }),
+      // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node sends when it shuts down.
+      sends(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
+    ),
   },
   {
     name: 'F47-bad-certificate',
     title: 'TLS certificate that is self-signed, expired and for another host',
     caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
-    faults: 'until_healed',
     ends: 'after_mending',
     entry: 'bad_certificate',
-    begin: () => ({}),
   },
   {
     name: 'F47-stalled-handshake',
     title: 'The TLS handshake never completes',
     caller: 'Gives up at its connect deadline; the payment stays pending.',
-    faults: 'until_healed',
     ends: 'after_mending',
     entry: 'stalled_handshake',
-    begin: () => ({}),
   },
   {
     name: 'F48-private-name',
     title: 'Host name that resolves to a private address, as after DNS rebinding',
     caller: 'Checks the address it connects to, not one from an earlier lookup; sends nothing.',
-    faults: 'until_healed',
     ends: 'after_mending',
     entry: 'private_name',
-    begin: () => ({}),
   },
   {
     name: 'F49-late-duplicate',
     title: 'A proxy delivers a PUT again three days after the payment has ended',
     caller: 'Does nothing: the partner returns the existing payment.',
     faults: 1,
-    ends: 'by_itself',
     begin(tools) {
       let kept: Call | undefined;
       return {
@@ -1066,87 +959,72 @@ const paymentScenarios: readonly Scenario[] = [
     name: 'F50-crossed-answers',
     title: 'The response to another payment arrives on this connection',
     caller: `${REVIEW} Closes the connection.`,
-    faults: 'until_healed',
     ends: 'after_review',
-    begin(tools) {
-      return after(PAYMENTS, tools, [
-        fields((record, call) => ({
-          payment_id: `pay_of_another_${call.number}`,
-          platform_payment_id: `another-${call.number}`,
-          amount_in_cents: Number(record['amount_in_cents']) + 700,
-          status: 'succeeded',
-          posted_at: record['initiated_at'],
-        })),
-      ]);
-    },
+    begin: after(
+      PAYMENTS,
+      fields((record, call) => ({
+        payment_id: `pay_of_another_${call.number}`,
+        platform_payment_id: `another-${call.number}`,
+        amount_in_cents: Number(record['amount_in_cents']) + 700,
+        status: 'succeeded',
+        posted_at: record['initiated_at'],
+      })),
+    ),
   },
 ];
-
-const oauth = { needs: 'oauth', ends: 'by_itself' } as const;
 
 const REFUSE_TOKEN =
   'Rejects the token response, sends no call with it, retries with backoff; payments stay pending.';
 
-const tokenScenarios: readonly Scenario[] = [
+const tokenRows: readonly Row[] = [
   {
-    ...oauth,
     name: 'F51-no-expiry',
     title: 'expires_in missing or null',
     caller: 'Assumes 300 seconds.',
     faults: 2,
-    begin: (tools) =>
-      after(TOKENS, tools, [grant({ expires_in: undefined }), grant({ expires_in: null })]),
+    begin: after(TOKENS, grant({ expires_in: undefined }), grant({ expires_in: null })),
   },
   {
-    ...oauth,
     name: 'F52-expiry-as-text',
     title: 'expires_in as the string "3600"',
     caller: 'Accepts an integer in a string.',
     faults: 2,
-    begin: (tools) => after(TOKENS, tools, [grant({ expires_in: '3600' })]),
+    begin: after(TOKENS, grant({ expires_in: '3600' })),
   },
   {
-    ...oauth,
     name: 'F53-expiry-not-positive',
     title: 'expires_in 0 or negative',
     caller: 'Uses the token once and does not keep it.',
     faults: 4,
-    begin: (tools) =>
-      after(TOKENS, tools, [grant({ expires_in: 0 }), grant({ expires_in: -3600 })]),
+    begin: after(TOKENS, grant({ expires_in: 0 }), grant({ expires_in: -3600 })),
   },
   {
-    ...oauth,
     name: 'F54-expiry-too-long',
     title: 'expires_in 3,600,000 or 10^12',
     caller: 'Caps it at one hour.',
     faults: 2,
-    begin: (tools) =>
-      after(TOKENS, tools, [grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })]),
+    begin: after(TOKENS, grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })),
   },
   {
-    ...oauth,
     name: 'F55-expiry-unreadable',
     title: 'expires_in 1.5, "1h" or an object',
     caller: 'Treats it as missing: assumes 300 seconds.',
     faults: 3,
-    begin: (tools) =>
-      after(TOKENS, tools, [
-        grant({ expires_in: '1h' }),
-        grant({ expires_in: { seconds: 3600 } }),
-        grant({ expires_in: 1.5 }),
-      ]),
+    begin: after(
+      TOKENS,
+      grant({ expires_in: '1h' }),
+      grant({ expires_in: { seconds: 3600 } }),
+      grant({ expires_in: 1.5 }),
+    ),
   },
   {
-    ...oauth,
     name: 'F56-expiry-not-a-number',
     title: 'expires_in "NaN" or "Infinity"',
     caller: 'Checks for a finite number: a token with such an expiry would never expire.',
     faults: 2,
-    begin: (tools) =>
-      after(TOKENS, tools, [grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })]),
+    begin: after(TOKENS, grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })),
   },
   {
-    ...oauth,
     name: 'F57-early-revocation',
     title: 'Tokens are revoked before they expire: calls get 401',
     caller: 'Renews the token once and retries the call once.',
@@ -1169,152 +1047,119 @@ const tokenScenarios: readonly Scenario[] = [
     },
   },
   {
-    ...oauth,
     name: 'F58-expiry-beyond-timers',
     title: 'expires_in over 2^31 milliseconds',
     caller:
       'Sets no timer from it, because such a timer fires immediately; checks the clock on each use.',
     faults: 2,
-    begin: (tools) => after(TOKENS, tools, [grant({ expires_in: 2_147_484 })]),
+    begin: after(TOKENS, grant({ expires_in: 2_147_484 })),
   },
   {
-    ...oauth,
     name: 'F59-token-type',
     title: 'token_type "mac", missing or "BEARER"',
     caller: 'Accepts bearer in any case; rejects any other type or none.',
     faults: 3,
-    begin: (tools) =>
-      after(TOKENS, tools, [
-        grant({ token_type: 'mac' }),
-        grant({ token_type: undefined }),
-        grant({ token_type: 'BEARER' }),
-      ]),
+    begin: after(
+      TOKENS,
+      grant({ token_type: 'mac' }),
+      grant({ token_type: undefined }),
+      grant({ token_type: 'BEARER' }),
+    ),
   },
   {
-    ...oauth,
     name: 'F60-scope-shrunk',
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
-    faults: 'until_healed',
-    begin: (tools) => after(TOKENS, tools, [grant({ scope: 'read' })]),
+    begin: after(TOKENS, grant({ scope: 'read' })),
   },
   {
-    ...oauth,
     name: 'F61-unusable-token',
     title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
     caller: REFUSE_TOKEN,
     faults: 4,
-    begin: (tools) =>
-      after(TOKENS, tools, [
-        grant({ access_token: '' }),
-        grant({ access_token: 'abc\r\nX-Injected: yes' }),
-        grant({ access_token: 'two words' }),
-        grant({ access_token: 'x'.repeat(1024 * 1024) }),
-      ]),
+    begin: after(
+      TOKENS,
+      grant({ access_token: '' }),
+      grant({ access_token: 'abc\r\nX-Injected: yes' }),
+      grant({ access_token: 'two words' }),
+      grant({ access_token: 'x'.repeat(1024 * 1024) }),
+    ),
   },
   {
-    ...oauth,
     name: 'F62-client-refused',
     title: 'The token endpoint answers 400 invalid_client or invalid_scope',
     caller: 'Pauses the partner, alerts, and requests a token at most once a minute.',
-    faults: 'until_healed',
-    begin: (tools) =>
-      before(TOKENS, tools, [
-        { status: 400, body: { error: 'invalid_client' } },
-        { status: 400, body: { error: 'invalid_scope' } },
-      ]),
+    begin: before(
+      TOKENS,
+      { status: 400, body: { error: 'invalid_client' } },
+      { status: 400, body: { error: 'invalid_scope' } },
+    ),
   },
   {
-    ...oauth,
     name: 'F63-token-endpoint-down',
     title: 'The token endpoint answers 503, not at all, or slowly',
     caller: 'Backs off, and uses the old token until it actually expires.',
     faults: 3,
-    begin: (tools) =>
-      before(TOKENS, tools, [
-        { status: 503, body: { error: 'temporarily_unavailable' } },
-        silence,
+    begin: before(
+      TOKENS,
+      { status: 503, body: { error: 'temporarily_unavailable' } },
+      silence,
+      ({ tools }) =>
         async (wire) => {
           await pause(tools.clock, 500, wire.released);
           wire.send({ status: 503, body: { error: 'temporarily_unavailable' } });
         },
-      ]),
+    ),
   },
   {
-    ...oauth,
     name: 'F64-token-html',
     title: 'The token endpoint answers 200 with HTML or with a JSON error',
     caller: REFUSE_TOKEN,
     faults: 2,
-    begin: (tools) =>
-      after(TOKENS, tools, [
-        { status: 200, headers: { 'Content-Type': 'text/html' }, body: PAGE },
-        { status: 200, body: { error: 'server_error', error_description: 'try later' } },
-      ]),
-  },
-  {
-    ...oauth,
-    name: 'F65-herd-on-expiry',
-    title: 'Short-lived tokens from a slow endpoint while many payments wait',
-    caller: 'Fetches one token at a time; all calls share it.',
-    faults: 'until_healed',
-    begin(tools) {
-      return {
-        async answer(call, answer) {
-          if (call.operation !== 'access_token' || answer.status !== 200) return undefined;
-          if (tools.next() === undefined) return undefined;
-          await pause(tools.clock, 150);
-          return { ...answer, body: { ...(answer.body as object), expires_in: 2 } };
-        },
-      };
-    },
-  },
-  {
-    ...oauth,
-    name: 'F66-awkward-secret',
-    title: 'A client secret with + % & : = é and spaces',
-    caller: 'Form-encodes the secret correctly.',
-    faults: 'until_healed',
-    secrets: ['p+l%us&am:p=é ½ %2B'],
-    begin: (tools) => ({
-      answer(call) {
-        if (call.operation === 'access_token') tools.next();
-        return undefined;
-      },
+    begin: after(TOKENS, html(200, PAGE), {
+      status: 200,
+      body: { error: 'server_error', error_description: 'try later' },
     }),
   },
   {
-    ...oauth,
+    name: 'F65-herd-on-expiry',
+    title: 'Short-lived tokens from a slow endpoint while many payments wait',
+    caller: 'Fetches one token at a time; all calls share it.',
+    begin: after(TOKENS, async ({ answer, tools }) => {
+      await pause(tools.clock, 150);
+      return regrant(answer, { expires_in: 2 });
+    }),
+  },
+  {
+    name: 'F66-awkward-secret',
+    title: 'A client secret with + % & : = é and spaces',
+    caller: 'Form-encodes the secret correctly.',
+    secrets: ['p+l%us&am:p=é ½ %2B'],
+    begin: before(TOKENS),
+  },
+  {
     name: 'F67-secret-rotation',
     title: 'Old and new client secret are both valid until healed; then only the new one',
     caller:
       'Continues without a failed payment; its operator enters the new secret during the overlap.',
-    faults: 'until_healed',
     ends: 'after_mending',
     secrets: ['the-old-secret', 'the-new-secret'],
-    begin: (tools) => ({
-      answer(call) {
-        if (call.operation === 'access_token') tools.next();
-        return undefined;
-      },
-    }),
+    begin: before(TOKENS),
   },
   {
-    ...oauth,
     name: 'F68-token-redirect',
     title: 'The token endpoint redirects to another host',
     caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
     faults: 2,
-    begin: (tools) =>
-      redirects(TOKENS, tools, [
-        redirect(307, (call) => `${tools.stray}${call.path}`),
-        redirect(302, (call) => `${tools.stray}${call.path}`),
-      ]),
+    begin: before(TOKENS, redirect(307), redirect(302)),
   },
 ];
 
 /** Every scenario, in the order of its number. */
-export const SCENARIOS: readonly Scenario[] = [...paymentScenarios, ...tokenScenarios];
+export const SCENARIOS: readonly Scenario[] = [
+  ...paymentRows,
+  ...tokenRows.map((row): Row => ({ needs: 'oauth', ...row })),
+].map((row) => ({ faults: 'until_healed', ends: 'by_itself', begin: () => ({}), ...row }));
 
 /** The scenario with this name, or with only this number (F02); undefined when there is none. */
 export function findScenario(name: string): Scenario | undefined {
