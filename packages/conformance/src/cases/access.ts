@@ -267,13 +267,7 @@ const p05: Draft<PartnerCase> = {
   unfit: oauthOnly,
   creates: (target) => [...sharedAll(target, ['first']), ...TYPES.map(() => own(target, 5))],
   async run(t: PartnerContext) {
-    const granted = await t.run.fetchToken(t.check, { scope: 'read' });
-    const token = accessToken(granted);
-    t.given(
-      token !== undefined,
-      `the token endpoint issues no token for scope read: ${tell(granted)}`,
-    );
-    const proof = { authorization: `Bearer ${token}` };
+    const proof = await scoped(t, 'read');
     for (const type of TYPES) {
       const intent = t.intend(own(t.target, 5));
       const reply = await t.put(intent, { proof, headers: { 'content-type': type } });
@@ -290,6 +284,15 @@ const p05: Draft<PartnerCase> = {
   },
 };
 
+/** The credential of a token that has only this scope. Skips when the partner issues none. */
+async function scoped(t: PartnerContext, scope: 'read' | 'write'): Promise<Proof> {
+  const granted = await t.run.fetchToken(t.check, { scope });
+  const token = accessToken(granted);
+  const reason = `the token endpoint issues no token for scope ${scope}: ${tell(granted)}`;
+  t.given(token !== undefined, reason);
+  return { authorization: `Bearer ${token}` };
+}
+
 const p06: Draft<PartnerCase> = {
   id: 'P06',
   title: 'A token with scope write cannot read',
@@ -302,13 +305,7 @@ const p06: Draft<PartnerCase> = {
   unfit: oauthOnly,
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
-    const granted = await t.run.fetchToken(t.check, { scope: 'write' });
-    const token = accessToken(granted);
-    t.given(
-      token !== undefined,
-      `the token endpoint issues no token for scope write: ${tell(granted)}`,
-    );
-    const proof = { authorization: `Bearer ${token}` };
+    const proof = await scoped(t, 'write');
     const replies = [await t.readAccount(undefined, { proof })];
     if (t.target.paths.get_balance !== null)
       replies.push(await t.readBalance(undefined, { proof }));

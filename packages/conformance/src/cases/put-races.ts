@@ -20,7 +20,7 @@ import {
 } from '../check/payment-fields.ts';
 import { NO_BILLER, own, sharedAll } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
-import { ENDED_FIELDS, isAnswer, LASTING_FIELDS } from './shared.ts';
+import { ENDED_FIELDS, isAnswer, LASTING_FIELDS, unchanged } from './shared.ts';
 
 /** Concurrent PUTs, and those of a second payment. */
 const PARALLEL_P27 = 100;
@@ -328,16 +328,11 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
     if (!isAnswer(t, read)) return;
     const record = recordOf(read);
     if (end !== undefined) {
-      const same = t.must(
-        record !== undefined && differences(end, record, ENDED_FIELDS).length === 0,
-        `the payment as it ended, status ${show(end['status'])}, on every connection`,
-        read,
-        {
-          got: tellDifferences(end, read, ENDED_FIELDS),
-          clause: 'RU2',
-          cause: 'Each replica has its own response cache, or reads from a lagging copy.',
-        },
-      );
+      const expected = `the payment as it ended, status ${show(end['status'])}, on every connection`;
+      const same = unchanged(t, end, read, ENDED_FIELDS, expected, {
+        clause: 'RU2',
+        cause: 'Each replica has its own response cache, or reads from a lagging copy.',
+      });
       if (!same) return;
     } else if (record !== undefined && isTerminalWord(record['status'])) {
       end = record;
@@ -604,15 +599,9 @@ const p66: Draft<PartnerCase> = {
       const fields = isTerminalWord(before['status']) ? ENDED_FIELDS : LASTING_FIELDS;
       const read = await t.read(intent);
       const put = await t.put(intent);
+      const expected = `the payment with payment_id ${show(before['payment_id'])}, as before the restart`;
       for (const reply of isSuccess(put) ? [read, put] : [read]) {
-        const record = recordOf(reply);
-        const same = t.must(
-          record !== undefined && differences(before, record, fields).length === 0,
-          `the payment with payment_id ${show(before['payment_id'])}, as before the restart`,
-          reply,
-          { got: tellDifferences(before, reply, fields) },
-        );
-        if (!same) return;
+        if (!unchanged(t, before, reply, fields, expected)) return;
       }
     }
     // P60 compares the payment_ids of all payments of the run, and P62 the balance.

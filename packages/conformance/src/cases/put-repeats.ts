@@ -15,7 +15,7 @@ import {
 } from '../check/payment-fields.ts';
 import { own, sharedAll } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
-import { ENDED_FIELDS, LASTING_FIELDS } from './shared.ts';
+import { ENDED_FIELDS, LASTING_FIELDS, unchanged } from './shared.ts';
 
 const p25: Draft<PartnerCase> = {
   id: 'P25',
@@ -172,14 +172,7 @@ const p31: Draft<PartnerCase> = {
     const { subject } = await t.accepted();
     const { record } = await t.ended(subject.intent);
     for (const again of [await t.put(subject.intent), await t.read(subject.intent)]) {
-      const found = recordOf(again);
-      const same = t.must(
-        found !== undefined && differences(record, found, ENDED_FIELDS).length === 0,
-        'the terminal payment, unchanged',
-        again,
-        { got: tellDifferences(record, again, ENDED_FIELDS) },
-      );
-      if (!same) return;
+      if (!unchanged(t, record, again, ENDED_FIELDS, 'the terminal payment, unchanged')) return;
     }
   },
 };

@@ -24,7 +24,7 @@ import {
   type SharedName,
 } from '../check/planned-payments.ts';
 import type { PartnerTarget } from '../check/target.ts';
-import { statusOf } from './shared.ts';
+import { finallyRefused, statusOf } from './shared.ts';
 
 const p20: Draft<PartnerCase> = {
   id: 'P20',
@@ -304,15 +304,7 @@ const p36: Draft<PartnerCase> = {
         put,
       );
       if (read === undefined) continue;
-      t.strict(
-        put.status === 400 || put.status === 422,
-        '400 or 422: the request is invalid, not the credential or the URL',
-        put,
-        {
-          cause:
-            'The platform does not treat any other refusal as final, so it retries the request forever.',
-        },
-      );
+      finallyRefused(t, put);
       raise(!holdsPayment(read), 'no payment under the refused id', read);
     }
     await correctsTheFirst(
@@ -353,15 +345,7 @@ const p37: Draft<PartnerCase> = {
     const put = await t.put(intent, { fields: { platform_payment_id: other.platform_payment_id } });
     t.should(isRefusal(put), 'a refusal, such as 400', put);
     if (!isRefusal(put)) return;
-    t.strict(
-      put.status === 400 || put.status === 422,
-      '400 or 422: the request is invalid, not the credential or the URL',
-      put,
-      {
-        cause:
-          'The platform does not treat any other refusal as final, so it retries the request forever.',
-      },
-    );
+    finallyRefused(t, put);
     for (const made of [intent, other]) {
       const read = await t.read(made);
       t.should(!holdsPayment(read), 'no payment under either id', read);
@@ -446,25 +430,7 @@ const p40: Draft<PartnerCase> = {
       made.put,
     );
     if (!taken) return;
-    const life = await t.end(made.intent);
-    if (
-      life.end === undefined &&
-      (t.run.endsLater || t.target.terminal_window_seconds === undefined)
-    ) {
-      throw t.notEnded();
-    }
-    const record = life.end?.record;
-    t.must(
-      record?.['status'] === 'failed',
-      `status failed within ${t.run.window_ms / 1_000} s`,
-      life.end?.reply ?? life.last,
-      {
-        got:
-          record === undefined
-            ? `it did not end: ${tell(life.last)}`
-            : `status ${statusOf(record)}`,
-      },
-    );
+    await mustFail(t, made.intent, '');
   },
 };
 
@@ -503,28 +469,24 @@ const p41: Draft<PartnerCase> = {
       }
       const taken = recordOf(made.put) !== undefined;
       if (!t.must(taken, `${WORDS[name] ?? name}: 200 with a payment`, made.put)) continue;
-      const life = await t.end(made.intent);
-      if (
-        life.end === undefined &&
-        (t.run.endsLater || t.target.terminal_window_seconds === undefined)
-      ) {
-        throw t.notEnded();
-      }
-      const record = life.end?.record;
-      t.must(
-        record?.['status'] === 'failed',
-        `${WORDS[name] ?? name}: status failed within ${t.run.window_ms / 1_000} s`,
-        life.end?.reply ?? life.last,
-        {
-          got:
-            record === undefined
-              ? `it did not end: ${tell(life.last)}`
-              : `status ${statusOf(record)}`,
-        },
-      );
+      await mustFail(t, made.intent, `${WORDS[name] ?? name}: `);
     }
   },
 };
+
+/** Follows a payment that has to end as failed; `what` names it in front of the expectation. */
+async function mustFail(t: PartnerContext, intent: Intent, what: string): Promise<void> {
+  const { end, last } = await t.end(intent);
+  if (end === undefined && (t.run.endsLater || t.target.terminal_window_seconds === undefined)) {
+    throw t.notEnded();
+  }
+  t.must(
+    end?.record['status'] === 'failed',
+    `${what}status failed within ${t.run.window_ms / 1_000} s`,
+    end?.reply ?? last,
+    { got: end === undefined ? `it did not end: ${tell(last)}` : `status ${statusOf(end.record)}` },
+  );
+}
 
 const p42: Draft<PartnerCase> = {
   id: 'P42',
@@ -547,15 +509,7 @@ const p42: Draft<PartnerCase> = {
       put,
     );
     if (!refused) return;
-    t.strict(
-      put.status === 400 || put.status === 422,
-      '400 or 422: the request is invalid, not the credential or the URL',
-      put,
-      {
-        cause:
-          'The platform does not treat any other refusal as final, so it retries the request forever.',
-      },
-    );
+    finallyRefused(t, put);
     const read = await t.read(intent);
     t.should(!holdsPayment(read), 'no payment under the refused id', read);
   },

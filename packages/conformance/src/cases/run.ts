@@ -2,7 +2,7 @@
  * Checks that look at everything a run has seen (P59 to P62): errors, all records of all payments, every payment after its end, and
  * the balances.
  */
-import { Skipped } from '../check/findings.ts';
+import { Skipped, type FindingMore } from '../check/findings.ts';
 import { type Json } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
 import { type Exchange, isRefusal, type Reply, show } from '../check/http.ts';
@@ -18,12 +18,14 @@ import {
 import { sharedAll } from '../check/planned-payments.ts';
 import { CONTROLS, fellByWhatFailed, followsAtOnce, measureBalances, rose } from './balance.ts';
 import {
+  ACCEPTED_FIELDS,
   ENDED_FIELDS,
   isAnswer,
   isReadableReason,
   looksInternal,
   parsed,
   statusOf,
+  unchanged,
 } from './shared.ts';
 
 /** Maximum p95 of a read and of a PUT. */
@@ -130,17 +132,6 @@ function codeProblem({ status, answer_body }: Exchange): string | undefined {
   return right ? undefined : `code ${show(code)}`;
 }
 
-/** Fields set at acceptance that never change afterwards. */
-const FIELDS = [
-  'payment_id',
-  'platform_payment_id',
-  'platform_batch_id',
-  'biller_id',
-  'account_id',
-  'amount_in_cents',
-  'initiated_at',
-] as const;
-
 const p60: Draft<PartnerCase> = {
   id: 'P60',
   title: 'All responses for a payment are consistent',
@@ -199,23 +190,17 @@ const p60: Draft<PartnerCase> = {
       const record = recordOf(last);
       t.must(record !== undefined, 'the payment still exists', last, { clause: 'PF2' });
       if (record === undefined) continue;
-      const [changed] = differences(first.record, record, FIELDS);
+      const [changed] = differences(first.record, record, ACCEPTED_FIELDS);
       t.must(changed === undefined, 'the fields of the first response', last, {
-        got: tellDifferences(first.record, last, FIELDS),
+        got: tellDifferences(first.record, last, ACCEPTED_FIELDS),
         clause: CLAUSE_OF[changed ?? ''] ?? 'PF6',
       });
       const end = ends.get(intent.platform_payment_id);
       if (end === undefined || changed !== undefined) continue;
-      t.must(
-        differences(end, record, ENDED_FIELDS).length === 0,
-        `the payment as it ended, status ${show(end['status'])}`,
-        last,
-        {
-          got: tellDifferences(end, last, ENDED_FIELDS),
-          clause: 'RU2',
-          cause: 'A later job or a restart of the server rewrites terminal payments.',
-        },
-      );
+      asItEnded(t, end, last, {
+        clause: 'RU2',
+        cause: 'A later job or a restart of the server rewrites terminal payments.',
+      });
     }
     t.given(ids.size > 0, 'no payment was accepted (see P20)');
     for (const one of t.run.seen) if (!keepsRules(t, one)) break;
@@ -250,18 +235,11 @@ async function stillKnown(t: PartnerContext): Promise<void> {
   if (asked?.first === undefined) return;
   const again = await t.put(asked.intent);
   if (!isAnswer(t, again)) return;
-  const record = recordOf(again);
-  t.must(
-    record !== undefined && differences(asked.first.record, record, FIELDS).length === 0,
-    'the oldest payment of the run when it is put again at its end',
-    again,
-    {
-      got: tellDifferences(asked.first.record, again, FIELDS),
-      clause: 'PF2',
-      cause:
-        'Ids are kept for seconds, or only the latest of them: they must be stored permanently.',
-    },
-  );
+  const expected = 'the oldest payment of the run when it is put again at its end';
+  unchanged(t, asked.first.record, again, ACCEPTED_FIELDS, expected, {
+    clause: 'PF2',
+    cause: 'Ids are kept for seconds, or only the latest of them: they must be stored permanently.',
+  });
 }
 
 const isInstant = (value: Json | undefined): boolean => instantOf(value) !== undefined;
@@ -420,7 +398,7 @@ async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<
     }
     if (!isAnswer(t, reply)) return;
     const clause = again === 'put' ? 'RU5' : again === 'readById' ? 'B3' : 'RU2';
-    if (!unchanged(t, end, reply, clause)) return;
+    if (!asItEnded(t, end, reply, { clause })) return;
   }
 }
 
@@ -442,24 +420,19 @@ async function changedRepeats(t: PartnerContext, { intent, end }: Ended): Promis
     const replies = isRefusal(put) ? [await t.read(intent)] : [put, await t.read(intent)];
     for (const reply of replies) {
       const clause = reply.exchange.method === 'PUT' ? 'RU5' : 'RU2';
-      if (!unchanged(t, end, reply, clause)) return;
+      if (!asItEnded(t, end, reply, { clause })) return;
     }
   }
 }
 
-function unchanged(
+function asItEnded(
   t: PartnerContext,
   end: PaymentFields,
   reply: Reply,
-  clause: 'RU2' | 'RU5' | 'B3',
+  more: FindingMore,
 ): boolean {
-  const record = recordOf(reply);
-  return t.must(
-    record !== undefined && differences(end, record, ENDED_FIELDS).length === 0,
-    `the payment as it ended, status ${show(end['status'])}`,
-    reply,
-    { got: tellDifferences(end, reply, ENDED_FIELDS), clause },
-  );
+  const expected = `the payment as it ended, status ${show(end['status'])}`;
+  return unchanged(t, end, reply, ENDED_FIELDS, expected, more);
 }
 
 const p62: Draft<PartnerCase> = {

@@ -1,8 +1,13 @@
 /** Shared by several checks. */
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
-import type { Findings } from '../check/findings.ts';
+import type { FindingMore, Findings } from '../check/findings.ts';
 import { asObject, type Reply } from '../check/http.ts';
-import type { PaymentFields } from '../check/payment-fields.ts';
+import {
+  differences,
+  type PaymentFields,
+  recordOf,
+  tellDifferences,
+} from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 
 /** The check does not apply to a target that uses a static key. */
@@ -16,6 +21,17 @@ export function oauthOnly(target: PartnerTarget): string | undefined {
 export const LASTING_FIELDS = [
   'payment_id',
   'platform_payment_id',
+  'amount_in_cents',
+  'initiated_at',
+] as const;
+
+/** The fields of a payment that are set when it is accepted and never change. */
+export const ACCEPTED_FIELDS = [
+  'payment_id',
+  'platform_payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
   'amount_in_cents',
   'initiated_at',
 ] as const;
@@ -101,6 +117,33 @@ export function isAnswer(t: Findings, reply: Reply): boolean {
     clause: 'ER3',
     cause: 'The server is overloaded or has an internal error.',
   });
+}
+
+/** Must hold: the reply has a payment whose fields are as before. A finding says which fields differ and how. */
+export function unchanged(
+  t: Findings,
+  before: PaymentFields,
+  reply: Reply,
+  fields: readonly string[],
+  expected: string,
+  more?: FindingMore,
+): boolean {
+  const now = recordOf(reply);
+  const same = now !== undefined && differences(before, now, fields).length === 0;
+  return t.must(same, expected, reply, { got: tellDifferences(before, reply, fields), ...more });
+}
+
+/** Should hold in the strict profile: the refusal is one that the platform takes as final. */
+export function finallyRefused(t: Findings, put: Reply): void {
+  t.strict(
+    put.status === 400 || put.status === 422,
+    '400 or 422: the request is invalid, not the credential or the URL',
+    put,
+    {
+      cause:
+        'The platform does not treat any other refusal as final, so it retries the request forever.',
+    },
+  );
 }
 
 /** A recorded body as an object; undefined when it is not an object. */
