@@ -21,7 +21,12 @@ export function html(strings: TemplateStringsArray, ...values: readonly Part[]):
 function toText(part: Part): string {
   if (part instanceof Html) return part.text;
   if (typeof part === 'object') return part.map(toText).join('');
-  return String(part)
+  return escaped(String(part));
+}
+
+/** Text for HTML or XML, as content or in a quoted attribute. */
+export function escaped(text: string): string {
+  return text
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
     .replaceAll('>', '&gt;')

@@ -17,8 +17,8 @@ import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
 import https from 'node:https';
-import net, { type AddressInfo, type Socket } from 'node:net';
-import tls from 'node:tls';
+import type { Socket } from 'node:net';
+import type tls from 'node:tls';
 import {
   compileCheck,
   isTerminal,
@@ -34,9 +34,18 @@ import {
   type Route,
 } from '@duebridge/contract';
 import { deadline, MACHINE_CLOCK, pause, type Clock } from '../clock.ts';
-import { makeBadCertificate } from './certificate.ts';
 import { openFaults, REPLAY_HEADER, type ScriptStep } from './faults.ts';
-import type { EntryPoint, Scenario } from './scenarios.ts';
+import {
+  closeButHold,
+  closeListener,
+  listen,
+  listenAgain,
+  openEntryPoint,
+  openStray,
+  readBody,
+  urlOf,
+} from './listeners.ts';
+import type { Scenario } from './scenarios.ts';
 import { answerInspection, isInspection } from './page.ts';
 import type { Answer, Behaviour, Call, Operation, Reply, Wire } from './behaviour.ts';
 import { openBook, statementOf, type Book } from './state.ts';
@@ -90,9 +99,6 @@ export interface ScriptedPartnerOptions {
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: Clock;
 }
-
-/** Largest request body read (decision 16). */
-const MAX_BODY_BYTES = 64 * 1024;
 
 /** Longest wait granted to a read, in seconds (decision 24): shorter than the idle timeouts of proxies. */
 const MAX_WAIT_SECONDS = 60;
@@ -393,7 +399,7 @@ export async function startScriptedPartner(
     await stray.stop();
     throw error;
   });
-  plainUrl = `${options.tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  plainUrl = urlOf(options.tls === undefined ? 'http' : 'https', host, port);
   const front = await openEntryPoint(faults.entry, host);
   const url = front?.url ?? plainUrl;
   let held =
@@ -500,114 +506,6 @@ function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): Scrip
   return auth.method === 'oauth' && secret !== undefined
     ? { ...auth, client_secret: secret }
     : auth;
-}
-
-/** Listens; returns the port. */
-function listen(server: net.Server, port: number, host: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve((server.address() as AddressInfo).port);
-    });
-  });
-}
-
-/**
- * Stops listening, so that connections are refused, but keeps the port: it stays in use as the local end of a connection to a
- * listener of our own. If it were released, another program could take it and receive the caller's requests.
- */
-async function closeButHold(
-  server: net.Server,
-  port: number,
-  host: string,
-  towards: number,
-): Promise<Socket> {
-  await closeListener(server);
-  return new Promise((resolve) => {
-    const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
-    socket.on('connect', () => resolve(socket));
-    socket.on('error', () => resolve(socket));
-  });
-}
-
-/** How long to retry the listen when another program took the port in the meantime. */
-const REOPEN_WITHIN_MS = 10_000;
-
-async function listenAgain(
-  clock: Clock,
-  server: net.Server,
-  port: number,
-  host: string,
-): Promise<void> {
-  for (let waitedMs = 0; ; waitedMs += 50) {
-    try {
-      await listen(server, port, host);
-      return;
-    } catch (error) {
-      const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
-      if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
-      await pause(clock, 50);
-    }
-  }
-}
-
-function closeListener(server: net.Server): Promise<void> {
-  return new Promise((resolve) => {
-    if (!server.listening) return resolve();
-    server.close(() => resolve());
-  });
-}
-
-/** A host that is not the partner: a caller that follows a redirect to it has failed (F19-F21, F68). */
-async function openStray(host: string) {
-  const paths: string[] = [];
-  // No timeouts: an idle connection to this listener keeps a closed partner's port in use.
-  const server = http.createServer(
-    { headersTimeout: 0, requestTimeout: 0 },
-    (request, response) => {
-      if (paths.length < MAX_EXCHANGES) paths.push(request.url ?? '');
-      response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
-    },
-  );
-  const port = await listen(server, 0, host);
-  return {
-    port,
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
-    paths: () => paths,
-    stop: async () => {
-      const closed = closeListener(server);
-      server.closeAllConnections();
-      await closed;
-    },
-  };
-}
-
-/** The listener whose connections a caller must reject; undefined when the plain one is the entry point. */
-async function openEntryPoint(kind: EntryPoint, host: string) {
-  if (kind === 'open' || kind === 'closed') return undefined;
-  let connections = 0;
-  const open = new Set<Socket>();
-  const server =
-    kind === 'stalled_handshake' ? net.createServer() : tls.createServer(makeBadCertificate());
-  server.on('connection', (socket: Socket) => {
-    connections += 1;
-    open.add(socket);
-    socket.on('close', () => open.delete(socket));
-    socket.on('error', () => socket.destroy());
-  });
-  // A caller that rejects our certificate aborts the handshake, as it should.
-  server.on('tlsClientError', () => undefined);
-  const port = await listen(server, 0, host);
-  return {
-    url: `https://localhost:${port}`,
-    connections: () => connections,
-    stop: async () => {
-      const closed = closeListener(server);
-      for (const socket of open) socket.destroy();
-      await closed;
-    },
-  };
 }
 
 /** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
@@ -782,21 +680,6 @@ function matchPath(template: string, path: string) {
     }
   }
   return fields;
-}
-
-/** The body; undefined when it exceeds the limit. */
-async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
-    }
-  } catch {
-    // The caller disconnected in the middle: process what was received; the answer is not delivered.
-  }
-  return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
 }
 
 function mediaType(call: Call): string {

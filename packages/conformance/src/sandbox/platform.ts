@@ -4,7 +4,6 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { isUtf8 } from 'node:buffer';
 import {
   compileCheck,
@@ -21,6 +20,7 @@ import { MACHINE_CLOCK, type Clock } from '../clock.ts';
 import type { Answer } from './behaviour.ts';
 import { drivePayment, type DriveExchange, type DriveResult, type DriveTarget } from './drive.ts';
 import { html, htmlAnswer, isForeign } from './html.ts';
+import { listen, readBody, urlOf } from './listeners.ts';
 
 /** Options of a scripted platform. */
 export interface ScriptedPlatformOptions {
@@ -70,9 +70,6 @@ const isUnknown = (id: string): boolean => id === UNKNOWN_ACCOUNT || id.startsWi
 
 /** Lifetime of a token (decision 8). */
 const TOKEN_LIFE_MS = 30 * 60 * 1000;
-
-/** Maximum body size (decision 16). */
-const MAX_BODY_BYTES = 64 * 1024;
 
 /** Tokens per second, and in one burst (decision 16). */
 const RATE_PER_SECOND = 25;
@@ -307,13 +304,10 @@ export async function startScriptedPlatform(
     return running ? { ...answer, headers: { ...answer.headers, Refresh: '1' } } : answer;
   }
 
-  const port = await new Promise<number>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port ?? 0, host, () => resolve((server.address() as AddressInfo).port));
-  });
+  const port = await listen(server, options.port ?? 0, host);
   let stopped: Promise<void> | undefined;
   const platform: ScriptedPlatform = {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    url: urlOf('http', host, port),
     client_id: client.client_id,
     api_key: client.api_key,
     tokens: () =>
@@ -423,19 +417,4 @@ function readObject(body: string): Record<string, unknown> {
     return json as Record<string, unknown>;
   }
   throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem: 'must be object' }] });
-}
-
-/** The body; undefined when it exceeds the limit. */
-async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
-    }
-  } catch {
-    // The caller disconnected: nobody is left to answer.
-  }
-  return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
 }

@@ -1,0 +1,146 @@
+/**
+ * The listeners of the sandbox: ports that open, close and open again, the host that is not the partner, and the entry points that
+ * no caller may accept.
+ */
+import http from 'node:http';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import tls from 'node:tls';
+import { pause, type Clock } from '../clock.ts';
+import { makeBadCertificate } from './certificate.ts';
+import type { EntryPoint } from './scenarios.ts';
+
+/** Largest request body read (decision 16). */
+const MAX_BODY_BYTES = 64 * 1024;
+
+/** Maximum number of paths kept of requests that should never have come. */
+const MAX_PATHS = 10_000;
+
+/** The origin of a listener; an IPv6 address needs brackets. */
+export function urlOf(scheme: 'http' | 'https', host: string, port: number): string {
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** Listens; returns the port. */
+export function listen(server: net.Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}
+
+/**
+ * Stops listening, so that connections are refused, but keeps the port: it stays in use as the local end of a connection to a
+ * listener of our own. If it were released, another program could take it and receive the caller's requests.
+ */
+export async function closeButHold(
+  server: net.Server,
+  port: number,
+  host: string,
+  towards: number,
+): Promise<Socket> {
+  await closeListener(server);
+  return new Promise((resolve) => {
+    const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
+    socket.on('connect', () => resolve(socket));
+    socket.on('error', () => resolve(socket));
+  });
+}
+
+/** How long to retry the listen when another program took the port in the meantime. */
+const REOPEN_WITHIN_MS = 10_000;
+
+/** Listens again at a port that was given up, however long another program holds it within the limit. */
+export async function listenAgain(
+  clock: Clock,
+  server: net.Server,
+  port: number,
+  host: string,
+): Promise<void> {
+  for (let waitedMs = 0; ; waitedMs += 50) {
+    try {
+      await listen(server, port, host);
+      return;
+    } catch (error) {
+      const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+      if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
+      await pause(clock, 50);
+    }
+  }
+}
+
+/** Stops listening; connections stay open. */
+export function closeListener(server: net.Server): Promise<void> {
+  return new Promise((resolve) => {
+    if (!server.listening) return resolve();
+    server.close(() => resolve());
+  });
+}
+
+/** A host that is not the partner: a caller that follows a redirect to it has failed (F19-F21, F68). */
+export async function openStray(host: string) {
+  const paths: string[] = [];
+  // No timeouts: an idle connection to this listener keeps a closed partner's port in use.
+  const server = http.createServer(
+    { headersTimeout: 0, requestTimeout: 0 },
+    (request, response) => {
+      if (paths.length < MAX_PATHS) paths.push(request.url ?? '');
+      response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+    },
+  );
+  const port = await listen(server, 0, host);
+  return {
+    port,
+    url: urlOf('http', host, port),
+    paths: () => paths,
+    stop: async () => {
+      const closed = closeListener(server);
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** The listener whose connections a caller must reject; undefined when the plain one is the entry point. */
+export async function openEntryPoint(kind: EntryPoint, host: string) {
+  if (kind === 'open' || kind === 'closed') return undefined;
+  let connections = 0;
+  const open = new Set<Socket>();
+  const server =
+    kind === 'stalled_handshake' ? net.createServer() : tls.createServer(makeBadCertificate());
+  server.on('connection', (socket: Socket) => {
+    connections += 1;
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+    socket.on('error', () => socket.destroy());
+  });
+  // A caller that rejects our certificate aborts the handshake, as it should.
+  server.on('tlsClientError', () => undefined);
+  const port = await listen(server, 0, host);
+  return {
+    url: `https://localhost:${port}`,
+    connections: () => connections,
+    stop: async () => {
+      const closed = closeListener(server);
+      for (const socket of open) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+/** The body; undefined when it exceeds the limit. */
+export async function readBody(request: http.IncomingMessage): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
+    }
+  } catch {
+    // The caller disconnected in the middle: process what was received; the answer is not delivered.
+  }
+  return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
+}
