@@ -63,7 +63,7 @@ const WINDOW_SLACK_MS = 1_000;
 
 /** A requested payment, and the first answer that contained its record. */
 export interface Asked {
-  readonly intent: Intent;
+  intent: Intent;
   /** Milliseconds since 1970. */
   readonly at: number;
   first: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
@@ -155,8 +155,6 @@ export class PartnerRun {
   readonly #own = new Map<string, Intent>();
   readonly #once = new Map<string, Promise<unknown>>();
   readonly #stop: AbortSignal;
-  readonly #shared = new Map<string, Promise<Subject>>();
-  readonly #lives = new Map<string, Promise<Life>>();
   #access: Promise<{ readonly token: string | undefined; readonly until: number }> | undefined;
   #asked = 0;
 
@@ -211,13 +209,14 @@ export class PartnerRun {
     return sleep(this.clock, ms, this.#stop);
   }
 
+  /** The payment as requested under the id of this intent; undefined before its first request. */
+  asked({ platform_payment_id }: Intent): Asked | undefined {
+    return this.intents.find(({ intent }) => intent.platform_payment_id === platform_payment_id);
+  }
+
   /** Counts a new payment against the cap. Throws Skipped when it would exceed the cap. */
   spend(intent: Intent): void {
-    if (
-      this.intents.some((known) => known.intent.platform_payment_id === intent.platform_payment_id)
-    ) {
-      return;
-    }
+    if (this.asked(intent) !== undefined) return;
     const cap = this.target.spending_cap_in_cents;
     if (cap !== undefined && this.#asked + intent.amount_in_cents > cap) {
       throw new Skipped(
@@ -231,27 +230,20 @@ export class PartnerRun {
 
   /** The record of the first PUT that was answered with one, for each payment (P60). */
   noteFirst(intent: Intent, reply: Reply, record: PaymentFields): void {
-    const asked = this.intents.find(
-      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
-    );
+    const asked = this.asked(intent);
     if (asked !== undefined) asked.first ??= { reply, record };
   }
 
   /** Drops a requested payment that the server took for another one: it has no record of its own. */
   forget(intent: Intent): void {
-    const place = this.intents.findIndex(
-      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
-    );
-    if (place >= 0) this.intents.splice(place, 1);
+    const asked = this.asked(intent);
+    if (asked !== undefined) this.intents.splice(this.intents.indexOf(asked), 1);
   }
 
   /** Corrects the account of a requested payment: of two concurrent first requests for one id, the other one was accepted. */
   moved(intent: Intent): void {
-    const place = this.intents.findIndex(
-      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
-    );
-    const asked = this.intents[place];
-    if (asked !== undefined) this.intents[place] = { ...asked, intent };
+    const asked = this.asked(intent);
+    if (asked !== undefined) asked.intent = intent;
   }
 
   /** The payment of a single check; the same one on each call. */
@@ -270,30 +262,12 @@ export class PartnerRun {
     return found;
   }
 
-  /** The shared payment of this name, made by whichever check needs it first. */
-  shared(name: string, make: () => Promise<Subject>): Promise<Subject> {
-    const known = this.#shared.get(name);
-    if (known !== undefined) return known;
-    const made = make();
-    this.#shared.set(name, made);
-    return made;
-  }
-
-  /** The life of a payment, polled once for all checks that wait for it. */
-  life(intent: Intent, poll: () => Promise<Life>): Promise<Life> {
-    const known = this.#lives.get(intent.platform_payment_id);
-    if (known !== undefined) return known;
-    const polled = poll();
-    this.#lives.set(intent.platform_payment_id, polled);
-    return polled;
-  }
-
   /** The lives polled so far, ended or not. */
   async lives(): Promise<{ readonly intent: Intent; readonly life: Life }[]> {
     const found: { intent: Intent; life: Life }[] = [];
     for (const { intent } of this.intents) {
-      const life = await this.#lives.get(intent.platform_payment_id);
-      if (life !== undefined) found.push({ intent, life });
+      const life = this.#once.get(lifeOf(intent)) as Promise<Life> | undefined;
+      if (life !== undefined) found.push({ intent, life: await life });
     }
     return found;
   }
@@ -365,6 +339,9 @@ export function accessToken(reply: Reply): string | undefined {
   const token = isSuccess(reply) ? asObject(reply.json)?.['access_token'] : undefined;
   return typeof token === 'string' && /^[\x21-\x7e]+$/.test(token) ? token : undefined;
 }
+
+/** The name of a payment's life among what a run finds out once. */
+const lifeOf = ({ platform_payment_id }: Intent): string => `life ${platform_payment_id}`;
 
 /** The context of one check of a partner. */
 export class PartnerContext extends Findings {
@@ -577,7 +554,7 @@ export class PartnerContext extends Findings {
   async sharedPayment(name: SharedName): Promise<Subject | undefined> {
     const planned = shared(this.target, name);
     if (planned === undefined) return undefined;
-    return this.run.shared(name, async () => {
+    return this.run.once(`payment ${name}`, async () => {
       const intent = this.intend(planned);
       const put = await this.put(intent);
       const read = await this.read(intent);
@@ -597,7 +574,7 @@ export class PartnerContext extends Findings {
 
   /** Polls a payment until it ends or the declared window is over; once for all checks that ask. */
   end(intent: Intent): Promise<Life> {
-    return this.run.life(intent, () => this.#poll(intent));
+    return this.run.once(lifeOf(intent), () => this.#poll(intent));
   }
 
   /** Like `end`, but skips when the payment did not end in the window: P50 reports that. */
@@ -687,10 +664,8 @@ export class PartnerContext extends Findings {
 
   async #poll(intent: Intent): Promise<Life> {
     const reads: { reply: Reply; record: PaymentFields }[] = [];
-    const created = this.run.intents.find(
-      (known) => known.intent.platform_payment_id === intent.platform_payment_id,
-    );
-    const deadline = (created?.at ?? this.run.now()) + this.run.window_ms + WINDOW_SLACK_MS;
+    const deadline =
+      (this.run.asked(intent)?.at ?? this.run.now()) + this.run.window_ms + WINDOW_SLACK_MS;
     let polls = 0;
     let wait = this.run.pace.poll_first_ms;
     let missing = 0;
@@ -732,11 +707,5 @@ function newPaymentId(now: number): string {
   bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6);
   bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
   const hex = bytes.toString('hex');
-  return [
-    hex.slice(0, 8),
-    hex.slice(8, 12),
-    hex.slice(12, 16),
-    hex.slice(16, 20),
-    hex.slice(20),
-  ].join('-');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }

@@ -201,9 +201,7 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
     accounts: {
       payable: accounts.text('payable', '--account'),
       unknown: accounts.optional('unknown') ?? 'no-such-account-duebridge',
-      ...present('other', accounts.optional('other')),
-      ...present('inactive', accounts.optional('inactive')),
-      ...present('canceled', accounts.optional('canceled')),
+      ...accounts.optionals('other', 'inactive', 'canceled'),
     },
     ...present('cancel', cancel),
     limits: {
@@ -246,9 +244,7 @@ export function platformTarget(draft: Draft, env: NodeJS.ProcessEnv = process.en
       ? ''
       : read.headerSecret('api_key', '--api-key or DUEBRIDGE_CONFORM_API_KEY'),
     kind,
-    ...present('biller_id', read.optional('biller_id')),
-    ...present('account_id', read.optional('account_id')),
-    ...present('unknown_account_id', read.optional('unknown_account_id')),
+    ...read.optionals('biller_id', 'account_id', 'unknown_account_id'),
     ...(other === undefined
       ? {}
       : {
@@ -334,16 +330,18 @@ function callerTarget(read: Reader): CallerTarget {
     authentication: authentication(read.inside('authentication')),
     biller_id: read.text('biller_id', 'caller.biller_id'),
     account_id: read.text('account_id', 'caller.account_id'),
-    ...present('other_account_id', read.optional('other_account_id')),
-    ...present('restart_command', read.optional('restart_command')),
+    ...read.optionals(
+      'other_account_id',
+      'restart_command',
+      'pay_command',
+      'status_command',
+      'site_snippet',
+    ),
     patience_seconds: read.count('patience_seconds') ?? USUAL_PATIENCE_SECONDS,
     patience_declared: read.has('patience_seconds'),
-    ...present('pay_command', read.optional('pay_command')),
-    ...present('status_command', read.optional('status_command')),
     ...present('pay_url', url('pay_url')),
     ...present('status_url', url('status_url')),
     page_port: read.count('page_port') ?? 0,
-    ...present('site_snippet', read.optional('site_snippet')),
   };
 }
 
@@ -482,6 +480,13 @@ class Reader {
       throw new TargetProblem(`${this.#place}${name} must be a non-empty string.`);
     }
     return value;
+  }
+
+  /** Those of these fields that are set. */
+  optionals<K extends string>(...names: readonly K[]): Partial<Record<K, string>> {
+    const found: Partial<Record<K, string>> = {};
+    for (const name of names) Object.assign(found, present(name, this.optional(name)));
+    return found;
   }
 
   text(name: string, flag: string): string {
