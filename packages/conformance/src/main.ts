@@ -295,10 +295,7 @@ async function mayStart(total_in_cents: number, cap: number | undefined): Promis
   if (process.stdin.isTTY) {
     const what =
       cap === undefined ? 'no spending cap is declared' : `the cap is ${formatCents(cap)}`;
-    const answer = await ask(
-      `Start payments worth ${worth}, although ${what}? [y/N]`,
-      new AbortController().signal,
-    );
+    const answer = await ask(`Start payments worth ${worth}, although ${what}? [y/N]`);
     return /^y(?:es)?$/i.test(answer.trim());
   }
   if (cap !== undefined) return true;
@@ -309,10 +306,10 @@ async function mayStart(total_in_cents: number, cap: number | undefined): Promis
 }
 
 /** Asks the person at the terminal. */
-async function ask(question: string, signal: AbortSignal): Promise<string> {
+async function ask(question: string, signal?: AbortSignal): Promise<string> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    return await terminal.question(`${question} `, { signal });
+    return await terminal.question(`${question} `, signal === undefined ? {} : { signal });
   } finally {
     terminal.close();
   }
@@ -498,7 +495,7 @@ async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): 
 /** How to restart the server under test: by the declared command, or by the person at the terminal. */
 function restarter(
   command: string | undefined,
-  ask: boolean,
+  byHand: boolean,
 ): { readonly restart?: () => Promise<void> } {
   if (command !== undefined) {
     return {
@@ -513,16 +510,9 @@ function restarter(
         }),
     };
   }
-  if (!ask) return {};
+  if (!byHand) return {};
   return {
-    async restart() {
-      const terminal = createInterface({ input: process.stdin, output: process.stderr });
-      try {
-        await terminal.question('\nRestart your server now, then press Enter. ');
-      } finally {
-        terminal.close();
-      }
-    },
+    restart: async () => void (await ask('\nRestart your server now, then press Enter.')),
   };
 }
 

@@ -8,6 +8,7 @@ import { CLAUSES, formatCents, type ClauseId } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
 import { curl } from './curl.ts';
 import { visible, type Exchange } from '../check/http.ts';
+import { escaped as html } from '../sandbox/html.ts';
 import { headline } from './text.ts';
 import type { BrokenClause, CheckResult, RunReport } from './run-report.ts';
 
@@ -325,15 +326,6 @@ function pretty(body: string): string {
   } catch {
     return body;
   }
-}
-
-function html(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
 }
 
 const STYLE = `

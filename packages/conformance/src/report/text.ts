@@ -4,6 +4,7 @@
  */
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from './run-report.ts';
+import { escaped } from '../sandbox/html.ts';
 
 /** Terminal colours; the text alone carries the same information. */
 interface Paint {
@@ -218,12 +219,9 @@ function excusedWords({ excused }: CheckResult): string {
 
 /** Escapes for XML and drops characters that XML 1.0 does not allow: a server may answer with any bytes. */
 function xml(text: string): string {
-  return text
-    .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
+  return escaped(
+    text.replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd'),
+  );
 }
 
 function painter(colour: boolean): Paint {
