@@ -36,7 +36,7 @@ const p27: Draft<PartnerCase> = {
     'The server looks up the id and then inserts without a unique constraint: concurrent retries race between the two steps.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 27), own(target, 270)],
   async run(t) {
-    const intent = t.run.own(t.check, () => t.intend(own(t.target, 27)));
+    const intent = t.ownPayment(27);
     t.run.spend(intent);
     // P60 compares how repeated payments end with the others: one alone might have failed for another reason.
     const second = t.intend(own(t.target, 270));
@@ -77,11 +77,7 @@ const p27: Draft<PartnerCase> = {
     });
     t.tried = `${taken.length}`;
   },
-  atEnd: (t) =>
-    oneEffect(
-      t,
-      t.run.own(t.check, () => t.intend(own(t.target, 27))),
-    ),
+  atEnd: (t) => oneEffect(t, t.ownPayment(27)),
 };
 
 /** New ids that are put to two accounts concurrently. */
@@ -226,7 +222,7 @@ const p34: Draft<PartnerCase> = {
   likely_cause: 'The id is stored only after the response has been sent.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 34)],
   async run(t) {
-    const intent = t.run.own(t.check, () => t.intend(own(t.target, 34)));
+    const intent = t.ownPayment(34);
     for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
     const between = recordOf(await t.read(intent));
     const reply = await t.put(intent);
@@ -240,11 +236,7 @@ const p34: Draft<PartnerCase> = {
       );
     }
   },
-  atEnd: (t) =>
-    oneEffect(
-      t,
-      t.run.own(t.check, () => t.intend(own(t.target, 34))),
-    ),
+  atEnd: (t) => oneEffect(t, t.ownPayment(34)),
 };
 
 /** Connections over which the payment is put and read again. */

@@ -72,7 +72,7 @@ const p26: Draft<PartnerCase> = {
   likely_cause: 'Each request posts the payment, or queues it for posting again.',
   creates: (target) => [...sharedAll(target, CONTROLS), own(target, 26)],
   async run(t: PartnerContext) {
-    const payment = t.run.own(t.check, () => t.intend(own(t.target, 26)));
+    const payment = t.ownPayment(26);
     const first = await t.put(payment);
     const payment_id = recordOf(first)?.['payment_id'];
     t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
@@ -91,11 +91,7 @@ const p26: Draft<PartnerCase> = {
     }
     t.tried = `${repeats}`;
   },
-  atEnd: (t) =>
-    oneEffect(
-      t,
-      t.run.own(t.check, () => t.intend(own(t.target, 26))),
-    ),
+  atEnd: (t) => oneEffect(t, t.ownPayment(26)),
 };
 
 const p28: Draft<PartnerCase> = {
@@ -284,12 +280,7 @@ const p35: Draft<PartnerCase> = {
           differences(entry.record, record, LASTING_FIELDS).length === 0,
         `the payment created at ${entry.made_at}`,
         reply,
-        {
-          got:
-            record === undefined
-              ? tell(reply)
-              : tellDifferences(entry.record, reply, LASTING_FIELDS),
-        },
+        { got: tellDifferences(entry.record, reply, LASTING_FIELDS) },
       );
       if (!same) return;
     }

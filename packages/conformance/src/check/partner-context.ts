@@ -21,7 +21,7 @@ import {
   type Wire,
 } from './http.ts';
 import type { History, HistoryEntry } from './history.ts';
-import { shared, type Planned, type SharedName } from './planned-payments.ts';
+import { own, shared, type Planned, type SharedName } from './planned-payments.ts';
 import type { Pace } from './pace.ts';
 import {
   holdsPayment,
@@ -462,6 +462,11 @@ export class PartnerContext extends Findings {
       amount_in_cents: planned.amount_in_cents,
       account_id: planned.account_id,
     };
+  }
+
+  /** The payment of this check alone, the same one on each call; `offset` makes its amount distinct. */
+  ownPayment(offset: number): Intent {
+    return this.run.own(this.check, () => this.intend(own(this.target, offset)));
   }
 
   /** Puts a payment. `change` replaces parts of the request, not of the intent. */
