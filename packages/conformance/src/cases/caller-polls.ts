@@ -11,6 +11,7 @@ import {
   notTooFast,
   returnedTheEnd,
   sameBytes,
+  reportsProcessing,
   stopsAtTheEnd,
 } from './caller-rules.ts';
 import { parsed } from './shared.ts';
@@ -245,15 +246,13 @@ function asksToWait(kind: (call: Call) => boolean): Behaviour {
         body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
       };
     },
-    // The payment stays processing so that there is something to poll. Reply immediately, like a partner without waiting reads.
-    answer(call, answer, partner) {
-      const record = call.method === 'GET' ? recordOf(answer) : undefined;
-      return record === undefined ||
+    // The payment stays processing so that there is something to poll.
+    ...reportsProcessing(
+      (call, partner) =>
+        call.method !== 'GET' ||
         asked === undefined ||
-        partner.now() - asked > WAIT_SECONDS * 1_000 + POLLED_MS
-        ? undefined
-        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
-    },
+        partner.now() - asked > WAIT_SECONDS * 1_000 + POLLED_MS,
+    ),
   };
 }
 
@@ -281,7 +280,10 @@ const c13: Draft<CallerCase> = {
 /** A payment that is processing for many polls. */
 async function staysProcessing(t: CallerContext): Promise<void> {
   const slow = new Spell(t, 'GET');
-  const polled = await slow.pay(13_010, stays(slow));
+  const polled = await slow.pay(
+    13_010,
+    reportsProcessing(() => slow.over),
+  );
   await t.accepted(polled);
   await slow.last();
   await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
@@ -365,18 +367,6 @@ function fails(spell: Spell): Behaviour {
   };
 }
 
-/** Reports processing immediately, like a partner without waiting reads. */
-function stays(spell: Spell): Behaviour {
-  return {
-    answer(_call, answer) {
-      const record = recordOf(answer);
-      return record === undefined || spell.over
-        ? undefined
-        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
-    },
-  };
-}
-
 /** Maximum number of PUTs of an accepted payment without a poll: some may be retries after a lost response. */
 const MOST_PUTS = 3;
 
@@ -436,7 +426,7 @@ const c14: Draft<CallerCase> = {
     let restarted = false;
     const polled = await t.pay(
       14_010,
-      staysOpen(() => restarted),
+      reportsProcessing(() => restarted),
     );
     await t.accepted(polled);
     const unanswered = await t.pay(
@@ -483,18 +473,6 @@ async function goesOnFor(t: CallerContext, payment: CallerPayment, what: string)
     got: `${t.calls(payment).length} calls in all`,
     clause: 'S4',
   });
-}
-
-/** Reports processing until the restart. */
-function staysOpen(isOver: () => boolean): Behaviour {
-  return {
-    answer(_call, answer) {
-      const record = recordOf(answer);
-      return record === undefined || isOver()
-        ? undefined
-        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
-    },
-  };
 }
 
 /** Accepts the payment, but sends no response to a PUT before the restart. */

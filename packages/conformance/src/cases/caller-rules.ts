@@ -1,7 +1,15 @@
 /** Shared by several checks of the caller. */
 import type { ClauseId, Json } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Answer, Reply, ScriptedExchange } from '../sandbox/partner.ts';
+import {
+  recordOf,
+  type Answer,
+  type Behaviour,
+  type Call,
+  type Insides,
+  type Reply,
+  type ScriptedExchange,
+} from '../sandbox/partner.ts';
 import { parsed } from './shared.ts';
 
 /** A response that says nothing about the payment. */
@@ -69,6 +77,18 @@ export function decoded(segment: string | undefined): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Reports every payment as processing until it is over. It replies immediately, like a partner without waiting reads. */
+export function reportsProcessing(isOver: (call: Call, partner: Insides) => boolean): Behaviour {
+  return {
+    answer(call, answer, partner) {
+      const record = recordOf(answer);
+      return record === undefined || isOver(call, partner)
+        ? undefined
+        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
+    },
+  };
 }
 
 /** The status word in the answer that a call was given; undefined when there is none. */

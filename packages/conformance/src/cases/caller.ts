@@ -10,8 +10,16 @@ import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { type Reply, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/planned-payments.ts';
-import { type Behaviour, type Call, recordOf, type ScriptedExchange } from '../sandbox/partner.ts';
-import { bodyOf, decoded, goesOn, noDouble, returnedTheEnd, sameBytes } from './caller-rules.ts';
+import { type Behaviour, type Call, type ScriptedExchange } from '../sandbox/partner.ts';
+import {
+  bodyOf,
+  decoded,
+  goesOn,
+  noDouble,
+  returnedTheEnd,
+  sameBytes,
+  reportsProcessing,
+} from './caller-rules.ts';
 import { parsed } from './shared.ts';
 
 const CENTS = 9_001;
@@ -543,12 +551,7 @@ async function refusedPolls(t: CallerContext): Promise<void> {
       if (!refusing) held.add(credential);
       return refusing && held.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
     },
-    answer(_call, answer) {
-      const record = recordOf(answer);
-      return record === undefined || refusing
-        ? undefined
-        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
-    },
+    ...reportsProcessing(() => refusing),
   });
   t.script({});
   await t.accepted(payment);
