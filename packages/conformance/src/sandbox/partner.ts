@@ -8,10 +8,8 @@
  *
  *   request -> receive -> authorize -> validate -> find or store -> answer -> the wire
  *
- * One file, so that a request is read from its first byte to its last in one place; what it remembers (state.ts), how it fails
- * (faults.ts) and what it shows (page.ts) are in other files.
- *
- * One file because a behaviour or a scenario may step in at every stage of a request, and each stage reads the same store.
+ * One file because a behaviour or a scenario may step in at every stage of a request, and each stage reads the same store. What it
+ * remembers (state.ts), how it fails (faults.ts), where it listens (listeners.ts) and what it shows (page.ts) are in other files.
  */
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
