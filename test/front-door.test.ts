@@ -149,39 +149,6 @@ function withUrl(url: string, change: (parts: URL) => void): Env {
   return { DATABASE_URL: parts.href };
 }
 
-test('both servers report a wrong variable alike, by name, without its value', async () => {
-  for (const [about, env, words] of [
-    ['port', { PORT: 'x' }, /PORT must be a whole number/],
-    ['port too high', { ADMIN_PORT: '70000' }, /ADMIN_PORT must be a whole number from 0 to 65535/],
-    ['database', { DATABASE_URL: 'mysql://canary@x/y' }, /DATABASE_URL must be an address/],
-    ['admin key', { DUEBRIDGE_ADMIN_KEY: 'canary' }, /DUEBRIDGE_ADMIN_KEY must be at least 16/],
-    ['level', { LOG_LEVEL: 'canary' }, /LOG_LEVEL must be one of/],
-    ['slip', { DUEBRIDGE_ADMIN_KYE: 'canary' }, /did you mean DUEBRIDGE_ADMIN_KEY\?/],
-    ['both', { DUEBRIDGE_ADMIN_KEY_FILE: '/x' }, /DUEBRIDGE_ADMIN_KEY and .*_FILE are both set/],
-    [
-      'no file',
-      { DUEBRIDGE_ADMIN_KEY: '', DUEBRIDGE_ADMIN_KEY_FILE: '/nowhere/key' },
-      /\/nowhere\/key that DUEBRIDGE_ADMIN_KEY_FILE names cannot be read \(ENOENT\)/,
-    ],
-    ['two at once', { PORT: 'x', LOG_LEVEL: 'y' }, /PORT .*; LOG_LEVEL /],
-  ] as const) {
-    const said = both.map((side) => {
-      const read = side === 'platform' ? readPlatformConfig : readPartnerConfig;
-      const given: Env = { ...good('postgres://x/y'), ...env };
-      try {
-        read(given);
-      } catch (error) {
-        assert.ok(error instanceof ConfigurationError, about);
-        return neutral(error.message, side);
-      }
-      return assert.fail(about);
-    });
-    assert.match(said[0] ?? '', words, about);
-    assert.doesNotMatch(said[0] ?? '', /canary/, about);
-    assert.equal(said[0], said[1], about);
-  }
-});
-
 test('both report an unavailable address or port alike, with the variable to change', async (t) => {
   const taken = createServer();
   await new Promise<void>((resolve) => {

@@ -97,28 +97,6 @@ test('"I paid $25 yesterday": found by amount, its story read to the partner’s
   await close();
 });
 
-test('a refused payment is closed by an operator, and a viewer cannot act', async () => {
-  const id = await work.pay('refuses-1', 3_100, 'refused@example.com');
-  const viewer = await signIn('vic');
-  await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
-  await viewer.page.getByText('Your role can only read.').first().waitFor();
-  assert.ok(await viewer.page.getByRole('button', { name: 'Close as failed' }).isDisabled());
-  await viewer.close();
-  const { page, close } = await signIn('bob');
-  await page.getByRole('link', { name: /In review/ }).click();
-  await page.getByRole('link', { name: id }).click();
-  await page.getByText('What the partner answered').first().click();
-  await page.getByText('This account takes no payments online.').first().waitFor();
-  await act(page, 'Close as failed', 'locked at the biller');
-  await page.getByRole('heading', { level: 1, name: /failed/ }).waitFor();
-  await close();
-  const [end] = (await auditOf('payment_ended')).filter(
-    ({ detail }) => detail['platform_payment_id'] === id,
-  );
-  assert.equal(end?.actor, 'bob');
-  assert.equal(end?.detail['reason'], 'locked at the biller');
-});
-
 test('a partner is paused and resumed with a reason, and tested', async () => {
   const { page, close } = await signIn('ada');
   await page.getByRole('link', { name: 'Partners', exact: true }).click();

@@ -244,17 +244,6 @@ function mounting(inEngine: InEngine): void {
 
 function events(inEngine: InEngine): void {
   inEngine(
-    'an origin that the platform no longer allows is told to the customer and to the site',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world({ plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } }));
-      assert.equal(await at.start(), 'mounted');
-      await at.title('This payment page cannot be shown here');
-      const [error] = await at.hears<{ code: string; recoverable: boolean }>('error');
-      assert.deepEqual([error?.code, error?.recoverable], ['origin_not_allowed', false]);
-    },
-  );
-
-  inEngine(
     'a backend that gives no token is told to the customer, with the cause for the engineer',
     async ({ flow, visit }) => {
       const world = flow.world({

@@ -52,8 +52,6 @@ export interface Tab {
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
   press(key: string): Promise<void>;
   type(text: string): Promise<void>;
-  /** Takes the network from the browser, or gives it back. False: this engine's driver cannot. */
-  offline(isOffline: boolean): Promise<boolean>;
   /** The page on paper, as a PDF. Undefined: this engine's driver cannot print (WebKitGTK). */
   printed(): Promise<Uint8Array | undefined>;
   /** The window that a script or a link opened, once it is there. */
@@ -171,11 +169,6 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => at(where).locator(selector).first().click(),
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { clickCount: times }),
-    offline: (isOffline) =>
-      page
-        .context()
-        .setOffline(isOffline)
-        .then(() => true),
     printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
@@ -255,7 +248,6 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
       await element?.dispose();
     },
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
-    offline: (isOffline) => page.setOfflineMode(isOffline).then(() => true),
     printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
@@ -403,7 +395,6 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
       await to('page');
       await session.clickAt(x, y, times);
     },
-    offline: () => Promise.resolve(false),
     printed: () => Promise.resolve(undefined),
     async resize(size) {
       await session.command('POST', '/window', { handle });
@@ -470,7 +461,6 @@ function guardedTab(tab: Steps, state: { lost: boolean }): Tab {
     run: (where, script, ...given) => step('run', tab.run(where, script, ...given)),
     click: (where, selector) => step('click', tab.click(where, selector)),
     clickAt: (x, y, times) => step('click', tab.clickAt(x, y, times)),
-    offline: (isOffline) => step('offline', tab.offline(isOffline)),
     printed: () => step('printed', tab.printed()),
     resize: (to) => step('resize', tab.resize(to)),
     press: (key) => step('press', tab.press(key)),

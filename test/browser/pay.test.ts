@@ -107,28 +107,6 @@ function ways(inEngine: InEngine): void {
     },
   );
 
-  inEngine('the first screen is there within a second of opening', async ({ flow, visit }) => {
-    const world = flow.world();
-    const at = await visit(world);
-    // The fastest of some: what the page takes, without what else this machine was doing.
-    const milliseconds = await at.tab.run(
-      'page',
-      async (settings) => {
-        const site = window as unknown as SiteWindow;
-        let fastest = Infinity;
-        for (let round = 0; round < 10 && fastest >= 1_000; round += 1) {
-          const started = performance.now();
-          await site.start(settings);
-          fastest = Math.min(fastest, performance.now() - started);
-          site.instance.destroy();
-        }
-        return fastest;
-      },
-      { partner: world.partner, frameOrigin: flow.payOrigin },
-    );
-    assert.ok(milliseconds < 1_000, `${milliseconds} ms`);
-  });
-
   inEngine(
     'a reload of the page and a second tab open on the payment that is processing',
     async ({ flow, visit }) => {
@@ -462,22 +440,6 @@ function amounts(inEngine: InEngine): void {
       assert.equal(world.payments[0]?.amount_in_cents, 123_450);
     },
   );
-
-  inEngine('an account without part payment shows no amount to choose', async ({ flow, visit }) => {
-    const world = flow.world();
-    world.bill = {
-      ...world.bill,
-      payment_rules: { min_amount_in_cents: 12_345, max_amount_in_cents: 12_345 },
-    };
-    const at = await visit(world);
-    await at.start();
-    await at.title('Your bill from Acme Water');
-    assert.equal(await at.tab.run('frame', () => document.querySelectorAll('button').length), 1);
-    await at.press('Continue');
-    await at.press('Back');
-    await at.title('Your bill from Acme Water');
-    await at.pay();
-  });
 
   inEngine(
     'a rule that changed since the page was opened is told at the field',

@@ -1,26 +1,18 @@
 /**
- * What the browser tests share: one browser and one scripted platform a file, a fresh context a visit,
- * and an eye on everything that must never happen (policy violations, errors in the console).
+ * What the browser tests share: a build, one browser and one scripted platform a file.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
-import type { Browser, BrowserContextOptions, FrameLocator, Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
 import { buildWeb, release } from '../../packages/web/build.ts';
 import { around } from '../support/around.ts';
 import { launchChromium } from './chromium.ts';
 import type { EngineName, Tab } from './engines.ts';
-import { startScriptedFlow, type ScriptedFlow, type World } from './scripted-flow.ts';
-
-/** What the site's script of these tests puts on its window. */
-interface SiteWindow {
-  heard: { event: string; value: never }[];
-  siteReady?: boolean;
-  start: (options: object, target?: string) => Promise<string>;
-}
+import { startScriptedFlow, type ScriptedFlow } from './scripted-flow.ts';
 
 /** An event as the site heard it, in order. */
 export interface Heard {
@@ -28,29 +20,9 @@ export interface Heard {
   readonly value: unknown;
 }
 
-export interface Visit {
-  readonly page: Page;
-  /** The payment page. */
-  readonly frame: FrameLocator;
-  /** Opens the SDK; gives "mounted" or the code of the error. */
-  start(options?: SiteOptions, target?: string): Promise<string>;
-  heard(): Promise<Heard[]>;
-  /** The h1 of the screen, once it is this one. */
-  title(text: string | RegExp): Promise<void>;
-  press(name: string | RegExp): Promise<void>;
-  close(): Promise<void>;
-}
 export type SiteOptions = Omit<Partial<DuebridgeOptions>, 'fetchToken' | 'frame' | 'signal'> & {
   frame?: FrameDouble;
 };
-
-export interface VisitOptions extends BrowserContextOptions {
-  /** Part of the site's address: `?tag`, `?coep`, `?hostile`. */
-  readonly query?: string;
-  readonly site?: string;
-  /** Messages of the console that this visit is about; any other fails the test. */
-  readonly expect?: RegExp;
-}
 
 /** The longest that any one thing may take in these tests: as long as on a machine that is ten times too slow. */
 const PATIENCE_MS = 60_000;
@@ -65,13 +37,11 @@ export interface Rig {
   readonly browser: Browser;
   /** What the build made for these tests. */
   readonly dist: string;
-  visit(world: World, options?: VisitOptions): Promise<Visit>;
 }
 
 /**
  * Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up.
- * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `browser`
- * and no `visit`.
+ * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `browser`.
  */
 export function useRig({ withRelease = false, withChromium = true } = {}): Rig {
   let flow: ScriptedFlow;
@@ -123,49 +93,6 @@ export function useRig({ withRelease = false, withChromium = true } = {}): Rig {
     },
     get dist() {
       return dist;
-    },
-    visit: (world, options = {}) => visit(browser, flow, world, options),
-  };
-}
-
-async function visit(
-  browser: Browser,
-  flow: ScriptedFlow,
-  world: World,
-  { query = '', site = 'acme', expect: expected, ...context }: VisitOptions,
-): Promise<Visit> {
-  const opened = await browser.newContext({ acceptDownloads: true, ...context });
-  opened.setDefaultTimeout(PATIENCE_MS);
-  const page = await opened.newPage();
-  const wrong: string[] = [];
-  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
-  page.on('console', (message) => {
-    const text = message.text();
-    if (message.type() === 'error' && !expected?.test(text)) wrong.push(`console: ${text}`);
-    for (const token of world.tokens) assert.ok(!text.includes(token), 'a token in the console');
-  });
-  await page.addInitScript(() => {
-    document.addEventListener('securitypolicyviolation', (event) =>
-      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
-    );
-  });
-  await page.goto(`${flow.site(site)}/${query}`);
-  await page.waitForFunction(() => (window as unknown as SiteWindow).siteReady);
-  const frame = page.frameLocator('iframe');
-  return {
-    page,
-    frame,
-    start: (given = {}, target = '#place') =>
-      page.evaluate(
-        ([settings, place]) => (window as unknown as SiteWindow).start(settings, place),
-        [{ partner: world.partner, frameOrigin: flow.payOrigin, ...given }, target] as const,
-      ),
-    heard: () => page.evaluate(() => (window as unknown as SiteWindow).heard),
-    title: (text) => frame.getByRole('heading', { level: 1, name: text }).waitFor(),
-    press: (name) => frame.getByRole('button', { name, exact: typeof name === 'string' }).click(),
-    async close() {
-      await opened.close();
-      assert.deepEqual(wrong, []);
     },
   };
 }

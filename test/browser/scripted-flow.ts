@@ -23,7 +23,7 @@ import {
 import type { Manifest } from '../../packages/web/build.ts';
 
 /** What a scripted answer can be: an error of the catalogue, a cut line, or silence. */
-export type Trouble = ErrorCode | 'cut' | 'hang' | 'lost_answer';
+export type Trouble = ErrorCode | 'cut' | 'hang';
 
 /** One request as the platform saw it. */
 export interface Seen {
@@ -83,13 +83,6 @@ export interface ScriptedFlow {
   readonly files: Map<string, string>;
   /** What happens to a request, by its path: a trouble or nothing. For what no world's plan tells: files, and calls of any kind. */
   wire: ((path: string) => Trouble | undefined | Promise<Trouble | undefined>) | undefined;
-  /** Lets browsers keep the files of the page, as the real platform does. */
-  keepsFiles: boolean;
-  /** True: the platform cuts every connection to its pages. */
-  down: boolean;
-  /** Lets nobody connect, and cuts whoever is: what a browser sees of a network that is gone. `plug()` ends it. */
-  unplug(): Promise<void>;
-  plug(): Promise<void>;
   site(name: string): string;
   world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
   stop(): Promise<void>;
@@ -104,11 +97,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const streams = new Map<string, Set<ServerResponse>>();
   const files = new Map<string, string>();
   let port = 0;
-  const flow: Pick<ScriptedFlow, 'wire' | 'down' | 'keepsFiles'> = {
-    wire: undefined,
-    down: false,
-    keepsFiles: false,
-  };
+  const flow: Pick<ScriptedFlow, 'wire'> = { wire: undefined };
   const server: Server = createServer((request, response) => {
     void handle(request, response).catch((error: unknown) => {
       response.destroy(error instanceof Error ? error : undefined);
@@ -140,7 +129,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const [, top = '', , last = ''] = (seen.path.split('?')[0] ?? '').split('/');
     const what = await flow.wire?.(seen.path);
     if (what === 'hang') return;
-    if (what === 'cut' || what === 'lost_answer') return void response.destroy();
+    if (what === 'cut') return void response.destroy();
     if (what !== undefined) return refuse(response, what);
     if (top === 'sdk') {
       const file = last === 'duebridge.js' ? manifest.sdk.file : last;
@@ -150,7 +139,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       });
     }
     if (seen.path === '/flow/ping') {
-      if (flow.down) return void response.destroy();
       const script = "parent.postMessage('duebridge/ping','*')";
       response.writeHead(200, {
         'content-type': 'text/html',
@@ -162,7 +150,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     if (top === 'flow' && seen.path.startsWith('/flow/assets/')) {
       return send(response, 200, join(dist, 'flow', last), {
         'cross-origin-resource-policy': 'same-origin',
-        ...(flow.keepsFiles ? { 'cache-control': 'public, max-age=31536000, immutable' } : {}),
       });
     }
     if (top === 'flow') return page(last, response);
@@ -170,7 +157,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   }
 
   async function page(partner: string, response: ServerResponse): Promise<void> {
-    if (flow.down) return void response.destroy();
     const world = worlds.get(partner);
     if (!world) {
       response.writeHead(404, { 'content-security-policy': "frame-ancestors 'none'" });
@@ -233,7 +219,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       case 'pay': {
         const asked = JSON.parse(seen.body) as FlowPaymentRequest;
         if (!newest || asked.replaces === newest.platform_payment_id) start(world, asked);
-        if (lostAnswers.delete(world)) return void response.destroy();
         return json(response, 200, world.payments.at(-1));
       }
       case 'payment':
@@ -301,7 +286,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     if (payment.progress === 'ended') response.end();
   }
 
-  const lostAnswers = new Set<World>();
   /** Carries out what the plan says; true when that was the answer. */
   async function trouble(
     world: World,
@@ -312,10 +296,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const what = await world.plan[name]?.(world.counts[name]);
     if (what === undefined) return false;
     if (what === 'hang') return true;
-    if (what === 'lost_answer') {
-      lostAnswers.add(world);
-      return false;
-    }
     if (what === 'cut') response.destroy();
     else refuse(response, what);
     return true;
@@ -375,12 +355,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     return `<script src="${payOrigin}/sdk/v1/${file}" integrity="${sri}" crossorigin="anonymous"></script>`;
   }
 
-  async function close(): Promise<void> {
-    server.closeAllConnections();
-    server.close();
-    await once(server, 'close');
-  }
-
   return Object.assign(flow, {
     port,
     payOrigin,
@@ -432,13 +406,10 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       worlds.set(partner, world);
       return world;
     },
-    unplug: close,
-    async plug() {
-      server.listen(port, 'localhost');
-      await once(server, 'listening');
-    },
     async stop() {
-      if (server.listening) await close();
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
     },
   });
 }

@@ -19,7 +19,7 @@ import {
 } from './site-visit.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
 
-const rig = useRig();
+const rig = useRig({ withChromium: false });
 
 inChromium(rig, (inEngine) => {
   loadedAhead(inEngine);
@@ -183,46 +183,6 @@ function loadedAhead(inEngine: InEngine): void {
 
 function late(inEngine: InEngine): void {
   inEngine(
-    'a session that was answered long before the files of the page came is used',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        // The page runs out of every limit once the session's answer is taken in, by whichever of these: there is nothing left to cut off.
-        before: `
-          const limits = [];
-          AbortSignal.timeout = () => {
-            const limit = new AbortController();
-            limits.push(limit);
-            return limit.signal;
-          };
-          for (const way of ['blob', 'json', 'text', 'arrayBuffer']) {
-            const take = Response.prototype[way];
-            Response.prototype[way] = async function () {
-              const taken = await take.call(this);
-              if (this.url.endsWith('/flow/session')) setTimeout(() => {
-                for (const limit of limits) limit.abort();
-                parent.postMessage('out of time', '*');
-              });
-              return taken;
-            };
-          }
-          addEventListener('message', ({ data }) => {
-            if (data === 'out of time') document.title = data;
-          });`,
-      });
-      const at = await visit(world);
-      const script = gate();
-      flow.wire = (path) => (/\/flow-[^/]*\.js$/.test(path) ? script.held : undefined);
-      const mounted = at.start();
-      // The site says it: a driver does not look into a frame that is loading.
-      await at.holds('page', () => document.title === 'out of time');
-      script.open();
-      assert.equal(await mounted, 'mounted');
-      await at.title('Your bill from Acme Water');
-      assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
-    },
-  );
-
-  inEngine(
     'files that never come hold nothing up: developer tools, and a text at its first request',
     async ({ flow, visit }) => {
       const world = flow.world({
@@ -379,25 +339,6 @@ function apps(inEngine: InEngine): void {
     },
   );
 }
-
-test('an app’s page on https://localhost pays', async () => {
-  const world = rig.flow.world();
-  const visit = await rig.visit(world);
-  // To the browser this is a site of the internet that frames one of this machine, which neither is in an app.
-  await visit.page.context().grantPermissions(['local-network-access']);
-  world.origins = ['https://localhost'];
-  // Capacitor serves an app's own files under this origin; so does this. Only Chromium's driver answers in a server's place.
-  await visit.page.route('https://localhost/**', async (route) => {
-    const { pathname, search } = new URL(route.request().url());
-    const url = `http://localhost:${rig.flow.port}${pathname}${search}`;
-    await route.fulfill({ response: await route.fetch({ url }) });
-  });
-  await visit.page.goto('https://localhost/');
-  await visit.page.waitForFunction(() => (window as unknown as SiteWindow).siteReady);
-  assert.equal(await visit.start(), 'mounted');
-  await visit.title('Your bill from Acme Water');
-  await visit.close();
-});
 
 test('importing it on a server does nothing, and renders an empty place', async () => {
   const url = (name: string): string => pathToFileURL(join(rig.dist, 'npm', name)).href;

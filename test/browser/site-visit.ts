@@ -108,7 +108,7 @@ function inEngines(
           void test(title, async (t) => {
             const flow = await rig.flowIn(name);
             await visitor.visit(t, flow.payOrigin, async (open) => {
-              Object.assign(flow, { wire: undefined, down: false });
+              flow.wire = undefined;
               const worlds = new Set<World>();
               const visit: InOneEngine['visit'] = async (world, query = '', site = 'acme') => {
                 worlds.add(world);
