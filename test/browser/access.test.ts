@@ -3,14 +3,11 @@
  * screens.test.ts, the system's own colours in settings.full.test.ts.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { AxeResults } from 'axe-core';
-import { scriptOf } from './engines.ts';
 import { until, useRig } from './rig.ts';
 import { SCREENS } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
+  axeFindings,
   inChromium,
   opensModal,
   standing,
@@ -20,10 +17,6 @@ import {
 } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
-const axe = readFileSync(
-  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-);
 
 inChromium(
   rig,
@@ -34,17 +27,6 @@ inChromium(
   },
   { isWatched: true },
 );
-
-async function violations(at: EngineVisit): Promise<string[]> {
-  return at.tab.run('frame', async () => {
-    const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
-    const { violations: found } = await axe.run({
-      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-      resultTypes: ['violations'],
-    });
-    return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
-  });
-}
 
 /** Gives the place of the frame, and with it the frame, the width of a phone; WebKit's window cannot be so narrow. */
 async function narrow(at: EngineVisit, width: number): Promise<void> {
@@ -120,8 +102,7 @@ function heardAndSeen(inEngine: InEngine): void {
       };
       await at.start({ appearance: { theme: 'light', variables } });
       await at.title('Your bill from Acme Water');
-      await at.tab.run('frame', scriptOf(axe));
-      assert.deepEqual(await violations(at), []);
+      assert.deepEqual(await axeFindings(at), []);
       const style = await at.tab.run('frame', () => {
         const { backgroundColor, borderRadius } = getComputedStyle(
           document.querySelector('.main') ?? document.body,
@@ -272,7 +253,6 @@ function developers(inEngine: InEngine): void {
       await narrow(at, 320);
       await at.start({ locale: 'en' });
       await at.title('Your bill from Acme Water');
-      await at.tab.run('frame', scriptOf(axe));
       // WebKit gives keys to a frame only once it was clicked.
       await at.tab.click('frame', 'h1');
       await enterOn(at, 'Developer tools');
@@ -297,7 +277,7 @@ function developers(inEngine: InEngine): void {
           locale,
         );
         await at.sees(says);
-        assert.deepEqual(await violations(at), [], locale);
+        assert.deepEqual(await axeFindings(at), [], locale);
       }
       const sizes = await at.tab.run('frame', () => {
         const widthOf = (selector: string): number =>

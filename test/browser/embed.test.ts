@@ -9,7 +9,13 @@ import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
 import { gate, until, useRig, values } from './rig.ts';
-import { inChromium, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import {
+  inChromium,
+  leftovers,
+  type EngineVisit,
+  type InEngine,
+  type SiteWindow,
+} from './site-visit.ts';
 import { succeeds, type Trouble, type World } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -21,15 +27,6 @@ inChromium(rig, (inEngine) => {
   files(inEngine);
   browsers(inEngine);
 });
-
-/** Whatever the SDK could have left behind. */
-const leftovers = ({ tab }: EngineVisit): Promise<number> =>
-  tab.run(
-    'page',
-    () =>
-      document.querySelectorAll('iframe, dialog').length +
-      (document.documentElement.style.overflow === '' ? 0 : 1),
-  );
 
 const framesOf = ({ tab }: EngineVisit): Promise<number> =>
   tab.run('page', () => document.querySelectorAll('iframe').length);

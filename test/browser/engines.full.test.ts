@@ -4,14 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
-import { join } from 'node:path';
-import type { AxeResults } from 'axe-core';
-import { scriptOf, type EngineName } from './engines.ts';
+import type { EngineName } from './engines.ts';
 import { until, useRig, values } from './rig.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
+  axeFindings,
   inEachEngine,
   opensModal,
   pageActs,
@@ -21,10 +19,6 @@ import {
 } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
-const axe = readFileSync(
-  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-);
 
 inEachEngine(rig, (inEngine, name) => {
   payments(inEngine, name);
@@ -340,21 +334,7 @@ function security(inEngine: InEngine): void {
     async ({ flow, visit }) => {
       const world = flow.world({ outcome: [] });
       const at = await visit(world);
-      const clean = async (): Promise<void> => {
-        if (!(await at.tab.run('frame', () => 'axe' in window)))
-          await at.tab.run('frame', scriptOf(axe));
-        const found = await at.tab.run('frame', async () => {
-          const { axe } = window as unknown as { axe: { run(o: object): Promise<AxeResults> } };
-          const { violations } = await axe.run({
-            runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-            resultTypes: ['violations'],
-          });
-          return violations.map(
-            ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`,
-          );
-        });
-        assert.deepEqual(found, []);
-      };
+      const clean = async (): Promise<void> => assert.deepEqual(await axeFindings(at), []);
       await at.start();
       await at.title('Your bill from Acme Water');
       for (const [locale, theme, direction, title] of [

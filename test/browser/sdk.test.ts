@@ -12,6 +12,7 @@ import type { Script } from './engines.ts';
 import { gate, until, useRig, values } from './rig.ts';
 import {
   inChromium,
+  leftovers,
   ready,
   type EngineVisit,
   type InEngine,
@@ -27,15 +28,6 @@ inChromium(rig, (inEngine) => {
   dialogs(inEngine);
   apps(inEngine);
 });
-
-/** Whatever the SDK could have left behind. */
-const leftovers = ({ tab }: EngineVisit): Promise<number> =>
-  tab.run(
-    'page',
-    () =>
-      document.querySelectorAll('iframe, dialog').length +
-      (document.documentElement.style.overflow === '' ? 0 : 1),
-  );
 
 /** Runs a script in the site. */
 const inSite = <A extends readonly unknown[], T>(

@@ -3,9 +3,19 @@
  * is tested in Chromium; what engines do each in a way of their own, in every engine that is installed.
  */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import test, { after, suite } from 'node:test';
+import type { AxeResults } from 'axe-core';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
-import { ENGINES, type EngineName, type Script, type Settings, type Tab } from './engines.ts';
+import {
+  ENGINES,
+  scriptOf,
+  type EngineName,
+  type Script,
+  type Settings,
+  type Tab,
+} from './engines.ts';
 import { until, values, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { Standing } from './screens.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
@@ -205,6 +215,33 @@ async function visitSite(
     },
   };
 }
+
+const axe = readFileSync(
+  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
+  'utf8',
+);
+
+/** What axe finds in the payment page as it is now. */
+export async function axeFindings({ tab }: Pick<EngineVisit, 'tab'>): Promise<string[]> {
+  if (!(await tab.run('frame', () => 'axe' in window))) await tab.run('frame', scriptOf(axe));
+  return tab.run('frame', async () => {
+    const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
+    const { violations } = await axe.run({
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+      resultTypes: ['violations'],
+    });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
+  });
+}
+
+/** Whatever the SDK could have left behind in the site. */
+export const leftovers = ({ tab }: Pick<EngineVisit, 'tab'>): Promise<number> =>
+  tab.run(
+    'page',
+    () =>
+      document.querySelectorAll('iframe, dialog').length +
+      (document.documentElement.style.overflow === '' ? 0 : 1),
+  );
 
 /** From now on the site's button opens the payment page over it. */
 export async function opensModal(at: EngineVisit, world: World, flow: ScriptedFlow): Promise<void> {
