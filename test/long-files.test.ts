@@ -16,7 +16,8 @@ test('a long file says at its top why it is one', () => {
     .filter((file) => !/\.test\.tsx?$/.test(file))
     .filter((file) => {
       const text = readFileSync(join(root, file), 'utf8');
-      if (text.split('\n').length <= LIMIT) return false;
+      // The last line ends with a line feed, too.
+      if (text.split('\n').length - 1 <= LIMIT) return false;
       const [heading = ''] = /\/\*\*.*?\*\//s.exec(text) ?? [];
       return !/One file because|A table:/.test(heading);
     });

@@ -318,7 +318,8 @@ test('customers come from registered origins, and are sent to no others', async 
   for (const [return_url, status] of [
     ['https://evil.example/paid', 403],
     [`http://localhost.evil.example:${ports[0]}/`, 403],
-    ['javascript:alert(1)', 403],
+    ['javascript:alert(1)', 400],
+    [`blob:http://localhost:${ports[0]}/1`, 400],
     [`http://user:secret@localhost:${ports[0]}/`, 400],
     [`http://localhost:${ports[0]}/?duebridge_result=mine`, 400],
     ['/paid', 400],

@@ -5,6 +5,8 @@
  * holds:  one cluster for each data directory, and one server for all processes that use it. They take turns at starting and stopping
  *         it under a lock, and the last one to leave stops it. A server whose users were killed stays, and the next start attaches to it.
  *
+ * One file because start, attach and stop take turns under one lock and read the same records.
+ *
  * PostgreSQL's own `pg_ctl` starts and stops the server, and its `postmaster.pid` says where it runs. The package's class is not used:
  * it passes our environment with its secrets on, ends with our process, and as root demands an account named postgres.
  *
