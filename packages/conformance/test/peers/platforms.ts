@@ -437,7 +437,7 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
     }),
     { profile: 'strict' },
   ),
-  warns('T05', 'folds the case of client ids', () => ({
+  fails('T05', 'folds the case of client ids', () => ({
     request(asked) {
       const id = asked.headers['x-client-id'];
       if (id?.toLowerCase() === 'client-of-the-judge')
