@@ -245,9 +245,7 @@ export class Rig {
       clockFile,
     });
     try {
-      // The first of each makes the tables, as a deployment migrates before it starts replicas.
-      await Promise.all([workers[0], kits[0]].map((one) => one?.start()));
-      await Promise.all([...workers.slice(1), ...kits.slice(1)].map((one) => one.start()));
+      await Promise.all([...workers, ...kits].map((one) => one.start()));
       await rig.#setUp(gatewayUrl);
     } catch (error) {
       await rig.close();

@@ -73,13 +73,12 @@ export async function migrate(
       `the database lacks migration ${missing[0].name} of this version: run the migrate command with a role that may create tables, then start again`,
     );
   }
-  if (missing.length === files.length) await assertUnused(database, migrations.schema, files);
   const done: string[] = [];
   for (const file of missing) {
     const apply = (): Promise<boolean> =>
       file.concurrently
         ? buildIndexes(database, migrations.schema, file, retryPauseMs, log)
-        : applyOne(database, migrations.schema, file, lockTimeoutMs, log);
+        : applyOne(database, migrations.schema, files, file, lockTimeoutMs, log);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
@@ -96,14 +95,14 @@ const LOOKS_OURS = 3;
  * beside the old tables would abandon every payment in flight. Throws ConfigurationError that says what was found.
  */
 async function assertUnused(
-  database: Pick<Transaction, 'query'>,
+  tx: Transaction,
   schema: string,
   files: readonly Migration[],
 ): Promise<void> {
   const created = files.flatMap(({ text }) => [
     ...text.matchAll(new RegExp(`CREATE TABLE (?:IF NOT EXISTS )?${schema}\\.(\\w+)`, 'g')),
   ]);
-  const found = await database.query<{ place: string; tables: string[]; ours: number }>(
+  const found = await tx.query<{ place: string; tables: string[]; ours: number }>(
     `SELECT schemaname AS place, array_agg(tablename::text ORDER BY tablename) AS tables,
             (count(*) FILTER (WHERE tablename = ANY ($1::text[])))::int AS ours
        FROM pg_catalog.pg_tables
@@ -207,6 +206,7 @@ function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log):
 function applyOne(
   database: Database,
   schema: string,
+  files: readonly Migration[],
   file: Migration,
   lockTimeoutMs: number,
   log: Log,
@@ -224,7 +224,11 @@ function applyOne(
     const applied = await appliedOf(tx, schema);
     if (applied.has(file.name)) return false;
     await tx.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    if (applied.size === 0) await prepare(tx, schema);
+    if (applied.size === 0) {
+      // Under the lock: tables that another process is making at this moment are not taken for somebody else's.
+      await assertUnused(tx, schema, files);
+      await prepare(tx, schema);
+    }
     await tx.query(file.text);
     await tx.query(
       `INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`,
