@@ -22,7 +22,7 @@ test('the two commands say in one sentence what an install without scripts lacks
     const { status, stdout, stderr } = spawnSync(process.execPath, [...imports, 'main.mjs'], {
       cwd: folder,
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 180_000,
     });
     return { status, out: stdout, err: stderr };
   };
@@ -53,7 +53,7 @@ test('a word that npm test does not know is refused in one sentence', () => {
     const check = join(import.meta.dirname, 'check.ts');
     const { status, stdout, stderr } = spawnSync(process.execPath, [check, word], {
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 180_000,
     });
     return { status, stdout, stderr };
   };
@@ -80,7 +80,7 @@ test('a Node that reads no TypeScript says what to do in one sentence', () => {
   const program = join(import.meta.dirname, '../bin/duebridge.ts');
   const { status, stderr } = spawnSync(process.execPath, ['--import', older, program, 'demo'], {
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 180_000,
   });
   assert.equal(status, 2);
   assert.match(stderr, /^duebridge: this is Node [\d.]+, which reads no TypeScript: [^\n]+\n$/);

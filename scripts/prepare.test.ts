@@ -17,7 +17,7 @@ test('an install without development packages succeeds, and says that the pages 
   const run = (): { status: number | null; out: string } => {
     const { status, stdout } = spawnSync(process.execPath, [script], {
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 180_000,
     });
     return { status, out: stdout };
   };

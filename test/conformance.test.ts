@@ -34,7 +34,6 @@ for (const [method, profile, skipped] of [
       unjudged(first),
       [...skipped, 'P35', 'P53', 'P66'].sort((one, other) => one.localeCompare(other)),
     );
-    assert.ok(first.duration_ms < 60_000);
     // The next day, as far as the judge's history can tell.
     const next = await judgePartner(target, {
       profile,

@@ -140,7 +140,7 @@ test('a configured collector gets the spans when a server stops, and an unreacha
     tracing.call(id, 'PUT payment', {}).end();
     const began = Date.now();
     await tracing.close();
-    assert(Date.now() - began < 30_000);
+    assert(Date.now() - began < 120_000);
   }
   assert.equal(bodies.length, 1);
   const [sent = ''] = bodies;

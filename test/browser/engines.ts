@@ -96,7 +96,7 @@ const PAPER = {
 const NOT_THERE = 'the frame is not there';
 
 /** The longest that any one step may take; the machine may be busy. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /** Starts an engine; undefined when this machine has none of that name. Firefox and WebKit take settings only when they start. */
 export async function startEngine(

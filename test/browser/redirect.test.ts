@@ -101,7 +101,7 @@ async function startSite(): Promise<string> {
   sites.push(site);
   assert.ok(site.stdout);
   // Rejects when the process cannot be started; never waits for one that says nothing.
-  await once(site.stdout, 'data', { signal: AbortSignal.timeout(20_000) });
+  await once(site.stdout, 'data', { signal: AbortSignal.timeout(120_000) });
   return `http://localhost:${ports[index]}`;
 }
 

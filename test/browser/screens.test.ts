@@ -80,7 +80,7 @@ async function wrongIn(looks: readonly { look: Look; title: string }[]): Promise
     const isShown = (): boolean =>
       [root.lang, root.dataset['theme'], root.dir, innerWidth].join(' ') === wanted &&
       new RegExp(title).test(document.querySelector('h1')?.textContent ?? '');
-    for (const end = performance.now() + 15_000; !isShown();) {
+    for (const end = performance.now() + 120_000; !isShown();) {
       if (performance.now() > end) return [`${wanted} is not shown: ${document.body.innerText}`];
       await new Promise((resolve) => {
         setTimeout(resolve, 10);

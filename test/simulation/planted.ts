@@ -83,6 +83,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/apply.ts',
     find: 'Promise.all([sweepForEver(), countForEver()])',
     replace: 'Promise.all([countForEver()])',
+    seed: 4,
   },
   {
     name: 'a payment that arrives without a worker is never placed',
@@ -110,7 +111,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: '    firstMs: around.times.pollMs,',
     replace: '    firstMs: around.times.pollMs * 10_000,',
-    seed: 74,
+    seed: 39,
   },
   {
     name: 'a retry comes in hours',
@@ -145,7 +146,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/calls.ts',
     find: '    facts.waited &&\n',
     replace: '    facts.waited ||\n',
-    seed: 39,
+    seed: 74,
   },
   {
     name: 'funds of a payment that succeeded are released',

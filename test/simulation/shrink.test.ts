@@ -1,4 +1,4 @@
-/** A failing world is reduced to what matters: tested with planted bugs, whose causes are known. */
+/** A failing world is reduced to what matters: the search with worlds whose causes are known, and one real world. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { SimulatedPostgres } from './database.ts';
@@ -6,32 +6,15 @@ import { withBug } from './plant.ts';
 import { PLANTED } from './planted.ts';
 import { History } from './history.ts';
 import { shrink } from './shrink.ts';
-import { runWorld } from './world.ts';
+import type { Outcome } from './world.ts';
 
-test('a bug that affects every payment is reduced to one payment and no fault', async () => {
-  const name = 'a cent too much is captured';
-  const runWorld = await withBug(PLANTED.findIndex((planted) => planted.name === name));
-  const postgres = await SimulatedPostgres.open();
-  const found = await shrink((without) => runWorld(postgres, 1, without));
-  await postgres.close();
-  assert.ok(found, `"${name}" breaks nothing`);
-  const { parts, of, violation } = found;
-  assert.ok(of >= 10, `the whole world has only ${of} parts`);
-  assert.equal(violation.rule, 'EE3');
-  assert.equal(parts.length, 1, parts.join(', '));
-  assert.match(parts[0] ?? '', /^payment \d+$/);
-});
-
-test('parts that break something only together are all kept', async () => {
-  const parts = Array.from({ length: 23 }, (_, index) => `part ${index}`);
-  const needed = ['part 3', 'part 11', 'part 20'];
-  const tried: string[] = [];
-  const found = await shrink((without) => {
-    tried.push([...without].join(' '));
-    const breaks = needed.every((part) => !without.has(part));
+/** Worlds of these parts that break something when all of `needed` happen. */
+function worldsOf(parts: readonly string[], needed: readonly string[]) {
+  return (without: ReadonlySet<string>): Promise<Outcome> => {
+    const breaks = needed.length > 0 && needed.every((part) => !without.has(part));
     return Promise.resolve({
       seed: 1,
-      violations: breaks ? [{ rule: 'EE1', what: 'all three' }] : [],
+      violations: breaks ? [{ rule: 'EE1', what: 'all of them' }] : [],
       history: new History(() => 0),
       parts,
       payments: 0,
@@ -39,13 +22,38 @@ test('parts that break something only together are all kept', async () => {
       virtualMs: 0,
       convergedMs: 0,
     });
-  });
-  assert.deepEqual(found?.parts, needed);
-  assert.equal(found.worlds, tried.length);
+  };
+}
+
+const parts = Array.from({ length: 23 }, (_, index) => `part ${index}`);
+
+test('parts that break something only together are all kept, and no other', async () => {
+  for (const needed of [['part 3', 'part 11', 'part 20'], ['part 7']]) {
+    let tried = 0;
+    const world = worldsOf(parts, needed);
+    const found = await shrink((without) => {
+      tried += 1;
+      return world(without);
+    });
+    assert.deepEqual(found?.parts, needed);
+    assert.equal(found.worlds, tried);
+  }
 });
 
 test('a world that breaks nothing is not reduced', async () => {
+  assert.equal(await shrink(worldsOf(parts, [])), undefined);
+});
+
+test('a world leaves out the payments that it is told to leave out, and with them what they break', async () => {
+  const name = 'a cent too much is captured';
+  const runWorld = await withBug(PLANTED.findIndex((planted) => planted.name === name));
   const postgres = await SimulatedPostgres.open();
-  assert.equal(await shrink((without) => runWorld(postgres, 42, without)), undefined);
+  const whole = await runWorld(postgres, 1);
+  assert.ok(whole.parts.length >= 10, `the whole world has only ${whole.parts.length} parts`);
+  assert.equal(whole.violations[0]?.rule, 'EE3');
+  const payments = whole.parts.filter((part) => part.startsWith('payment '));
+  const none = await runWorld(postgres, 1, new Set(payments));
   await postgres.close();
+  assert.deepEqual(none.parts, whole.parts);
+  assert.deepEqual(none.violations, []);
 });

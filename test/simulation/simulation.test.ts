@@ -52,6 +52,6 @@ test('whatever goes wrong, nothing is lost, duplicated or called failed, and aft
 });
 
 test('a seed tells the same story each time', async () => {
-  const [first, second] = await Promise.all([run(42, 2), run(42, 2)]);
+  const [first, second] = await Promise.all([run(42, 1), run(42, 1)]);
   assert.equal(first.story, second.story);
 });

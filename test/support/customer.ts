@@ -39,7 +39,7 @@ export async function call<T>(
     method,
     headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(30_000),
+    signal: AbortSignal.timeout(120_000),
   });
   const text = await answer.body.text();
   return { status: answer.statusCode, body: (text === '' ? null : JSON.parse(text)) as T };

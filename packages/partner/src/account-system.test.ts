@@ -253,7 +253,7 @@ test('what is stuck is counted: processing, unsettled, the pool, refused callers
     /^duebridge_kit_auth_failures_total 1$/m,
     /^duebridge_kit_account_system_seconds_count\{operation="find_account"\} 1$/m,
   ];
-  const until = performance.now() + 15_000;
+  const until = performance.now() + 120_000;
   let text = '';
   while (!expected.every((line) => line.test(text)) && performance.now() < until) {
     text = await metrics.text();

@@ -546,7 +546,7 @@ test('during a database outage the sweep pauses between attempts, and it continu
   isAway = false;
   looks = 2;
   await clock.advance(60_000);
-  const until = performance.now() + 10_000;
+  const until = performance.now() + 120_000;
   let left = 1;
   while (left > 0 && performance.now() < until) {
     left = (await database.query('SELECT 1 FROM duebridge_partner.payment_processing LIMIT 1'))

@@ -361,7 +361,7 @@ test('without a log, what goes wrong is said on standard error, without the key 
     {
       cwd: import.meta.dirname,
       env: { ...process.env, DATABASE_URL: database.url, PARTNER_KEY: TEST_KEY },
-      timeout: 60_000,
+      timeout: 180_000,
     },
   );
   assert.equal(stdout, '503', stderr);

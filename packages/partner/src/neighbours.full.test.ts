@@ -1,8 +1,8 @@
 /** No payment waits for another: one that is locked, refused, hung, slow or late delays only itself. */
 import assert from 'node:assert/strict';
+import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
-import { testInRealTime as test } from '@duebridge/runtime/testing';
 import type {
   AccountsInOwnSystem,
   AccountsInTransaction,
@@ -44,9 +44,9 @@ async function statusesOf(database: Database, ids: readonly string[]): Promise<s
   return ids.map((id) => rows.get(id)?.status ?? 'absent');
 }
 
-/** Waits until the payments have this status; fails after a minute: a machine may be busy. */
+/** Waits until the payments have this status; fails after two minutes: a machine may be busy. */
 async function until(database: Database, ids: readonly string[], status: string): Promise<void> {
-  const end = performance.now() + 60_000;
+  const end = performance.now() + 120_000;
   for (;;) {
     const statuses = await statusesOf(database, ids);
     if (statuses.every((one) => one === status)) return;
@@ -57,9 +57,9 @@ async function until(database: Database, ids: readonly string[], status: string)
   }
 }
 
-/** Resolves when `holds` returns true; fails after 20 seconds. */
+/** Resolves when `holds` returns true; fails after two minutes. */
 async function when(holds: () => boolean, what: string): Promise<void> {
-  const end = performance.now() + 20_000;
+  const end = performance.now() + 120_000;
   while (!holds()) {
     assert.ok(performance.now() < end, what);
     await new Promise((resolve) => {

@@ -37,7 +37,7 @@ function elsewhere(path: string, session: string, init: RequestInit = {}): Promi
   return fetch(new URL(path, there.url), {
     ...init,
     headers: { ...bearer(session), 'content-type': 'application/json' },
-    signal: AbortSignal.timeout(30_000),
+    signal: AbortSignal.timeout(120_000),
   });
 }
 

@@ -31,7 +31,7 @@ test('a folder where a file should be is reported as a configuration error', asy
 // `mkdir` with `recursive` loops for ever there: an absent folder of a present parent, and none can be made.
 test(
   'a folder on a file system that takes none is reported at once',
-  { timeout: 10_000 },
+  { timeout: 120_000 },
   async () => {
     await assert.rejects(keptSecret('/proc/duebridge/data/key'), (error: unknown) => {
       assert.ok(error instanceof ConfigurationError);

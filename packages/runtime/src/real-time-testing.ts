@@ -1,6 +1,7 @@
 /**
- * Tests that measure real time. Their limits are of a machine that is quiet and about as fast as the one they were chosen on. Where such a
- * test fails on one that is much slower, its failure says nothing: it is skipped, and says how slow the machine was.
+ * Limits of real time in tests. They are chosen for a machine that is quiet and about as fast as the one they were chosen on: where one is
+ * missed on a machine that was measured to be much slower, the test is skipped and says how slow the machine was. Any other failure of
+ * the test is a failure on every machine.
  */
 import { test, type TestContext } from 'node:test';
 
@@ -8,6 +9,13 @@ import { test, type TestContext } from 'node:test';
 const WORK = { steps: 60_000_000, ms: 60 };
 /** Limits leave room for a machine that is half as fast. */
 const TOO_SLOW = 2;
+
+class TooLate extends Error {}
+
+/** Fails a test of `testInRealTime` whose limit of real time was missed. Only this failure is forgiven to a slow machine. */
+export function assertInTime(wasInTime: boolean, what: string): void {
+  if (!wasInTime) throw new TooLate(what);
+}
 
 /** How many times slower than the reference this machine is now. */
 function slowness(): number {
@@ -18,7 +26,7 @@ function slowness(): number {
   return mixed === 0 ? 1 : (performance.now() - from) / WORK.ms;
 }
 
-/** Runs the body of a test, and skips the test instead of failing it where the machine is too slow to judge. */
+/** Runs the body of a test, and skips the test where a limit of real time was missed on a machine that is too slow to judge. */
 export async function unlessTooSlow(
   t: Pick<TestContext, 'skip'>,
   body: () => void | Promise<void>,
@@ -27,7 +35,7 @@ export async function unlessTooSlow(
   try {
     await body();
   } catch (error) {
-    const times = measure();
+    const times = error instanceof TooLate ? measure() : 0;
     if (times < TOO_SLOW) throw error;
     t.skip(`this machine is ${times.toFixed(1)} times too slow`);
   }

@@ -13,7 +13,7 @@ import { startEmbeddedPostgres } from './embedded-postgres.ts';
 import { migrate, readMigrations, type Migrations } from './migrations.ts';
 import { openDatabase, type Database } from './postgres.ts';
 
-export { testInRealTime } from './real-time-testing.ts';
+export { assertInTime, testInRealTime } from './real-time-testing.ts';
 export { assertSchemaSnapshot } from './schema-snapshot.ts';
 
 /** Ports below those that Linux gives to whoever asks for none (from 32768), so that no connection or server takes one unasked. */

@@ -14,7 +14,7 @@ const program = fileURLToPath(new URL('../../../../bin/duebridge.ts', import.met
 /** Runs the command line; returns its output and exit code. */
 function run(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise((resolve) => {
-    const given = { timeout: 20_000 };
+    const given = { timeout: 120_000 };
     const child = execFile(
       process.execPath,
       [program, 'sandbox', ...args],

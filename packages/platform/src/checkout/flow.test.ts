@@ -87,7 +87,7 @@ async function follow(
 ): Promise<FlowPayment[]> {
   const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
     headers: bearer(session),
-    signal: AbortSignal.timeout(30_000),
+    signal: AbortSignal.timeout(120_000),
   });
   assert.equal(response.status, 200);
   assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);

@@ -75,7 +75,7 @@ test('a payment of a test key goes to the test system of the partner, and its ke
   const made = await confirm(session, 'sandbox_bank');
   assert.equal(made.status, 200, made.text);
   const id = String(made.body['platform_payment_id']);
-  const deadline = Date.now() + 20_000;
+  const deadline = Date.now() + 120_000;
   while (!testSystem.payments.has(id)) {
     assert.ok(Date.now() < deadline, 'the test system got no payment');
     await new Promise((resolve) => {
@@ -124,7 +124,7 @@ async function pays(amount_in_cents: number): Promise<{
   return {
     first,
     async until(is) {
-      const deadline = Date.now() + 30_000;
+      const deadline = Date.now() + 120_000;
       for (;;) {
         const path = `/v1/flow/payments/${first.platform_payment_id}`;
         const { body } = await platform.call('GET', path, { headers });

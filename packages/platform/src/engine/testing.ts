@@ -295,7 +295,7 @@ export interface EngineRig {
   ): Promise<void>;
   /** Commits a payment owned by the engine and hands it over. */
   pay(engine: Engine, partner_id: string, more?: Partial<PayOptions>): Promise<PaymentRow>;
-  /** Waits until the payment is as wanted; fails after 20 s. */
+  /** Waits until the payment is as wanted; fails after two minutes. */
   until(id: string, wanted: (row: PaymentRow) => boolean): Promise<PaymentRow>;
 }
 
@@ -427,7 +427,7 @@ async function untilRow(
   }
 }
 
-/** Waits until a condition holds; fails after 20 s. */
+/** Waits until a condition holds; fails after two minutes. */
 export async function eventually(
   what: string,
   holds: () => boolean | Promise<boolean>,

@@ -339,8 +339,8 @@ function tests(): void {
       },
     });
     await engine.start();
-    const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
-    await eventually('each has been tried again', () => failures >= 120);
+    const rows = await Promise.all(Array.from({ length: 10 }, () => rig.pay(engine, 'acme')));
+    await eventually('each has been tried again', () => failures >= 30);
     isDown = false;
     for (const { platform_payment_id } of rows) await rig.until(platform_payment_id, settled);
     assert.ok(timesLogged(log, 'the funding port failed; retrying') < 5, 'the first few only');

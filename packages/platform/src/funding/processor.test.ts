@@ -134,7 +134,7 @@ async function pay(
 }
 
 async function until<T>(what: string, holds_: () => Promise<T | undefined | false>): Promise<T> {
-  const end = Date.now() + 30_000;
+  const end = Date.now() + 120_000;
   for (;;) {
     const found = await holds_();
     if (found !== undefined && found !== false) return found;

@@ -82,7 +82,7 @@ async function bill(session: string): Promise<FlowSession> {
 
 /** Polls until `holds` returns a value, for at most 30 s. */
 async function until<T>(what: string, holds: () => Promise<T | undefined | false>): Promise<T> {
-  const end = Date.now() + 30_000;
+  const end = Date.now() + 120_000;
   for (;;) {
     const found = await holds();
     if (found !== undefined && found !== false) return found;
