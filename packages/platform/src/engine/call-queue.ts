@@ -41,6 +41,8 @@ const THRESHOLD = 5;
 const BURST_S = 0.1;
 /** A first call that has been due for longer than this stands in a backlog. */
 const BACKLOG_MS = 1_000;
+/** Interval of the look whether a party has room again, for when nobody tells it. */
+const ROOM_LOOK_MS = 1_000;
 
 /** A call under way. */
 export interface RunningCall {
@@ -77,15 +79,19 @@ export class CallQueue<T extends Due> {
   /** In the order of turns: the party served last is last. */
   readonly #parties = new Map<string, Party<T>>();
   readonly #breaker: Breaker;
+  readonly #roomFor: (party: string) => number;
   #closedUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
   #saved = 0;
   #savedAt = Number.NEGATIVE_INFINITY;
 
+  /** `roomFor`: how many first calls of a party may be under way, where what follows them has its own limit. */
   constructor(
     trialMs: number,
     { places, rate }: { readonly places: number; readonly rate: number },
+    roomFor: (party: string) => number = () => Infinity,
   ) {
+    this.#roomFor = roomFor;
     this.#trialMs = trialMs;
     this.#breaker = new Breaker(trialMs);
     this.places = places;
@@ -106,6 +112,10 @@ export class CallQueue<T extends Due> {
       for (const lane of LANES) {
         const head = currentHead(party.lanes[lane], isCurrent);
         if (head === undefined || this.#isFull(party, lane)) continue;
+        if (lane === 'new' && party.underWay.new >= this.#roomFor(name)) {
+          until = Math.min(until, now + ROOM_LOOK_MS);
+          continue;
+        }
         const at = Math.max(head.at, rateAt, this.#opensAt(party, lane));
         if (at > now) until = Math.min(until, at);
         else if (chosen === undefined || turnOf(party, lane) < turnOf(party, chosen)) chosen = lane;
@@ -169,13 +179,25 @@ export class CallQueue<T extends Due> {
     return this.#breaker.isOpen && now - this.#breaker.openedAt >= this.#trialMs;
   }
 
+  /** Whether something holds calls back, other than the budget. */
+  isHeld(now: number): boolean {
+    return this.#closedUntil > now || this.isTroubled;
+  }
+
   /** Whether a first call would leave at once: nothing is closed, and nobody's first call stands in a backlog. */
   isOpen(now: number): boolean {
-    if (this.#closedUntil > now || this.isTroubled) return false;
+    if (this.isHeld(now)) return false;
     for (const { lanes } of this.#parties.values()) {
       if ((lanes.new.peek()?.at ?? now) < now - BACKLOG_MS) return false;
     }
     return true;
+  }
+
+  /** First calls that wait here. */
+  get waiting(): number {
+    let waiting = 0;
+    for (const { lanes } of this.#parties.values()) waiting += lanes.new.size;
+    return waiting;
   }
 
   /** Starts nothing before `until`: an operator has paused the partner. */

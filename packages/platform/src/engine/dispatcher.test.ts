@@ -89,6 +89,24 @@ test('a payment is dispatching when its put leaves, not while it waits for a pla
   assert.equal(story.filter((what) => what.startsWith('authorize')).length, 5);
 });
 
+test('what is begun is finished first: authorizations run at most 256 ahead of the puts, and a capture waits for none of them [PL7 LV4]', async () => {
+  const rig = dispatcherRig();
+  for (let payment = 1; payment <= 3_000; payment += 1) rig.dispatcher.add(rig.pay(payment));
+  const count = { authorize: 0, put: 0, capture: 0, ended: 0 };
+  for (let tens = 0; tens < 300; tens += 1) {
+    await rig.run(10);
+    for (const line of rig.read(DEEDS)) {
+      const [deed = ''] = line.split(' ');
+      if (deed in count) count[deed as 'put'] += 1;
+      if (line.includes('> ended')) count.ended += 1;
+    }
+    const { authorize, put, capture, ended } = count;
+    assert.ok(authorize - put <= 256 + 8, `${authorize} authorized, ${put} put`);
+    assert.ok(ended - capture <= 16, `${ended} ended, ${capture} captured`);
+  }
+  assert.ok(count.capture > 500, `${count.capture} captured`);
+});
+
 test('a hold that expires while its payment waits is asked for again before anything is sent [PL7]', async () => {
   const rig = dispatcherRig();
   rig.partners.set('acme', partnerCalled('acme', { paused: true }));

@@ -125,6 +125,7 @@ export class Dispatcher {
     this.#funding = new FundingCalls({
       ...options,
       trialMs: times.trialMs,
+      roomFor: (partner_id) => this.partnerOf(partner_id).roomAt(clock.monotonic()),
       signal: this.#calls.signal,
       isEnded: () => this.#ended,
     });
@@ -316,7 +317,8 @@ export class Dispatcher {
     const step = stepOf(payment);
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#funding.queueOf(payment.group.funding_method);
-      queue.push(payment, payment.group.partner.partner_id, payment.tries > 0 ? 'retry' : 'new');
+      const lane = step === 'settle' ? 'poll' : 'new';
+      queue.push(payment, payment.group.partner.partner_id, payment.tries > 0 ? 'retry' : lane);
       this.#pumpFunding(queue);
       return;
     }
@@ -474,6 +476,8 @@ export class Dispatcher {
     }
     if (calls.applyBudget(partner.budget)) this.#pump(calls);
     if (isUnsent(payment)) {
+      // It waits no longer, so another may be authorized.
+      for (const queue of this.#funding.queues) this.#pumpFunding(queue);
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
       if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;

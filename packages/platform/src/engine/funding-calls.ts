@@ -15,6 +15,8 @@ import type { PaymentEvent } from './payment-steps.ts';
 const FUNDING_DEADLINE_MS = 15_000;
 /** Calls at once of one funding method. One partner has half of them at most while there are others, and a hung call has a deadline. */
 const FUNDING_PLACES = 1_024;
+/** Ends the wait for a deadline. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
+const ANSWERED = 'answered';
 
 /** What the calls depend on. */
 interface Dependencies {
@@ -22,6 +24,8 @@ interface Dependencies {
   readonly clock: Clock;
   readonly log: Log;
   readonly trialMs: number;
+  /** How many authorizations of a partner may be under way. */
+  readonly roomFor: (partner_id: string) => number;
   /** Aborts the calls under way. */
   readonly signal: AbortSignal;
   /** After a stop, which aborts calls, no failure is logged. */
@@ -40,10 +44,15 @@ export class FundingCalls {
   queueOf(funding_method: string): CallQueue<ActivePayment> {
     let queue = this.#queues.get(funding_method);
     if (queue === undefined) {
-      queue = new CallQueue(this.#on.trialMs, { places: FUNDING_PLACES, rate: Infinity });
+      const { trialMs, roomFor } = this.#on;
+      queue = new CallQueue(trialMs, { places: FUNDING_PLACES, rate: Infinity }, roomFor);
       this.#queues.set(funding_method, queue);
     }
     return queue;
+  }
+
+  get queues(): Iterable<CallQueue<ActivePayment>> {
+    return this.#queues.values();
   }
 
   clear(): void {
@@ -75,7 +84,7 @@ export class FundingCalls {
       this.#failed(payment, error, deadline.signal.aborted);
       return { kind: 'funding_failed' };
     } finally {
-      deadline.abort();
+      deadline.abort(ANSWERED);
     }
   }
 
