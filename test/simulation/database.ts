@@ -156,8 +156,8 @@ export class SimulatedPostgres {
   }
 
   /** Queries from outside the world: no latency, no faults. */
-  look<Row>(text: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#exclusively(() => this.#query<Row>(text, values));
+  look<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#exclusively(() => this.#query<Row>(statement, values));
   }
 
   close(): Promise<void> {

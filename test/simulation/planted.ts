@@ -221,4 +221,22 @@ export const PLANTED: readonly Planted[] = [
     replace:
       '    return requests.map((request) => ({ ...rowOf(rows, request), payment_id: `again-${clock.monotonic()}` }));',
   },
+  {
+    name: 'funds that were taken are not booked',
+    file: 'platform/src/store/terminal.ts',
+    find: "where: `p.kind <> 'released' AND",
+    replace: "where: `p.kind = 'refunded' AND",
+  },
+  {
+    name: 'what is collected elsewhere is not booked',
+    file: 'platform/src/store/terminal.ts',
+    find: "where: `p.settled_at IS NOT NULL AND p.status = 'succeeded'",
+    replace: "where: `p.settled_at IS NOT NULL AND p.status = 'failed'",
+  },
+  {
+    name: 'a cent too few is booked',
+    file: 'platform/src/store/money-book.ts',
+    find: '${one.credit}, p.amount_in_cents,',
+    replace: '${one.credit}, p.amount_in_cents - 1,',
+  },
 ];

@@ -5,6 +5,7 @@
  */
 import { seededRandom } from '@duebridge/runtime/testing';
 import type { Partner } from '../../packages/platform/src/partners/registry.ts';
+import { findFaults } from '../../packages/platform/src/money/check.ts';
 import { check, type Violation } from './checkers.ts';
 import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History, type Ending, type PlatformRow } from './history.ts';
@@ -318,6 +319,7 @@ async function live(
       what: `${process.name} lives, the database answers, and its lease is not proven`,
     })),
     ...around.bugs.map((what) => ({ rule: 'bug', what })),
+    ...[...rows.faults].map((what) => ({ rule: 'PL17', what })),
     ...(isCalm ? neighboursThatWaited(rows, history) : []),
   ];
   return {
@@ -350,9 +352,11 @@ function neighboursThatWaited(rows: Rows, history: History): Violation[] {
   });
 }
 
-/** The payments' rows, looked at from outside; writes what changed into the history. */
+/** The payments' rows, looked at from outside; writes what changed into the history. The book of money has to hold at every look. */
 class Rows {
   readonly settledAt = new Map<string, number>();
+  /** Money that was not where it should be. */
+  readonly faults = new Set<string>();
   readonly #postgres: SimulatedPostgres;
   readonly #history: History;
   readonly #seen = new Map<string, string>();
@@ -377,6 +381,8 @@ class Rows {
       }
       if (settled && at !== undefined && !this.settledAt.has(id)) this.settledAt.set(id, at);
     }
+    const on = { query: this.#postgres.look.bind(this.#postgres) };
+    for (const fault of await findFaults(on, '')) this.faults.add(fault);
     return rows;
   }
 }

@@ -59,6 +59,7 @@ import {
   UnmaskedAccount,
 } from './operate.ts';
 import type { ErrorCode } from './errors.ts';
+import { moneyOperations } from './money-routes.ts';
 import { pathFields, type Route } from './routes.ts';
 
 /** Every field that stands in a path. */
@@ -486,4 +487,5 @@ export const platformAdminRoutes = adminRoutes({
     body: BulkPreviewRequest,
     reply: BulkPreview,
   },
+  ...moneyOperations,
 });

@@ -12,6 +12,7 @@ export * from './json.ts';
 export * from './kit-admin-routes.ts';
 export * from './kit-admin.ts';
 export * from './mode.ts';
+export * from './money-routes.ts';
 export * from './money.ts';
 export * from './oauth.ts';
 export * from './openapi.ts';

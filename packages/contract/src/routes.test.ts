@@ -74,6 +74,8 @@ test('the tables list every operation of both sides', () => {
     'GET /admin/v1/figures',
     'POST /admin/v1/payments/{platform_payment_id}/poll',
     'POST /admin/v1/payments/preview',
+    'GET /admin/v1/money',
+    'GET /admin/v1/money/check',
     'POST /admin/v1/accounts/import',
     'GET /admin/v1/payments',
     'POST /admin/v1/payments/{platform_payment_id}/cancel',

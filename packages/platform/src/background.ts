@@ -1,5 +1,5 @@
 /**
- * What a platform does beside answering: lost payments, retention, mails, seals of the audit, funds, sums and gauges. Each loop stands on
+ * What a platform does beside answering: lost payments, retention, mails, seals of the audit, funds, the book of money, sums and gauges. Each loop stands on
  * rows, so that any number of replicas may run it, and ends when it is told to stop.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
@@ -20,6 +20,7 @@ import { keepForgetting } from './checkout/retention.ts';
 import type { PlatformConfig } from './config.ts';
 import type { Funds } from './funding/funds.ts';
 import { keepSweeping } from './funding/sweep.ts';
+import { openBookkeeping } from './money/check.ts';
 import type { PartnerRegistry } from './partners/registry.ts';
 import type { Sealer } from './partners/seal.ts';
 import { auditTables } from './store/audit.ts';
@@ -81,9 +82,10 @@ export function keepWorking(given: {
           log,
           signal,
         });
+  const keepBook = openBookkeeping({ database, metrics, clock, log });
   const ended = Promise.all([
     lost.watch(signal),
-    keepForgetting({ database, clock, log, signal }),
+    keepForgetting({ database, clock, log, signal, alsoHourly: keepBook }),
     mailing,
     keepSealing({ chain: auditChain, clock, log, signal }),
     keepSweeping({ funds: funding, clock, log, signal }),

@@ -77,10 +77,14 @@ export type Authorization =
   | { readonly kind: 'declined'; readonly reason: string }
   | { readonly kind: 'waits'; readonly afterMs: number };
 
-/** What became of the funds after the end, where it is not what the payment's status says. */
+/**
+ * What became of the funds after the end, where it is not what the payment's status says. `source`: the account of the book
+ * (store/money-book.ts) from which they come, where they are not taken at that moment.
+ */
 export type SettledFunds =
+  | { readonly kind: 'captured'; readonly source: 'under_way' | 'elsewhere' }
   /** They had been taken although the payment failed, and were given back. */
-  | { readonly kind: 'refunded' }
+  | { readonly kind: 'refunded'; readonly source?: 'under_way' }
   /** The biller was paid, and the customer's funds cannot be collected any more: an operator's to solve. */
   | { readonly kind: 'uncollected'; readonly reason: string };
 

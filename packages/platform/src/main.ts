@@ -8,6 +8,7 @@ import { addAudit } from './cli/audit.ts';
 import { addBatches } from './cli/batches.ts';
 import { addBulk } from './cli/bulk.ts';
 import { addKeys } from './cli/keys.ts';
+import { addMoney } from './cli/money.ts';
 import { addOperators } from './cli/operators.ts';
 import { addPartners } from './cli/partners.ts';
 import { addPayments } from './cli/payments.ts';
@@ -35,6 +36,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   addPayments(command, terminal);
   addBulk(command, terminal);
   addBatches(command, terminal);
+  addMoney(command, terminal);
   addPeople(command, terminal);
   addOperators(command, terminal);
   addAudit(command, terminal);

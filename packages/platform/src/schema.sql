@@ -75,6 +75,14 @@ CREATE TRIGGER batches_guard BEFORE UPDATE ON duebridge_platform.batches FOR EAC
 
 CREATE TRIGGER batches_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.batches FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.book_progress (
+  one boolean NOT NULL DEFAULT true,
+  began_at timestamp with time zone NOT NULL DEFAULT now(),
+  read_to text NOT NULL DEFAULT ''::text,
+  CONSTRAINT book_progress_pkey PRIMARY KEY (one),
+  CONSTRAINT book_progress_one_check CHECK (one)
+);
+
 CREATE TABLE duebridge_platform.bulk_items (
   run_id text NOT NULL,
   place integer NOT NULL,
@@ -562,6 +570,25 @@ CREATE TABLE duebridge_platform.tokens (
 );
 
 CREATE INDEX tokens_by_expiry ON duebridge_platform.tokens USING btree (expires_at);
+
+CREATE TABLE duebridge_platform.transfers (
+  amount_in_cents bigint NOT NULL,
+  day date NOT NULL,
+  id text NOT NULL,
+  act text NOT NULL,
+  debit text NOT NULL,
+  credit text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  funding_method text,
+  CONSTRAINT transfers_pkey PRIMARY KEY (id, act),
+  CONSTRAINT transfers_accounts CHECK (((debit <> credit) AND (debit = ANY (ARRAY['taken'::text, 'elsewhere'::text, 'uncollected'::text, 'borne'::text, 'under_way'::text, 'owed'::text, 'remitting'::text, 'paid'::text, 'refunding'::text, 'refunded'::text, 'returned'::text, 'disputed'::text])) AND (credit = ANY (ARRAY['taken'::text, 'elsewhere'::text, 'uncollected'::text, 'borne'::text, 'under_way'::text, 'owed'::text, 'remitting'::text, 'paid'::text, 'refunding'::text, 'refunded'::text, 'returned'::text, 'disputed'::text])))),
+  CONSTRAINT transfers_amount_in_cents_check CHECK ((amount_in_cents > 0))
+);
+
+CREATE INDEX transfers_by_day ON duebridge_platform.transfers USING brin (day);
+
+CREATE TRIGGER transfers_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.transfers FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 CREATE TABLE duebridge_platform.workers (
   worker_id text NOT NULL,

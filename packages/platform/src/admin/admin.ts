@@ -50,6 +50,7 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
+import { mountMoney } from './money.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** The dependencies of the admin API. */
@@ -306,6 +307,8 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.resolve_difference, ({ params, body, request }) =>
     resolveDifference(database, params.difference_id, body.reason, who(request).actor),
   );
+
+  mountMoney(serve, { database, clock });
 
   // People, the audit, the whole ----------------------------------------------------------------------------------------------
 

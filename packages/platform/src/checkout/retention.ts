@@ -118,20 +118,22 @@ export async function forget(database: Database): Promise<Record<keyof typeof LE
   return removed;
 }
 
-/** Sweeps every hour until `signal` aborts, then resolves. */
+/** Sweeps every hour, and does what else is due hourly, until `signal` aborts, then resolves. */
 export async function keepForgetting(options: {
   database: Database;
   clock: Clock;
   log: Log;
   signal: AbortSignal;
+  alsoHourly: () => Promise<void>;
 }): Promise<void> {
-  const { database, clock, log, signal } = options;
+  const { database, clock, log, signal, alsoHourly } = options;
   while (!signal.aborted) {
     try {
       log.debug(await forget(database), 'retention sweep done');
     } catch (error) {
       log.warn({ error }, 'retention sweep failed');
     }
+    await alsoHourly();
     await clock.sleep(SWEEP_EVERY_MS, signal);
   }
 }

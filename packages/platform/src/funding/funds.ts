@@ -33,6 +33,7 @@ import {
   type SettledFunds,
 } from '../funding.ts';
 import type { Sealer } from '../partners/seal.ts';
+import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import type {
   FundingAdapter,
@@ -144,6 +145,11 @@ const releaseStatement = sql(
   `UPDATE duebridge_platform.funds SET state = 'releasing', action = NULL
     WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'captured', 'declined', 'releasing') RETURNING 1`,
 );
+/** They were captured before their payment ended (sweep.ts). */
+const takenEarlyStatement = sql(
+  'funds_taken_early',
+  `SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`,
+);
 /**
  * The event, its effect on the row, and its audit line. A payment that failed or was canceled must not keep funds, whatever the
  * row said about them: `taken` then begins a release.
@@ -151,7 +157,7 @@ const releaseStatement = sql(
 const applyStatement = sql(
   'funds_apply_event',
   `WITH p AS (
-     SELECT p.platform_payment_id, p.partner_id, p.status
+     SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.payment_id, p.status, f.state
        FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
       WHERE p.platform_payment_id = $3 AND f.adapter = $1
    ), fresh AS (
@@ -172,6 +178,15 @@ const applyStatement = sql(
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT 'processor ' || $1, 'funds_' || $4, p.platform_payment_id, p.partner_id, $6::jsonb
        FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded')
+   ), booked AS (
+     ${booking({
+       act: "'returned'",
+       debit: "CASE p.status WHEN 'processing' THEN 'under_way' ELSE 'uncollected' END",
+       credit: "'returned'",
+       at: '$5::timestamptz',
+       from: 'p, fresh',
+       where: `fresh.kind = 'returned' AND p.state = 'captured' AND ${KNOWN_TO_BILLER}`,
+     })}
    )
    SELECT kind FROM fresh`,
 );
@@ -382,7 +397,7 @@ export function openFunds(options: {
     const neverHeld = lost(`the funds were ${row.state}, not authorized`);
     switch (row.state) {
       case 'captured':
-        return undefined;
+        return { kind: 'captured', source: 'under_way' };
       case 'uncollected':
       case 'borne':
         return lost(row.reason ?? 'unknown');
@@ -423,7 +438,11 @@ export function openFunds(options: {
     call: FundingCallOptions,
   ): Promise<SettledFunds | void> => {
     const before = await read(order);
-    if (before.row.state === 'refunded') return { kind: 'refunded' };
+    const refunded = async (): Promise<SettledFunds> => {
+      const early = await database.query(takenEarlyStatement, [order.platform_payment_id]);
+      return { kind: 'refunded', ...(early.length > 0 ? { source: 'under_way' } : {}) };
+    };
+    if (before.row.state === 'refunded') return refunded();
     if (before.row.state === 'released' || before.row.state === 'uncollected') return undefined;
     await database.query(releaseStatement, [order.platform_payment_id]);
     // Read again: a reference may have been stored before this statement, and none can be stored after it.
@@ -435,7 +454,7 @@ export function openFunds(options: {
     }
     await adapter.refund(full, call);
     count(adapter.name, 'refunded');
-    return { kind: 'refunded' };
+    return refunded();
   };
 
   const never = { signal: new AbortController().signal };
@@ -459,7 +478,7 @@ export function openFunds(options: {
     // What is collected elsewhere was never ours: there is nothing to take or to give back.
     capture: async (order, call) =>
       collectionOf(order.funding_method) === 'elsewhere'
-        ? undefined
+        ? { kind: 'captured', source: 'elsewhere' }
         : capture(order, call ?? never),
     void: async (order, call) =>
       collectionOf(order.funding_method) === 'elsewhere'

@@ -41,6 +41,12 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
     [good],
   );
   assert.equal(row?.state, 'captured');
+  const booked = await rig.database.query(
+    'SELECT id, act, debit, credit, amount_in_cents FROM duebridge_platform.transfers',
+  );
+  assert.deepEqual(booked, [
+    { id: good, act: 'taken_early', debit: 'taken', credit: 'under_way', amount_in_cents: 700 },
+  ]);
   await clock.advance(11 * 60_000);
   await sweep();
   assert.equal(asked.length, 2 * bad.length + 1, 'the others again, after a pause');

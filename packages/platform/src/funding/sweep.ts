@@ -9,6 +9,7 @@
  */
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import type { FundingCallOptions, FundingOrder, SettledFunds } from '../funding.ts';
+import { booking, KNOWN_TO_BILLER, type Place } from '../store/money-book.ts';
 
 /**
  * While its payment is in progress, an authorization is captured this long before it expires, which leaves time for several
@@ -55,6 +56,15 @@ const endStatement = sql(
   `WITH f AS (
      UPDATE duebridge_platform.funds AS f SET state = $2, reason = coalesce($3, f.reason)
       WHERE f.platform_payment_id = $1 AND f.state = $4 RETURNING f.platform_payment_id
+   ), booked AS (
+     ${booking({
+       act: '$7::text',
+       debit: "'taken'",
+       credit: '$8::text',
+       at: '$9::timestamptz',
+       from: 'duebridge_platform.payments p JOIN f USING (platform_payment_id)',
+       where: `$8 IS NOT NULL AND ${KNOWN_TO_BILLER}`,
+     })}
    )
    INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
    SELECT 'funding', $5, p.platform_payment_id, p.partner_id, $6::jsonb
@@ -113,15 +123,17 @@ export async function sweepFunds(options: {
     to: string,
     event: string,
     detail: object,
-    reason: string | null = null,
+    more: { readonly reason?: string; readonly booked?: readonly [act: string, credit: Place] },
   ): Promise<unknown> =>
     database.query(endStatement, [
       order.platform_payment_id,
       to,
-      reason,
+      more.reason ?? null,
       from,
       event,
       JSON.stringify(detail),
+      ...(more.booked ?? [null, null]),
+      instant(now),
     ]);
 
   const before = instant(now + CAPTURE_BEFORE_MS);
@@ -130,10 +142,17 @@ export async function sweepFunds(options: {
     async (order, call) => {
       const settled = await capture(order, call);
       if (settled === undefined) {
-        await end(order, 'authorized', 'captured', 'funds_captured_early', {});
+        await end(
+          order,
+          'authorized',
+          'captured',
+          'funds_captured_early',
+          {},
+          { booked: ['taken_early', 'under_way'] },
+        );
       } else if (settled.kind === 'uncollected') {
         const { reason } = settled;
-        await end(order, 'authorized', 'uncollected', 'funds_uncollected', { reason }, reason);
+        await end(order, 'authorized', 'uncollected', 'funds_uncollected', { reason }, { reason });
       }
     },
   );
@@ -141,7 +160,14 @@ export async function sweepFunds(options: {
     () => database.query<FundingOrder>(owedStatement, [pausedSince]),
     async (order, call) => {
       const to = (await release(order, call))?.kind === 'refunded' ? 'refunded' : 'released';
-      await end(order, 'releasing', to, `funds_${to}`, { late: 1 });
+      await end(
+        order,
+        'releasing',
+        to,
+        `funds_${to}`,
+        { late: 1 },
+        to === 'refunded' ? { booked: ['refunded_late', 'refunded'] } : {},
+      );
     },
   );
 }

@@ -21,6 +21,8 @@ export const DISTRIBUTED: Readonly<Record<string, string>> = {
   sandbox_funds: 'platform_payment_id',
   sessions: 'session_hash',
   tokens: 'token_hash',
+  // Each with its payment, in the statement that moves it.
+  transfers: 'id',
 };
 
 /** Tables that only the coordinator needs. */

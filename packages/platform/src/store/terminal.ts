@@ -10,6 +10,7 @@
 import { Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
+import { booking, entryByWord, KNOWN_TO_BILLER } from './money-book.ts';
 import {
   actOn,
   ARRIVALS,
@@ -67,6 +68,15 @@ const endStatement = sql(
             jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id)
               || CASE WHEN p.ended_by = 'partner' AND p.from_stage = 'dispatching' THEN '{"accepted": "now"}'::jsonb ELSE '{}' END
               || ${REPLACED} FROM p
+   ), booked AS (
+     ${booking({
+       act: "'settled'",
+       debit: "'elsewhere'",
+       credit: "'owed'",
+       at: '$10::timestamptz',
+       from: 'p',
+       where: `p.settled_at IS NOT NULL AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}`,
+     })}
    )
    SELECT p.platform_payment_id FROM p`,
 );
@@ -107,9 +117,9 @@ const settleStatement = sql(
   'payment_settle',
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p SET settled_at = $3::timestamptz
-       FROM unnest($2::text[], $4::text[], $5::jsonb[]) AS u (id, kind, detail), duebridge_platform.slots AS s
+       FROM unnest($2::text[], $4::text[], $5::jsonb[], $6::text[]) AS u (id, kind, detail, source), duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status <> 'processing' AND num_nulls(p.settled_at) = 1
-      RETURNING p.*, coalesce(u.kind, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) AS kind, u.detail
+      RETURNING p.*, coalesce(u.kind, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) AS kind, u.detail, u.source
    ), kept AS (
      UPDATE duebridge_platform.funds AS f SET state = p.kind, action = NULL, reason = coalesce(p.detail ->> 'reason', f.reason)
        FROM p WHERE f.platform_payment_id = p.platform_payment_id AND f.state IN ('new', 'acting', 'authorized', 'releasing')
@@ -117,6 +127,16 @@ const settleStatement = sql(
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'funds_' || p.kind, p.platform_payment_id, p.partner_id, p.detail FROM p
+   ), booked AS (
+     ${booking({
+       act: "'settled'",
+       debit:
+         "CASE p.kind WHEN 'uncollected' THEN 'uncollected' ELSE coalesce(p.source, 'taken') END",
+       credit: "CASE p.kind WHEN 'refunded' THEN 'refunded' ELSE 'owed' END",
+       at: '$3::timestamptz',
+       from: 'p',
+       where: `p.kind <> 'released' AND ${KNOWN_TO_BILLER}`,
+     })}
    )
    SELECT p.platform_payment_id FROM p`,
 );
@@ -134,6 +154,9 @@ export async function settlePayments(
     column(settlements, ({ settled }) => settled?.kind),
     column(settlements, ({ settled }) =>
       JSON.stringify(settled?.kind === 'uncollected' ? { reason: settled.reason } : {}),
+    ),
+    column(settlements, ({ settled }) =>
+      settled?.kind === 'uncollected' ? undefined : settled?.source,
     ),
   ]);
   return wereChanged(settlements, changed);
@@ -298,6 +321,15 @@ const settleByWordStatement = sql(
      SELECT $3, 'funds_settled_by_operator', p.platform_payment_id, p.partner_id,
             jsonb_strip_nulls(jsonb_build_object('outcome', $2::text, 'reason', $4::text, 'evidence', $5::text, 'approved_by', $6::text))
        FROM p
+   ), booked AS (
+     ${booking({
+       act: "'word'",
+       debit: '$9::text',
+       credit: '$10::text',
+       at: '$8::timestamptz',
+       from: 'p',
+       where: `$9 IS NOT NULL AND ${KNOWN_TO_BILLER}`,
+     })}
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -305,6 +337,10 @@ const openFundsStatement = sql(
   'funds_left_open',
   `SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
     WHERE f.platform_payment_id = $1 AND f.state IN ('uncollected', 'releasing')`,
+);
+const bookedStatement = sql(
+  'funds_booked',
+  `SELECT t.act FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act IN ('settled', 'taken_early')`,
 );
 
 /**
@@ -320,6 +356,11 @@ export async function settleByWord(
   const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
     platform_payment_id,
   ]);
+  const booked = await on.query<{ act: string }>(bookedStatement, [platform_payment_id]);
+  const entry = entryByWord(outcome, {
+    isSettled: booked.some(({ act }) => act === 'settled'),
+    isEarly: booked.some(({ act }) => act === 'taken_early'),
+  });
   const [row] = await on.query<PaymentRow>(settleByWordStatement, [
     platform_payment_id,
     outcome,
@@ -329,6 +370,8 @@ export async function settleByWord(
     approved_by,
     left?.is_open ?? false,
     left?.at ?? null,
+    entry?.debit ?? null,
+    entry?.credit ?? null,
   ]);
   if (row !== undefined) return row;
   if ((await findPayment(on, platform_payment_id)) === undefined)

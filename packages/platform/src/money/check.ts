@@ -1,0 +1,190 @@
+/**
+ * Whether every cent is somewhere: the book compared with the rows that caused it.
+ *
+ * enters: the book (store/money-book.ts), and the payments of a number of days.  leaves: the balances of each biller, and a sentence for
+ *         every payment whose money is not where it should be.
+ * holds:  a transfer has two sides, so the book alone always balances. What the check proves is that nothing is missing from it, booked
+ *         twice, or booked with another amount. Both are read in one snapshot.
+ */
+import { formatCents, type MoneyBalances, type MoneyCheck } from '@duebridge/contract';
+import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
+import { idBefore } from '../payment-id.ts';
+import { KNOWN_TO_BILLER, PLACES, SOURCES, type BookAccount } from '../store/money-book.ts';
+import type { Queryable } from '../store/payments.ts';
+import { bookFormerPayments } from './former-payments.ts';
+
+/** What is compared each hour: payments of so many days. A payment that is settled later is compared by `money check --days`. */
+export const HOURLY_DAYS = 3;
+/** Faults that are named; the rest is counted. */
+const MAX_FAULTS = 100;
+/** Above every id of a payment. */
+const END_OF_IDS = '~';
+const DAY_MS = 24 * 3_600_000;
+/** A check of a year reads every payment of it. */
+const CHECK_TIMEOUT_MS = 15 * 60_000;
+
+const balancesStatement = sql(
+  'money_balances',
+  `SELECT r.mode, s.partner_id, s.biller_id, s.account, sum(s.cents)::bigint AS cents
+     FROM (SELECT t.partner_id, t.biller_id, t.debit AS account, sum(t.amount_in_cents) AS cents
+             FROM duebridge_platform.transfers t WHERE ($1::date IS NULL OR t.day = $1) GROUP BY 1, 2, 3
+           UNION ALL
+           SELECT t.partner_id, t.biller_id, t.credit, -sum(t.amount_in_cents)
+             FROM duebridge_platform.transfers t WHERE ($1::date IS NULL OR t.day = $1) GROUP BY 1, 2, 3) AS s
+     JOIN duebridge_platform.partners r USING (partner_id)
+    GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
+);
+
+/**
+ * Per payment: what the book says the biller is owed, what is still under way, and what went to the customer or came from them. A row
+ * for every payment whose book and row disagree.
+ */
+const faultsStatement = sql(
+  'money_faults',
+  `SELECT coalesce(p.platform_payment_id, b.id) AS id, coalesce(p.partner_id, b.partner_id) AS partner_id,
+          coalesce(p.expected, 0)::bigint AS expected, coalesce(b.owed, 0)::bigint AS owed, coalesce(b.under_way, 0)::bigint AS under_way,
+          coalesce(b.came, 0)::bigint AS came, coalesce(b.went, 0)::bigint AS went, coalesce(p.has_ended, false) AS has_ended
+     FROM (SELECT p.platform_payment_id, p.partner_id, p.settled_at IS NOT NULL AS has_ended, p.amount_in_cents,
+                  CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND ${KNOWN_TO_BILLER} THEN p.amount_in_cents ELSE 0 END AS expected
+             FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1 AND p.platform_payment_id < $2) AS p
+     FULL JOIN
+          (SELECT t.id, min(t.partner_id) AS partner_id,
+                  sum(CASE WHEN t.credit = 'owed' THEN t.amount_in_cents ELSE 0 END) AS owed,
+                  sum(CASE WHEN t.credit = 'under_way' THEN t.amount_in_cents WHEN t.debit = 'under_way' THEN -t.amount_in_cents ELSE 0 END) AS under_way,
+                  sum(CASE WHEN t.debit IN ('taken', 'elsewhere') THEN t.amount_in_cents ELSE 0 END) AS came,
+                  sum(CASE WHEN t.credit IN ('refunded', 'returned') THEN t.amount_in_cents ELSE 0 END) AS went
+             FROM duebridge_platform.transfers t
+            WHERE t.id >= $1 AND t.id < $2 AND t.act IN ('settled', 'taken_early', 'returned', 'refunded_late', 'word')
+            GROUP BY t.id) AS b ON b.id = p.platform_payment_id
+    WHERE coalesce(p.expected, 0) <> coalesce(b.owed, 0)
+       OR coalesce(b.under_way, 0) NOT IN (0, coalesce(p.amount_in_cents, 0))
+       OR (coalesce(p.has_ended, false) AND coalesce(b.under_way, 0) <> 0)
+       OR coalesce(b.went, 0) > coalesce(b.came, 0)
+       OR p.platform_payment_id IS NULL
+    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
+
+interface Fault {
+  readonly id: string;
+  readonly partner_id: string;
+  readonly expected: number;
+  readonly owed: number;
+  readonly under_way: number;
+  readonly came: number;
+  readonly went: number;
+  readonly has_ended: boolean;
+}
+
+/** The payments above an id whose money is not where it should be, in sentences. */
+export async function findFaults(on: Queryable, above: string): Promise<string[]> {
+  return (await on.query<Fault>(faultsStatement, [above, END_OF_IDS])).map(describeFault);
+}
+
+/** The fault in a sentence for a finance person. Pure. */
+function describeFault(one: Fault): string {
+  const { id, partner_id, expected, owed, under_way, came, went, has_ended } = one;
+  const of = `payment ${id} of ${partner_id}`;
+  if (owed !== expected) {
+    return owed === 0
+      ? `${of}: its biller is owed ${formatCents(expected)}, and the book has nothing`
+      : `${of}: its biller is owed ${formatCents(expected)}, and the book has ${formatCents(owed)}`;
+  }
+  if (went > came) {
+    return `${of}: ${formatCents(went)} went back to the customer, and only ${formatCents(came)} were taken`;
+  }
+  return has_ended
+    ? `${of}: it has ended, and ${formatCents(under_way)} are still under way`
+    : `${of}: ${formatCents(under_way)} are under way, which is not its amount`;
+}
+
+/** The balances of every biller: of one day, or since the book began. */
+export function readBalances(database: Queryable, day?: string): Promise<MoneyBalances[]> {
+  return database
+    .query<{
+      mode: MoneyBalances['mode'];
+      partner_id: string;
+      biller_id: string;
+      account: BookAccount;
+      cents: number;
+    }>(balancesStatement, [day ?? null])
+    .then((rows) => {
+      const billers = new Map<string, MoneyBalances>();
+      for (const { mode, partner_id, biller_id, account, cents } of rows) {
+        const key = `${partner_id} ${biller_id}`;
+        const one = billers.get(key) ?? { mode, partner_id, biller_id, ...noMoney() };
+        // Sources grow by debits, places by credits: both are shown as positive amounts.
+        one[account] = account in SOURCES ? cents : -cents;
+        billers.set(key, one);
+      }
+      return [...billers.values()];
+    });
+}
+
+function noMoney(): Record<BookAccount, number> {
+  const accounts = [...Object.keys(SOURCES), ...Object.keys(PLACES)] as BookAccount[];
+  return Object.fromEntries(accounts.map((one) => [one, 0])) as Record<BookAccount, number>;
+}
+
+/** Where the money came from less where it is: zero, or the book is broken. Pure. */
+export function outOfBalance(one: Record<BookAccount, number>): number {
+  const sum = (accounts: object): number =>
+    Object.keys(accounts).reduce((total, account) => total + one[account as BookAccount], 0);
+  return sum(SOURCES) - sum(PLACES);
+}
+
+/** Compares the book with the payments of the last `days`. `now` in milliseconds since 1970. */
+export function checkMoney(database: Database, now: number, days: number): Promise<MoneyCheck> {
+  return database.transaction(
+    async (tx) => {
+      const balances = await readBalances(tx);
+      const rows = await findFaults(tx, idBefore(Math.max(0, now - days * DAY_MS)));
+      const unbalanced = balances
+        .filter((one) => outOfBalance(one) !== 0)
+        .map(
+          (one) =>
+            `biller ${one.biller_id} of ${one.partner_id}: the book is out of balance by ${formatCents(outOfBalance(one))}`,
+        );
+      const faults = [...unbalanced, ...rows];
+      return { days, balances, faults, holds: faults.length === 0 };
+    },
+    { isolation: 'repeatable read', statementTimeoutMs: CHECK_TIMEOUT_MS },
+  );
+}
+
+/** What is done with the book each hour: it is completed, compared, and shown in /metrics. */
+export function openBookkeeping(options: {
+  readonly database: Database;
+  readonly metrics: Metrics;
+  readonly clock: Clock;
+  readonly log: Log;
+}): () => Promise<void> {
+  const { database, metrics, clock, log } = options;
+  let faults = 0;
+  metrics.gauge(
+    'duebridge_money_faults',
+    'Payments whose money is not where it should be, at the last hourly check',
+    [],
+    () => faults,
+  );
+  const held = metrics.gauge(
+    'duebridge_money_cents',
+    'Balances of the book of money in cents, by mode and account',
+    ['mode', 'account'],
+  );
+  const keep = async (): Promise<void> => {
+    while (await bookFormerPayments(database));
+    const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
+    faults = check.faults.length;
+    for (const mode of ['test', 'live'] as const) {
+      for (const account of Object.keys(noMoney()) as BookAccount[]) {
+        const cents = check.balances
+          .filter((one) => one.mode === mode)
+          .reduce((sum, one) => sum + one[account], 0);
+        held.set({ mode, account }, cents);
+      }
+    }
+    for (const what of check.faults) log.error({ what }, 'money is not where it should be');
+  };
+  return () =>
+    keep().catch((error: unknown) => log.warn({ error }, 'the hourly check of the book failed'));
+}
