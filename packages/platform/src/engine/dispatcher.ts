@@ -240,11 +240,6 @@ export class Dispatcher {
     if (known !== undefined) this.#forget(known);
   }
 
-  /** Payments of a slot in memory. */
-  countOf(slot: number): number {
-    return this.#payments.countOf(slot);
-  }
-
   /** A set of the payments that are forgotten from here to `unwatchForgotten`. */
   watchForgotten(): ReadonlySet<string> {
     return this.#payments.watchForgotten();

@@ -1,5 +1,5 @@
 /**
- * The payments of one worker in memory, by id and by slot, and the steps under way in each slot.
+ * The payments of one worker in memory, by id, and the steps under way in each slot.
  *
  * enters: payments, by `add`; the beginning and the end of each step.  leaves: what the worker asks about its slots.
  * holds:  an id is in here once. A payment that is forgotten is not current any more, and whoever reads pages meanwhile is told of it, so
@@ -12,7 +12,6 @@ import { SLOTS } from './slots.ts';
 /** The payments, and the steps under way. */
 export class DrivenPayments {
   readonly #payments = new Map<string, ActivePayment>();
-  readonly #inSlot = new Int32Array(SLOTS);
   readonly #underWayIn = new Int32Array(SLOTS);
   /** Each holds what was forgotten since its reader began. */
   readonly #readers = new Set<Set<string>>();
@@ -33,23 +32,16 @@ export class DrivenPayments {
 
   add(payment: ActivePayment): void {
     this.#payments.set(payment.platform_payment_id, payment);
-    this.#count(payment.slot, 1);
   }
 
   /** Forgets a payment, if this object is its current state. Its queue drops it when its turn comes. */
   forget(payment: ActivePayment): boolean {
     if (!payment.isCurrent) return false;
-    const { platform_payment_id, slot } = payment;
+    const { platform_payment_id } = payment;
     this.#payments.delete(platform_payment_id);
     payment.forget();
-    this.#count(slot, -1);
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
     return true;
-  }
-
-  /** Payments of a slot. */
-  countOf(slot: number): number {
-    return this.#inSlot[slot] ?? 0;
   }
 
   inSlots(slots: ReadonlySet<number>): ActivePayment[] {
@@ -81,7 +73,6 @@ export class DrivenPayments {
 
   clear(): void {
     this.#payments.clear();
-    this.#inSlot.fill(0);
   }
 
   /** A step begins in this slot. A payment that is forgotten meanwhile has no slot any more, so it is passed to `finished` again. */
@@ -107,9 +98,5 @@ export class DrivenPayments {
     return new Promise((resolve) => {
       this.#idle = resolve;
     });
-  }
-
-  #count(slot: number, by: number): void {
-    this.#inSlot[slot] = (this.#inSlot[slot] ?? 0) + by;
   }
 }

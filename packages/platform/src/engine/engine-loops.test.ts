@@ -1,6 +1,7 @@
 /**
- * What the engine does around its worker: when it asks for a lease and looks at its slots, whom it tells of a change, what it keeps
- * doing when something fails, and how it stops. The tables are in memory, and time moves only with the test.
+ * What the engine does around its payments: when it asks for a lease and looks at its slots, what it reads from them, whom it tells of a
+ * change, what it keeps doing when something fails, and how it stops. The tables are in memory, and time moves only with the test;
+ * slots.test.ts and orphans.test.ts have the slots on PostgreSQL.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -17,7 +18,7 @@ const PARTNER = { partner_id: 'acme', paused: false };
 // Nothing is polled unless a test wants it.
 const NEVER = 1e9;
 
-function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
+function rig(options: { pollMs?: number; leaseApart?: boolean; perSecond?: number } = {}) {
   const time = manualClock();
   const world = {
     chance: 0.5,
@@ -32,8 +33,9 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
       on: string;
       values: readonly unknown[];
     }[],
-    /** Payments of slot 1, for a worker that reads it. */
+    /** Payments in flight, for whoever reads their slots. */
     found: [] as PaymentRow[],
+    paused: [] as string[],
     before: new Map<string, () => Promise<void> | void>(),
     closable: [] as string[],
     lines: [] as string[],
@@ -77,12 +79,22 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
       case 'slot_give_all':
         world.owners = world.owners.map((owner) => (owner === first ? null : owner));
         return [];
+      case 'slot_give':
+        for (const slot of values[1] as number[]) world.owners[slot] = null;
+        return [];
       case 'slot_ids':
-        return world.found.length === 0
-          ? []
-          : [{ slot: 1, ids: world.found.map((row) => row.platform_payment_id) }];
+        return (first as number[]).flatMap((slot) => {
+          const ids = world.found.flatMap((row) =>
+            row.slot === slot ? row.platform_payment_id : [],
+          );
+          return ids.length === 0 ? [] : [{ slot, ids }];
+        });
       case 'slot_page':
-        return world.found.filter((row) => row.platform_payment_id > String(values[1]));
+        return world.found.filter(
+          (row) => row.slot === first && row.platform_payment_id > String(values[1]),
+        );
+      case 'payment_paused_ids':
+        return world.paused.map((platform_payment_id) => ({ platform_payment_id }));
       case 'payment_watched': {
         const ids = String(first).slice(1, -1).split(',');
         return [...world.rows.values()].filter((row) => ids.includes(row.platform_payment_id));
@@ -162,7 +174,7 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
           paused: false,
           budget: {
             max_concurrent_calls: 8,
-            max_calls_per_second: 1_000,
+            max_calls_per_second: options.perSecond ?? 1_000,
             call_timeout_ms: 1_000,
             wait_seconds: 0,
           },
@@ -220,7 +232,11 @@ function rig(options: { pollMs?: number; leaseApart?: boolean } = {}) {
     world.statements = world.statements.filter((one) => one.name !== name);
     return at;
   };
-  return { engine, world, time, metrics, row, named, times };
+  /** A payment in a slot, for whoever reads it. */
+  const put = (id: string, slot: number): void => void world.found.push(row(id, { slot } as never));
+  const drives = (...ids: string[]): boolean[] =>
+    ids.map((id) => engine.nextStepAt(id) !== undefined);
+  return { engine, world, time, metrics, row, put, drives, named, times };
 }
 
 function nameOf(text: string): string {
@@ -556,7 +572,7 @@ test('a stop during a look at the slots takes none afterwards, and ends the clos
 });
 
 test('a round by hand renews the lease, looks at everything once, and waits for what it found [LV9]', async () => {
-  const { engine, world, named, row, time } = rig();
+  const { engine, world, named, row, put, drives, time } = rig();
   await engine.tick();
   assert.deepEqual(world.statements, [], 'not before the start');
   await engine.start();
@@ -564,14 +580,128 @@ test('a round by hand renews the lease, looks at everything once, and waits for 
   let heard = 0;
   engine.watch('p', () => void (heard += 1));
   world.statements = [];
-  world.found = [row('found', { slot: 1 } as never)];
+  put('found', 100);
   // It takes a while: the round waits for it.
   world.before.set('slot_page', () => time.advance(0));
   await engine.tick();
-  assert.notEqual(engine.nextStepAt('found'), undefined);
+  assert.deepEqual(drives('found'), [true]);
   for (const name of ['worker_renew', 'slot_view', 'payment_news', 'batch_due', 'worker_forget']) {
     assert.equal(named(name).length, 1, name);
   }
   assert.equal(heard, 1);
   await engine.stop();
+});
+
+// Slots ------------------------------------------------------------------------------------------------------------------
+
+test('a slot that names another worker is not driven any more, whatever this one believes [PL10]', async () => {
+  const { engine, world, put, drives } = rig();
+  await engine.start();
+  for (const [id, slot] of [
+    ['kept', 1],
+    ['lost', 2],
+  ] as const)
+    put(id, slot);
+  for (let round = 0; round < 16; round += 1) await engine.tick();
+  assert.deepEqual(drives('kept', 'lost'), [true, true]);
+  // Another took it: this worker had not beaten in time.
+  world.workers.add('other');
+  world.owners[2] = 'other';
+  await engine.tick();
+  assert.deepEqual(drives('kept', 'lost'), [true, false]);
+  assert.ok(world.lines.includes('slots were taken by another worker'));
+  await engine.stop();
+});
+
+test('a slot is given back when its calls have been recorded, or after two seconds', async () => {
+  for (const isAnswered of [true, false]) {
+    const { engine, world, time, put, named } = rig({ pollMs: 1 });
+    const held = Promise.withResolvers<void>();
+    world.answers = held.promise;
+    await engine.start();
+    put('p', SLOTS - 1);
+    for (let round = 0; round < 16; round += 1) await engine.tick();
+    await time.advance(100);
+    assert.deepEqual(world.polled, ['p']);
+    world.workers.add('other');
+    const ticking = engine.tick();
+    await time.advance(1_900);
+    assert.equal(named('slot_give').length, 0, 'a call is under way');
+    assert.ok(engine.placeForNew(PARTNER, ORDER).slot < SLOTS / 2, 'no new payment is put there');
+    if (isAnswered) held.resolve();
+    await time.advance(isAnswered ? 20 : 99);
+    assert.equal(named('slot_give').length, isAnswered ? 1 : 0);
+    await time.advance(20);
+    assert.equal(named('slot_give').length, 1);
+    held.resolve();
+    await ticking;
+    await engine.stop();
+  }
+});
+
+test('a payment behind the back of its worker is found within sixteen rounds, though another of its slot was withdrawn [PL9]', async () => {
+  const { engine, world, put, drives } = rig();
+  await engine.start();
+  put('a', 5);
+  for (let round = 0; round < 16; round += 1) await engine.tick();
+  world.found = [];
+  for (const slot of [0, 5, 511, 1_023]) put(`p${slot}`, slot);
+  for (let round = 0; round < 16; round += 1) await engine.tick();
+  assert.deepEqual(drives('p0', 'p5', 'p511', 'p1023'), [true, true, true, true]);
+  await engine.stop();
+});
+
+test('a payment that was dropped while its page was read is not driven again, and later it may be [PL8]', async () => {
+  const { engine, world, time, put, drives, named } = rig();
+  await engine.start();
+  put('p', 0);
+  for (let round = 0; round < 16; round += 1) await engine.tick();
+  assert.deepEqual(drives('p'), [true]);
+  // One more row makes the worker read the slot again; its page is read before p leaves.
+  put('q', 0);
+  const held = Promise.withResolvers<void>();
+  world.before.set('slot_page', () => held.promise);
+  const before = named('slot_page').length;
+  while (named('slot_page').length === before) await time.advance(500);
+  world.paused = ['p'];
+  await time.advance(3_000);
+  assert.deepEqual(drives('p'), [false]);
+  held.resolve();
+  await time.advance(0);
+  assert.deepEqual(drives('p', 'q'), [false, true]);
+  world.paused = [];
+  for (let round = 0; round < 16; round += 1) await engine.tick();
+  assert.deepEqual(drives('p'), [true], 'its row is there, so it is driven');
+  await engine.stop();
+});
+
+test('a read that failed is made again at the next round, and the rounds do not wait for it [LV8]', async () => {
+  for (const name of ['slot_ids', 'slot_page']) {
+    const { engine, world, time, put, drives } = rig();
+    put('p', 1);
+    world.before.set(name, isDown);
+    await engine.start();
+    await time.advance(2_000);
+    assert.deepEqual(drives('p'), [false]);
+    world.before.clear();
+    await time.advance(2_500);
+    assert.deepEqual(drives('p'), [true]);
+    await engine.stop();
+  }
+});
+
+test('many payments are spread over the time that their partner needs for them, a minute at most [PL9]', async () => {
+  const dueInMs = async (payments: number, perSecond: number): Promise<number> => {
+    const { engine, world, time, put } = rig({ perSecond });
+    world.chance = 1;
+    for (let one = 0; one < payments; one += 1) put(`p${one}`, 1);
+    const began = time.now();
+    await engine.start();
+    await engine.tick();
+    const due = Date.parse(engine.nextStepAt('p0') ?? '') - began;
+    await engine.stop();
+    return due;
+  };
+  assert.equal(await dueInMs(20, 10), 2_000);
+  assert.equal(await dueInMs(400, 1), 60_000);
 });

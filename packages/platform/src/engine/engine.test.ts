@@ -8,7 +8,6 @@ import { silentLog, systemClock } from '@duebridge/runtime';
 import {
   actsOf,
   eventually,
-  idleWorker,
   scriptedPartner,
   engineRig,
   type Answer,
@@ -23,7 +22,6 @@ import { auditOfPayment } from '../store/audit.ts';
 import { SEAL_KEY } from './testing.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
-const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');
 
 test('a payment is put once, polled until it has ended, and then never called for again [S4 RU4 EV1 B4 B5 PL8]', async (t) => {
@@ -57,38 +55,6 @@ test('a payment is put once, polled until it has ended, and then never called fo
       'funds_captured',
     ],
   );
-});
-
-test('a payment begins as dispatching only if nothing is reserved and its put can leave at once [S4 PL1]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  for (const partner_id of ['acme', 'paused', 'away']) {
-    await rig.register(partner_id, partner_id === 'away' ? 'http://127.0.0.1:1' : partner.url);
-  }
-  await rig.registry.change('paused', { paused: true }, 'test');
-  const engine = rig.engine({ options: { trialMs: 60_000 } });
-  await engine.start();
-  const ledger = { funding_method: 'ledger' };
-  const open = await rig.pay(engine, 'acme', ledger);
-  assert.equal(open.stage, 'dispatching');
-  await rig.until(open.platform_payment_id, settled);
-  const declined = await rig.pay(engine, 'acme', { funding_method: 'sandbox_declined' });
-  assert.equal(declined.stage, 'created', 'the port has to be asked');
-  assert.equal(
-    (await rig.until(declined.platform_payment_id, (now) => now.stage === 'ended')).status,
-    'failed',
-  );
-  assert.deepEqual(await actsOf(rig, declined.platform_payment_id), ['decline']);
-  const paused = await rig.pay(engine, 'paused', ledger);
-  assert.equal(paused.stage, 'created');
-  // The partner is down: what is confirmed before that is known may wait as dispatching, what is confirmed afterwards can be withdrawn.
-  await eventually('the breaker opens', async () => {
-    const row = await rig.pay(engine, 'away', ledger);
-    return row.stage === 'created';
-  });
-  await withdrawPayment(rig.database, paused.platform_payment_id, 'a test', 'test');
-  await rig.until(paused.platform_payment_id, settled);
-  assert.equal(puts(partner.seen).length, 1);
 });
 
 test('the put carries the id in the path, the amount and the batch, and no personal data [PF2 PF3 PF6 S5]', async (t) => {
@@ -167,33 +133,6 @@ test('a lost, broken or hostile answer leads to the same put with the same bytes
   assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
 });
 
-test('trouble with polls ends nothing and the true end is still found [RU4 ST3 PL5]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  const troubles: Answer[] = [
-    { status: 500, json: { status: 'failed' } },
-    { status: 429, json: {} },
-    { json: { status: 'failed' } },
-    { json: [] },
-    (response) => void response.socket?.destroy(),
-  ];
-  let next = 0;
-  partner.script = (seen) => {
-    if (seen.method !== 'GET') return undefined;
-    const trouble = troubles[next++];
-    if (trouble !== undefined) return trouble;
-    const held = partner.payments.values().next().value;
-    return { json: { ...held, status: 'failed', failure_reason: 'The account was closed.' } };
-  };
-  const engine = rig.engine({ options: { retryMs: 1 } });
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const done = await rig.until(row.platform_payment_id, settled);
-  assert.deepEqual([done.status, done.failure_reason], ['failed', 'The account was closed.']);
-  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'void']);
-});
-
 test('a partner restored from a backup takes the payment under a new id, and the customer pays once [RU5 PF1 PF2 F76 F79]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
@@ -228,79 +167,6 @@ test('a partner restored from a backup takes the payment under a new id, and the
   );
   assert.deepEqual(row?.former_payment_ids, [`P-${id}`]);
   assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);
-});
-
-test('an answer about another amount freezes the payment until an operator resumes it [PF6]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  let wrong = true;
-  partner.script = (seen) => {
-    const answer = partner.right(seen);
-    assert(typeof answer === 'object');
-    return wrong ? { json: { ...(answer.json as object), amount_in_cents: 1 } } : answer;
-  };
-  const engine = rig.engine();
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const frozen = await rig.until(row.platform_payment_id, inReview);
-  assert.deepEqual(
-    [frozen.status, frozen.review_reason, frozen.slot],
-    ['processing', 'mismatch_amount_in_cents', null],
-  );
-  const calls = partner.seen.length;
-  await engine.tick();
-  await engine.tick();
-  assert.equal(partner.seen.length, calls, 'a frozen payment is left alone');
-  assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize']);
-  wrong = false;
-  await resumePayment(rig.database, row.platform_payment_id, 'fixed at the partner', 'operator');
-  await engine.tick();
-  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
-  assert.equal(new Set(puts(partner.seen).map((put) => put.body)).size, 1);
-  await assert.rejects(
-    resumePayment(rig.database, row.platform_payment_id, 'again', 'operator'),
-    (error) => error instanceof Refusal && error.code === 'CONFLICT',
-  );
-});
-
-test('a request that the partner rejects goes to review, after one GET that finds nothing [ST3]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) =>
-    seen.method === 'PUT'
-      ? { status: 422, json: { code: 'AMOUNT_ODD', message: 'odd' } }
-      : undefined;
-  const engine = rig.engine();
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const frozen = await rig.until(row.platform_payment_id, inReview);
-  assert.equal(frozen.review_reason, 'rejected_422_AMOUNT_ODD');
-  assert.deepEqual(
-    partner.seen.map((seen) => seen.method),
-    ['PUT', 'GET'],
-  );
-});
-
-test('succeeded without posted_at is polled again a few times, then reviewed [PF8]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) =>
-    seen.method === 'GET'
-      ? {
-          json: { ...partner.payments.values().next().value, status: 'succeeded', posted_at: null },
-        }
-      : undefined;
-  const engine = rig.engine({ options: { pollMs: 1 } });
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const frozen = await rig.until(row.platform_payment_id, inReview);
-  assert.deepEqual(
-    [frozen.status, frozen.review_reason],
-    ['processing', 'succeeded_without_posted_at'],
-  );
 });
 
 test('nothing is sent to a paused partner; its payments can be withdrawn until it is resumed', async (t) => {
@@ -398,56 +264,6 @@ test('a withdrawal and the first put exclude each other, whichever comes first',
   }
 });
 
-test('a partner that changes initiated_at after a review is polled to the end, and the first value is kept [PF7]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  partner.pollsToEnd = 3;
-  await rig.register('acme', partner.url);
-  let amount: number | undefined = 1;
-  partner.script = (seen, self) => {
-    const right = self.right(seen) as { json: Record<string, unknown> };
-    // The first look shows another amount; whatever is asked later shows another time of acceptance.
-    if (seen.method === 'GET' && amount !== undefined) {
-      const json = { ...right.json, amount_in_cents: amount };
-      amount = undefined;
-      return { json };
-    }
-    return amount === undefined
-      ? { json: { ...right.json, initiated_at: '2026-03-01T00:00:00Z' } }
-      : right;
-  };
-  const engine = rig.engine();
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const held = await rig.until(row.platform_payment_id, inReview);
-  await resumePayment(rig.database, row.platform_payment_id, 'asked the partner', 'operator');
-  await engine.tick();
-  const done = await rig.until(row.platform_payment_id, settled);
-  assert.equal(done.status, 'succeeded');
-  assert.equal(done.initiated_at, held.initiated_at);
-  assert.equal(puts(partner.seen).length, 2);
-});
-
-test('a poll that finds no change writes nothing to its row', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await rig.register('acme', partner.url);
-  const engine = rig.engine({ options: { pollMs: 1 } });
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  const version = async (): Promise<unknown> =>
-    rig.database.query(
-      `SELECT p.ctid, p.xmin, (SELECT count(*) FROM duebridge_platform.audit) AS lines FROM duebridge_platform.payments p WHERE platform_payment_id = $1`,
-      [row.platform_payment_id],
-    );
-  await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
-  const before = await version();
-  const calls = partner.seen.length;
-  await eventually('five more polls', () => partner.seen.length >= calls + 5);
-  assert.deepEqual(await version(), before);
-});
-
 test('calls of two workers together never exceed the budget of a partner [PL16]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
@@ -498,30 +314,6 @@ test('a redirect is not followed and the key goes nowhere else [S3 KY1 PL14]', a
   assert.equal(thief.seen.length, 0);
 });
 
-test('refused credentials suspend the partner, are reported, and clear when they are accepted again [S3]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) =>
-    seen.headers['x-api-key'] === 'the-new-key-0123456789' ? undefined : { status: 401, json: {} };
-  const engine = rig.engine({ options: { trialMs: 100 } });
-  await engine.start();
-  const rows = await Promise.all(Array.from({ length: 5 }, () => rig.pay(engine, 'acme')));
-  const reason = async (): Promise<string | null> =>
-    (await rig.registry.list()).find((one) => one.partner_id === 'acme')?.pause_reason ?? null;
-  await eventually('the hold is noted', async () => (await reason()) !== null);
-  assert.ok(partner.seen.length <= 10);
-  await rig.registry.change(
-    'acme',
-    { auth: { method: 'key', header: 'x-api-key', key: 'the-new-key-0123456789' } },
-    'operator',
-  );
-  for (const row of rows) {
-    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
-  }
-  assert.equal(await reason(), null);
-});
-
 test('the key goes in the header the partner chose: one of its own, or Authorization alone [KY1 KY2]', async (t) => {
   for (const header of ['X-Api-Key', 'Authorization', 'X-Biller-Secret']) {
     const rig = await engineRig(t);
@@ -539,89 +331,6 @@ test('the key goes in the header the partner chose: one of its own, or Authoriza
     }
     await engine.stop();
   }
-});
-
-test('a stop aborts open reads at once, releases every payment, and the next worker finishes them [LV5 F82]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  let holding = true;
-  await rig.register('acme', partner.url, { budget: { wait_seconds: 30 } });
-  partner.script = (seen) => (seen.method === 'GET' && holding ? () => undefined : undefined);
-  const first = rig.engine();
-  await first.start();
-  const rows = await Promise.all(Array.from({ length: 10 }, () => rig.pay(first, 'acme')));
-  for (const row of rows)
-    await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
-  const before = performance.now();
-  await first.stop();
-  assert.ok(performance.now() - before < 5_000);
-  const owners = await rig.database.query(
-    'SELECT DISTINCT worker_id FROM duebridge_platform.slots',
-  );
-  assert.deepEqual(owners, [{ worker_id: null }]);
-  assert.deepEqual(
-    await rig.database.query('SELECT worker_id FROM duebridge_platform.workers'),
-    [],
-  );
-  holding = false;
-  const second = rig.engine();
-  await second.start();
-  for (const row of rows) {
-    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
-  }
-  assert.equal(partner.created.length, 10);
-});
-
-test('payments in no slot, or in one whose owner is dead, are driven; those of a living one are not', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  await rig.database.query(
-    "UPDATE duebridge_platform.slots SET worker_id = 'worker-gone' WHERE slot = 8",
-  );
-  await idleWorker(rig.database, 'worker-alive', [9]);
-  const engine = rig.engine();
-  const arrived = await rig.pay(engine, 'acme', { slot: ARRIVALS });
-  const abandoned = await rig.pay(engine, 'acme', { slot: 8 });
-  const other = await rig.pay(engine, 'acme', { slot: 9 });
-  await engine.start();
-  for (const row of [arrived, abandoned]) {
-    assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
-  }
-  await engine.tick();
-  assert.equal((await rig.until(other.platform_payment_id, () => true)).stage, 'created');
-  await rig.database.query(
-    "UPDATE duebridge_platform.workers SET heartbeat_at = now() - interval '1 hour' WHERE worker_id = 'worker-alive'",
-  );
-  assert.equal((await rig.until(other.platform_payment_id, settled)).status, 'succeeded');
-});
-
-test('cutting every database connection again and again loses and duplicates nothing [F71]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  partner.pollsToEnd = 2;
-  await rig.register('acme', partner.url);
-  const engine = rig.engine();
-  await engine.start();
-  const rows = await Promise.all(Array.from({ length: 40 }, () => rig.pay(engine, 'acme')));
-  for (let round = 0; round < 6; round += 1) {
-    await systemClock.sleep(30);
-    await rig.database
-      .query(
-        'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
-      )
-      .catch(() => undefined);
-  }
-  for (const row of rows) {
-    const done = await rig.until(row.platform_payment_id, settled);
-    assert.equal(done.status, 'succeeded');
-    assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
-  }
-  assert.equal(new Set(partner.created).size, 40);
-  const ends = await rig.database.query<{ count: number }>(
-    "SELECT count(*) AS count FROM duebridge_platform.audit WHERE event = 'payment_ended'",
-  );
-  assert.equal(Number(ends[0]?.count), 40);
 });
 
 test('a partner at a private address is not called unless private addresses are allowed', async (t) => {
