@@ -217,6 +217,8 @@ const OF_PEOPLE = new Set([
   'mark_follow_up',
   'clear_follow_up',
   'preview_acts',
+  'get_money',
+  'check_money',
 ]);
 
 test('no operation of a program, and no error, is missing from the reference [ER3]', () => {

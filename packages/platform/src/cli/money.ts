@@ -41,7 +41,7 @@ export function addMoney(command: Command, terminal: Terminal): void {
       print(terminal, given, check, () => describeCheck(check));
       if (!check.holds) {
         throw new CommandError(
-          `${check.faults.length} payments have money that is not where it should be`,
+          `money is not where it should be: ${check.faults.length} faults`,
           exitCodes.failed,
         );
       }
