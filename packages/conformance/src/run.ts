@@ -14,7 +14,6 @@ import { BALANCE_CHECK, readBalancesBefore } from './cases/balance.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
 import type { CallerCase, CallerStage, PartnerCase, Stage } from './check/check.ts';
 import type { MakeDriver } from './check/driver.ts';
-import { isByHand } from './check/drivers.ts';
 import { Findings, Skipped, type Profile } from './check/findings.ts';
 import { memoryHistory, type History } from './check/history.ts';
 import { Wire } from './check/http.ts';
@@ -23,7 +22,12 @@ import { PartnerContext, PartnerRun } from './check/partner-context.ts';
 import { partnerPreflight } from './check/preflight.ts';
 import { ResultBook, Stopped, type ResultOptions } from './check/result-book.ts';
 import { addUp, choose } from './check/selection.ts';
-import { secretsOf, type PartnerTarget, type PlatformTarget } from './check/target.ts';
+import {
+  secretsOf,
+  TargetProblem,
+  type PartnerTarget,
+  type PlatformTarget,
+} from './check/target.ts';
 import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
 import { MACHINE_CLOCK, type Clock } from './clock.ts';
 import type { RunReport } from './report/run-report.ts';
@@ -33,26 +37,11 @@ export type { CheckResult, Progress, RunReport } from './report/run-report.ts';
 /** Maximum duration of a whole run in addition to the declared window; a typical run takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
 
-/** Maximum time that a person may take to make all payments of a run. */
-const BY_HAND_DEADLINE_MS = 3 * 60 * 60_000;
-
 /**
  * How many times the declared window can delay a run: once for all payments together, and once for each of the two that confirm
  * an excess (P62).
  */
 const WINDOWS_IN_A_ROW = 3;
-
-/** Maximum duration of a quick run, reports included. */
-const QUICK_DEADLINE_MS = 55_000;
-
-/** How long a quick run waits for payments to end. */
-const QUICK_WAIT_MS = 20_000;
-
-/** The checks of a quick run: access control, exact amounts that move once, and how a payment ends. */
-export const QUICK_CHECKS: readonly string[] = (
-  'P01 P02 P03 P04 P05 P10 P13 P20 P21 P22 P23 P24 P25 P27 P28 P30 P32 P33 P34 P36 P40 P41 ' +
-  'P50 P51 P52 P55 P56 P59 P60 P64'
-).split(' ');
 
 /** Options of either kind of run, besides its target. */
 export interface RunOptions extends ResultOptions {
@@ -69,8 +58,6 @@ export interface RunOptions extends ResultOptions {
 
 /** Options of a run against a partner. */
 export interface PartnerRunOptions extends RunOptions {
-  /** A result within a minute: fewer checks and shorter waits; the report lists what was left out. */
-  readonly quick?: boolean;
   /** Only reads the payments of earlier runs again. */
   readonly recheck?: boolean;
   /** Restarts the server under test (P66). */
@@ -81,12 +68,8 @@ export interface PartnerRunOptions extends RunOptions {
 export interface PlatformRunOptions extends RunOptions {
   /** Makes the platform pay; by default the driver that the target file selects. */
   readonly driver?: MakeDriver;
-  /** Called with the payment that a person should make at the platform now. */
-  readonly onPrompt?: (sentence: string) => void;
   /** Restarts the platform under test (C14). */
   readonly restart?: () => Promise<void>;
-  /** Asks that person a question and returns the line typed. */
-  readonly onQuestion?: (question: string, signal: AbortSignal) => Promise<string>;
 }
 
 /** The checks that look at payments of earlier runs. */
@@ -99,21 +82,10 @@ export async function judgePartner(
 ): Promise<RunReport> {
   const profile = options.profile ?? 'contract';
   const clock = options.clock ?? MACHINE_CLOCK;
-  const quick = options.quick === true;
-  const all = choose(PARTNER_CASES, profile, options.recheck === true ? RECHECKS : options.only);
-  const cases =
-    quick && options.only === undefined ? all.filter(({ id }) => QUICK_CHECKS.includes(id)) : all;
-  const usual = { ...USUAL_PACE, ...options.pace };
-  const pace = quick
-    ? { ...usual, longest_wait_ms: Math.min(usual.longest_wait_ms, QUICK_WAIT_MS) }
-    : usual;
+  const cases = choose(PARTNER_CASES, profile, options.recheck === true ? RECHECKS : options.only);
+  const pace = { ...USUAL_PACE, ...options.pace };
   const window_ms = Math.min((target.terminal_window_seconds ?? 60) * 1_000, pace.longest_wait_ms);
-  const stop = stopper(
-    quick ? QUICK_DEADLINE_MS : RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms,
-    quick ? 'the time limit of a quick run was reached' : DEADLINE,
-    options.signal,
-    clock,
-  );
+  const stop = stopper(RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms, options.signal, clock);
   const wire = openWire(target.ca_file, clock, stop.signal);
   for (const secret of secretsOf(target.authentication)) wire.hide(secret);
   for (const [name, value] of Object.entries(target.cancel?.headers ?? {})) {
@@ -169,7 +141,6 @@ export async function judgePartner(
     },
     profile,
     order: cases,
-    left_out: all.filter((one) => !cases.includes(one)).map(({ id }) => id),
     money: {
       ...addUp(cases, target),
       ...(cap === undefined ? {} : { cap_in_cents: cap }),
@@ -191,9 +162,7 @@ export async function judgePlatform(
   const profile = options.profile ?? 'contract';
   const clock = options.clock ?? MACHINE_CLOCK;
   const cases = choose(PLATFORM_CASES, profile, options.only);
-  const by_hand = options.driver === undefined && isByHand(target);
-  const deadline = by_hand ? BY_HAND_DEADLINE_MS : RUN_DEADLINE_MS * 2;
-  const stop = stopper(deadline, DEADLINE, options.signal, clock);
+  const stop = stopper(RUN_DEADLINE_MS * 2, options.signal, clock);
   const wire = openWire(target.ca_file, clock, stop.signal);
   wire.hide({ value: target.api_key, name: 'API_KEY' });
   if (target.other_client !== undefined) {
@@ -227,21 +196,20 @@ export async function judgePlatform(
       }
       const calls = [...CALLER_CASES, ...SCENARIO_CASES].filter((one) => cases.includes(one));
       if (calls.length > 0 && target.caller !== undefined) {
-        const opened = await CallerRun.open(run, target.caller, options.driver, {
-          say: options.onPrompt ?? (() => undefined),
-          ...(options.onQuestion === undefined ? {} : { asked: options.onQuestion }),
-        }).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
+        const opened = await CallerRun.open(run, target.caller, options.driver).catch(
+          (error: unknown) => (error instanceof Error ? error : new Error(String(error))),
+        );
         if (opened instanceof Error) {
           const { host, port } = target.caller;
+          const isNamed = opened instanceof TargetProblem;
           book.problem ??= {
-            sentence: `The scripted partner or its page cannot listen on ${host}:${port} (${opened.message}): free the port, or fix caller.host, caller.port, caller.page_port or caller.tls.`,
+            sentence: isNamed
+              ? opened.message
+              : `The scripted partner cannot listen on ${host}:${port} (${opened.message}): free the port, or fix caller.host, caller.port or caller.tls.`,
           };
         } else caller = opened;
       }
-      if (caller !== undefined) {
-        caller.restart = options.restart;
-        caller.named = new Set(options.only);
-      }
+      if (caller !== undefined) caller.restart = options.restart;
       await (caller === undefined
         ? judgeNoCaller(calls, profile, book)
         : runCallerCases(caller, calls, book));
@@ -281,7 +249,7 @@ async function judgeNoCaller(
   }
 }
 
-/** Checks whose faults affect only their own payments run in parallel if the platform can make payments in parallel. */
+/** Checks whose faults affect only their own payments run in parallel. */
 async function runCallerCases(
   run: CallerRun,
   cases: readonly CallerCase[],
@@ -310,7 +278,7 @@ async function runCallerCases(
   for (const stage of ['first', 'main', 'alone', 'last'] satisfies CallerStage[]) {
     const some = cases.filter((one) => (one.stage ?? 'main') === stage);
     run.begin();
-    if (stage === 'main' && run.driver.at_once > 1) {
+    if (stage === 'main') {
       await Promise.all(some.map(judge));
       continue;
     }
@@ -411,13 +379,12 @@ const DEADLINE = 'the run reached its deadline: the server answers too slowly';
 /** A signal that aborts after this time, or when the caller's own signal does. */
 function stopper(
   ms: number,
-  why: string,
   signal: AbortSignal | undefined,
   clock: Clock,
 ): { readonly signal: AbortSignal; readonly end: () => void } {
   const controller = new AbortController();
   const interrupt = (): void => controller.abort(new Stopped('the run was interrupted'));
-  const cancel = clock.after(ms, () => controller.abort(new Stopped(why)));
+  const cancel = clock.after(ms, () => controller.abort(new Stopped(DEADLINE)));
   if (signal?.aborted === true) interrupt();
   signal?.addEventListener('abort', interrupt, { once: true });
   return {

@@ -1,6 +1,6 @@
 /**
  * Third-party callers, judged end to end: small platforms in plain Node and in Python, written
- * only from the interface, made to pay by a request, by a command, and by a person at the terminal.
+ * only from the interface, made to pay by a request and by a command.
  */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
@@ -12,7 +12,6 @@ import { freePort } from '@duebridge/runtime/testing';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
 import { makeCertificate } from './tls-proxy.ts';
-import { openPlatformProxy } from './peers/platform-proxy.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -149,150 +148,5 @@ for (;;) {
     const report = await judgePlatform(target, { pace: PACE, only: ['C01', 'C03', 'C09'] });
     assert.equal(findings(report), '');
     assert.equal(report.counts.PASS, 3);
-  });
-
-  test('payments by hand, on the page or at the terminal, pass every check', async () => {
-    const port = await freePort();
-    const client = CLIENTS[0]!;
-    const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
-    const told: string[] = [];
-    const asked: string[] = [];
-    /** The payments made, keyed by the amount as the judge prints it, because the judge names them by amount. */
-    const made = new Map<string, Promise<string>>();
-    const pay = async (amount_in_cents: number): Promise<string> => {
-      const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
-      const answer = await fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
-      return ((await answer.json()) as { platform_payment_id: string }).platform_payment_id;
-    };
-    const status = async (question: string): Promise<string> => {
-      const [amount = ''] = /\$[\d,.]+\d/.exec(question) ?? [];
-      const answer = await fetch(`${url}/payments/${await made.get(amount)}`);
-      return ((await answer.json()) as { status: string }).status;
-    };
-    try {
-      const target = platformTarget(draft(port, 'key', {}), {});
-      const report = await judgePlatform(target, {
-        pace: PACE,
-        onPrompt(sentence) {
-          told.push(sentence);
-          const amount = /^Now pay (\$[\d,]+\.\d\d) for account A-1 of a-biller, within/.exec(
-            sentence,
-          )?.[1];
-          if (amount !== undefined) made.set(amount, pay(Number(amount.replaceAll(/\D/g, ''))));
-        },
-        async onQuestion(question) {
-          asked.push(question);
-          return status(question);
-        },
-      });
-      assert.equal(findings(report), '');
-      assert.equal(report.exit_code, 0);
-      assert.deepEqual(
-        skipped(report).filter((id) => id.startsWith('C')),
-        ['C05', 'C14'],
-      );
-      const scenario = report.results.find(({ id }) => id === 'F01');
-      assert.match(scenario?.skipped ?? '', /made by hand.*--only F01,F14,F22/);
-      assert.match(told[0] ?? '', new RegExp(`127.0.0.1:${port}: register it`));
-      assert.match(asked[0] ?? '', /Which status does the platform show its customer/);
-    } finally {
-      child.kill('SIGKILL');
-    }
-  });
-
-  test('a person can try the scenarios that are named', async () => {
-    const port = await freePort();
-    const { url, child } = await start(CLIENTS[0]!, `http://127.0.0.1:${port}`, 'key');
-    let paid = 0;
-    try {
-      const target = platformTarget(draft(port, 'key', {}), {});
-      const report = await judgePlatform(target, {
-        pace: PACE,
-        only: ['F07', 'F20'],
-        onPrompt(sentence) {
-          const [, dollars] = /^Now pay \$([\d,]+\.\d\d) for/.exec(sentence) ?? [];
-          if (dollars === undefined) return;
-          paid += 1;
-          const amount_in_cents = Number(dollars.replaceAll(/\D/g, ''));
-          const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
-          void fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
-        },
-        onQuestion: async () => 'processing',
-      });
-      assert.equal(findings(report), '');
-      assert.equal(report.counts.PASS, 2);
-      assert.equal(paid, 5, 'four variants of F07 and one of F20');
-    } finally {
-      child.kill('SIGKILL');
-    }
-  });
-
-  test('the page shows what to pay, accepts the answer, and imitates a biller’s site', async () => {
-    const port = await freePort();
-    const client = CLIENTS[0]!;
-    const { url, child } = await start(client, `http://127.0.0.1:${port}`, 'key');
-    const tokens = await openPlatformProxy('biller');
-    const seen: string[] = [];
-    const done = new AbortController();
-    /** A person with a browser: opens the page, follows the link, pays the requested amount, and presses a button. */
-    const person = async (page: string): Promise<void> => {
-      let last = '';
-      while (!done.signal.aborted) {
-        const shown = await (await fetch(page)).text();
-        const amount = /Now pay <b>\$([\d,]+)\.(\d\d)<\/b> for account <b>A-1<\/b>/.exec(shown);
-        const number = /Payment (\d+)\./.exec(shown)?.[1] ?? '';
-        if (amount !== null && number !== last) {
-          last = number;
-          seen.push(await (await fetch(new URL('/site', page))).text());
-          const amount_in_cents = Number(`${amount[1]}${amount[2]}`);
-          const body = { biller_id: 'a-biller', account_id: 'A-1', amount_in_cents };
-          await fetch(`${url}/pay`, { method: 'POST', body: JSON.stringify(body) });
-        }
-        if (shown.includes('action="/status"')) {
-          const form = new URLSearchParams({ status: 'processing' });
-          const headers = { origin: 'https://elsewhere.example' };
-          const foreign = await fetch(new URL('/status', page), {
-            method: 'POST',
-            body: form,
-            headers,
-          });
-          assert.equal(foreign.status, 403);
-          await fetch(new URL('/status', page), { method: 'POST', body: form });
-        }
-        await new Promise((resolve) => setTimeout(resolve, 100));
-      }
-    };
-    let walked: Promise<void> | undefined;
-    try {
-      const target = platformTarget(
-        {
-          base_url: tokens.url,
-          client_id: tokens.client_id,
-          api_key: tokens.api_key,
-          ...draft(port, 'key', {
-            site_snippet: '<script>theirSdk.open("{token}")</script>',
-          }),
-        },
-        {},
-      );
-      const report = await judgePlatform(target, {
-        pace: PACE,
-        only: ['C01', 'C08'],
-        onPrompt(sentence) {
-          const page = /the page (\S+), show/.exec(sentence)?.[1];
-          if (page !== undefined) walked = person(page);
-        },
-      });
-      assert.equal(findings(report), '');
-      assert.equal(report.counts.PASS, 2);
-      assert.match(seen[0] ?? '', /Amount due: \$10\.10/);
-      assert.match(seen[0] ?? '', /theirSdk\.open\("dbt_[\w-]{43}"\)/);
-      assert.equal(new Set(seen).size, seen.length, 'a token for each visit');
-    } finally {
-      done.abort();
-      await walked?.catch(() => undefined);
-      child.kill('SIGKILL');
-      await tokens.stop();
-    }
   });
 });

@@ -289,7 +289,7 @@ const CALLERS: readonly (readonly [string, string, Ways, ('key' | 'oauth')?])[] 
   ['retries are sent as POST', 'C02', { method: (attempt) => (attempt === 0 ? 'PUT' : 'POST') }],
   [
     'retries are sent as POST to the list of payments',
-    'C07',
+    'F02',
     {
       method: (attempt) => (attempt === 0 ? 'PUT' : 'POST'),
       path: (_id, attempt) => (attempt === 0 ? undefined : '/biller/judge/account/A-1/payment'),
@@ -307,10 +307,10 @@ const CALLERS: readonly (readonly [string, string, Ways, ('key' | 'oauth')?])[] 
   ],
   ['a token is fetched for every 401, without an end', 'C05 W', { renewals: 1_000 }, 'oauth'],
   ['a token is fetched twenty times for a call', 'C05 W', { renewals: 20 }, 'oauth'],
-  ['a record of less is believed', 'C08', { believes: (given, cents) => given < cents }],
+  ['a record of less is believed', 'F28', { believes: (given, cents) => given < cents }],
   [
     'a record within one percent is believed',
-    'C08',
+    'F28',
     { believes: (given, cents) => Math.abs(given - cents) <= cents / 100 },
   ],
 ];
@@ -330,7 +330,7 @@ describe('a wrong caller of a class that was missed is caught', { concurrency: A
     ['two cents short above ten thousand', (cents: number) => (cents > 10_000 ? cents - 2 : cents)],
   ] as const) {
     test(`C09: amounts that are ${what} are told as another amount, not as another id`, async () => {
-      const report = await judgeCaller({ amount }, ['C01', 'C07', 'C09', 'C10']);
+      const report = await judgeCaller({ amount }, ['C01', 'C09', 'F08']);
       const found = report.results.flatMap(({ findings }) => findings);
       assert.ok(
         found.some(({ clause }) => clause === 'PF6'),
@@ -345,10 +345,10 @@ describe('a wrong caller of a class that was missed is caught', { concurrency: A
 });
 
 describe('a right caller that was accused is not', { concurrency: AT_ONCE }, () => {
-  const ARRAY = (status: number, text: string): boolean => status === 200 && text === '[]';
+  const ARRAY = (status: number, text: string): boolean => status === 200 && text.startsWith('[');
   const RIGHT: readonly (readonly [string, Ways, readonly string[], ('key' | 'oauth')?])[] = [
-    ['that freezes a payment after an array', { freezes: ARRAY }, ['C07', 'C10', 'C13']],
-    ['with a static key', {}, ['C01', 'C02', 'C03', 'C04', 'C07', 'C08', 'C09', 'C10', 'C11']],
+    ['that freezes a payment after an array', { freezes: ARRAY }, ['F22', 'F24', 'C13']],
+    ['with a static key', {}, ['C01', 'C02', 'C03', 'C04', 'C09', 'F08', 'F19', 'F28', 'F32']],
     ['with OAuth', {}, ['C02', 'C03', 'C05', 'C06', 'C09'], 'oauth'],
   ];
   for (const [what, ways, only, method] of RIGHT) {

@@ -100,10 +100,6 @@ function atOffset(instant: unknown, minutes: number): unknown {
 
 async function unusualRecords(t: CallerContext): Promise<void> {
   if (t.all.length > 0) return;
-  if (t.run.driver.at_once === 1) {
-    t.notes.push('Records of unusual form were not tried, because a person makes the payments.');
-    return;
-  }
   const payments = await t.payAll(
     [...UNUSUAL, lateAnswer(t.run.tokens.clock)].map((behaviour, place) => ({
       cents: 3_110 + 10 * place,
@@ -391,11 +387,10 @@ function pollsByGet(t: CallerContext, payment: CallerPayment): void {
 
 /** A payment that takes long must not hold up the next one. */
 async function othersGoOn(t: CallerContext): Promise<void> {
-  if (t.profile !== 'strict' || t.run.driver.at_once === 1) return;
+  if (t.profile !== 'strict') return;
   const other = await t.pay(13_030);
-  const wait_ms = Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0);
   t.strict(
-    await t.until(() => t.puts(other).length > 0, wait_ms),
+    await t.until(() => t.puts(other).length > 0),
     `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`,
     undefined,
     {
@@ -447,7 +442,7 @@ async function newIds(t: CallerContext): Promise<void> {
   const known = new Set(t.run.partner.exchanges().map(({ path }) => lastSegment(path)));
   await t.pay(14_030);
   const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_030);
-  await t.until(() => put() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0));
+  await t.until(() => put() !== undefined);
   const first = put();
   if (first === undefined) return;
   t.must(

@@ -3,67 +3,12 @@ import type { ClauseId, Json } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import {
   recordOf,
-  type Answer,
   type Behaviour,
   type Call,
   type Insides,
-  type Reply,
   type ScriptedExchange,
 } from '../sandbox/partner.ts';
 import { parsed } from './shared.ts';
-
-/** A response that says nothing about the payment. */
-export interface UnclearAnswer {
-  readonly name: string;
-  /** True for an answer after which a platform may leave the payment to a person. */
-  readonly mayStop?: true;
-  readonly reply: Reply;
-}
-
-/** A 2xx answer with this body, labelled as JSON. */
-const said = (body: string, type = 'application/json'): Answer => ({
-  status: 200,
-  headers: { 'Content-Type': type },
-  body,
-});
-
-const PAGE = '<html><body>Service error: payment failed</body></html>';
-
-const code = (status: number, headers: Record<string, string> = {}): Answer => ({
-  status,
-  headers,
-  body: { code: 'INJECTED', message: 'Injected by the judge' },
-});
-
-/** Answers that leave the outcome of the request unknown; a gateway between the two sides may send any of them. */
-export const UNCLEAR: readonly UnclearAnswer[] = [
-  { name: '500', reply: code(500) },
-  { name: '503', reply: { status: 503, body: '' } },
-  { name: '404', reply: code(404) },
-  { name: '409', reply: code(409) },
-  { name: '429', reply: code(429) },
-  { name: '408', reply: code(408) },
-  { name: '502 with a web page', reply: { ...said(PAGE, 'text/html'), status: 502 } },
-  { name: '200 with a web page', reply: said(PAGE, 'text/html') },
-  { name: '200 with an empty body', reply: { status: 200, body: '' } },
-  // Success, and yet no record: whoever asks again may get it forever.
-  { name: '200 with an array', mayStop: true, reply: said('[]') },
-  { name: '200 with a truncated record', reply: said('{"payment_id":"p-1","status":"fai') },
-  {
-    name: 'a truncated body',
-    reply: (wire) => {
-      const bytes = wire.bytes(wire.answer);
-      wire.socket.end(bytes.subarray(0, bytes.length - 20));
-    },
-  },
-  { name: 'a closed connection', reply: (wire) => void wire.socket.destroy() },
-];
-
-/**
- * No response to a PUT. Not used for polls: a platform may rightly wait long for a poll that is held until something
- * changes.
- */
-export const SILENCE: UnclearAnswer = { name: 'no response', reply: () => undefined };
 
 /** The body of a call as an object; undefined when it is not an object. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {

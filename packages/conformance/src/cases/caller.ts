@@ -131,10 +131,6 @@ async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
 
 /** Amounts that a number type narrower than the interface's would change (PF6). */
 async function largeAmounts(t: CallerContext): Promise<void> {
-  if (t.run.driver.at_once === 1) {
-    t.notes.push('Large amounts were not judged, because a person makes the payments.');
-    return;
-  }
   for (const cents of LARGE_CENTS) {
     // The platform may have a limit of its own, and then refuses to make the payment.
     const payment = await t.pay(cents).catch((error: unknown) => {
@@ -343,7 +339,7 @@ async function otherAccount(t: CallerContext): Promise<void> {
           accountOf(put) === other_account_id,
       );
   t.given(
-    await t.until(() => its() !== undefined, Math.max(t.patience_ms, t.run.driver.arrival_ms ?? 0)),
+    await t.until(() => its() !== undefined, t.patience_ms),
     'the platform sent no PUT for the other account',
   );
   const put = its();
@@ -461,7 +457,6 @@ const c05: Draft<CallerCase> = {
     );
     const before = await t.pay(5_010);
     await t.accepted(before);
-    t.given(t.run.driver.at_once > 1, 'the platform can only be made to pay one payment at a time');
     const number = Math.min(PARALLEL, t.run.driver.at_once);
     const refused = new Set<string>();
     let fetched = false;

@@ -2,7 +2,6 @@
 import type { CallerCase, CaseInfo, Draft, PartnerCase, TokenCase } from '../check/check.ts';
 import { ACCESS } from './access.ts';
 import { ACCOUNTS } from './accounts.ts';
-import { CALLER_ANSWERS } from './caller-answers.ts';
 import { CALLER_POLLS } from './caller-polls.ts';
 import { CALLER_REQUESTS } from './caller.ts';
 import { POLLING } from './poll.ts';
@@ -31,11 +30,7 @@ export const PARTNER_CASES: readonly PartnerCase[] = complete([
 export const TOKEN_CASES: readonly TokenCase[] = complete([...TOKEN_REQUESTS, ...TOKEN_ACCESS]);
 
 /** Checks of a platform's calls to a partner; each has its stage. */
-export const CALLER_CASES: readonly CallerCase[] = complete([
-  ...CALLER_REQUESTS,
-  ...CALLER_ANSWERS,
-  ...CALLER_POLLS,
-]);
+export const CALLER_CASES: readonly CallerCase[] = complete([...CALLER_REQUESTS, ...CALLER_POLLS]);
 
 /** Every check of a platform. */
 export const PLATFORM_CASES: readonly CaseInfo[] = [

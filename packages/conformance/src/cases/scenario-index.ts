@@ -1,6 +1,5 @@
 /** One check per scenario of the sandbox partner: what a platform must do while a partner, its token endpoint or the network fails. */
 import type { CallerCase, CallerStage } from '../check/check.ts';
-import type { CallerContext } from '../check/caller-context.ts';
 import { Skipped } from '../check/findings.ts';
 import { SCENARIOS, type Scenario } from '../sandbox/partner.ts';
 import { OWN_JUDGES, type OwnJudge } from './scenario-own.ts';
@@ -34,15 +33,6 @@ const CAUSES: Readonly<Record<ScenarioRule['by'], string>> = {
   own: 'The platform records a payment as failed when it cannot reach the partner or get a token.',
   nobody: 'The kit cannot check it from outside.',
 };
-
-/** Why these payments are not requested from a person, who would have to make about 150 of them. */
-const BY_HAND =
-  'payments are made by hand, and the scenarios need one or more each: name those to try with --only, such as --only F01,F14,F22, or declare caller.pay_url or caller.pay_command';
-
-/** Skips a check for which a person would have to pay, unless it was asked for by name. */
-function givenPayments(t: CallerContext): void {
-  t.given(t.run.driver.at_once > 1 || t.run.named.has(t.check), BY_HAND);
-}
 
 function checkOf(scenario: Scenario, place: number): CallerCase {
   const rule = SCENARIO_RULES[scenario.name];
@@ -78,15 +68,9 @@ function judgeOf(scenario: Scenario, rule: ScenarioRule): OwnJudge {
       return judge;
     }
     case 'payments':
-      return async (t: CallerContext, cents) => {
-        givenPayments(t);
-        await judgePayments(t, scenario, rule, cents);
-      };
+      return (t, cents) => judgePayments(t, scenario, rule, cents);
     case 'tokens':
-      return async (t: CallerContext, cents) => {
-        givenPayments(t);
-        await judgeTokens(t, scenario, rule, cents);
-      };
+      return (t, cents) => judgeTokens(t, scenario, rule, cents);
   }
 }
 

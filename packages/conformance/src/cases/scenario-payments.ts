@@ -98,8 +98,7 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
   let asked = t.run.tokens.now();
   await t.until(async () => {
     if (fault.nextCall() !== undefined) return true;
-    // A person is asked once, afterwards.
-    if (t.run.driver.at_once === 1 || t.run.tokens.now() - asked < ASK_EVERY_MS) return false;
+    if (t.run.tokens.now() - asked < ASK_EVERY_MS) return false;
     asked = t.run.tokens.now();
     const status = await payment.status();
     return status !== undefined && status !== 'processing';

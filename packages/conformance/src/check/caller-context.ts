@@ -7,8 +7,7 @@
  * One file because every step reads the same scripted partner and the calls that it got.
  */
 import { readFileSync } from 'node:fs';
-import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
-import type { Person } from './by-hand.ts';
+import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
 import type { Driven, Driver, MakeDriver } from './driver.ts';
 import { driverOf } from './drivers.ts';
 import { Findings, Skipped } from './findings.ts';
@@ -89,8 +88,6 @@ export class CallerRun {
   behaviour: Behaviour = {};
   /** Payments made only to see whether the platform still calls. */
   probes = 0;
-  /** The checks that were asked for by name. */
-  named: ReadonlySet<string> = new Set();
   /** Restarts the platform under test; undefined when the target declares no way to do so. */
   restart: (() => Promise<void>) | undefined;
   readonly #byPayment = new Map<string, ScriptedExchange[]>();
@@ -112,7 +109,6 @@ export class CallerRun {
     tokens: TokenRun,
     caller: CallerTarget,
     driver: MakeDriver | undefined,
-    person: Person,
   ): Promise<CallerRun> {
     const { authentication, tls } = caller;
     for (const { value, name } of secretsOf(authentication)) {
@@ -173,7 +169,7 @@ export class CallerRun {
     });
     const run = new CallerRun(tokens, caller, partner);
     try {
-      run.driver = await (driver?.(run.url) ?? driverOf(tokens, caller, run.url, person));
+      run.driver = driver?.(run.url) ?? driverOf(tokens, caller, run.url);
     } catch (error) {
       await partner.stop();
       throw error;
@@ -243,7 +239,6 @@ export class CallerRun {
     const found = own ?? (known ? undefined : (near ?? (open.length === 1 ? open[0] : undefined)));
     if (found === undefined) return;
     found.platform_payment_id = id;
-    this.driver.arrived?.();
   }
 
   /** The exchanges about one payment, oldest first. */
@@ -267,31 +262,13 @@ export class CallerRun {
   behavioursOf(call: Call): Behaviour[] {
     const id = idOf(call);
     const payment = this.#payments.find((one) => one.platform_payment_id === id);
-    const all = [this.behaviour, this.#owes];
-    return payment === undefined ? all : [payment.behaviour, ...all];
+    return payment === undefined ? [this.behaviour] : [payment.behaviour, this.behaviour];
   }
-
-  /** Shows the amount that a person is asked to pay as the account's amount due. */
-  readonly #owes: Behaviour = {
-    answer: (call, answer) => {
-      const amount_due_in_cents = this.driver.due_in_cents?.();
-      const body = asObject(answer.body as Json | undefined);
-      if (amount_due_in_cents === undefined || body === undefined || answer.status !== 200) {
-        return undefined;
-      }
-      if (call.operation === 'get_balance') {
-        return { ...answer, body: { ...body, amount_due_in_cents } };
-      }
-      return call.operation === 'get_account'
-        ? { ...answer, body: { ...body, balance: { amount_due_in_cents } } }
-        : undefined;
-    },
-  };
 
   /** Runs a job once fewer than the maximum are running. */
   async slot<T>(job: () => Promise<T>): Promise<T> {
-    const most = this.driver.at_once === 1 ? 1 : FAULTS_AT_ONCE;
-    if (this.#jobs >= most) await new Promise<void>((resolve) => this.#queue.push(resolve));
+    if (this.#jobs >= FAULTS_AT_ONCE)
+      await new Promise<void>((resolve) => this.#queue.push(resolve));
     else this.#jobs += 1;
     try {
       return await job();
@@ -374,8 +351,6 @@ export class CallerContext extends Findings {
       payments.push(
         ...(await Promise.all(some.map(({ cents, behaviour }) => this.pay(cents, behaviour)))),
       );
-      // One after another, if a person or a command cannot make two payments in parallel.
-      if (at_once === 1) await this.arrived(payments.at(-1));
     }
     return payments;
   }
@@ -401,7 +376,7 @@ export class CallerContext extends Findings {
 
   /** Waits for the first PUT of a payment; skips when none comes. */
   async arrived(payment: CallerPayment | undefined): Promise<void> {
-    const ms = Math.max(this.patience_ms, this.run.driver.arrival_ms ?? 0);
+    const ms = this.patience_ms;
     const put = (): boolean => payment !== undefined && this.puts(payment).length > 0;
     this.given(
       await this.until(put, ms),
@@ -458,10 +433,9 @@ export class CallerContext extends Findings {
 
   /**
    * Whether the platform still calls the partner at all: the judge requests a payment without a fault, and its PUT arrives. A platform that
-   * pauses a partner after many failures has not given up on one payment. True if only one payment at a time can be requested.
+   * pauses a partner after many failures has not given up on one payment.
    */
   async isAwake(): Promise<boolean> {
-    if (this.run.driver.at_once === 1) return true;
     this.run.probes += 1;
     const probe = await this.pay(PROBE_CENTS + 10 * this.run.probes).catch(() => undefined);
     return probe !== undefined && (await this.until(() => this.puts(probe).length > 0));

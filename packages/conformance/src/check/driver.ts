@@ -1,4 +1,4 @@
-/** The interface to the platform under test that makes it pay; drivers.ts and by-hand.ts implement it. */
+/** The interface to the platform under test that makes it pay; drivers.ts implements it. */
 
 /** A payment that the platform was asked to make. */
 export interface Driven {
@@ -14,12 +14,6 @@ export interface Driver {
   readonly at_once: number;
   /** Makes it pay to the account of the target, or to `account_id`. */
   readonly pay: (amount_in_cents: number, account_id?: string) => Promise<Driven>;
-  /** How long the first PUT may take to arrive, when longer than the platform's next call. */
-  readonly arrival_ms?: number;
-  /** The account's amount due while a payment is requested; undefined when it does not matter. */
-  readonly due_in_cents?: () => number | undefined;
-  /** Called when the requested payment has arrived. */
-  readonly arrived?: () => void;
   /** Stops everything it has started. */
   readonly close?: () => void;
 }

@@ -1,15 +1,14 @@
 /**
- * Ways to make the platform under test pay: the flow of decision 31, a command, a request, or a person. None requires the
- * platform to be built for the judge.
+ * Ways to make the platform under test pay: the flow of decision 31, a command, or a request. None requires the platform to be
+ * built for the judge.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { platformRoutes, type Json } from '@duebridge/contract';
 import { Skipped } from './findings.ts';
 import { asObject, isSuccess, tell, type Reply } from './http.ts';
-import { openByHand, type Person } from './by-hand.ts';
 import type { Driver } from './driver.ts';
-import type { CallerTarget, PlatformTarget } from './target.ts';
+import { TargetProblem, type CallerTarget } from './target.ts';
 import { fullBody, identifiers, TokenContext, tokenOf, type TokenRun } from './token-context.ts';
 
 /** Delay before a retry at a platform that cannot reach the partner. */
@@ -21,23 +20,14 @@ const ANSWER_TIMEOUT_MS = 15_000;
 /** Longest output of a command that is read. */
 const MAX_OUTPUT = 10_000;
 
-/** True when only a person can make the platform pay. */
-export function isByHand({ flow, caller }: PlatformTarget): boolean {
-  if (caller === undefined || flow) return false;
-  return caller.pay_command === undefined && caller.pay_url === undefined;
-}
-
 /** The driver named by the target file. */
-export async function driverOf(
-  tokens: TokenRun,
-  caller: CallerTarget,
-  partner_url: string,
-  person: Person,
-): Promise<Driver> {
+export function driverOf(tokens: TokenRun, caller: CallerTarget, partner_url: string): Driver {
   if (caller.pay_command !== undefined) return byCommand(caller, caller.pay_command, partner_url);
   if (caller.pay_url !== undefined) return byRequest(tokens, caller, caller.pay_url);
   if (tokens.target.flow) return byFlow(tokens, caller);
-  return openByHand(tokens, caller, partner_url, person);
+  throw new TargetProblem(
+    'caller names no way to make the platform pay: set caller.pay_url or caller.pay_command, or "flow": true.',
+  );
 }
 
 /** A command per payment. It may run as long as the payment does, and is killed at the end of the run. */

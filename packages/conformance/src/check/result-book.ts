@@ -167,7 +167,6 @@ export class ResultBook {
     target: RunReport['target'];
     profile: Profile;
     order: readonly CaseInfo[];
-    left_out?: readonly string[];
     money?: RunReport['money'];
   }): RunReport {
     const out = outages(this.#wire.exchanges);
@@ -193,7 +192,6 @@ export class ResultBook {
             : partial
               ? (['partial', 2] as const)
               : (['passed', 0] as const);
-    const left_out = about.left_out ?? [];
     return {
       tool: 'duebridge conform',
       version: 2,
@@ -203,7 +201,6 @@ export class ResultBook {
       profile: about.profile,
       started_at: new Date(this.#startedAt).toISOString(),
       duration_ms: Math.round(this.#clock.elapsed() - this.#started),
-      ...(left_out.length === 0 ? {} : { left_out }),
       ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
       verdict,
       exit_code,

@@ -138,10 +138,6 @@ export interface CallerTarget {
   readonly pay_url?: string;
   /** Address of a JSON object with the status of {platform_payment_id}. */
   readonly status_url?: string;
-  /** Port of the page that tells a person what to pay; any free one unless given. */
-  readonly page_port: number;
-  /** The markup that the platform's SDK needs in a biller's page, as HTML with {token} as placeholder. */
-  readonly site_snippet?: string;
 }
 
 /** The target cannot be used as given: exit code 2, with one sentence that says what to fix. */
@@ -330,18 +326,11 @@ function callerTarget(read: Reader): CallerTarget {
     authentication: authentication(read.inside('authentication')),
     biller_id: read.text('biller_id', 'caller.biller_id'),
     account_id: read.text('account_id', 'caller.account_id'),
-    ...read.optionals(
-      'other_account_id',
-      'restart_command',
-      'pay_command',
-      'status_command',
-      'site_snippet',
-    ),
+    ...read.optionals('other_account_id', 'restart_command', 'pay_command', 'status_command'),
     patience_seconds: read.count('patience_seconds') ?? USUAL_PATIENCE_SECONDS,
     patience_declared: read.has('patience_seconds'),
     ...present('pay_url', url('pay_url')),
     ...present('status_url', url('status_url')),
-    page_port: read.count('page_port') ?? 0,
   };
 }
 

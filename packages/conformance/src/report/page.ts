@@ -8,8 +8,7 @@ import { CLAUSES, formatCents, type ClauseId } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
 import { curl } from './curl.ts';
 import { visible, type Exchange } from '../check/http.ts';
-import { escaped as html } from '../sandbox/html.ts';
-import { headline } from './text.ts';
+import { escaped as html, headline } from './text.ts';
 import type { BrokenClause, CheckResult, RunReport } from './run-report.ts';
 
 /** Symbols in addition to the words, so that colour is never the only signal. */
@@ -97,12 +96,12 @@ const CLAIMS: readonly {
     claim: () => 'No request with a missing or invalid field got a token.',
   },
   {
-    checks: ['C02', 'C07'],
+    checks: ['C02', 'F01', 'F02', 'F08'],
     claim: () =>
       'Each lost response led to a retry of the same request, never to a second or a failed payment.',
   },
   {
-    checks: ['C08'],
+    checks: ['F27', 'F28'],
     claim: () =>
       'A response with another amount or another payment id was not accepted as success.',
   },
@@ -210,12 +209,9 @@ function partialPart(report: RunReport): string {
     ({ id, wanting }) => wanting?.map((what) => `<li>${id}: ${html(what)}</li>`) ?? [],
   );
   if (report.stopped !== undefined) lines.push(`<li>${html(report.stopped)}</li>`);
-  const quick =
-    report.left_out === undefined
-      ? ''
-      : `<p class="hint">A quick run. Left out: ${report.left_out.join(' ')}.</p>`;
-  if (lines.length === 0) return quick;
-  return `<section class="fix"><h2>What could not be judged</h2><ul>${lines.join('')}</ul></section>${quick}`;
+  return lines.length === 0
+    ? ''
+    : `<section class="fix"><h2>What could not be judged</h2><ul>${lines.join('')}</ul></section>`;
 }
 
 function brokenPart(report: RunReport): string {

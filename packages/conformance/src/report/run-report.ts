@@ -75,8 +75,6 @@ export interface RunReport {
   readonly profile: Profile;
   readonly started_at: string;
   readonly duration_ms: number;
-  /** Set for a quick run: the checks that it left out. */
-  readonly left_out?: readonly string[];
   /** Set when the run was ended early: the reason. */
   readonly stopped?: string;
   /**

@@ -4,7 +4,6 @@
  */
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from './run-report.ts';
-import { escaped } from '../sandbox/html.ts';
 
 /** Terminal colours; the text alone carries the same information. */
 interface Paint {
@@ -56,9 +55,6 @@ export function terminalReport(report: RunReport, options: { colour: boolean }):
   const unseen = report.results.flatMap(({ id, notes }) => notes.map((note) => ({ id, note })));
   for (const [note, those] of Map.groupBy(unseen, ({ note }) => note)) {
     lines.push(paint.dim(`– ${those.map(({ id }) => id).join(' ')}: ${note}`));
-  }
-  if (report.left_out !== undefined) {
-    lines.push(paint.dim(`– ${report.left_out.join(' ')}: left out of a quick run`));
   }
   if (report.stopped !== undefined) {
     lines.push(paint.warn(`The run ended early: ${report.stopped}.`));
@@ -215,6 +211,16 @@ function excusedWords({ excused }: CheckResult): string {
   return excused === undefined
     ? ''
     : ` (expected to fail until ${excused.until}, ${excused.owner}: ${excused.reason})`;
+}
+
+/** Text for HTML or XML, as content or in a quoted attribute. */
+export function escaped(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
 }
 
 /** Escapes for XML and drops characters that XML 1.0 does not allow: a server may answer with any bytes. */

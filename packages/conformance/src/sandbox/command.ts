@@ -2,26 +2,20 @@
  * `duebridge sandbox …`: a partner, or a platform, to develop against (decision 30).
  */
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { MACHINE_CLOCK } from '../clock.ts';
-import { drivePayment, type DriveExchange, type DriveTarget } from './drive.ts';
 import {
   findScenario,
   MAGIC_ACCOUNTS,
   MAGIC_AMOUNTS,
-  readScript,
   SCENARIOS,
-  ScriptProblem,
+  ScenarioProblem,
   startScriptedPartner,
   type ScriptedAuth,
   type ScriptedExchange,
-  type ScriptedPartnerOptions,
 } from './partner.ts';
 import { startScriptedPlatform } from './platform.ts';
 
-/** Exit codes (decision 30); commander itself exits with 3 for usage errors. */
-const EXIT_FAILED = 1;
+/** Exit code (decision 30); commander itself exits with 3 for usage errors. */
 const EXIT_CONFIGURATION = 2;
 
 /** One sentence for the person at the terminal. */
@@ -46,27 +40,10 @@ interface PartnerFlags {
   readonly expiresIn: number;
   readonly processingMs: number;
   readonly scenario?: string;
-  readonly script?: string;
   readonly faults?: number;
   readonly healAfter?: number;
   readonly seed: number;
   readonly list?: boolean;
-  readonly json?: boolean;
-}
-
-interface DriveFlags {
-  readonly baseUrl: string;
-  readonly auth: 'key' | 'oauth';
-  readonly header: string;
-  readonly key?: string;
-  readonly tokenUrl?: string;
-  readonly clientId?: string;
-  readonly clientSecret?: string;
-  readonly scope: string;
-  readonly biller: string;
-  readonly account: string;
-  readonly amountCents: number;
-  readonly withinSeconds: number;
   readonly json?: boolean;
 }
 
@@ -93,7 +70,6 @@ function partnerCommand(): Command {
     .option('--expires-in <seconds>', 'lifetime of an access token', whole(1, 86_400), 3600)
     .option('--processing-ms <ms>', 'default time until a payment ends', whole(0, 86_400_000), 2000)
     .option('--scenario <name>', 'a fault by name or number, such as F02; see --list')
-    .option('--script <file>', 'a sequence of faults: a JSON array of {match, fault, times}')
     .option(
       '--faults <count>',
       'number of faulty responses before it behaves correctly again',
@@ -126,7 +102,7 @@ function magicHelp(): string {
     'Magic amounts in cents, on any active account:',
     ...table(amounts),
     '',
-    'While it runs: GET /sandbox shows payments and exchanges; POST /sandbox/reset, /sandbox/heal,',
+    'While it runs: GET /sandbox/payments and /sandbox/exchanges show them; POST /sandbox/reset, /sandbox/heal,',
     '/sandbox/clock {"advance_ms": N}, /sandbox/payments/ID/end {"status": "canceled"}.',
   ].join('\n');
 }
@@ -141,9 +117,6 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
     print(flags.json === true ? JSON.stringify(listed(), null, 2) : listText());
     return;
   }
-  if (flags.scenario !== undefined && flags.script !== undefined) {
-    throw new SandboxProblem('pass --scenario or --script, not both');
-  }
   const wanted = flags.scenario === undefined ? undefined : findScenario(flags.scenario);
   const method = wanted?.needs ?? flags.auth;
   const auth: ScriptedAuth =
@@ -156,12 +129,14 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
           expires_in: flags.expiresIn,
         };
   const partner = await started(() =>
-    withScript(flags, {
+    startScriptedPartner({
       host: flags.host,
       port: flags.port,
       auth,
       processing_ms: flags.processingMs,
       seed: flags.seed,
+      ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
+      ...(flags.faults === undefined ? {} : { faults: flags.faults }),
       seen: (exchange) => {
         if (flags.json !== true) print(exchangeLine(exchange));
       },
@@ -179,7 +154,7 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       }),
     );
   } else {
-    print(`Sandbox partner at ${url}; look at ${plain_url}/sandbox`);
+    print(`Sandbox partner at ${url}; look at ${plain_url}/sandbox/payments`);
     print(
       inForce.method === 'key'
         ? `key: ${inForce.header}: ${inForce.key}`
@@ -201,37 +176,12 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
   await partner.stop();
 }
 
-async function withScript(flags: PartnerFlags, options: ScriptedPartnerOptions) {
-  return startScriptedPartner({
-    ...options,
-    ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
-    ...(flags.script === undefined ? {} : { script: await scriptFile(flags.script) }),
-    ...(flags.faults === undefined ? {} : { faults: flags.faults }),
-  });
-}
-
-async function scriptFile(file: string) {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch {
-    throw new SandboxProblem(`the script ${file} cannot be read`);
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new SandboxProblem(`the script ${file} is not JSON`);
-  }
-  return readScript(value);
-}
-
 /** Starts something; a failure becomes one sentence. */
 async function started<T>(start: () => Promise<T>): Promise<T> {
   try {
     return await start();
   } catch (error) {
-    if (error instanceof ScriptProblem) throw new SandboxProblem(error.message);
+    if (error instanceof ScenarioProblem) throw new SandboxProblem(error.message);
     if (error instanceof Error && 'code' in error && 'port' in error) {
       throw new SandboxProblem(
         `cannot listen on port ${String(error.port)}: ${String(error.code)}`,
@@ -267,8 +217,8 @@ function exchangeLine(exchange: ScriptedExchange): string {
 }
 
 function platformCommand(): Command {
-  const command = new Command('platform')
-    .description('run an in-memory platform: it issues tokens and drives payments from its page')
+  return new Command('platform')
+    .description('run an in-memory platform that issues tokens')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4000)
     .addOption(
@@ -303,84 +253,12 @@ function platformCommand(): Command {
         print(
           flags.json === true
             ? JSON.stringify({ url, client_id, api_key })
-            : `Sandbox platform at ${url}; drive payments from ${url}/sandbox\nX-Client-Id: ${client_id}\nX-Api-Key: ${api_key}`,
+            : `Sandbox platform at ${url}\nX-Client-Id: ${client_id}\nX-Api-Key: ${api_key}`,
         );
         await interrupted();
         await platform.stop();
       },
     );
-  return command.addCommand(driveCommand());
-}
-
-function driveCommand(): Command {
-  return new Command('drive')
-    .description('make one payment against a partner server and show each exchange')
-    .requiredOption('--base-url <url>', 'the partner')
-    .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
-    .option('--header <name>', 'header of the key', 'x-api-key')
-    .addOption(new Option('--key <key>').env('DUEBRIDGE_SANDBOX_KEY'))
-    .option('--token-url <url>', 'OAuth token endpoint')
-    .option('--client-id <id>', 'OAuth client')
-    .addOption(new Option('--client-secret <secret>').env('DUEBRIDGE_SANDBOX_CLIENT_SECRET'))
-    .option('--scope <scopes>', 'scopes to ask for', 'read write')
-    .requiredOption('--biller <id>', 'biller_id')
-    .requiredOption('--account <id>', 'account_id')
-    .option('--amount-cents <cents>', 'amount', whole(1, 99_999_999_999), 1250)
-    .option('--within-seconds <seconds>', 'how long to poll', whole(1, 86_400), 120)
-    .option('--json', 'print one JSON value at the end')
-    .action(async (flags: DriveFlags) => {
-      const exchanges: DriveExchange[] = [];
-      const order = {
-        biller_id: flags.biller,
-        account_id: flags.account,
-        amount_in_cents: flags.amountCents,
-      };
-      const result = await drivePayment(driveTarget(flags), order, {
-        clock: MACHINE_CLOCK,
-        withinMs: flags.withinSeconds * 1000,
-        shown: (exchange) => {
-          exchanges.push(exchange);
-          if (flags.json !== true) print(driveLine(exchange));
-        },
-      });
-      print(
-        flags.json === true
-          ? JSON.stringify({ ...result, exchanges }, null, 2)
-          : `${result.platform_payment_id}: ${result.status ?? result.problem ?? ''}`,
-      );
-      if (result.status === undefined) process.exitCode = EXIT_FAILED;
-    });
-}
-
-function driveTarget(flags: DriveFlags): DriveTarget {
-  if (!URL.canParse(flags.baseUrl)) throw new SandboxProblem('--base-url is not a URL');
-  if (flags.auth === 'key') {
-    if (flags.key === undefined) throw new SandboxProblem('--auth key needs --key');
-    return {
-      base_url: flags.baseUrl,
-      auth: { method: 'key', header: flags.header, key: flags.key },
-    };
-  }
-  const { tokenUrl, clientId, clientSecret } = flags;
-  if (tokenUrl === undefined || clientId === undefined || clientSecret === undefined) {
-    throw new SandboxProblem('--auth oauth needs --token-url, --client-id and --client-secret');
-  }
-  return {
-    base_url: flags.baseUrl,
-    auth: {
-      method: 'oauth',
-      token_url: tokenUrl,
-      client_id: clientId,
-      client_secret: clientSecret,
-      scope: flags.scope,
-    },
-  };
-}
-
-function driveLine(exchange: DriveExchange): string {
-  const { method, url, body, status, reply, milliseconds, says } = exchange;
-  const request = cut(`${method} ${url}${body === undefined ? '' : ` ${body}`}`);
-  return `${request}\n  ${cut(`${status ?? 'no answer'} ${reply}`)}\n  ${milliseconds} ms: ${says}`;
 }
 
 const cut = (text: string) => (text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text);

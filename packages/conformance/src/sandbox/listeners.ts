@@ -5,7 +5,9 @@
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import tls from 'node:tls';
+import type { Refusal } from '@duebridge/contract';
 import { pause, type Clock } from '../clock.ts';
+import type { Answer } from './behaviour.ts';
 import { makeBadCertificate } from './certificate.ts';
 import type { EntryPoint } from './scenarios.ts';
 
@@ -143,4 +145,14 @@ export async function readBody(request: http.IncomingMessage): Promise<Buffer | 
     // The caller disconnected in the middle: process what was received; the answer is not delivered.
   }
   return bytes > MAX_BODY_BYTES ? undefined : Buffer.concat(chunks);
+}
+
+/** The media type of a request, without its parameters. */
+export function mediaTypeOf(headers: http.IncomingHttpHeaders): string {
+  return (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
+}
+
+/** A refusal as an answer. */
+export function refusalAnswer(refusal: Refusal): Answer {
+  return { status: refusal.status, headers: refusal.headers, body: { ...refusal.toBody() } };
 }

@@ -1,6 +1,6 @@
 /**
  * The scripted partner itself: correct by default, wrong in one way when a behaviour says so. The judge proves most of it; these
- * tests cover what the judge cannot see: hooks, clock, page, ledger.
+ * tests cover what the judge cannot see: hooks, clock, controls, ledger.
  */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
@@ -281,36 +281,26 @@ test('a behaviour makes the partner wrong in exactly one way', async (t) => {
   assert.match((await html.get('p1')).text, /^<h1>/);
 });
 
-test('reset clears everything; the page shows the state, escaped and without a script', async (t) => {
+test('the controls show the state, end payments, move the clock, heal and reset', async (t) => {
   const { partner, send, put } = await start(t, { scenario: 'F34' });
   await put('p1', 1_250, 'stuck');
-  await send('PUT', '/payment/%3Cscript%3E', { amount_in_cents: 1 });
-  const page = await send('GET', '/sandbox');
-  assert.equal(page.status, 200);
-  assert.match(page.text, /F34-extra-fields/);
-  assert.match(page.text, /\$12\.50/);
-  assert.doesNotMatch(page.text, /<script/);
-  assert.ok(!page.text.includes('the-key'));
-  assert.match(String(page.headers['content-security-policy']), /default-src 'none'/);
-
-  const form = { 'content-type': 'application/x-www-form-urlencoded' };
-  const foreign = { ...form, origin: 'https://elsewhere.example' };
-  assert.equal((await send('POST', '/sandbox/reset', 'a=b', foreign)).status, 403);
-  assert.equal(partner.payments().length, 1);
-  assert.equal(
-    (await send('POST', '/sandbox/payments/p1/end', 'status=canceled', form)).status,
-    303,
-  );
-  assert.equal((await send('POST', '/sandbox/payments/p1/end', { status: 'failed' })).status, 409);
-  assert.equal((await send('POST', '/sandbox/payments/p9/end', { status: 'failed' })).status, 404);
-  assert.equal((await send('POST', '/sandbox/clock', { advance_ms: 5 })).status, 200);
-  assert.equal(partner.now(), START_MS + 5);
-  assert.equal((await send('POST', '/sandbox/clock', { advance_ms: -5 })).status, 400);
   const listed = await send('GET', '/sandbox/payments');
   assert.equal((listed.body['payments'] as unknown[]).length, 1);
-  assert.equal((await send('POST', '/sandbox/heal', {})).status, 200);
+  assert.ok(!(await send('GET', '/sandbox/exchanges')).text.includes('the-key'));
+  const foreign = { origin: 'https://elsewhere.example' };
+  const post = async (path: string, body: unknown, headers = {}) =>
+    (await send('POST', `/sandbox${path}`, body, headers)).status;
+  assert.equal(await post('/reset', {}, foreign), 403);
+  assert.equal(await post('/payments/p1/end', { status: 'canceled' }), 200);
+  assert.equal(await post('/payments/p1/end', { status: 'failed' }), 409);
+  assert.equal(await post('/payments/p9/end', { status: 'failed' }), 404);
+  assert.equal(await post('/clock', { advance_ms: 5 }), 200);
+  assert.equal(partner.now(), START_MS + 5);
+  assert.equal(await post('/clock', { advance_ms: -5 }), 400);
+  assert.equal(await post('/clock', 'no JSON'), 400);
+  assert.equal(await post('/heal', {}), 200);
   assert.ok(partner.healed());
-  assert.equal((await send('POST', '/sandbox/reset', {})).status, 200);
+  assert.equal(await post('/reset', {}), 200);
   assert.deepEqual(
     [partner.payments().length, partner.exchanges().length, partner.now(), partner.healed()],
     [0, 0, START_MS, false],

@@ -9,7 +9,7 @@
  *   request -> receive -> authorize -> validate -> find or store -> answer -> the wire
  *
  * One file because a behaviour or a scenario may step in at every stage of a request, and each stage reads the same store. What it
- * remembers (state.ts), how it fails (faults.ts), where it listens (listeners.ts) and what it shows (page.ts) are in other files.
+ * remembers (state.ts), how it fails (faults.ts), where it listens (listeners.ts) and how a developer controls it (controls.ts) are in other files.
  */
 import { isUtf8 } from 'node:buffer';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -32,19 +32,21 @@ import {
   type Route,
 } from '@duebridge/contract';
 import { deadline, MACHINE_CLOCK, pause, type Clock } from '../clock.ts';
-import { openFaults, REPLAY_HEADER, type ScriptStep } from './faults.ts';
+import { openFaults, REPLAY_HEADER } from './faults.ts';
 import {
   closeButHold,
   closeListener,
   listen,
   listenAgain,
+  mediaTypeOf,
   openEntryPoint,
   openStray,
   readBody,
+  refusalAnswer,
   urlOf,
 } from './listeners.ts';
 import type { Scenario } from './scenarios.ts';
-import { answerInspection, isInspection } from './page.ts';
+import { answerControl, isControl } from './controls.ts';
 import type { Answer, Behaviour, Call, Operation, Reply, Wire } from './behaviour.ts';
 import { openBook, statementOf, type Book } from './state.ts';
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
@@ -65,7 +67,7 @@ export type {
 } from './behaviour.ts';
 export * from './magic.ts';
 export { SCENARIOS, findScenario, type EntryPoint, type Scenario } from './scenarios.ts';
-export { readScript, ScriptProblem, type ScriptAnswer, type ScriptStep } from './faults.ts';
+export { ScenarioProblem } from './faults.ts';
 export type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
@@ -86,8 +88,6 @@ export interface ScriptedPartnerOptions {
   readonly behaviour?: Behaviour | readonly Behaviour[];
   /** A fault by name or number (F02); see SCENARIOS. */
   readonly scenario?: string;
-  /** Several faults in sequence; cannot be combined with `scenario`. */
-  readonly script?: readonly ScriptStep[];
   /** How many faulty answers the scenario produces; the scenario's own number unless given. */
   readonly faults?: number | 'until_healed';
   /** Called after each exchange has been answered or taken over. */
@@ -116,13 +116,13 @@ export async function startScriptedPartner(
   const faults = openFaults({
     clock,
     scenario: options.scenario,
-    script: options.script,
     faults: options.faults,
     origin: () => plainUrl,
     stray: () => stray.url,
     partner: () => book,
   });
-  const behaviours = [...[options.behaviour ?? []].flat(), ...faults.behaviours];
+  const behaviours = [...[options.behaviour ?? []].flat(), faults.behaviour];
+  const entry = faults.scenario?.entry ?? 'open';
   const auth = scenarioAuth(options.auth, faults.scenario);
   const stray = await openStray(host);
   let plainUrl = '';
@@ -175,8 +175,10 @@ export async function startScriptedPartner(
     });
     const released = AbortSignal.any([gone.signal, release.signal]);
     const body = await readBody(request);
-    if (isInspection(request.url ?? '')) {
-      const answer = await answerInspection(request, body?.toString('utf8') ?? '', partner);
+    if (isControl(request.url ?? '')) {
+      const answer = await answerControl(request, body?.toString('utf8') ?? '', partner).catch(
+        asRefusal,
+      );
       const { status, headers, body: bytes } = toSendable(answer);
       response.writeHead(status, headers).end(bytes);
       return;
@@ -216,13 +218,7 @@ export async function startScriptedPartner(
       response.end(body);
     };
 
-    let reply: Reply;
-    try {
-      reply = await respond(call, body, problem, released, exchange);
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      reply = refusalAnswer(error);
-    }
+    let reply: Reply = await respond(call, body, problem, released, exchange).catch(asRefusal);
     const answer =
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     for (const behaviour of behaviours) {
@@ -342,7 +338,8 @@ export async function startScriptedPartner(
 
   /** Validates the body of a PUT. A behaviour may accept an invalid one; missing fields then get usable defaults. */
   function readInstruction(call: Call, body: Buffer | undefined): PaymentInstruction {
-    if (mediaType(call) !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
+    if (mediaTypeOf(call.headers) !== 'application/json')
+      throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
     if (body === undefined) throw new Refusal('PAYLOAD_TOO_LARGE');
     let problems: readonly Detail[] = [];
     try {
@@ -398,10 +395,9 @@ export async function startScriptedPartner(
     throw error;
   });
   plainUrl = urlOf(options.tls === undefined ? 'http' : 'https', host, port);
-  const front = await openEntryPoint(faults.entry, host);
+  const front = await openEntryPoint(entry, host);
   const url = front?.url ?? plainUrl;
-  let held =
-    faults.entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
+  let held = entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   const letGo = () => {
     release.abort();
     release = new AbortController();
@@ -429,8 +425,7 @@ export async function startScriptedPartner(
     async heal() {
       faults.heal();
       letGo();
-      if (faults.entry === 'closed' && !server.listening)
-        await listenAgain(clock, server, port, host);
+      if (entry === 'closed' && !server.listening) await listenAgain(clock, server, port, host);
       held?.resetAndDestroy();
       held = undefined;
     },
@@ -536,7 +531,7 @@ function openAuthenticator(auth: ScriptedAuth, secrets: () => readonly string[],
 
   function grant(call: Call, body: Buffer | undefined): Answer {
     if (auth.method !== 'oauth') throw new Refusal('NOT_FOUND');
-    if (mediaType(call) !== 'application/x-www-form-urlencoded') {
+    if (mediaTypeOf(call.headers) !== 'application/x-www-form-urlencoded') {
       return oauthError(415, 'invalid_request', 'send a form');
     }
     if (body === undefined) return oauthError(413, 'invalid_request', 'the form is too large');
@@ -680,10 +675,6 @@ function matchPath(template: string, path: string) {
   return fields;
 }
 
-function mediaType(call: Call): string {
-  return (call.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
-}
-
 /** Seconds of `Prefer: wait=N` (RFC 7240), at most the bound; undefined when the request has none. */
 function waitSeconds(call: Call): number | undefined {
   const prefer = call.headers['prefer'];
@@ -700,8 +691,9 @@ function asNumber(fields: Readonly<Record<string, Json>>): number {
   return Number.isFinite(value) ? value : 0;
 }
 
-function refusalAnswer(refusal: Refusal): Answer {
-  return { status: refusal.status, headers: refusal.headers, body: { ...refusal.toBody() } };
+function asRefusal(error: unknown): Answer {
+  if (!(error instanceof Refusal)) throw error;
+  return refusalAnswer(error);
 }
 
 function toSendable(answer: Answer) {

@@ -1,4 +1,4 @@
-/** The interface of a running scripted partner, for tests, for checks of callers, and for its inspection page. */
+/** The interface of a running scripted partner, for tests, for checks of callers, and for its controls. */
 import type { Operation, Posting, StoredPayment } from './behaviour.ts';
 import type { SandboxAccount } from './magic.ts';
 import type { Scenario } from './scenarios.ts';

@@ -594,25 +594,6 @@ test('a reset reproduces the same faults', async (t) => {
   assert.deepEqual(first, [500, 502, 503]);
 });
 
-test('a script runs its steps in order, on the calls that they match', async (t) => {
-  const { partner, call } = await start(t, {
-    script: [
-      { match: { operation: 'get_account_payment' }, fault: { status: 418, body: { odd: true } } },
-      { fault: 'F14', times: 2 },
-      { fault: { status: 500, when: 'after' } },
-    ],
-  });
-  assert.equal((await call('PUT')).status, 200, 'the first step is for polls');
-  assert.equal((await call('GET')).status, 418);
-  assert.equal((await call('PUT', 'p2')).status, 404);
-  assert.equal((await call('PUT', 'p2')).status, 404);
-  assert.equal(partner.payments().length, 1);
-  assert.equal((await call('PUT', 'p2')).status, 500);
-  assert.equal(partner.payments().length, 2);
-  assert.equal((await call('PUT', 'p2')).status, 200);
-  assert.ok(partner.healed());
-});
-
 /** Checks every 10 ms, for at least 20 s. */
 async function waitFor(holds: () => boolean): Promise<boolean> {
   for (let round = 0; round < 2_000; round += 1) {

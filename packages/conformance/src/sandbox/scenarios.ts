@@ -227,6 +227,9 @@ const fields =
     return { ...answer, body: { ...record, ...changed } };
   };
 
+const otherAmount = (change: (cents: number) => number): Variant<Answered> =>
+  fields((record) => ({ amount_in_cents: change(Number(record['amount_in_cents'])) }));
+
 /** The record as it was before the payment ended. */
 function stillProcessing(record: Fields): Fields {
   const { failure_reason: _reason, ...rest } = record;
@@ -411,11 +414,11 @@ const paymentRows: readonly Row[] = [
   },
   {
     name: 'F08-server-error-after-commit',
-    title: 'PUT gets 500, 502, 503 and 504; the payment was stored',
+    title: 'PUT or GET gets 500, 502, 503 and 504; the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 4,
     begin: after(
-      WRITES,
+      PAYMENTS,
       refuse(500, 'INTERNAL_ERROR'),
       refuse(502, 'INTERNAL_ERROR'),
       refuse(503, 'SERVICE_UNAVAILABLE'),
@@ -504,11 +507,11 @@ const paymentRows: readonly Row[] = [
   },
   {
     name: 'F17-conflict',
-    title: 'PUT gets 409, 423 and 425',
+    title: 'PUT or GET gets 409, 423 and 425',
     caller: 'Retries with backoff, then sends a GET.',
     faults: 3,
     begin: before(
-      WRITES,
+      PAYMENTS,
       refuse(409, 'CONFLICT'),
       refuse(423, 'CONFLICT'),
       refuse(425, 'CONFLICT'),
@@ -635,12 +638,14 @@ const paymentRows: readonly Row[] = [
   },
   {
     name: 'F28-wrong-amount',
-    title: 'Another amount_in_cents in the response',
+    title: 'Another amount_in_cents in the response: a cent more, a cent less, and twice as much',
     caller: REVIEW,
     ends: 'after_review',
     begin: after(
       PAYMENTS,
-      fields((record) => ({ amount_in_cents: Number(record['amount_in_cents']) + 1 })),
+      otherAmount((cents) => cents + 1),
+      otherAmount((cents) => cents - 1),
+      otherAmount((cents) => cents * 2),
     ),
   },
   {
@@ -684,7 +689,7 @@ const paymentRows: readonly Row[] = [
   },
   {
     name: 'F32-unknown-status',
-    title: 'A status in capitals, with a trailing space, or with an unknown word',
+    title: 'A status in capitals, with a trailing space, misspelled, or with an unknown word',
     caller: 'Treats it as processing, alerts, and keeps polling: only the four exact words count.',
     faults: 6,
     begin: after(
@@ -692,6 +697,8 @@ const paymentRows: readonly Row[] = [
       fields({ status: 'FAILED', failure_reason: 'Injected', posted_at: null }),
       fields({ status: 'canceled ', posted_at: null }),
       fields({ status: 'completed', posted_at: null }),
+      fields({ status: 'success', posted_at: null }),
+      fields({ status: 'cancelled', posted_at: null }),
     ),
   },
   {
