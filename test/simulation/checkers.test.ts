@@ -165,6 +165,17 @@ const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidenc
     evidence({ events: Array.from({ length: 100 }, (_, call) => sent(30 + call, call, 'GET')) }),
   ],
   [
+    'a PUT that is accepted again and again',
+    'noEndlessPuts',
+    'RU4',
+    evidence({
+      events: Array.from({ length: 70 }, (_, call) => [
+        sent(60_000 * call, call, 'PUT'),
+        answered(60_000 * call + 1, call, 'processing'),
+      ]).flat(),
+    }),
+  ],
+  [
     'a PUT with other bytes',
     'samePutAlways',
     'PL2',

@@ -190,6 +190,25 @@ const LOOP_WINDOW_MS = 10_000;
 /** Several workers may poll a payment that changes hands; each polls a few times in its first seconds. */
 const MAX_CALLS_IN_WINDOW = 60;
 
+/** RU4: what the partner accepts each time it is put, and denies when it is read, is put again ever more rarely, and not for ever. */
+const noEndlessPuts: Checker = ({ events }) => {
+  const puts = new Set(
+    of(events, 'sent').flatMap(({ call, method }) => (method === 'PUT' ? [call] : [])),
+  );
+  const accepted = of(events, 'answered').filter(
+    ({ call, answer }) => answer.http === 200 && puts.has(call),
+  );
+  return [...countBy(accepted, ({ id }) => id)]
+    .filter(([, times]) => times > MAX_ACCEPTED_PUTS)
+    .map(([id, times]) => ({
+      rule: 'RU4',
+      what: `${id} was put again after ${times} PUTs that were accepted`,
+    }));
+};
+
+/** A worker gives up after twelve losses; several may take the payment over, each anew, and the network loses and doubles calls. */
+const MAX_ACCEPTED_PUTS = 60;
+
 /** PL2: every PUT of a payment carries the same. */
 const samePutAlways: Checker = ({ events }) => {
   const first = new Map<string, string>();
@@ -309,6 +328,7 @@ export const CHECKERS: Readonly<Record<string, Checker>> = {
   terminalStays,
   wrongAnswersEndNothing,
   noTightLoop,
+  noEndlessPuts,
   samePutAlways,
   silenceAfterTheEnd,
   oneOrderExplains,

@@ -40,6 +40,8 @@ const SIDES = ['platform', 'partner'] as const;
 export class SimulatedPostgres {
   readonly #postgres: PGlite;
   #world: World | undefined;
+  /** How far the clock of its host is off, in milliseconds. */
+  #clockOffMs = 0;
   /** There is one session: whoever holds this may use it. */
   #turn: Promise<unknown> = Promise.resolve();
 
@@ -96,6 +98,7 @@ export class SimulatedPostgres {
   /** Empties every table for a new world. */
   async begin(world: World): Promise<void> {
     this.#world = world;
+    this.#clockOffMs = 0;
     this.#slots = undefined;
     this.#turn = Promise.resolve();
     // A table without pages is already empty. Emptied tables are as new, so that one seed leaves no trace for the next.
@@ -111,6 +114,11 @@ export class SimulatedPostgres {
         ${this.#seeded.map((name, index) => (used.includes(name) ? `INSERT INTO ${name} TABLE world.new_${index};` : '')).join('\n')}
         SET session_replication_role = origin;`);
     }
+  }
+
+  /** Steps the wall clock of its host, either way. */
+  stepClock(ms: number): void {
+    this.#clockOffMs += ms;
   }
 
   /** The database as a process sees it, through `faults`. */
@@ -272,7 +280,7 @@ export class SimulatedPostgres {
     const world = this.#ofWorld();
     // PostgreSQL asks JavaScript for the time: statements, defaults and triggers of both sides see that of the world.
     const { now } = Date;
-    Date.now = () => world.now();
+    Date.now = () => world.now() + this.#clockOffMs;
     try {
       const data = this.#postgres.execProtocolRawSync(Buffer.concat(sent));
       return Buffer.from(data.buffer, data.byteOffset, data.byteLength);

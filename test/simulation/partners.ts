@@ -4,7 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import type { Json } from '@duebridge/contract';
-import { createServer, importAccounts, partnerKit } from '@duebridge/partner';
+import {
+  createServer,
+  importAccounts,
+  partnerKit,
+  type AccountsInOwnSystem,
+  type Posting,
+  type PostOutcome,
+} from '@duebridge/partner';
 import type { SimulatedPostgres, DatabaseFaults } from './database.ts';
 import type { PartnerRow } from './history.ts';
 import { Process, type World } from './time.ts';
@@ -52,6 +59,54 @@ export interface SimulatedPartner {
 
 const KEY = 'a-key-for-the-simulation';
 
+/**
+ * A biller's own system behind the kit, which posts whatever it is given: nothing in it notices that an id comes twice, so that only
+ * the kit can keep a payment from being posted again.
+ */
+export class OwnSystem {
+  readonly postings: { id: string; cents: number }[] = [];
+  /** Chances that a call fails before it posts, that its answer is lost afterwards, and that a look-up fails; how slow it is. */
+  readonly faults = { before: 0, after: 0, lookup: 0, slowMs: 20 };
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** The system as one replica reaches it. */
+  asSeenBy(process: Process): AccountsInOwnSystem {
+    return {
+      posts: 'in_own_system',
+      findAccount: (biller_id, account_id) =>
+        Promise.resolve({ biller_id, account_id, status: 'active' }),
+      post: (payments) => process.arrive(this.#post(payments)),
+      lookup: (id) => process.arrive(this.#lookUp(id)),
+    };
+  }
+
+  async #post(payments: readonly Posting[]): Promise<readonly PostOutcome[]> {
+    await this.#pause();
+    const chance = this.#world.random();
+    if (chance < this.faults.before) throw new Error('the system did not answer');
+    for (const { platform_payment_id: id, amount_in_cents: cents } of payments) {
+      this.postings.push({ id, cents });
+    }
+    await this.#pause();
+    if (chance < this.faults.before + this.faults.after) throw new Error('its answer was lost');
+    return payments.map(() => ({ outcome: 'posted' }));
+  }
+
+  async #lookUp(id: string): Promise<PostOutcome | undefined> {
+    await this.#pause();
+    if (this.#world.random() < this.faults.lookup) throw new Error('the system did not answer');
+    return this.postings.some((one) => one.id === id) ? { outcome: 'posted' } : undefined;
+  }
+
+  #pause(): Promise<void> {
+    return this.#world.sleep(this.faults.slowMs * this.#world.random());
+  }
+}
+
 /** Our kit: the real plugin on the real tables, in one or two processes that can be killed and come back. */
 export class KitPartner implements SimulatedPartner {
   readonly name: string;
@@ -62,6 +117,7 @@ export class KitPartner implements SimulatedPartner {
   readonly #postgres: SimulatedPostgres;
   readonly #faults: DatabaseFaults;
   readonly #replicas: { process: Process; app: ReturnType<typeof createServer> | undefined }[] = [];
+  readonly #own: OwnSystem | undefined;
   #next = 0;
   #holdMs = 0;
 
@@ -71,7 +127,9 @@ export class KitPartner implements SimulatedPartner {
     faults: DatabaseFaults,
     name: string,
     biller_id: string,
+    own?: OwnSystem,
   ) {
+    this.#own = own;
     this.#world = world;
     this.#postgres = postgres;
     this.#faults = faults;
@@ -151,6 +209,7 @@ export class KitPartner implements SimulatedPartner {
 
   heal(): void {
     // Replicas come back by themselves; the database's faults are the world's to end.
+    if (this.#own) Object.assign(this.#own.faults, { before: 0, after: 0, lookup: 0, slowMs: 20 });
   }
 
   async rows(): Promise<PartnerRow[]> {
@@ -163,6 +222,7 @@ export class KitPartner implements SimulatedPartner {
   }
 
   postings(): Promise<{ id: string; cents: number }[]> {
+    if (this.#own) return Promise.resolve([...this.#own.postings]);
     return this.#postgres.look(
       `SELECT transfer_id AS id, abs(amount_in_cents) AS cents FROM duebridge_partner.entry
         WHERE line = 2 AND account_id = ':received' AND biller_id = $1`,
@@ -188,6 +248,7 @@ export class KitPartner implements SimulatedPartner {
           auth: { method: 'key', header: 'x-api-key', keys: [KEY] },
           clock: process.clock,
           holdMs: this.#holdMs,
+          ...(this.#own === undefined ? {} : { accounts: this.#own.asSeenBy(process) }),
         });
         await app.ready();
         break;
@@ -211,6 +272,10 @@ export type Trouble =
   | 'hangs'
   | 'too_many_requests'
   | 'forgets'
+  /** It accepts a payment each time it is put, and knows nothing of it when it is read. */
+  | 'denies_reads'
+  /** It asks for ten minutes' patience with the first payment, and takes every other. */
+  | 'delays_one'
   | 'claims_to_wait'
   | 'html'
   | 'other_amount';
@@ -223,7 +288,7 @@ export class ModelPartner implements SimulatedPartner {
   readonly #settleMs: number;
   readonly #payments = new Map<string, Stored>();
   readonly #posted: { id: string; cents: number }[] = [];
-  /** The one payment that `refuses_one` and `fails_one` pick on: the first. */
+  /** The one payment that `refuses_one`, `fails_one` and `delays_one` pick on: the first. */
   #victim: string | undefined;
   #trouble: Trouble;
   readonly isWrong: boolean;
@@ -235,7 +300,7 @@ export class ModelPartner implements SimulatedPartner {
     this.biller_id = biller_id;
     this.#trouble = trouble;
     this.#settleMs = settleMs;
-    this.isWrong = trouble === 'other_amount';
+    this.isWrong = trouble === 'other_amount' || trouble === 'denies_reads';
     this.isForgetful = trouble === 'forgets';
   }
 
@@ -277,7 +342,7 @@ export class ModelPartner implements SimulatedPartner {
     return Promise.resolve();
   }
 
-  #troubled({ id }: Request): Response | undefined {
+  #troubled({ id, method }: Request): Response | undefined {
     switch (this.#trouble) {
       case 'always_500':
         return http(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
@@ -287,6 +352,14 @@ export class ModelPartner implements SimulatedPartner {
         return id === this.#victim ? http(403, { code: 'FORBIDDEN', message: 'no' }) : undefined;
       case 'fails_one':
         return id === this.#victim ? http(500, { code: 'X', message: 'no' }) : undefined;
+      case 'delays_one':
+        return id === this.#victim
+          ? { ...http(503, { code: 'LATER', message: 'no' }), retryAfter: '600' }
+          : undefined;
+      case 'denies_reads':
+        return method === 'GET'
+          ? http(404, { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' })
+          : undefined;
       case 'hangs':
         return { kind: 'silent' };
       case 'too_many_requests':
@@ -311,16 +384,21 @@ export class ModelPartner implements SimulatedPartner {
     const stored = this.#payments.get(id);
     if (stored === undefined)
       return http(404, { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' });
+    // What it denies when it is read, it never reports as ended.
+    const { status, posted_at } =
+      this.#trouble === 'denies_reads'
+        ? { status: 'processing' as const, posted_at: null }
+        : stored;
     return {
       ...http(200, {
         payment_id: stored.payment_id,
         platform_payment_id: id,
         platform_batch_id: stored.batch,
-        status: stored.status,
+        status,
         amount_in_cents: this.#trouble === 'other_amount' ? stored.cents + 1 : stored.cents,
         initiated_at: stored.initiated_at,
-        posted_at: stored.posted_at,
-        ...(stored.status === 'failed' ? { failure_reason: 'Account not found or inactive' } : {}),
+        posted_at,
+        ...(status === 'failed' ? { failure_reason: 'Account not found or inactive' } : {}),
       }),
       waited: this.#trouble === 'claims_to_wait',
     };

@@ -29,7 +29,7 @@ export class World {
     this.random = random;
   }
 
-  /** True time: what the database's clock shows. */
+  /** True time: what the database's clock shows until it is stepped. */
   now(): number {
     return this.startedAt + this.elapsed;
   }

@@ -10,7 +10,13 @@ import { check, type Violation } from './checkers.ts';
 import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History, type Ending, type PlatformRow } from './history.ts';
 import { healthyNetwork } from './network.ts';
-import { KitPartner, ModelPartner, type SimulatedPartner, type Trouble } from './partners.ts';
+import {
+  KitPartner,
+  ModelPartner,
+  OwnSystem,
+  type SimulatedPartner,
+  type Trouble,
+} from './partners.ts';
 import { Spinning, World } from './time.ts';
 import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
 
@@ -21,6 +27,8 @@ const TROUBLE_MS = 90_000;
  * (Retry-After is capped there), and the first poll after that may be a minute away.
  */
 const BOUND_MS = 20 * 60_000;
+/** Far from any seed that is run. */
+const LATER_SEEDS = 1_000_000_000;
 /** A healthy partner waits for no other: from confirm to settled, in addition to its own time. */
 const NEIGHBOUR_MS = 30_000;
 
@@ -51,6 +59,8 @@ const TROUBLES: readonly Trouble[] = [
   'html',
   'other_amount',
 ];
+/** Drawn apart, as everything that later joined these worlds, so that a seed still tells most of its story. */
+const LATER_TROUBLES: readonly Trouble[] = ['delays_one', 'denies_reads'];
 
 /** Runs one world to its end, without those of its payments and faults that `without` names (shrink.ts). */
 export async function runWorld(
@@ -109,7 +119,12 @@ async function live(
   const between = (least: number, most: number): number => least + random() * (most - least);
   /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
   const isCalm = on(0.25);
-  const drawnTrouble = TROUBLES[Math.floor(random() * TROUBLES.length)] ?? 'none';
+  const later = seededRandom(seed + LATER_SEEDS);
+  const isLater = later() < 0.2;
+  const troubles = isLater ? LATER_TROUBLES : TROUBLES;
+  const drawnTrouble =
+    troubles[Math.floor((isLater ? later() : random()) * troubles.length)] ?? 'none';
+  if (isLater) random();
   const trouble = happens(`partner: ${drawnTrouble}`) ? drawnTrouble : 'none';
   /** Share of the payments of which nothing is reserved, so that they may begin as dispatching: none, half or all. */
   const unreserved = Math.floor(random() * 3) / 2;
@@ -117,7 +132,9 @@ async function live(
   const network = healthyNetwork();
   const processor = new Processor(world);
 
-  const kit = new KitPartner(world, postgres, database, 'kit', 'kit-biller');
+  /** The accounts behind the kit: its own tables, or a system of the biller's. */
+  const own = later() < 0.3 ? new OwnSystem(world) : undefined;
+  const kit = new KitPartner(world, postgres, database, 'kit', 'kit-biller', own);
   const slow = new ModelPartner(world, 'slow', 'slow-biller', 'none', between(500, 20_000));
   const troubled = new ModelPartner(
     world,
@@ -189,9 +206,10 @@ async function live(
       name: keyof F & string,
       least: number,
       most: number,
+      from = random,
     ): void => {
-      if (!on(chance)) return;
-      const value = between(least, most);
+      if (from() >= chance) return;
+      const value = least + from() * (most - least);
       if (happens(`${name} ${least < 1 ? value.toFixed(3) : Math.round(value)}`))
         Object.assign(faults, { [name]: value });
     };
@@ -206,6 +224,13 @@ async function live(
     drawn(0.3, database, 'latencyMs', 20, 600);
     drawn(0.3, processor.faults, 'before', 0.02, 0.2);
     drawn(0.3, processor.faults, 'after', 0.02, 0.2);
+    drawn(0.3, processor.faults, 'hangs', 0.02, 0.3, later);
+    if (own) {
+      drawn(0.5, own.faults, 'before', 0.05, 0.3, later);
+      drawn(0.7, own.faults, 'after', 0.05, 0.4, later);
+      drawn(0.5, own.faults, 'lookup', 0.05, 0.5, later);
+      drawn(0.5, own.faults, 'slowMs', 100, 12_000, later);
+    }
     const some = (): WorkerProcess | undefined =>
       workers.filter(({ process }) => !process.isDead)[Math.floor(random() * workers.length)];
     const acts: readonly (readonly [string, number, () => void])[] = [
@@ -254,17 +279,27 @@ async function live(
       ['kit paused', 0.3, () => kit.pause(between(200, 10_000))],
       ['kit clock stepped', 0.2, () => kit.stepWallClock(between(-3_600_000, 3_600_000))],
     ];
-    for (const [what, chance, act] of acts) {
-      if (!on(chance)) continue;
-      for (let count = 1 + Math.floor(random() * 3); count > 0; count -= 1) {
-        const at = between(1_000, TROUBLE_MS);
-        if (!happens(`${what} at ${Math.round(at)} ms`)) continue;
-        world.after(at, () => {
-          fault(what);
-          act();
-        });
+    const drawActs = (
+      acts: readonly (readonly [string, number, () => void])[],
+      from: () => number,
+    ): void => {
+      for (const [what, chance, act] of acts) {
+        if (from() >= chance) continue;
+        for (let count = 1 + Math.floor(from() * 3); count > 0; count -= 1) {
+          const at = 1_000 + from() * (TROUBLE_MS - 1_000);
+          if (!happens(`${what} at ${Math.round(at)} ms`)) continue;
+          world.after(at, () => {
+            fault(what);
+            act();
+          });
+        }
       }
-    }
+    };
+    drawActs(acts, random);
+    drawActs(
+      [['database clock stepped', 0.2, () => postgres.stepClock((later() - 0.5) * 2 * 3_600_000)]],
+      later,
+    );
   }
   if (drawnTrouble === 'forgets') {
     const at = between(5_000, TROUBLE_MS);
@@ -320,7 +355,7 @@ async function live(
     })),
     ...around.bugs.map((what) => ({ rule: 'bug', what })),
     ...[...rows.faults].map((what) => ({ rule: 'PL17', what })),
-    ...(isCalm ? neighboursThatWaited(rows, history) : []),
+    ...(isCalm ? neighboursThatWaited(rows, history, trouble) : []),
   ];
   return {
     seed,
@@ -334,10 +369,18 @@ async function live(
   };
 }
 
-/** LV3: while one partner alone is in trouble, payments of the others end as if it did not exist. */
-function neighboursThatWaited(rows: Rows, history: History): Violation[] {
+/**
+ * LV3: while one partner alone is in trouble, payments of the others end as if it did not exist; while it has trouble with one payment
+ * alone, so do its others.
+ */
+function neighboursThatWaited(rows: Rows, history: History, trouble: Trouble): Violation[] {
+  const first = history.events.find(
+    (event) => event.kind === 'sent' && event.partner === 'troubled',
+  );
+  const victim = first?.kind === 'sent' && trouble === 'delays_one' ? first.id : undefined;
   return history.events.flatMap((event): Violation[] => {
-    if (event.kind !== 'confirmed' || event.partner === 'troubled') return [];
+    if (event.kind !== 'confirmed' || event.id === victim) return [];
+    if (event.partner === 'troubled' && victim === undefined) return [];
     const settledAt = rows.settledAt.get(event.id) ?? Number.POSITIVE_INFINITY;
     // The slow partner takes up to 30 s by itself, and is polled at growing intervals until its times are known.
     const bound = event.partner === 'slow' ? NEIGHBOUR_MS + 45_000 : NEIGHBOUR_MS;
@@ -346,7 +389,7 @@ function neighboursThatWaited(rows: Rows, history: History): Violation[] {
       : [
           {
             rule: 'LV3',
-            what: `${event.id} at ${event.partner} waited although only another partner was in trouble`,
+            what: `${event.id} at ${event.partner} waited although only another ${victim === undefined ? 'partner' : 'payment'} was in trouble`,
           },
         ];
   });
