@@ -12,7 +12,7 @@ import {
   engineRig,
   type Seen,
   type EngineRig,
-} from '../packages/platform/src/engine/testing.ts';
+} from '../packages/platform/test/engine-rig.ts';
 import type { Engine } from '../packages/platform/src/engine/engine.ts';
 import { benchOptions, chosenOf } from './options.ts';
 import { quantile, report, spread } from './report.ts';

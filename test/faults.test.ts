@@ -18,7 +18,7 @@ import {
 import { systemClock, type Clock } from '@duebridge/runtime';
 import { seededRandom, testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../packages/platform/src/reconciliation/batch.ts';
-import { keptLog, sandboxFunds, SEAL_KEY } from '../packages/platform/src/engine/testing.ts';
+import { keptLog, sandboxFunds, SEAL_KEY } from '../packages/platform/test/engine-rig.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { createEngine, type Engine } from '../packages/platform/src/engine/engine.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';

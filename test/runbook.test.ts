@@ -8,7 +8,7 @@ import test, { after } from 'node:test';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import { platformCommand } from '../packages/platform/src/main.ts';
-import { eventually } from '../packages/platform/src/engine/testing.ts';
+import { eventually } from '../packages/platform/test/engine-rig.ts';
 import { startWorkingDay } from './browser/console-rig.ts';
 
 const root = join(import.meta.dirname, '..');

@@ -12,7 +12,7 @@ import {
   startTestPlatform,
   type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
-import { eventually } from '../../packages/platform/src/engine/testing.ts';
+import { eventually } from '../../packages/platform/test/engine-rig.ts';
 
 /** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, anything else stays in processing. */
 async function startPartner(cleanup: Cleanup): Promise<{

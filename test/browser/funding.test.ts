@@ -14,7 +14,7 @@ import type { AxeResults } from 'axe-core';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
-import { NUMBERS, startStripe } from '../../packages/platform/src/funding/testing.ts';
+import { NUMBERS, startStripe } from '../../packages/platform/test/stripe.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
 import type { Tab, Where } from './engines.ts';

@@ -11,7 +11,7 @@ import {
 } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../engine/testing.ts';
+import { eventually } from '../../test/engine-rig.ts';
 import { openOperators } from './operators.ts';
 
 const platform = await startTestPlatform({ after });

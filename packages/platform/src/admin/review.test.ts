@@ -12,7 +12,7 @@ import type {
 } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
-import { eventually } from '../engine/testing.ts';
+import { eventually } from '../../test/engine-rig.ts';
 import { keepGauges } from './overview.ts';
 
 /**

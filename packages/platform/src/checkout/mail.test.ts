@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
-import { eventually } from '../engine/testing.ts';
+import { eventually } from '../../test/engine-rig.ts';
 import {
   bearer,
   startTestPartner,

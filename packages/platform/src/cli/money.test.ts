@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test, { after } from 'node:test';
 import type { MoneyBalances, MoneyCheck } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../engine/testing.ts';
+import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
 
 const page = readFileSync(join(import.meta.dirname, '../../../../docs/money.md'), 'utf8');

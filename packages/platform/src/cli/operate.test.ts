@@ -11,7 +11,7 @@ import type { AuditVerification, DifferenceSummary, PaymentPage } from '@duebrid
 import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../engine/testing.ts';
+import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
 
 const partner = await startTestPartner({ after });

@@ -17,7 +17,7 @@ import {
   STEPS,
   engineRig,
   sandboxFunds,
-} from './testing.ts';
+} from '../../test/engine-rig.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS } from '../store/payments.ts';
 import { createPartnerClient } from '../partners/client.ts';

@@ -14,8 +14,8 @@ import {
   partnerCalled,
   STATEMENT_MS,
   UPTIME,
-} from './dispatcher-testing.ts';
-import { STEPS } from './testing.ts';
+} from '../../test/dispatcher-rig.ts';
+import { STEPS } from '../../test/engine-rig.ts';
 
 type Rig = ReturnType<typeof dispatcherRig>;
 

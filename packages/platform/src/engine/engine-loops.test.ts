@@ -11,7 +11,7 @@ import { ARRIVALS, type PaymentRow, type WatchedPayment } from '../store/payment
 import { createEngine } from './engine.ts';
 import { DEFAULT_TIMES } from './options.ts';
 import { SLOTS } from './slots.ts';
-import { replyOf } from './testing.ts';
+import { replyOf } from '../../test/engine-rig.ts';
 
 const ORDER = { funding_method: 'sandbox_bank', amount_in_cents: 100 };
 const PARTNER = { partner_id: 'acme', paused: false };

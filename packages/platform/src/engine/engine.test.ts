@@ -12,14 +12,14 @@ import {
   engineRig,
   type Answer,
   type Seen,
-} from './testing.ts';
+} from '../../test/engine-rig.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import { pausePayment } from '../store/pause.ts';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { auditOfPayment } from '../store/audit.ts';
-import { SEAL_KEY } from './testing.ts';
+import { SEAL_KEY } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const puts = (seen: readonly Seen[]): Seen[] => seen.filter((one) => one.method === 'PUT');

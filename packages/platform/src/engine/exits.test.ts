@@ -8,13 +8,13 @@ import test from 'node:test';
 import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
 import { pausePayment } from '../store/pause.ts';
 import { advance, findPayment } from '../store/payments.ts';
-import { ground, ME, MINE, type Ground } from '../store/standing-testing.ts';
+import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
 import { ActivePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';
 import { closeByWord } from './review.ts';
-import { writer } from './testing.ts';
+import { writer } from '../../test/engine-rig.ts';
 
 const PAGE = new URL('../../../../docs/reliability.md', import.meta.url);
 const NO_ONE = { reason: 'a test', actor: 'ada' } as const;

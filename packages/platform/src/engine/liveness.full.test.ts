@@ -8,7 +8,7 @@ import { systemClock, type Database } from '@duebridge/runtime';
 import { assertInTime, holdLock, testInRealTime } from '@duebridge/runtime/testing';
 import { newSecret } from '../checkout/secrets.ts';
 import { startTestPlatform } from '../checkout/testing.ts';
-import { around, eventually, scriptedPartner, engineRig } from './testing.ts';
+import { around, eventually, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 
 test('a worker that reads its taken-over payments for longer than its lease keeps the lease, and drives what is confirmed meanwhile [LV1]', async (t) => {
   const rig = await engineRig(t);

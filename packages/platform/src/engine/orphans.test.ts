@@ -14,7 +14,7 @@ import {
   scriptedPartner,
   engineRig,
   sandboxFunds,
-} from './testing.ts';
+} from '../../test/engine-rig.ts';
 import { registerWorker } from './ownership.ts';
 import { planSlots, readSlots } from './slots.ts';
 import { ARRIVALS, findPayments, type PaymentRow } from '../store/payments.ts';

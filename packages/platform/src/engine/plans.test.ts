@@ -8,7 +8,7 @@ import { openDatabase, type Database } from '@duebridge/runtime';
 import { ARRIVALS, advance, findNews, findPayments, findWatched } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { idsInSlots, pageOfSlot, placeArrivals } from './slots.ts';
-import { idleWorker, engineRig, writer } from './testing.ts';
+import { idleWorker, engineRig, writer } from '../../test/engine-rig.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
 const FILLED = 20_000;

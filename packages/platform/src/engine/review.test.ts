@@ -4,7 +4,7 @@ import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
 import { auditOfPayment } from '../store/audit.ts';
 import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
-import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../store/standing-testing.ts';
+import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/terminal.ts';
 import { closeByWord, closeRejected, type ReviewDependencies } from './review.ts';
 import {
@@ -16,7 +16,7 @@ import {
   type Seen,
   type ScriptedPartner,
   type EngineRig,
-} from './testing.ts';
+} from '../../test/engine-rig.ts';
 
 const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;

@@ -15,7 +15,13 @@ import {
   SLOTS,
   takeSlots,
 } from './slots.ts';
-import { eventually, idleWorker, scriptedPartner, engineRig, type EngineRig } from './testing.ts';
+import {
+  eventually,
+  idleWorker,
+  scriptedPartner,
+  engineRig,
+  type EngineRig,
+} from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 

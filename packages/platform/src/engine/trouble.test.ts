@@ -29,7 +29,7 @@ import {
   SHORT_TIMES,
   engineRig,
   sandboxFunds,
-} from './testing.ts';
+} from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 /** How often a line was logged. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { scriptedPartner, engineRig } from './testing.ts';
+import { scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 
 test('a partner that claims to wait but answers at once is not polled in a tight loop [RU4]', async (t) => {
   const rig = await engineRig(t);

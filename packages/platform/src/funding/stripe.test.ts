@@ -17,7 +17,7 @@ import {
   BANK_REFUSED,
   NUMBERS,
   startStripe,
-} from './testing.ts';
+} from '../../test/stripe.ts';
 
 const SEAL_KEY = Buffer.alloc(32, 9).toString('base64');
 const stripe = await startStripe({ after });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import { ground } from '../store/standing-testing.ts';
+import { ground } from '../../test/standing.ts';
 import { sweepFunds } from './sweep.ts';
 
 test('holds that cannot be captured keep no other waiting, replicas take different ones, and reviews are left to their operator [PL7]', async (t) => {

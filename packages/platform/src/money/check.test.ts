@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { writer } from '../engine/testing.ts';
+import { writer } from '../../test/engine-rig.ts';
 import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
-import { ground, ME, type Ground } from '../store/standing-testing.ts';
+import { ground, ME, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments } from '../store/terminal.ts';
 import { checkMoney, outOfBalance, readBalances } from './check.ts';
 import { bookFormerPayments } from './former-payments.ts';

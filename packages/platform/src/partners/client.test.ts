@@ -4,7 +4,7 @@ import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
-import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../engine/testing.ts';
+import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../../test/engine-rig.ts';
 import { openPeer, type Reply } from './http-call.ts';
 import { judgeAccount, judgeBalance } from './client.ts';
 import type { Partner } from './registry.ts';

@@ -20,7 +20,7 @@ import {
   scriptedPartner,
   type EngineRig,
   type Seen,
-} from '../engine/testing.ts';
+} from '../../test/engine-rig.ts';
 import type { Exchange, Reply } from './http-call.ts';
 import type { PaymentRow } from '../store/payments.ts';
 

@@ -5,7 +5,7 @@ import { ConfigurationError, silentLog } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { inspect } from 'node:util';
 import { isPublicAddress, urlProblem } from './address-guard.ts';
-import { keptLog, SEAL_KEY } from '../engine/testing.ts';
+import { keptLog, SEAL_KEY } from '../../test/engine-rig.ts';
 import { migrations } from '../migrations.ts';
 import { headerProblem, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
 import { openSealer } from './seal.ts';

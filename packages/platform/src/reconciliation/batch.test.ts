@@ -25,7 +25,7 @@ import {
   engineRig,
   type EngineRig,
   type ScriptedPartner,
-} from '../engine/testing.ts';
+} from '../../test/engine-rig.ts';
 import { compareLines, readLines } from './export-file.ts';
 import { openReconciliations, reconcileBatch as reconcile } from './reconcile.ts';
 import { sortById, statementOf, type StatementLine } from './statement.ts';

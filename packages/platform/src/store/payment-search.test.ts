@@ -11,7 +11,7 @@ import { listAudit } from './audit.ts';
 import { firstIdAt, madeAt } from '../payment-id.ts';
 import { listPayments, type PaymentFilter } from './payment-search.ts';
 import type { Queryable } from './payments.ts';
-import { fillTables } from './testing.ts';
+import { fillTables } from '../../test/month.ts';
 
 const payments = 40_000;
 const database = await testDatabase({ after }, { migrations, name: 'search' });

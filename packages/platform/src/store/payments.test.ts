@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
-import { idleWorker, engineRig, type EngineRig, writer } from '../engine/testing.ts';
+import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
 import {
   advance,
   ARRIVALS,
@@ -12,7 +12,7 @@ import {
   insertPayment,
   paymentsOfSession,
 } from './payments.ts';
-import * as standing from './standing-testing.ts';
+import * as standing from '../../test/standing.ts';
 import { listPayments } from './payment-search.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 

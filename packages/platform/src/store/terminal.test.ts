@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { writer } from '../engine/testing.ts';
+import { writer } from '../../test/engine-rig.ts';
 import { pausedPayments, pausePayment } from './pause.ts';
 import { advance, ARRIVALS, findPayment } from './payments.ts';
 import {
@@ -17,7 +17,7 @@ import {
   lines,
   ME,
   MINE,
-} from './standing-testing.ts';
+} from '../../test/standing.ts';
 import {
   closePayment,
   endPayments,

@@ -9,8 +9,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { Cleanup } from '@duebridge/runtime/testing';
 import { Stripe } from 'stripe';
-import { checkAnswer, checkEvent, checkRequest } from './stripe-schemas.ts';
-import type { StripeSettings } from './stripe.ts';
+import { blank, checkAnswer, checkEvent, checkRequest } from './stripe-schemas.ts';
+import type { StripeSettings } from '../src/funding/stripe.ts';
 
 const SECRET_KEY = 'sk_test_imitation';
 const WEBHOOK_SECRET = 'whsec_imitation';
@@ -540,7 +540,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
   });
 }
 
-// Objects, each with every field that the library's types require -----------------------------------------------------------
+// Objects -----------------------------------------------------------
 
 function metadataOf(form: ReadonlyMap<string, string>): Record<string, string> {
   return Object.fromEntries(
@@ -562,266 +562,95 @@ function newIntent(
   amount: number,
   form: ReadonlyMap<string, string>,
 ): Stripe.PaymentIntent {
-  return {
+  return made<Stripe.PaymentIntent>('PaymentIntent', {
     id,
-    object: 'payment_intent',
-    allowed_payment_method_types: null,
     amount,
-    amount_capturable: 0,
-    amount_received: 0,
-    application: null,
-    application_fee_amount: null,
-    automatic_payment_methods: null,
-    canceled_at: null,
-    cancellation_reason: null,
     capture_method: form.get('capture_method') === 'manual' ? 'manual' : 'automatic',
     client_secret: `${id}_secret_imitation`,
-    confirmation_method: 'automatic',
     created: seconds(),
     currency: form.get('currency') ?? '',
     customer: form.get('customer') ?? null,
-    customer_account: null,
-    description: null,
-    excluded_payment_method_types: null,
-    last_payment_error: null,
-    latest_charge: null,
-    livemode: false,
-    managed_payments: null,
     metadata: metadataOf(form),
-    next_action: null,
-    on_behalf_of: null,
     payment_method: form.get('payment_method') ?? null,
-    payment_method_configuration_details: null,
-    payment_method_options: null,
     payment_method_types: typesOf(form),
-    payment_record: null,
-    processing: null,
-    receipt_email: null,
-    review: null,
-    setup_future_usage: null,
-    shipping: null,
-    source: null,
-    statement_descriptor: null,
-    statement_descriptor_suffix: null,
     status: 'requires_payment_method',
-    transfer_data: null,
-    transfer_group: null,
-  };
+  });
 }
 
 function newSetup(id: string, form: ReadonlyMap<string, string>): Stripe.SetupIntent {
-  return {
+  return made<Stripe.SetupIntent>('SetupIntent', {
     id,
-    object: 'setup_intent',
-    allowed_payment_method_types: null,
-    application: null,
-    automatic_payment_methods: null,
-    cancellation_reason: null,
     client_secret: `${id}_secret_imitation`,
     created: seconds(),
     customer: form.get('customer') ?? null,
-    customer_account: null,
-    description: null,
-    excluded_payment_method_types: null,
-    flow_directions: null,
-    last_setup_error: null,
-    latest_attempt: null,
-    livemode: false,
-    managed_payments: null,
-    mandate: null,
     metadata: metadataOf(form),
-    next_action: null,
-    on_behalf_of: null,
-    payment_method: null,
-    payment_method_configuration_details: null,
-    payment_method_options: null,
     payment_method_types: typesOf(form),
-    single_use_mandate: null,
     status: 'requires_payment_method',
     usage: form.get('usage') ?? 'off_session',
-  };
+  });
 }
 
 function newCustomer(id: string, form: ReadonlyMap<string, string>): Stripe.Customer {
-  return {
+  const email = form.get('email') ?? null;
+  return made<Stripe.Customer>('Customer', {
     id,
-    object: 'customer',
-    balance: 0,
     created: seconds(),
-    default_source: null,
-    description: null,
-    email: form.get('email') ?? null,
-    invoice_settings: {
-      custom_fields: null,
-      default_payment_method: null,
-      footer: null,
-      rendering_options: null,
-    },
-    livemode: false,
+    email,
     metadata: metadataOf(form),
-    shipping: null,
-  };
+  });
 }
 
 function newRefund(id: string, intent: Stripe.PaymentIntent): Stripe.Refund {
-  return {
+  return made<Stripe.Refund>('Refund', {
     id,
-    object: 'refund',
     amount: intent.amount,
-    balance_transaction: null,
-    charge: null,
     created: seconds(),
     currency: 'usd',
-    customer: null,
-    customer_account: null,
     metadata: intent.metadata,
     payment_intent: intent.id,
-    payment_method: null,
-    reason: null,
-    receipt_number: null,
-    source_transfer_reversal: null,
     status: 'succeeded',
-    transfer_reversal: null,
-  };
+  });
 }
 
 /** One dispute for an intent, whose status changes. */
 function newDispute(intent: Stripe.PaymentIntent, status: Stripe.Dispute.Status): Stripe.Dispute {
-  return {
+  return made<Stripe.Dispute>('Dispute', {
     id: `dp_${intent.id}`,
-    object: 'dispute',
     amount: intent.amount,
-    balance_transactions: [],
     charge: intent.latest_charge ?? '',
     created: seconds(),
     currency: 'usd',
-    enhanced_eligibility_types: [],
-    evidence: EVIDENCE,
-    evidence_details: {
-      due_by: seconds() + 7 * 86_400,
-      enhanced_eligibility: {},
-      has_evidence: false,
-      past_due: false,
-      submission_count: 0,
-      submission_method: 'not_submitted',
-    },
-    intended_submission_method: null,
-    is_charge_refundable: false,
-    livemode: false,
-    metadata: {},
-    network_reason_code: null,
     payment_intent: intent.id,
     reason: 'fraudulent',
     status,
-  };
+  });
 }
-
-/** Nothing has been said to a dispute yet. */
-const EVIDENCE: Stripe.Dispute.Evidence = {
-  enhanced_evidence: {},
-  access_activity_log: null,
-  billing_address: null,
-  cancellation_policy: null,
-  cancellation_policy_disclosure: null,
-  cancellation_rebuttal: null,
-  customer_communication: null,
-  customer_email_address: null,
-  customer_name: null,
-  customer_purchase_ip: null,
-  customer_signature: null,
-  duplicate_charge_documentation: null,
-  duplicate_charge_explanation: null,
-  duplicate_charge_id: null,
-  product_description: null,
-  receipt: null,
-  refund_policy: null,
-  refund_policy_disclosure: null,
-  refund_refusal_explanation: null,
-  service_date: null,
-  service_documentation: null,
-  shipping_address: null,
-  shipping_carrier: null,
-  shipping_date: null,
-  shipping_documentation: null,
-  shipping_tracking_number: null,
-  uncategorized_file: null,
-  uncategorized_text: null,
-};
 
 function newCharge(
   id: string,
   intent: Stripe.PaymentIntent,
   capture_before: number,
 ): Stripe.Charge {
-  return {
-    id,
-    object: 'charge',
-    amount: intent.amount,
-    amount_captured: 0,
-    amount_refunded: 0,
-    application: null,
-    application_fee: null,
-    application_fee_amount: null,
-    balance_transaction: null,
-    billing_details: { address: null, email: null, name: null, phone: null, tax_id: null },
-    calculated_statement_descriptor: null,
-    captured: false,
-    created: seconds(),
-    currency: 'usd',
-    customer: null,
-    description: null,
-    disputed: false,
-    failure_balance_transaction: null,
-    failure_code: null,
-    failure_message: null,
-    fraud_details: null,
-    livemode: false,
-    metadata: intent.metadata,
-    on_behalf_of: null,
-    outcome: null,
-    paid: true,
-    payment_intent: intent.id,
-    payment_method: null,
-    payment_method_details: { type: 'card', card: cardDetails(capture_before) },
-    receipt_email: null,
-    receipt_number: null,
-    receipt_url: null,
-    refunded: false,
-    review: null,
-    shipping: null,
-    source: null,
-    source_transfer: null,
-    statement_descriptor: null,
-    statement_descriptor_suffix: null,
-    status: 'succeeded',
-    transfer_data: null,
-    transfer_group: null,
-  };
-}
-
-function cardDetails(capture_before: number): Stripe.Charge.PaymentMethodDetails.Card {
-  return {
-    amount_authorized: null,
-    authorization_code: null,
+  const card = made<Stripe.Charge.PaymentMethodDetails.Card>('Charge.PaymentMethodDetails.Card', {
     brand: 'visa',
     capture_before,
-    checks: null,
-    country: 'US',
-    electronic_commerce_indicator: null,
-    exp_month: 12,
-    exp_year: 2_040,
-    funding: 'credit',
-    installments: null,
     last4: '4242',
-    mandate: null,
-    network: 'visa',
-    network_token: null,
-    network_transaction_id: null,
-    regulated_status: 'unregulated',
-    three_d_secure: null,
-    transaction_link_id: null,
-    wallet: null,
-  };
+  });
+  return made<Stripe.Charge>('Charge', {
+    id,
+    amount: intent.amount,
+    created: seconds(),
+    currency: 'usd',
+    metadata: intent.metadata,
+    payment_intent: intent.id,
+    payment_method_details: { type: 'card', card },
+    status: 'succeeded',
+  });
+}
+
+/** An object of the description with these fields of its own. */
+function made<T>(definition: string, fields: Partial<T>): T {
+  return { ...blank(definition), ...fields } as T;
 }
 
 // In the browser -------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,17 @@ import { readFileSync } from 'node:fs';
 import { Ajv } from 'ajv';
 import { parse } from 'qs';
 
+/** As much of a JSON Schema as `blank` reads. */
+interface Schema {
+  readonly $ref?: string;
+  readonly type?: string | readonly string[];
+  readonly const?: unknown;
+  readonly enum?: readonly unknown[];
+  readonly anyOf?: readonly Schema[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+}
+
 interface Schemas {
   /** The revision of the description, and its licence. */
   readonly source: string;
@@ -17,7 +28,7 @@ interface Schemas {
   >;
   readonly events: Readonly<Record<string, object>>;
   readonly error: object;
-  readonly definitions: object;
+  readonly definitions: Readonly<Record<string, Schema>>;
 }
 
 const schemas = JSON.parse(
@@ -69,4 +80,34 @@ export function checkAnswer(route: string, status: number, json: string): string
 export function checkEvent(json: string): string[] {
   const value = JSON.parse(json) as { type: string };
   return problems(body, schemas.events[value.type], value, value.type);
+}
+
+/** An object of Stripe's with every field that it must have: null where that is allowed, else the least value. */
+export function blank(name: string): Record<string, unknown> {
+  const { properties = {}, required = [] } = schemas.definitions[name] ?? {};
+  return Object.fromEntries(required.map((field) => [field, leastOf(properties[field] ?? {})]));
+}
+
+const LEAST: Readonly<Record<string, unknown>> = {
+  string: '',
+  integer: 0,
+  number: 0,
+  boolean: false,
+};
+
+function leastOf({ $ref, type, const: constant, enum: values, anyOf, ...object }: Schema): unknown {
+  if (anyOf?.some((one) => one.type === 'null') === true || type?.includes('null') === true) {
+    return null;
+  }
+  if (constant !== undefined) return constant;
+  if (values !== undefined) return values[0];
+  if (type === 'array') return [];
+  if ($ref !== undefined) {
+    const name = decodeURIComponent($ref.slice($ref.lastIndexOf('/') + 1));
+    const named = schemas.definitions[name];
+    return named?.type === 'object' ? blank(name) : leastOf(named ?? {});
+  }
+  if (anyOf?.[0] !== undefined) return leastOf(anyOf[0]);
+  if (object.properties !== undefined || type === 'object') return {};
+  return LEAST[String(type)];
 }

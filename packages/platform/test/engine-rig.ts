@@ -13,17 +13,17 @@ import type { AddressInfo } from 'node:net';
 import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
-import { batchFor } from '../reconciliation/batch.ts';
-import { createEngine, type Engine, type EngineStep } from './engine.ts';
-import type { Funding } from '../funding.ts';
-import type { FundingAdapter } from '../funding/adapter.ts';
-import { openFunds } from '../funding/funds.ts';
-import { openSandbox } from '../funding/sandbox.ts';
-import { migrations } from '../migrations.ts';
-import { createPartnerClient, type PartnerClient } from '../partners/client.ts';
-import { openSealer } from '../partners/seal.ts';
-import { openPartnerRegistry, type PartnerRegistry } from '../partners/registry.ts';
-import { findPayment, insertPayment, type PaymentRow, type Writer } from '../store/payments.ts';
+import { batchFor } from '../src/reconciliation/batch.ts';
+import { createEngine, type Engine, type EngineStep } from '../src/engine/engine.ts';
+import type { Funding } from '../src/funding.ts';
+import type { FundingAdapter } from '../src/funding/adapter.ts';
+import { openFunds } from '../src/funding/funds.ts';
+import { openSandbox } from '../src/funding/sandbox.ts';
+import { migrations } from '../src/migrations.ts';
+import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
+import { openSealer } from '../src/partners/seal.ts';
+import { openPartnerRegistry, type PartnerRegistry } from '../src/partners/registry.ts';
+import { findPayment, insertPayment, type PaymentRow, type Writer } from '../src/store/payments.ts';
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');

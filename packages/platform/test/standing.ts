@@ -1,9 +1,9 @@
 /** Test support: payments that stand in any stage, in slots of the worker under test and of another. */
 import assert from 'node:assert/strict';
 import type { PaymentStage } from '@duebridge/contract';
-import { idleWorker, engineRig, writer, type EngineRig } from '../engine/testing.ts';
-import { batchFor } from '../reconciliation/batch.ts';
-import { advance, findPayments, insertPayment, type Advance } from './payments.ts';
+import { idleWorker, engineRig, writer, type EngineRig } from './engine-rig.ts';
+import { batchFor } from '../src/reconciliation/batch.ts';
+import { advance, findPayments, insertPayment, type Advance } from '../src/store/payments.ts';
 
 /** The worker under test. */
 export const ME = 'me';

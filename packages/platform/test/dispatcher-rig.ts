@@ -6,15 +6,15 @@ import assert from 'node:assert/strict';
 import type { Json } from '@duebridge/contract';
 import { DatabaseUnavailable, type Database, type Statement } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import type { Authorization, Funding, FundingOrder, SettledFunds } from '../funding.ts';
-import type { CallOptions, NotSent, PartnerClient, PaymentOrder } from '../partners/client.ts';
-import type { Exchange, NoReply } from '../partners/http-call.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
-import type { PaymentRow } from '../store/payments.ts';
-import { Dispatcher } from './dispatcher.ts';
-import { DEFAULT_TIMES, type EngineTimes } from './options.ts';
-import { Outage } from './outage.ts';
-import type { LoadedRow } from './slots.ts';
+import type { Authorization, Funding, FundingOrder, SettledFunds } from '../src/funding.ts';
+import type { CallOptions, NotSent, PartnerClient, PaymentOrder } from '../src/partners/client.ts';
+import type { Exchange, NoReply } from '../src/partners/http-call.ts';
+import type { Partner, PartnerRegistry } from '../src/partners/registry.ts';
+import type { PaymentRow } from '../src/store/payments.ts';
+import { Dispatcher } from '../src/engine/dispatcher.ts';
+import { DEFAULT_TIMES, type EngineTimes } from '../src/engine/options.ts';
+import { Outage } from '../src/engine/outage.ts';
+import type { LoadedRow } from '../src/engine/slots.ts';
 
 /** Wall time at the start. */
 export const BEGAN = Date.UTC(2026, 5, 1, 12);
