@@ -1,10 +1,18 @@
 /**
- * Names the commands and runs the one that was asked for. Each lives with the package
- * it belongs to and is loaded only when it is used, so that help comes at once.
+ * The command `duebridge`. Each command lives with the package it belongs to and is loaded only when it is used, so that help comes at
+ * once; completion loads them all.
+ *
+ * leaves: exit codes (decision 30), and one sentence for whatever goes wrong; with `--json` a JSON value on standard error instead.
  */
 import { readFileSync } from 'node:fs';
-import { endWithItsReader, exitCodes } from '@duebridge/runtime/cli';
-import type { Command } from 'commander';
+import completion from '@bomb.sh/tab/commander';
+import {
+  CommandError,
+  ConfigurationError,
+  endWithItsReader,
+  exitCodes,
+} from '@duebridge/runtime/cli';
+import { Command, CommanderError } from 'commander';
 
 interface CommandEntry {
   readonly summary: string;
@@ -42,54 +50,56 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   },
 };
 
-function help(): string {
-  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
-  const lines = Object.entries(COMMANDS).map(
-    ([name, entry]) => `  ${name.padEnd(width)}  ${entry.summary}`,
-  );
-  return [
-    'duebridge connects a bill-payment platform and the billers it pays.',
-    '',
-    'Usage: duebridge <command> [options]',
-    '',
-    'Commands:',
-    ...lines,
-    '',
-    'Each takes --help; those that print data take --json. --version prints the version.',
-    'Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.',
-    '',
-  ].join('\n');
+/** The command with the whole of `name`, or of every command where `name` asks for completion. */
+async function rootCommand(name: string | undefined): Promise<Command> {
+  const root = new Command('duebridge')
+    .description('connects a bill-payment platform and the billers it pays')
+    .version(version(), '-V, --version', 'print the version')
+    .enablePositionalOptions()
+    .addHelpText(
+      'after',
+      `
+Each command takes --help; those that print data take --json. For completion in bash, zsh or fish: duebridge complete SHELL.
+Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
+    );
+  const completes = name === 'complete';
+  for (const [each, { summary, load }] of Object.entries(COMMANDS)) {
+    if (completes || each === name) root.addCommand((await load()).name(each));
+    else root.command(each).description(summary);
+  }
+  if (completes) completion(root);
+  return root;
 }
 
 async function main(args: readonly string[]): Promise<void> {
-  const [name, ...rest] = args;
-  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    process.stdout.write(help());
-    process.exitCode = name === undefined ? exitCodes.usage : 0;
-    return;
+  const isJson = args.includes('--json');
+  const root = await rootCommand(args[0]);
+  for (const command of everyCommand(root)) {
+    command.exitOverride();
+    if (isJson) command.configureOutput({ writeErr: () => {} });
   }
-  if (name === '--version' || name === '-V') {
-    process.stdout.write(`${version()}\n`);
-    return;
-  }
-  const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (entry === undefined) {
-    process.stderr.write(
-      `duebridge: there is no command "${name}"; duebridge --help lists them.\n`,
-    );
-    process.exitCode = exitCodes.usage;
-    return;
-  }
-  const command = await entry.load();
-  command.name(`duebridge ${name}`).exitOverride();
-  for (const nested of everyCommand(command)) nested.exitOverride();
   try {
-    await command.parseAsync([...rest], { from: 'user' });
+    await root.parseAsync([...args], { from: 'user' });
   } catch (error) {
-    if (!isCommanderError(error)) throw error;
+    const isUsage = error instanceof CommanderError;
     // Commander has said its sentence already; asking for help is no mistake.
-    process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
+    if (isUsage) process.exitCode = error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+    if (isJson && !(isUsage && error.exitCode === 0)) writeError(error);
+    else if (!isUsage) throw error;
   }
+}
+
+/** An error for programs. */
+function writeError(error: unknown): void {
+  const known = error instanceof CommandError || error instanceof ConfigurationError;
+  if (known) process.exitCode = error.exitCode;
+  else process.exitCode ??= exitCodes.failed;
+  const code = error instanceof CommandError ? error.code : undefined;
+  const names = ['DONE', 'FAILED', 'CONFIGURATION', 'USAGE'];
+  const text = error instanceof Error ? error.message : String(error);
+  const message = text.replace(/^error: /, '');
+  const body = { code: code ?? names[Number(process.exitCode)], message };
+  process.stderr.write(`${JSON.stringify({ error: body })}\n`);
 }
 
 /** The version of this package, in a clone and installed alike: both have their package.json among their exports. */
@@ -99,20 +109,8 @@ function version(): string {
 }
 
 function everyCommand(command: Command): Command[] {
-  return command.commands.flatMap((nested) => [nested, ...everyCommand(nested)]);
+  return [command, ...command.commands.flatMap(everyCommand)];
 }
-
-function isCommanderError(error: unknown): error is { code: string; exitCode: number } {
-  return (
-    error instanceof Error && error.constructor.name === 'CommanderError' && 'exitCode' in error
-  );
-}
-
-// `duebridge … | head` closes our output early: that is no error of ours.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit();
-  throw error;
-});
 
 endWithItsReader();
 await main(process.argv.slice(2));

@@ -109,7 +109,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   const canceled = await run(env, ['payment', 'cancel', 'pay-1', '--reason', 'test', '--json']);
   assert.equal((JSON.parse(canceled.out) as { status: string }).status, 'canceled');
   const unknown = await run(env, ['payment', 'cancel', 'pay-2', '--reason', 'test']);
-  assert.equal(unknown.code, 1);
+  assert.equal(unknown.code, 3);
   assert.match((await run(env, ['payments'])).out, /pay-1 +canceled/);
 
   // The operator's other reads and actions (operators-day.test.ts has the API's own tests).

@@ -105,7 +105,7 @@ test('the billers of an aggregator get the names that customers read, and a name
   assert.deepEqual(named.biller_names, { 'lakeside-energy': 'Lakeside', metro: 'Metro' });
   const wrong = await run('partner change gas --biller-name Lakeside');
   assert.equal(wrong.code, 3, wrong.said);
-  assert.match(wrong.said, /Write it as lakeside-energy=/);
+  assert.match(wrong.said, /write it as ID=TEXT, such as lakeside-energy=/);
 });
 
 test('the commands’ output is enough to get from key issue to a paid bill', async () => {
@@ -160,13 +160,32 @@ test('records that differ end with exit code 1, and the table says where', async
   assert.equal(unreadable.code, 1);
 });
 
+test('everything that is missing is named in one sentence, and so is what does not belong together', async () => {
+  const sentences: [string, RegExp][] = [
+    ['partner add --id x', /^give --name, --kind, --base-url, and --auth; .*partner add --help/],
+    ['payment pause', /^give <platform_payment_id> and --reason;/],
+    ['partner change water --auth key --header x', /^give --key, or DUEBRIDGE_PARTNER_KEY;/],
+    ['partner change water --token-url https://x.example', /^give --auth;/],
+    ['review close x --reason y --outcome failed', /^give --evidence;/],
+    [`${addWater} --key k --scope read`, /^--scope cannot be given here;/],
+    ['payments some-id --status review', /^--status cannot be given here;/],
+    ['differences --summary --age 1h', /^--age cannot be given here;/],
+    ['batch close . --reason y', /^"\." is no platform_batch_id$/],
+  ];
+  for (const [words, sentence] of sentences) {
+    const { code, said } = await run(words);
+    assert.equal(code, 3, words);
+    assert.match(said, sentence);
+  }
+});
+
 test('wrong usage exits with 3, a wrong setting with 2, a refusal with 1, each with one sentence', async () => {
   const cases: [string, number, Record<string, string>?][] = [
     ['nonsense', 3],
-    ['partner add --id x', 3],
     [addWater, 3],
     [`${addWater.replace('--header x-partner-key ', '')} --key k`, 3],
     ['key issue', 3],
+    ['key issue --partner water --days 0', 3],
     ['key issue --partner water --days 3651', 3],
     ['payments --colour red', 3],
     ['partner list', 2, { DUEBRIDGE_ADMIN_KEY: 'another-key-of-somebody' }],
@@ -174,11 +193,13 @@ test('wrong usage exits with 3, a wrong setting with 2, a refusal with 1, each w
     ['partner list', 2, { DUEBRIDGE_ADMIN_URL: 'nonsense' }],
     ['partner list', 1, { DUEBRIDGE_ADMIN_URL: 'http://127.0.0.1:1' }],
     [`${addWater} --key k`, 1],
-    ['payments never', 1],
+    // What names nothing is a wrong argument; with `reconcile`, 1 would say that the two sides differ.
+    ['payments never', 3],
+    ['reconcile nope', 3],
     ['payments --status done', 3],
-    ['payment withdraw never --reason x', 1],
-    ['batch never', 1],
-    ['key revoke key_none --partner water', 1],
+    ['payment withdraw never --reason x', 3],
+    ['batch never', 3],
+    ['key revoke key_none --partner water', 3],
   ];
   for (const [words, code, given] of cases) {
     const outcome = await run(words, given === undefined ? {} : { env: given });

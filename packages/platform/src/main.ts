@@ -2,17 +2,14 @@
  * `duebridge platform …`: run the platform, and ask it through its admin API (decisions 30 and 32). Beside `serve` and `migrate`
  * nothing here touches the database: what the command line can do, any program with the admin key can do.
  */
-import { environmentHelp, processTerminal, type Terminal } from '@duebridge/runtime/cli';
+import {
+  addCommands,
+  environmentHelp,
+  processTerminal,
+  type Terminal,
+} from '@duebridge/runtime/cli';
 import { Command } from 'commander';
-import { addAudit } from './cli/audit.ts';
-import { addBatches } from './cli/batches.ts';
-import { addBulk } from './cli/bulk.ts';
-import { addKeys } from './cli/keys.ts';
-import { addMoney } from './cli/money.ts';
-import { addOperators } from './cli/operators.ts';
-import { addPartners } from './cli/partners.ts';
-import { addPayments } from './cli/payments.ts';
-import { addPeople } from './cli/people.ts';
+import { COMMANDS } from './cli/commands.ts';
 import { addServing } from './cli/serving.ts';
 import { variables } from './variables.ts';
 
@@ -31,14 +28,6 @@ The commands that ask a running platform read DUEBRIDGE_ADMIN_URL, or ADMIN_PORT
 Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     );
   addServing(command, terminal);
-  addPartners(command, terminal);
-  addKeys(command, terminal);
-  addPayments(command, terminal);
-  addBulk(command, terminal);
-  addBatches(command, terminal);
-  addMoney(command, terminal);
-  addPeople(command, terminal);
-  addOperators(command, terminal);
-  addAudit(command, terminal);
+  addCommands(command, COMMANDS, terminal);
   return command;
 }

@@ -10,9 +10,12 @@ export const exitCodes = { done: 0, failed: 1, configuration: 2, usage: 3 } as c
 export class CommandError extends Error {
   override readonly name = 'CommandError';
   readonly exitCode: number;
-  constructor(message: string, exitCode: number, options?: ErrorOptions) {
+  /** The code of the admin API's answer, such as `NOT_FOUND`; undefined when the failure is none of its answers. */
+  readonly code: string | undefined;
+  constructor(message: string, exitCode: number, options?: ErrorOptions & { code?: string }) {
     super(message, options);
     this.exitCode = exitCode;
+    this.code = options?.code;
   }
 }
 

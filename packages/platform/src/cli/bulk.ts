@@ -6,7 +6,9 @@
  */
 import {
   BULK_ACTS,
+  fillPath,
   MAX_BULK,
+  platformAdminRoutes as routes,
   type BulkAct,
   type BulkPreview,
   type PartnerAnswer,
@@ -16,21 +18,13 @@ import {
 import {
   CommandError,
   exitCodes,
-  jsonOption,
+  line,
   print,
-  queryOf,
   table,
-  type Terminal,
+  type CommandLine,
+  type CommandRun,
 } from '@duebridge/runtime/cli';
-import type { Command } from 'commander';
-import { adminPath, ask } from './ask.ts';
-import { filterOf, withFilters, type FilterOptions } from './payments.ts';
-
-interface BulkOptions extends FilterOptions {
-  reason?: string;
-  dryRun?: true;
-  json?: true;
-}
+import { Option } from 'commander';
 
 type Previewed = BulkPreview['payments'][number];
 
@@ -51,59 +45,60 @@ const ACTS: Readonly<Record<BulkAct, string>> = {
   close: 'fail payments that the partner refused and does not have',
 };
 
-/** Adds the commands. */
-export function addBulk(command: Command, terminal: Terminal): void {
-  const bulk = command
-    .command('bulk')
-    .description(
-      'act on several payments, one after the other; each is checked and audited by itself',
-    );
-  for (const act of BULK_ACTS) {
-    withFilters(
-      bulk
-        .command(act)
-        .description(ACTS[act])
-        .argument(
-          '[platform_payment_id...]',
-          'these payments; or choose them by the filters below',
-        ),
-    )
-      .option('--reason <text>', 'kept in the audit of each payment')
-      .option('--dry-run', 'say what would happen to each, and do nothing')
-      .addOption(jsonOption())
-      .action((ids: readonly string[], options: BulkOptions) =>
-        bulkAct(terminal, act, ids, options),
-      );
-  }
-}
+const ACT_ROUTES = {
+  resume: routes.resume_payment,
+  poll: routes.poll_payment,
+  withdraw: routes.withdraw_payment,
+  close: routes.close_review,
+} as const;
 
-async function bulkAct(
-  terminal: Terminal,
-  act: BulkAct,
-  given: readonly string[],
-  options: BulkOptions,
-): Promise<void> {
-  const { reason = '', dryRun } = options;
-  const filter = chosenFilter(given, options);
-  if (dryRun !== true && reason.trim() === '') {
+/** The commands: filters as those of `payments`, or ids. */
+export const bulkLines: readonly CommandLine[] = BULK_ACTS.map((act) =>
+  line(`bulk ${act}`, routes.list_payments, String, {
+    help: `${ACTS[act]}; chosen by their ids or by filters`,
+    rest: 'platform_payment_id',
+    without: ['sort', 'limit', 'cursor'],
+    options: [
+      new Option('--reason <text>', 'kept in the audit of each payment'),
+      new Option('--dry-run', 'say what would happen to each, and do nothing'),
+    ],
+    run: (run) => bulkAct(run, act),
+  }),
+);
+
+async function bulkAct(run: CommandRun, act: BulkAct): Promise<void> {
+  const { terminal, options, values } = run;
+  const reason = typeof options['reason'] === 'string' ? options['reason'] : '';
+  const isDryRun = options['dryRun'] === true;
+  const isFiltered = run.request.path.includes('?');
+  if (values.length > 0 && isFiltered) {
+    throw new CommandError('give ids or filters, not both', exitCodes.usage);
+  }
+  if (values.length === 0 && !isFiltered) {
+    throw new CommandError(
+      'choose payments by their ids or by a filter, such as --status review',
+      exitCodes.usage,
+    );
+  }
+  if (!isDryRun && reason.trim() === '') {
     throw new CommandError(
       'say why with --reason TEXT, which the audit keeps; or see what would happen with --dry-run',
       exitCodes.usage,
     );
   }
-  const ids = filter === undefined ? [...new Set(given)] : await found(terminal, filter);
-  if (dryRun === true) {
-    const payments = await preview(terminal, act, ids);
+  const ids = isFiltered ? await found(run) : [...new Set(values)];
+  if (isDryRun) {
+    const payments = await preview(run, act, ids);
     print(terminal, options, { payments }, () => previewTable(payments));
     return;
   }
   const results: Done[] = [];
   for (const id of ids) {
-    const result = await actOn(terminal, act, id, reason);
+    const result = await actOn(run, act, id, reason);
     results.push(result);
-    const line = `${results.length}/${ids.length}  ${id}  ${result.state}: ${result.note}\n`;
-    if (options.json === true) process.stderr.write(line);
-    else terminal.write(line);
+    const text = `${results.length}/${ids.length}  ${id}  ${result.state}: ${result.note}\n`;
+    if (options.json === true) process.stderr.write(text);
+    else terminal.write(text);
   }
   const done = results.filter(({ state }) => state === 'done').length;
   print(terminal, options, { act, payments: results }, () =>
@@ -119,19 +114,18 @@ async function bulkAct(
 
 /** Acts on one payment. Throws CommandError where the platform did not say what became of it. */
 async function actOn(
-  terminal: Terminal,
+  { ask }: CommandRun,
   act: BulkAct,
   platform_payment_id: string,
   reason: string,
 ): Promise<Done> {
-  const path = adminPath`payments/${platform_payment_id}/${act}`;
   try {
-    const answer = await ask<unknown>(terminal, 'POST', path, { reason });
+    const path = fillPath(ACT_ROUTES[act].path, { platform_payment_id });
+    const answer = await ask<unknown>('POST', path, { reason });
     return { platform_payment_id, state: 'done', note: noteOf(act, answer) };
   } catch (error) {
-    if (!(error instanceof CommandError)) throw error;
     // Only an answer of the admin API says that nothing was done; without a key or an address no payment can be acted on.
-    if (error.exitCode !== exitCodes.failed) throw error;
+    if (!(error instanceof CommandError) || error.code === undefined) throw error;
     if (error.cause !== undefined) {
       throw new CommandError(
         `stopped at ${platform_payment_id}: ${error.message}; run the same command again: what is done already will be refused`,
@@ -158,62 +152,33 @@ function noteOf(act: BulkAct, answer: unknown): string {
   }
 }
 
-/** The filter that chooses the payments; undefined when their ids were given. Throws CommandError for both, or neither. */
-function chosenFilter(
-  ids: readonly string[],
-  options: BulkOptions,
-): Record<string, string> | undefined {
-  const filter = JSON.parse(JSON.stringify(filterOf(options))) as Record<string, string>;
-  const isFiltered = Object.keys(filter).length > 0;
-  if (ids.length > 0 && isFiltered) {
-    throw new CommandError('give ids or filters, not both', exitCodes.usage);
-  }
-  if (ids.length > 0) return undefined;
-  if (isFiltered) return filter;
-  throw new CommandError(
-    'choose payments by their ids or by a filter, such as --status review',
-    exitCodes.usage,
-  );
-}
-
-/** The ids of the payments that the filter finds. Throws CommandError for too many. */
-async function found(
-  terminal: Terminal,
-  filter: Record<string, string>,
-): Promise<readonly string[]> {
+/** The ids of the payments that the filters find. Throws CommandError for too many. */
+async function found({ request, ask }: CommandRun): Promise<readonly string[]> {
   const ids: string[] = [];
-  let cursor: string | undefined;
+  let cursor = '';
   do {
-    const query = queryOf({ limit: '1000', ...filter, cursor });
-    const page: PaymentPage = await ask(terminal, 'GET', adminPath`payments` + query);
+    const page: PaymentPage = await ask('GET', `${request.path}&limit=1000${cursor}`);
     ids.push(...page.payments.map((one) => one.platform_payment_id));
-    cursor = page.next_cursor ?? undefined;
+    cursor = page.next_cursor === null ? '' : `&cursor=${encodeURIComponent(page.next_cursor)}`;
     if (ids.length > MAX_PAYMENTS) {
       throw new CommandError(
         `the filters find more than ${MAX_PAYMENTS} payments: choose fewer`,
         exitCodes.usage,
       );
     }
-  } while (cursor !== undefined);
+  } while (cursor !== '');
   return ids;
 }
 
 async function preview(
-  terminal: Terminal,
+  { ask }: CommandRun,
   act: BulkAct,
   ids: readonly string[],
 ): Promise<readonly Previewed[]> {
   const previewed: Previewed[] = [];
   for (let from = 0; from < ids.length; from += MAX_BULK) {
-    const platform_payment_ids = ids.slice(from, from + MAX_BULK);
-    const body = { act, platform_payment_ids };
-    const { payments } = await ask<BulkPreview>(
-      terminal,
-      'POST',
-      adminPath`payments/preview`,
-      body,
-    );
-    previewed.push(...payments);
+    const body = { act, platform_payment_ids: ids.slice(from, from + MAX_BULK) };
+    previewed.push(...(await ask<BulkPreview>('POST', routes.preview_acts.path, body)).payments);
   }
   return previewed;
 }

@@ -99,7 +99,7 @@ async function send(
     throw new CommandError(
       `the ${target.server} does not answer at ${base}: start it with "duebridge ${target.server} serve", or set DUEBRIDGE_ADMIN_URL`,
       exitCodes.failed,
-      { cause },
+      { cause, code: 'NO_ANSWER' },
     );
   }
 }
@@ -151,10 +151,17 @@ async function refused(
   // An answer of a proxy, or of a server that lost its database, perhaps after the commit.
   const isUnknown =
     !isErrorBody(answer) || (response.status === 503 && response.headers.has('retry-after'));
+  // What names nothing is a wrong argument.
+  const places = isErrorBody(answer) ? (answer.details ?? []).map((one) => one.path) : [];
+  const isAddress = places.length > 0 && places.every((place) => /^(path|query)\./.test(place));
+  const isUsage = !isUnknown && (response.status === 404 || isAddress);
   return new CommandError(
     describeRefusal(target.server, response, answer),
-    exitCodes.failed,
-    isUnknown ? { cause: new Error(`HTTP ${response.status}`) } : undefined,
+    isUsage ? exitCodes.usage : exitCodes.failed,
+    {
+      code: isErrorBody(answer) ? answer.code : `HTTP_${response.status}`,
+      ...(isUnknown ? { cause: new Error(`HTTP ${response.status}`) } : {}),
+    },
   );
 }
 

@@ -5,5 +5,6 @@ export * from '../errors.ts';
 export * from '../server-variables.ts';
 export * from './admin-client.ts';
 export * from './audit-verify.ts';
+export * from './operation.ts';
 export * from './print.ts';
 export * from './terminal.ts';

@@ -1,0 +1,215 @@
+/**
+ * The commands that ask a running platform, over the operations of its admin API (decision 32). What a command takes follows from its
+ * operation and from words.ts; what it prints for people is in output.ts.
+ *
+ * A table: one line per command.
+ */
+import {
+  OperatorReason,
+  platformAdminRoutes as routes,
+  type AuditVerification,
+  type PartnerTest,
+  type PartnerView,
+} from '@duebridge/contract';
+import {
+  CommandError,
+  exitCodes,
+  instead,
+  line,
+  print,
+  readAdmin,
+  verifyAudit,
+  type AuditVerifyOptions,
+  type CommandLine,
+  type CommandTable,
+} from '@duebridge/runtime/cli';
+import { Option } from 'commander';
+import { bulkLines } from './bulk.ts';
+import { moneyLines } from './money.ts';
+import * as output from './output.ts';
+import { reconcile } from './reconcile.ts';
+import { WORDS } from './words.ts';
+
+const TARGET = { server: 'platform', defaultPort: 4001 } as const;
+
+const PARTNER_ID = {
+  partner_id: { flags: '--id <id>', help: 'its id on the platform, such as springfield-water' },
+};
+/** The commands of keys name the partner by an option. */
+const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose' } };
+const pausesPartner = { ...routes.change_partner, body: OperatorReason };
+
+const partnerLines: readonly CommandLine[] = [
+  line('partner add', routes.add_partner, output.registered, {
+    fields: PARTNER_ID,
+    defaults: { origins: [] },
+    // Tested at once, so that this command finds a typo in an address or a key, not the first customer.
+    run: async ({ terminal, request, options, ask }) => {
+      const view = await ask<PartnerView>(request.method, request.path, request.body);
+      const test = await ask<PartnerTest>('POST', `${request.path}/${view.partner_id}/test`);
+      print(terminal, options, { ...view, test }, () =>
+        [output.registered(view), test.finding].join('\n'),
+      );
+    },
+  }),
+  line('partner list', routes.list_partners, output.partnerTable),
+  line('partner show', routes.get_partner, output.facts),
+  line('partner change', routes.change_partner, output.facts, {
+    help: 'change the options that are given; the others stay',
+    without: ['paused'],
+  }),
+  line('partner pause', pausesPartner, output.partnerState, {
+    help: 'send nothing to a partner until it is resumed; payments wait, none fails',
+    fixed: { paused: true },
+  }),
+  line('partner resume', pausesPartner, output.partnerState, {
+    help: 'send to a partner again',
+    fixed: { paused: false },
+  }),
+  line('partner test', routes.test_partner, output.tested, {
+    run: async ({ terminal, request, options, values, ask }) => {
+      const test = await ask<PartnerTest>(request.method, request.path);
+      print(terminal, options, test, () => output.tested(test));
+      const [id] = values;
+      if (!test.reachable) throw new CommandError(`${id} does not answer`, exitCodes.failed);
+      if (test.authorized !== true) {
+        throw new CommandError(`${id} cannot be used as it is registered`, exitCodes.failed);
+      }
+    },
+  }),
+  line('key issue', routes.issue_key, output.keyGrant, {
+    args: [],
+    fields: {
+      ...OF_PARTNER,
+      client_id: {
+        flags: '--client <client_id>',
+        help: 'issue a second key for this client, for a rotation',
+      },
+    },
+  }),
+  line('key list', routes.list_keys, output.keyTable, { args: [], fields: OF_PARTNER }),
+  line('key revoke', routes.revoke_key, output.keyRevoked, {
+    args: ['key_id'],
+    fields: OF_PARTNER,
+  }),
+  line('key revoke-access', routes.revoke_client_access, output.accessRevoked, {
+    args: ['client_id'],
+    fields: OF_PARTNER,
+  }),
+];
+
+const paymentLines: readonly CommandLine[] = [
+  line('payments', routes.list_payments, output.paymentPage, {
+    help: 'list payments, or read one with its attempts and audit trail',
+    instead: [
+      instead('platform_payment_id', routes.get_admin_payment, output.paymentStory),
+      // Values that identify a person or an account are not put into a URL.
+      instead('account_id', routes.search_payments, output.paymentPage),
+      instead('email', routes.search_payments, output.paymentPage),
+    ],
+  }),
+  line('export', routes.export_payments, String, {
+    help: 'write payments to standard output, as CSV for spreadsheets or JSON lines',
+    run: async ({ terminal, request }) => {
+      for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
+    },
+  }),
+  line('payment show', routes.get_admin_payment, output.paymentStory, {
+    help: 'everything about one payment: what was tried, what came back, who did what',
+  }),
+  line('payment unmask', routes.unmask_payment, output.facts),
+  line('payment settle', routes.settle_funds, output.closed, {
+    help: 'settle the funds of an ended payment that nothing else settles',
+  }),
+  line('payment resume', routes.resume_payment, output.onePayment),
+  line('payment pause', routes.pause_payment, output.onePayment),
+  line('payment withdraw', routes.withdraw_payment, output.onePayment),
+  line('payment follow-up', routes.mark_follow_up, output.onePayment, {
+    help: 'mark a payment for the partner to look at, or clear the mark',
+    instead: [
+      instead(
+        'clear',
+        routes.clear_follow_up,
+        output.onePayment,
+        'clear the mark: what came of it',
+      ),
+    ],
+  }),
+  line('payment poll', routes.poll_payment, output.partnerSaid),
+  line('review close', routes.close_review, output.closed, {
+    help: 'close a payment that the partner refused and does not have; with --outcome, any in review or paused',
+  }),
+  ...bulkLines,
+];
+
+const batchLines: readonly CommandLine[] = [
+  line('batch', routes.list_batches, output.batchTable, {
+    help: 'list batches, newest first, or read the statement of one',
+    instead: [instead('platform_batch_id', routes.get_batch, output.batch)],
+  }),
+  line('batch close', routes.close_batch, output.batch),
+  line('differences', routes.list_differences, output.differencePage, {
+    defaults: { state: 'open' },
+    instead: [
+      instead(
+        'summary',
+        routes.summarize_differences,
+        output.differenceSummary,
+        'the open ones by age, and the value of their payments',
+      ),
+    ],
+  }),
+  line('resolve', routes.resolve_difference, output.oneDifference),
+  line('reconcile', routes.reconcile_batch, output.reconciliation, {
+    help: 'compare a batch with the partner; exit code 1 when they differ',
+    without: ['csv'],
+    options: [
+      new Option(
+        '--csv <file>',
+        "compare with the partner's file: platform_payment_id,status,amount_in_cents",
+      ),
+    ],
+    run: reconcile,
+  }),
+];
+
+const peopleLines: readonly CommandLine[] = [
+  line('person show', routes.show_person, output.person, { args: ['email'] }),
+  line('person erase', routes.erase_person, output.erased, { args: ['email'] }),
+  line('operator add', routes.add_operator, output.oneOperator),
+  line('operator list', routes.list_operators, output.operatorTable),
+  line('operator change', routes.change_operator, output.oneOperator, {
+    options: [new Option('--enable', 'accept them again').implies({ disable: false })],
+  }),
+  line('operator key', routes.issue_operator_key, output.operatorKey),
+  line('operator revoke', routes.revoke_operator_key, output.oneOperator),
+  line('audit', routes.list_audit, output.auditPage),
+  line('audit verify', routes.verify_audit, String, {
+    without: ['limit'],
+    options: [
+      new Option(
+        '--expect <number:seal>',
+        'a seal noted earlier, which must still exist unchanged',
+      ),
+    ],
+    run: ({ terminal, options, ask }) =>
+      verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
+        ask<AuditVerification>('GET', routes.verify_audit.path + query),
+      ),
+  }),
+];
+
+export const COMMANDS: CommandTable = {
+  lines: [...partnerLines, ...paymentLines, ...batchLines, ...moneyLines, ...peopleLines],
+  words: WORDS,
+  target: TARGET,
+  groups: {
+    partner: 'register and list partners',
+    key: 'API keys of the token endpoint',
+    payment: 'read or act on one payment',
+    review: 'payments that wait for an operator',
+    bulk: 'act on several payments, one after the other; each is checked and audited by itself',
+    person: 'the data held about a person',
+    operator: 'the platform’s operators and their roles',
+  },
+};

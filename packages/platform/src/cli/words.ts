@@ -1,0 +1,130 @@
+/** How the fields of the admin API are written at a terminal, where their names and schemas do not say it well enough. */
+import { CommandError, exitCodes, type Words } from '@duebridge/runtime/cli';
+
+/** Parses a dollar amount as people write it into cents, without binary fractions. */
+function cents(text: string): string {
+  const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));
+  if (match === null) {
+    throw new CommandError(
+      `--amount ${text} is not an amount: give dollars, such as 25 or 25.00`,
+      exitCodes.usage,
+    );
+  }
+  return String(Number(`${match[1]}${match[2] ?? '00'}`));
+}
+
+/** Parses a day or a time into an instant; a day that ends a range is included as a whole. */
+function instant(text: string, isEnd: boolean): string {
+  const day = /^\d{4}-\d{2}-\d{2}$/.test(text);
+  const at = Date.parse(day ? `${text}T00:00:00Z` : text);
+  if (Number.isNaN(at)) {
+    throw new CommandError(
+      `${text} is neither a day such as 2026-03-21 nor a time such as 2026-03-21T14:00:00Z`,
+      exitCodes.usage,
+    );
+  }
+  return new Date(day && isEnd ? at + 86_400_000 : at).toISOString();
+}
+
+export const WORDS: Words = {
+  partner_id: { flags: '--partner <id>', help: 'of one partner' },
+  platform_batch_id: { flags: '--batch <id>', help: 'of one batch' },
+  platform_payment_id: { flags: '--payment <id>', help: 'of one payment' },
+  status: {
+    help: 'how it stands; needs_human: in review, paused, marked, late or with open funds',
+  },
+  amount_in_cents: {
+    flags: '--amount <dollars>',
+    help: 'of this amount, such as 25 or 25.00',
+    parse: cents,
+  },
+  from: {
+    flags: '--from <day or time>',
+    help: 'at or after; a day such as 2026-03-21 is a UTC day',
+    parse: (text) => instant(text, false),
+  },
+  to: {
+    flags: '--to <day or time>',
+    help: 'before; a day counts with all its hours',
+    parse: (text) => instant(text, true),
+  },
+  account_id: {
+    flags: '--account <account_id>',
+    help: 'of one account; the audit keeps that you searched',
+  },
+  email: {
+    flags: '--email <address>',
+    help: 'of one person; the audit keeps that you searched',
+  },
+  limit: { flags: '--limit <n>', help: 'maximum number of rows (default 50)' },
+  cursor: { help: 'continue from the next_cursor of the previous page' },
+  actor: { flags: '--actor <name>', help: 'of one operator, such as ada, or admin-key' },
+  event: { help: 'of one kind, such as payment_ended' },
+  age: { help: 'first found less than an hour, a day, three days ago, or earlier' },
+  reason: { flags: '--reason <text>' },
+  evidence: { flags: '--evidence <text>' },
+  valid_for_days: { flags: '--days <n>', help: 'it expires after so many days; without it, never' },
+  operator_id: { flags: '--id <id>', help: 'as the audit names them, such as ada' },
+  role: { help: 'viewer reads, operator acts, admin changes partners and people' },
+  oidc_subject: {
+    flags: '--subject <sub>',
+    help: 'their identity at the OpenID Connect provider',
+  },
+  disabled: { flags: '--disable', help: 'stop accepting their keys and sessions' },
+  // A partner.
+  kind: { help: 'one company that is owed, or a host of many' },
+  mode: { help: 'test: no money moves; live: real money; for good (default test)' },
+  biller_id: { flags: '--biller, --biller-id <biller_id>', help: 'its biller id; for a biller' },
+  biller_names: {
+    flags: '--biller-name <biller_id=name...>',
+    help: 'what customers call a biller of an aggregator; may be given again',
+  },
+  base_url: { help: 'where its operations are, prefix included' },
+  origins: {
+    flags: '--origin <origin...>',
+    help: 'sites that may show the payment page; all of them',
+  },
+  support_contact: {
+    flags: '--support <contact>',
+    help: 'where customers get help; printed on receipts',
+  },
+  account_check: {
+    flags: '--account-check <mode>',
+    help: 'whether a token waits for the account to be found',
+  },
+  refusals: { flags: '--refusal <code...>', help: 'codes by which it refuses a payment for good' },
+  method: { flags: '--auth <method>', help: 'how it protects them' },
+  header: { flags: '--header <name>', help: 'key: the header that carries it' },
+  key: {
+    help: 'key: the value; - reads it from standard input; else DUEBRIDGE_PARTNER_KEY',
+    secretIn: 'DUEBRIDGE_PARTNER_KEY',
+  },
+  token_url: { help: 'oauth: the token endpoint' },
+  client_id: { help: 'oauth: issued by the partner' },
+  client_secret: {
+    help: 'oauth: - reads it from standard input; else DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    secretIn: 'DUEBRIDGE_PARTNER_CLIENT_SECRET',
+  },
+  scope: { flags: '--scope <scopes>', help: 'oauth: such as "read write"' },
+  // Path templates of a partner.
+  ...Object.fromEntries(
+    [
+      'get_account',
+      'get_balance',
+      'put_account_payment',
+      'get_account_payment',
+      'get_payment',
+      'get_batch_statement',
+    ].map((name) => [
+      name,
+      {
+        flags: `--path-${name.replaceAll('_', '-')} <template>`,
+        help: 'its path, when it differs from the default',
+      },
+    ]),
+  ),
+  max_concurrent_calls: { flags: '--max-concurrent-calls <n>', help: 'to this partner at a time' },
+  max_calls_per_second: { flags: '--max-calls-per-second <n>', help: 'to this partner' },
+  call_timeout_ms: { help: 'how long a call to this partner may take' },
+  wait_seconds: { help: 'how long it may hold a poll; 0: not at all' },
+};
