@@ -2,7 +2,7 @@
  * The platform against every fault of the catalogue: F01 to F68, all at once, each at a partner of its own, on one engine with a
  * real database. Time runs sixty times as fast for the engine, so that its minutes of patience fit into a test.
  *
- * What must hold, whatever happens: each PUT of a payment is the same PUT (C02), nothing unknown becomes failed, nothing is posted or
+ * What must hold, whatever happens: each PUT of a payment is the same PUT (RU5), nothing unknown becomes failed, nothing is posted or
  * captured twice, nobody is followed to another host, and once the fault is over every payment ends and is not asked about again.
  */
 import assert from 'node:assert/strict';

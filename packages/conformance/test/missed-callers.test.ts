@@ -286,7 +286,7 @@ async function judgeCaller(
 
 /** The check that must find it, with `W` for a warning, and the callers. */
 const CALLERS: readonly (readonly [string, string, Ways, ('key' | 'oauth')?])[] = [
-  ['retries are sent as POST', 'C02', { method: (attempt) => (attempt === 0 ? 'PUT' : 'POST') }],
+  ['retries are sent as POST', 'F02', { method: (attempt) => (attempt === 0 ? 'PUT' : 'POST') }],
   [
     'retries are sent as POST to the list of payments',
     'F02',
@@ -305,8 +305,8 @@ const CALLERS: readonly (readonly [string, string, Ways, ('key' | 'oauth')?])[] 
     'C03',
     { afterwards: async (poll) => void (await wait(1_600), await poll()) },
   ],
-  ['a token is fetched for every 401, without an end', 'C05 W', { renewals: 1_000 }, 'oauth'],
-  ['a token is fetched twenty times for a call', 'C05 W', { renewals: 20 }, 'oauth'],
+  ['a token is fetched for every 401, without an end', 'F12 W', { renewals: 1_000 }, 'oauth'],
+  ['a token is fetched twenty times for a call', 'F12 W', { renewals: 20 }, 'oauth'],
   ['a record of less is believed', 'F28', { believes: (given, cents) => given < cents }],
   [
     'a record within one percent is believed',
@@ -348,8 +348,8 @@ describe('a right caller that was accused is not', { concurrency: AT_ONCE }, () 
   const ARRAY = (status: number, text: string): boolean => status === 200 && text.startsWith('[');
   const RIGHT: readonly (readonly [string, Ways, readonly string[], ('key' | 'oauth')?])[] = [
     ['that freezes a payment after an array', { freezes: ARRAY }, ['F22', 'F24', 'C13']],
-    ['with a static key', {}, ['C01', 'C02', 'C03', 'C04', 'C09', 'F08', 'F19', 'F28', 'F32']],
-    ['with OAuth', {}, ['C02', 'C03', 'C05', 'C06', 'C09'], 'oauth'],
+    ['with a static key', {}, ['C01', 'C03', 'C09', 'F02', 'F08', 'F09', 'F19', 'F28', 'F32']],
+    ['with OAuth', {}, ['C03', 'C06', 'C09', 'F12', 'F57', 'F65'], 'oauth'],
   ];
   for (const [what, ways, only, method] of RIGHT) {
     test(what, async () => {

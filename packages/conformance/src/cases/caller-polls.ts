@@ -1,9 +1,9 @@
-/** Checks of how often and how long a platform calls (C03, C04, C13, C14): to the end of each payment, and not beyond. */
+/** Checks of how often and how long a platform calls (C03, C13, C14): to the end of each payment, and not beyond. */
 import type { ClauseId } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import type { Draft, CallerCase } from '../check/check.ts';
 import { type Clock, pause } from '../clock.ts';
-import { type Behaviour, type Call, onRecords, recordOf } from '../sandbox/partner.ts';
+import { type Behaviour, onRecords, recordOf } from '../sandbox/partner.ts';
 import {
   goesOn,
   noDouble,
@@ -166,97 +166,11 @@ function endsAs(status: (typeof ENDS)[number]): Behaviour {
   );
 }
 
-/** The Retry-After that the scripted partner sends. */
-const WAIT_SECONDS = 2;
-
-/** Tolerance for an early call, because timers and clocks are not exact. */
-const TOLERANCE_MS = 100;
-
-/** How long the payment can be polled after that. */
-const POLLED_MS = 1_200;
-
-/** Maximum number of calls per second for one payment that a partner should have to handle. */
-const MOST_A_SECOND_C04 = 10;
-
-const c04: Draft<CallerCase> = {
-  id: 'C04',
-  title: 'The platform obeys Retry-After',
-  clauses: ['RU4', 'LI1'],
-  decisions: [23, 25],
-  severity: 'should',
-  sends: `the scripted partner answers the PUT of one payment and a poll of another with 429 and a Retry-After, in seconds and as a date`,
-  expects: `no earlier call for that payment, and never more than ${MOST_A_SECOND_C04} polls for it per second`,
-  likely_cause: 'Retry-After is read only on 503, only for polls, only in seconds, or not at all.',
-  async run(t: CallerContext) {
-    await t.each(['PUT', 'GET'] as const, async (method, place) => {
-      const payment = await t.pay(
-        4_010 + 10 * place,
-        asksToWait((call) => call.method === method),
-      );
-      await (method === 'PUT' ? t.arrived(payment) : t.accepted(payment));
-      waited(t, payment, method, await t.until(() => calls(t, payment, method).length > 1));
-      if (method === 'PUT') return;
-      await t.until(() => t.calls(payment).some(returnedTheEnd));
-      notTooFast(t, payment, 'GET', MOST_A_SECOND_C04);
-    });
-    t.notes.push(
-      'The kit cannot test whether a restart keeps the poll budget; the platform’s own tests must.',
-    );
-  },
-};
-
-function calls(t: CallerContext, payment: CallerPayment, method: string) {
-  return t.calls(payment).filter((call) => call.method === method);
-}
-
-function waited(t: CallerContext, payment: CallerPayment, method: string, again: boolean): void {
-  const [first, second] = calls(t, payment, method);
-  t.given(
-    again && first !== undefined && second !== undefined,
-    `the platform sent no second ${method}`,
-  );
-  const ms = second.at_ms - first.at_ms;
-  t.should(
-    ms >= WAIT_SECONDS * 1_000 - TOLERANCE_MS,
-    `the next ${method} ${WAIT_SECONDS} s after the 429`,
-    t.cite(second),
-    { got: `after ${ms} ms` },
-  );
-}
-
-/** The same wait as a date, the other form that HTTP has for it; dates are whole seconds, so it may be one more. */
-function inDate(now: number): string {
-  return new Date(Math.ceil(now / 1_000 + WAIT_SECONDS) * 1_000).toUTCString();
-}
-
-/** Answers the first call of this kind with 429, then keeps the payment processing for a while. */
-function asksToWait(kind: (call: Call) => boolean): Behaviour {
-  let asked: number | undefined;
-  return {
-    receive(call, partner) {
-      if (!kind(call) || asked !== undefined) return undefined;
-      asked = partner.now();
-      return {
-        status: 429,
-        headers: { 'Retry-After': call.method === 'PUT' ? String(WAIT_SECONDS) : inDate(asked) },
-        body: { code: 'TOO_MANY_REQUESTS', message: 'Too many requests' },
-      };
-    },
-    // The payment stays processing so that there is something to poll.
-    ...reportsProcessing(
-      (call, partner) =>
-        call.method !== 'GET' ||
-        asked === undefined ||
-        partner.now() - asked > WAIT_SECONDS * 1_000 + POLLED_MS,
-    ),
-  };
-}
-
 /** Calls after which a platform with a retry limit would have given up; polls are cheaper, and limits on them higher. */
-const CALLS_C13 = { PUT: 5, GET: 12 } as const;
+const CALLS = { PUT: 5, GET: 12 } as const;
 
 /** Maximum number of PUTs per second for one payment that a partner should have to handle. */
-const MOST_A_SECOND_C13 = 5;
+const MOST_A_SECOND = 5;
 
 const c13: Draft<CallerCase> = {
   id: 'C13',
@@ -265,7 +179,7 @@ const c13: Draft<CallerCase> = {
   decisions: [21, 23, 25],
   sends:
     'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
-  expects: `at most ${MOST_A_SECOND_C13} PUTs per second meanwhile; both payments still processing; polls with GET; and calls until each is terminal; in the strict profile, other payments meanwhile`,
+  expects: `at most ${MOST_A_SECOND} PUTs per second meanwhile; both payments still processing; polls with GET; and calls until each is terminal; in the strict profile, other payments meanwhile`,
   likely_cause:
     'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
   async run(t: CallerContext) {
@@ -297,7 +211,7 @@ async function failsAWhile(t: CallerContext): Promise<void> {
   await broken.last();
   await notEnded(t, failing, `${broken.calls()} PUTs answered with 500`, 'ST3');
   broken.end();
-  notTooFast(t, failing, 'PUT', MOST_A_SECOND_C13);
+  notTooFast(t, failing, 'PUT', MOST_A_SECOND);
   await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'S4');
 }
 
@@ -330,7 +244,7 @@ class Spell {
   async last(): Promise<void> {
     const { quiet_ms } = this.#t.run.tokens.pace;
     await this.#t.run.tokens.sleep(quiet_ms);
-    await this.#t.until(() => this.calls() > CALLS_C13[this.#method]);
+    await this.#t.until(() => this.calls() > CALLS[this.#method]);
   }
 
   end(): void {
@@ -477,4 +391,4 @@ function loses(isOver: () => boolean): Behaviour {
   };
 }
 
-export const CALLER_POLLS: readonly Draft<CallerCase>[] = [c03, c04, c13, c14];
+export const CALLER_POLLS: readonly Draft<CallerCase>[] = [c03, c13, c14];

@@ -199,6 +199,27 @@ export function notTooFast(
   );
 }
 
+/** Maximum number of token requests per second that a partner should have to handle. */
+const MOST_FETCHES_A_SECOND = 10;
+
+/** Raises a should-finding when more token requests came in a second than a partner has to handle (LI1). Returns all of the check. */
+export function fewFetches(t: CallerContext): readonly ScriptedExchange[] {
+  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+  const times = fetches.map(({ at_ms }) => at_ms);
+  t.should(
+    !times.some((time, place) => (times[place + MOST_FETCHES_A_SECOND] ?? Infinity) - time < 1_000),
+    `at most ${MOST_FETCHES_A_SECOND} token requests per second`,
+    t.cite(fetches[0]),
+    {
+      got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
+      clause: 'LI1',
+      cause:
+        'Each 401 leads to a new token at once; or a timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or a refusal is retried without a delay.',
+    },
+  );
+  return fetches;
+}
+
 /** Raises a must-finding when the platform also put this amount under another id (RU5). */
 export function noDouble(t: CallerContext, payment: CallerPayment): void {
   const [double] = t.doubles(payment);

@@ -1,5 +1,5 @@
-/** Checks of the requests that a platform sends to a partner (C01, C02, C05, C06, C09): their form, ids and credentials. */
-import { OtherNumber, Refusal } from '@duebridge/contract';
+/** Checks of the requests that a platform sends to a partner (C01, C06, C09): their form, ids and credentials. */
+import { OtherNumber } from '@duebridge/contract';
 import {
   amountOf,
   type CallerContext,
@@ -10,16 +10,8 @@ import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { type Reply, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/planned-payments.ts';
-import { type Behaviour, type Call, type ScriptedExchange } from '../sandbox/partner.ts';
-import {
-  bodyOf,
-  decoded,
-  goesOn,
-  noDouble,
-  returnedTheEnd,
-  sameBytes,
-  reportsProcessing,
-} from './caller-rules.ts';
+import { type Call, type ScriptedExchange } from '../sandbox/partner.ts';
+import { bodyOf, decoded, returnedTheEnd } from './caller-rules.ts';
 import { parsed } from './shared.ts';
 
 const CENTS = 9_001;
@@ -399,174 +391,6 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
   }
 }
 
-/** PUTs left without an answer before one is answered. */
-const LOST = 2;
-
-const c02: Draft<CallerCase> = {
-  id: 'C02',
-  title: 'A PUT whose response was lost is retried unchanged',
-  clauses: ['RU5', 'S4'],
-  decisions: [21],
-  sends: `the scripted partner accepts the payment and closes the connection, ${LOST} times`,
-  expects: 'the same PUT again, with the same id and the same bytes; no second payment',
-  likely_cause: 'Any error of the call ends the payment, or nothing retries it.',
-  async run(t: CallerContext) {
-    let cut = 0;
-    const loses: Behaviour = {
-      answer(call, answer) {
-        if (call.method !== 'PUT' || cut >= LOST || answer.status !== 200) return undefined;
-        cut += 1;
-        return (wire) => void wire.socket.destroy();
-      },
-    };
-    const payment = await t.pay(2_001, loses);
-    await t.arrived(payment);
-    t.given(
-      await t.until(() => cut > 0 || t.puts(payment).length > 1),
-      'no PUT was accepted (see C09)',
-    );
-    const retried = await t.until(() => t.puts(payment).length > LOST);
-    await goesOn(t, payment, retried, {
-      expected: `the same PUT again, until it gets a response`,
-      got: `${t.puts(payment).length} PUTs with this id`,
-      clause: 'S4',
-    });
-    sameBytes(t, payment);
-    noDouble(t, payment);
-  },
-};
-
-/** Payments made in parallel. */
-const PARALLEL = 50;
-
-const c05: Draft<CallerCase> = {
-  id: 'C05',
-  title: 'An access token expires while fifty payments are sent',
-  clauses: ['OA4', 'OA3', 'OA2'],
-  decisions: [14],
-  severity: 'should',
-  stage: 'alone',
-  sends:
-    'the scripted partner answers 401 to the access token that was valid until then; then it does so while one payment is polled, and to every token of another payment',
-  expects: 'one new token for all payments, and every call retried once with it',
-  likely_cause: 'Each call that gets a 401 fetches its own token.',
-  async run(t: CallerContext) {
-    t.given(
-      t.run.caller.authentication.method === 'oauth',
-      'the platform calls this partner with a static key',
-    );
-    const before = await t.pay(5_010);
-    await t.accepted(before);
-    const number = Math.min(PARALLEL, t.run.driver.at_once);
-    const refused = new Set<string>();
-    let fetched = false;
-    t.script({
-      receive(call) {
-        if (call.operation === 'access_token') fetched = true;
-        return undefined;
-      },
-      authorize(call, refusal) {
-        const credential = call.headers.authorization ?? '';
-        // All tokens that the platform holds are refused until it fetches a new one.
-        if (!fetched) refused.add(credential);
-        return refused.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
-      },
-    });
-    const payments = await t.payAll(
-      Array.from({ length: number }, (_, place) => ({ cents: 5_100 + 10 * place })),
-    );
-    const all = await t.until(() =>
-      payments.every((payment) => t.puts(payment).some((put) => put.answer?.status === 200)),
-    );
-    t.should(all, `${number} payments accepted with the new token`, undefined, {
-      got: `${payments.filter((payment) => t.puts(payment).some((put) => put.answer?.status === 200)).length}`,
-    });
-    const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
-    // The first request may be the one with which the platform fetched a token for the previous payment.
-    const after = fetches.filter(({ number }) => number > (t.puts(before)[0]?.number ?? 0));
-    // A platform may hold one token for reads and another for writes.
-    const repeated = after.find(({ body }, place) =>
-      after.slice(0, place).some((earlier) => earlier.body === body),
-    );
-    t.should(
-      after.length > 0 && repeated === undefined,
-      'one token request for each scope',
-      t.cite(repeated),
-      { got: `${after.length}` },
-    );
-    await refusedPolls(t);
-    await everyTokenRefused(t);
-  },
-};
-
-/** Token requests per second that a partner has to handle. */
-const MOST_FETCHES_A_SECOND = 10;
-
-/** A new token that is refused as well must not be replaced at once, again and again. */
-async function everyTokenRefused(t: CallerContext): Promise<void> {
-  let over = false;
-  const payment = await t.pay(5_030, {
-    authorize: (_call, refusal) => (over ? refusal : new Refusal('UNAUTHORIZED')),
-  });
-  await t.arrived(payment);
-  await t.quiet();
-  over = true;
-  const [first] = t.puts(payment);
-  const fetches = t
-    .calls()
-    .filter(
-      ({ operation, number }) => operation === 'access_token' && number > (first?.number ?? 0),
-    );
-  const times = fetches.map(({ at_ms }) => at_ms);
-  const crowded = times.some(
-    (time, place) => (times[place + MOST_FETCHES_A_SECOND] ?? Infinity) - time < 1_000,
-  );
-  t.should(
-    !crowded,
-    `at most ${MOST_FETCHES_A_SECOND} token requests per second`,
-    t.cite(fetches[0]),
-    {
-      got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms, while every token was refused`,
-      cause: 'Each 401 leads to a new token and a repeat, without a limit and without a pause.',
-    },
-  );
-  await t.until(() => t.puts(payment).some(({ answer }) => answer?.status === 200));
-}
-
-/** Polls with a refused token after which the platform is not going to fetch another one. */
-const MOST_REFUSED = 8;
-
-/** A token may also be refused while a payment is polled. */
-async function refusedPolls(t: CallerContext): Promise<void> {
-  let refusing = false;
-  const held = new Set<string>();
-  const payment = await t.pay(5_020, {
-    authorize(call, refusal) {
-      const credential = call.headers.authorization ?? '';
-      if (!refusing) held.add(credential);
-      return refusing && held.has(credential) ? new Refusal('UNAUTHORIZED') : refusal;
-    },
-    ...reportsProcessing(() => refusing),
-  });
-  t.script({});
-  await t.accepted(payment);
-  const polls = (status: number) =>
-    t.calls(payment).filter(({ method, answer }) => method === 'GET' && answer?.status === status);
-  await t.until(() => polls(200).length > 0);
-  refusing = true;
-  await t.until(() => t.calls(payment).some(returnedTheEnd) || polls(401).length > MOST_REFUSED);
-  const [refused] = polls(401);
-  t.should(
-    polls(401).length <= MOST_REFUSED || t.calls(payment).some(returnedTheEnd),
-    'a new token for polls that are answered 401',
-    t.cite(refused),
-    {
-      got: `${polls(401).length} polls with a refused token`,
-      cause: 'Polls keep the token of the PUT.',
-    },
-  );
-}
-
 const c06: Draft<CallerCase> = {
   id: 'C06',
   title: 'No URL contains a credential',
@@ -592,4 +416,4 @@ const c06: Draft<CallerCase> = {
   },
 };
 
-export const CALLER_REQUESTS: readonly Draft<CallerCase>[] = [c09, c01, c02, c05, c06];
+export const CALLER_REQUESTS: readonly Draft<CallerCase>[] = [c09, c01, c06];

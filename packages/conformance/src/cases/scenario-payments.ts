@@ -5,6 +5,7 @@
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import type { Behaviour, Call, Scenario } from '../sandbox/partner.ts';
 import {
+  fewFetches,
   goesOn,
   noDouble,
   notEnded,
@@ -79,6 +80,8 @@ async function judgeFault(
   notTooFast(t, payment, 'PUT', MOST_A_SECOND);
   notTooFast(t, payment, 'GET', MOST_A_SECOND);
   if (rule.retry_after_seconds !== undefined) waited(t, fault, rule.retry_after_seconds);
+  // Nothing else runs at the same time, so every token request is of this payment.
+  if (rule.last === true) fewFetches(t);
   fault.release(payment);
   if (rule.after === 'may_stop') return;
   const over = (): boolean =>

@@ -109,7 +109,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F08-server-error-after-commit': { ...unknown, variants: 4, on: 'both' },
   'F09-retry-after-seconds': {
     ...unknown,
-    variants: 2,
+    variants: 3,
     on: 'both',
     retry_after_seconds: 1,
     clauses: ['LI1', 'RU5', 'RU4'],
@@ -118,7 +118,13 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   // The seventh variant asks for 10^12 seconds: a platform may pause the partner for a long time, and no later check could run.
   'F10-odd-retry-after': { ...unknown, variants: 6, decisions: [21, 23] },
   'F11-rejected': { ...unknown, variants: 2, times: Infinity, after: 'may_stop', strict: true },
-  'F12-unauthorized': { ...unknown, after: 'may_stop', clauses: ['ST3', 'OA4'], last: true },
+  'F12-unauthorized': {
+    ...unknown,
+    times: Infinity,
+    after: 'may_stop',
+    clauses: ['ST3', 'OA4'],
+    last: true,
+  },
   'F13-forbidden': { ...unknown, after: 'may_stop', clauses: ['ST3', 'SC1'], last: true },
   'F14-put-not-found': { ...unknown, ends: true },
   'F15-accepted-then-not-found': { ...unknown, on: 'GET', decisions: [22] },

@@ -6,6 +6,7 @@ import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import type { Answer, Behaviour, Call, Scenario } from '../sandbox/partner.ts';
 import {
+  fewFetches,
   goesOn,
   noDouble,
   notEnded,
@@ -15,7 +16,7 @@ import {
 } from './caller-rules.ts';
 import type { TokenRule } from './scenario-rules.ts';
 
-/** Maximum number of token requests per second that a partner should have to handle. */
+/** Maximum number of PUTs per second that a partner should have to handle. */
 const MOST_A_SECOND = 10;
 
 /** Maximum number of token requests for one long-lived token. */
@@ -101,21 +102,12 @@ async function judgeRound(
   notTooFast(t, payment, 'PUT', MOST_A_SECOND);
   sameBytes(t, payment);
   noDouble(t, payment);
-  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
-  const times = fetches.map(({ at_ms }) => at_ms);
-  const [first] = fetches;
-  const crowded = times.some((time, n) => (times[n + MOST_A_SECOND] ?? Infinity) - time < 1_000);
-  t.should(!crowded, `at most ${MOST_A_SECOND} token requests per second`, t.cite(first), {
-    got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
-    clause: 'LI1',
-    cause:
-      'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or the platform retries a refusal without a delay.',
-  });
+  const fetches = fewFetches(t);
   // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
   t.should(
     rule.watched !== true || fetches.length <= FEW_FETCHES,
     `at most ${FEW_FETCHES} token requests for a long-lived token`,
-    t.cite(first),
+    t.cite(fetches[0]),
     {
       got: `${fetches.length}`,
       clause: 'OA3',

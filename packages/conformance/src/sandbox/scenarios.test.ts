@@ -190,7 +190,7 @@ test('scenarios return their statuses before or after the payment is stored', as
   const expected: readonly [string, readonly number[], boolean][] = [
     ['F07', [500, 502, 503, 504, 200], false],
     ['F08', [500, 502, 503, 504, 200], true],
-    ['F09', [503, 429, 503, 429, 200], false],
+    ['F09', [503, 429, 429, 503, 200], false],
     ['F11', [422, 400, 422], false],
     ['F12', [401, 401], false],
     ['F13', [403, 403], false],

@@ -269,6 +269,9 @@ const refuse = (status: number, code: string, headers: Answer['headers'] = {}): 
 const busy = (retryAfter: string | string[]): Answer =>
   refuse(503, 'SERVICE_UNAVAILABLE', { 'Retry-After': retryAfter });
 
+const tooMany = (retryAfter: string): Answer =>
+  refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': retryAfter });
+
 const html = (status: number, body: string): Answer => ({
   status,
   headers: { 'Content-Type': 'text/html' },
@@ -427,10 +430,13 @@ const paymentRows: readonly Row[] = [
   },
   {
     name: 'F09-retry-after-seconds',
-    title: '503 and 429 with Retry-After: 1',
+    title: '503 and 429 with Retry-After: 1, and 429 with the same as a date',
     caller: 'Waits as long as requested, with jitter and at most 15 minutes, then retries.',
     faults: 4,
-    begin: before(PAYMENTS, busy('1'), refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': '1' })),
+    begin: before(PAYMENTS, busy('1'), tooMany('1'), ({ partner }) =>
+      // A date has whole seconds, so it may be one more.
+      tooMany(new Date(Math.ceil(partner.now() / 1_000 + 1) * 1_000).toUTCString()),
+    ),
   },
   {
     name: 'F10-odd-retry-after',
