@@ -68,7 +68,8 @@ export const ERRORS = {
   NOT_FOUND: {
     status: 404,
     message: 'Resource not found',
-    remedy: 'Check the path, the client id and the account.',
+    remedy:
+      'Check the path, the client id and the account; in test mode the header Duebridge-Not-Found of Create Token says which of the two.',
   },
   ACCOUNT_NOT_FOUND: {
     status: 404,

@@ -46,6 +46,7 @@ import { openSandbox } from './funding/sandbox.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
+import { mountPolicyReports } from './checkout/policy-reports.ts';
 import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient, type PartnerClient } from './partners/client.ts';
 import { openPartnerRegistry, type PartnerRegistry } from './partners/registry.ts';
@@ -178,6 +179,7 @@ async function openAll(
     database,
     registry,
     sandbox,
+    offersSandbox,
     adapters,
     ready,
     metrics,
@@ -362,20 +364,26 @@ function openPublicListener(given: {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly sandbox: ReturnType<typeof openSandbox>;
+  readonly offersSandbox: boolean;
   readonly adapters: Awaited<ReturnType<typeof openAdapters>>['adapters'];
   readonly ready: () => Promise<Record<string, boolean>>;
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
 }): FastifyInstance {
-  const { stages, database, registry, sandbox, adapters, ready, metrics, clock, log } = given;
+  const { stages, database, registry, sandbox, offersSandbox } = given;
+  const { adapters, ready, metrics, clock, log } = given;
   const { config, funding } = stages;
   const { hstsSeconds, trustedProxies } = config;
   const publicApp = createServer({ log, clock, metrics, hstsSeconds, trustedProxies });
   limitAddresses(publicApp, config);
   mountPublic(publicApp, stages);
   mountProcessorEvents(publicApp, { funding, log });
-  serveTestApproval(publicApp, { sandbox, funding, find: (id) => findPayment(database, id) });
+  if (offersSandbox) {
+    const find = (id: string) => findPayment(database, id);
+    serveTestApproval(publicApp, { sandbox, funding, find, clock });
+  }
+  mountPolicyReports(publicApp, { clock, log, metrics });
   servePages(publicApp, {
     registry,
     visits: stages.visits,

@@ -261,7 +261,11 @@ export function openClientKeys(options: {
         if (timingSafeEqual(digest, stored ?? nobody) && stored !== null) match = key;
       }
       if (client_id === undefined || api_key === undefined) throw unauthorized();
-      if (keys.length === 0) throw new Refusal('NOT_FOUND');
+      if (keys.length === 0) {
+        log.info({ what: 'client' }, 'no token: what was named is unknown');
+        // The client has no mode that could be known; its key says which it was made for.
+        throw notFound('client', api_key.startsWith('dbk_test_') ? 'test' : 'live');
+      }
       if (match === undefined || match.key_id === null) throw unauthorized();
       noteUse(match.key_id);
       return { client_id, partner_id: match.partner_id, key_id: match.key_id };
@@ -269,6 +273,16 @@ export function openClientKeys(options: {
 
     flushUsed,
   };
+}
+
+/**
+ * The one answer of the interface for an unknown client and an unknown account (ER1). In test mode a header says which it was: the
+ * engineer of a partner cannot see the log.
+ */
+export function notFound(what: 'client' | 'account', mode: Mode): Refusal {
+  return new Refusal('NOT_FOUND', {
+    headers: mode === 'test' ? { 'Duebridge-Not-Found': what } : {},
+  });
 }
 
 /** A 401 names its scheme (RFC 9110 section 15.5.2); ours is not a registered one, so it names the header to fix. */

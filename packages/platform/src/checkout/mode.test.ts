@@ -209,6 +209,9 @@ test('an approval that is declined, or asked for again, ends the payment once', 
   assert.deepEqual([last.status, last.failure], ['failed', 'declined']);
   const another = new URL('/flow/test/00000000-0000-7000-8000-000000000000', platform.url);
   assert.equal((await fetch(another)).status, 404);
+  // Guessing ids does not reach the database without end.
+  const guesses = await Promise.all(Array.from({ length: 80 }, () => fetch(another)));
+  assert.ok(guesses.some(({ status }) => status === 429));
 });
 
 test('an approval that nobody gives ends by the clock of the platform', async () => {

@@ -6,9 +6,16 @@ import path from 'node:path';
 import test, { after } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { createServer, systemClock, type Database } from '@duebridge/runtime';
+import {
+  createMetrics,
+  createServer,
+  systemClock,
+  type Database,
+  type Log,
+} from '@duebridge/runtime';
 import { openSealer } from '../partners/seal.ts';
 import { servePages } from './pages.ts';
+import { mountPolicyReports } from './policy-reports.ts';
 import { openVisits } from './visit.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 
@@ -40,6 +47,10 @@ const visits = openVisits({
   database: {} as Database,
 });
 servePages(app, { registry, visits, dist: pathToFileURL(`${folder}/`) });
+const metrics = createMetrics();
+const logged: object[] = [];
+const log = { warn: (fields: object) => void logged.push(fields) } as unknown as Log;
+mountPolicyReports(app, { clock: systemClock, log, metrics });
 after(() => app.close());
 
 async function build(): Promise<void> {
@@ -165,6 +176,39 @@ test('a payment page runs only its own scripts, is not cached and sends no refer
     'x-frame-options': undefined,
     'set-cookie': undefined,
   });
+});
+
+test('what the policy of a page stops is reported, counted and bounded, whatever is sent', async () => {
+  const { headers } = await app.inject('/flow/v1/water');
+  assert.match(String(headers['content-security-policy']), /; report-to duebridge;/);
+  assert.equal(headers['reporting-endpoints'], 'duebridge="/flow/reports"');
+  const report = (effectiveDirective: string) => ({
+    type: 'csp-violation',
+    body: { effectiveDirective, blockedURL: 'https://evil.example/path?card=4111' },
+  });
+  const send = (payload: string): Promise<{ statusCode: number }> =>
+    app.inject({
+      method: 'POST',
+      url: '/flow/reports',
+      headers: { 'content-type': 'application/reports+json' },
+      payload,
+    });
+  const many = Array.from({ length: 1_000 }, () => report('x'));
+  const bodies = [
+    JSON.stringify([report('script-src'), report('made up'), { type: 'deprecation' }, null]),
+    JSON.stringify(many.slice(0, 100)),
+    'not JSON',
+    'null',
+  ];
+  for (const body of bodies) assert.equal((await send(body)).statusCode, 204);
+  assert.equal((await send(JSON.stringify(many))).statusCode, 413);
+  for (let n = 0; n < 100; n += 1) await send(JSON.stringify([report('img-src')]));
+  const counted = await metrics.text();
+  assert.match(counted, /policy_reports_total\{directive="script-src"\} 1$/m);
+  assert.match(counted, /policy_reports_total\{directive="other"\} 11$/m);
+  const images = Number(/\{directive="img-src"\} (\d+)/.exec(counted)?.[1]);
+  assert.ok(images > 0 && images < 90, `${images} of 100`);
+  assert.deepEqual(logged, [{ directive: 'script-src', blocked: 'https://evil.example' }]);
 });
 
 test('the SDK loads on any site, its versioned file forever, and no other file of the folder', async () => {

@@ -22,6 +22,7 @@ import {
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AdapterPage, FundingAdapter } from '../funding/adapter.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { REPORTING } from './policy-reports.ts';
 import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
 /** All build output, held in memory: under 200 kB. */
@@ -95,6 +96,7 @@ const flowPolicy = ({ flow }: Manifest): string[] => [
   "form-action 'none'",
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
+  REPORTING.directive,
 ];
 
 /**
@@ -262,6 +264,7 @@ export function servePages(
     visit: OpenedVisit | undefined,
   ): Promise<FastifyReply> => {
     const { flowHtml, flowPolicy: policy } = await pages();
+    reply.headers(REPORTING.header);
     // A visit has the tab to itself: nobody frames it.
     const { origins } = partner;
     const framers =

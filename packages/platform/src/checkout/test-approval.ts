@@ -5,13 +5,16 @@
  * holds:  no money moves by it, and it shows nothing but an amount; the id, which is random, is all that opens it.
  */
 import crypto from 'node:crypto';
-import { compileCheck, PlatformPaymentId } from '@duebridge/contract';
+import { rateLimiter, tooManyRequests, type Clock } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Funds } from '../funding/funds.ts';
 import type { Sandbox } from '../funding/sandbox.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
-const isPaymentId = compileCheck(PlatformPaymentId);
+/** Ids of payments are UUIDs: nothing else asks the database. */
+const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** Reads of payments by all who open such a page: a few people who test. */
+const READS = { perSecond: 10, burst: 50, maxKeys: 1 };
 const FORM = 'application/x-www-form-urlencoded';
 const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
 
@@ -26,16 +29,18 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Serves `/flow/test/{platform_payment_id}`. */
+/** Serves `/flow/test/{platform_payment_id}`: only where the sandbox is offered. */
 export function serveTestApproval(
   app: FastifyInstance,
   dependencies: {
     readonly sandbox: Sandbox;
     readonly funding: Pick<Funds, 'apply'>;
+    readonly clock: Clock;
     readonly find: (platform_payment_id: string) => Promise<PaymentRow | undefined>;
   },
 ): void {
-  const { sandbox, funding, find } = dependencies;
+  const { sandbox, funding, find, clock } = dependencies;
+  const reads = rateLimiter({ ...READS, clock });
   const send = (reply: FastifyReply, body: string): FastifyReply =>
     reply
       .headers({
@@ -50,7 +55,10 @@ export function serveTestApproval(
       );
   /** The payment, while its customer is asked; undefined for any other. */
   const waiting = async (id: string): Promise<PaymentRow | undefined> => {
-    const payment = isPaymentId.holds(id) ? await find(id) : undefined;
+    if (!UUID_PATTERN.test(id)) return undefined;
+    const permit = reads.take('');
+    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+    const payment = await find(id);
     if (payment === undefined || payment.stage !== 'created') return undefined;
     return (await sandbox.waits(payment)) ? payment : undefined;
   };

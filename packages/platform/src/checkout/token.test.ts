@@ -171,6 +171,10 @@ test('an unknown client is 404 in the words of the interface, a wrong or missing
   const unknown = { ...credentials, 'x-client-id': `dbc_${'f'.repeat(32)}` };
   const answer = await assertRefused(platform.token(unknown), 'NOT_FOUND');
   assert.deepEqual(answer.body, { code: 'NOT_FOUND', message: 'Resource not found' });
+  assert.equal(answer.headers.get('duebridge-not-found'), 'client');
+  const live = { ...unknown, 'x-api-key': 'dbk_live_unknown' };
+  const hidden = await assertRefused(platform.token(live), 'NOT_FOUND');
+  assert.equal(hidden.headers.get('duebridge-not-found'), null, 'in test mode alone');
   for (const wrong of [
     { ...credentials, 'x-api-key': 'dbk_wrong' },
     { 'x-client-id': credentials['x-client-id']! },
@@ -192,6 +196,7 @@ test('an account unknown to its biller is 404; a silent biller costs two seconds
     'NOT_FOUND',
   );
   assert.deepEqual(answer.body, { code: 'NOT_FOUND', message: 'Resource not found' });
+  assert.equal(answer.headers.get('duebridge-not-found'), 'account');
   partner.mode = 'broken';
   assert.equal((await platform.token(credentials)).status, 200);
   partner.mode = 'silent';

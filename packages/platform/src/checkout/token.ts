@@ -10,7 +10,7 @@ import { Refusal, type TokenRequest } from '@duebridge/contract';
 import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
-import type { Client } from './keys.ts';
+import { notFound, type Client } from './keys.ts';
 import type { AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -181,7 +181,11 @@ async function checkAccount(
     case 'found':
       return;
     case 'not_found':
-      throw new Refusal('NOT_FOUND');
+      log.info(
+        { what: 'account', partner_id: partner.partner_id },
+        'no token: what was named is unknown',
+      );
+      throw notFound('account', partner.mode);
     case 'unreachable':
       if (partner.account_check === 'required') {
         throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
