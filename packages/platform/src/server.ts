@@ -37,25 +37,25 @@ import { openOperators } from './admin/operators.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { keepWorking, measurePools } from './background.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
-import { createEngine, type Engine } from './engine/engine.ts';
-import { limitAddresses, mountPublic, type PublicStages } from './checkout/public-routes.ts';
+import { createEngine } from './engine/engine.ts';
+import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
 import { openPaymentEvents } from './checkout/events.ts';
 import { openAdapters } from './funding/configured.ts';
-import { openFunds, type Funds } from './funding/funds.ts';
+import { openFunds } from './funding/funds.ts';
 import { openSandbox } from './funding/sandbox.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
 import { mountPolicyReports } from './checkout/policy-reports.ts';
 import { serveTestApproval } from './checkout/test-approval.ts';
-import { createPartnerClient, type PartnerClient } from './partners/client.ts';
-import { openPartnerRegistry, type PartnerRegistry } from './partners/registry.ts';
+import { createPartnerClient } from './partners/client.ts';
+import { openPartnerRegistry } from './partners/registry.ts';
 import { openAccountReads } from './checkout/account-reads.ts';
 import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
-import { openSealer, type Sealer } from './partners/seal.ts';
+import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { findPayment } from './store/payments.ts';
 import { openSessions } from './checkout/session.ts';
@@ -94,6 +94,25 @@ export async function startPlatform(config: PlatformConfig = {}): Promise<Platfo
   }
 }
 
+/** What every part of a platform is opened with. `closers` run in reverse at the stop. */
+interface Ground
+  extends Awaited<ReturnType<typeof openPools>>, Pick<OpenAdapters, 'offersSandbox'> {
+  readonly config: PlatformConfig;
+  readonly sealKey: string;
+  readonly keyPepper: KeyObject;
+  readonly adapters: OpenAdapters['adapters'];
+  readonly metrics: Metrics;
+  readonly tracing: Tracing | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Aborted when the stop begins. */
+  readonly signal: AbortSignal;
+  readonly closers: (() => Promise<unknown>)[];
+}
+type OpenAdapters = Awaited<ReturnType<typeof openAdapters>>;
+type Driving = Awaited<ReturnType<typeof openDriving>>;
+type Ready = () => Promise<Record<string, boolean>>;
+
 async function openAll(
   config: PlatformConfig,
   closers: (() => Promise<unknown>)[],
@@ -108,59 +127,25 @@ async function openAll(
   const tracing = await config.tracing?.();
   // Closed last: what is under way until then has spans.
   if (tracing !== undefined) closers.push(() => tracing.close());
-  const {
-    front: database,
-    engine: engineDatabase,
-    heartbeat,
-  } = await openPools(config, checked, log, closers);
-
-  const { registry, sealer, attempts, client, sandbox, funding, engine } = await openDriving({
-    config,
-    database,
-    engineDatabase,
-    heartbeat,
-    sealKey,
-    adapters,
-    offersSandbox,
-    metrics,
-    tracing,
-    clock,
-    log,
-    closers,
-  });
-
+  const pools = await openPools(config, checked, log, closers);
   const stopping = new AbortController();
-  const { keys, tokens, sessions, lost, payments, events } = openCheckout({
-    config,
-    database,
-    registry,
-    client,
-    engine,
-    funding,
-    sealer,
-    keyPepper,
-    metrics,
-    tracing,
-    clock,
-    log,
-    signal: stopping.signal,
-    closers,
-  });
-  metrics.gauge('duebridge_event_streams', 'Payment event streams open now', [], () => events.size);
-  measurePools(metrics, { front: database, engine: engineDatabase, heartbeat });
-  const { auditChain, ended } = keepWorking({
-    config,
-    database,
-    registry,
-    sealer,
-    funding,
-    lost,
-    keyPepper,
-    metrics,
-    clock,
-    log,
-    signal: stopping.signal,
-  });
+  const { signal } = stopping;
+  const secrets = { sealKey, keyPepper };
+  const around = { metrics, tracing, clock, log, signal, closers };
+  const ground = { config, adapters, offersSandbox, ...pools, ...secrets, ...around };
+
+  const driving = await openDriving(ground);
+  const { engine } = driving;
+  const checkout = openCheckout(ground, driving);
+  metrics.gauge(
+    'duebridge_event_streams',
+    'Payment event streams open now',
+    [],
+    () => checkout.events.size,
+  );
+  measurePools(metrics, pools);
+  const database = pools.front;
+  const { auditChain, ended } = keepWorking({ ...ground, ...driving, ...checkout, database });
   closers.push(async () => {
     stopping.abort();
     // A mail server that is silent holds up no stop.
@@ -173,43 +158,24 @@ async function openAll(
     database: await takesWrites(database),
     ...engine.health,
   });
-  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
-  const publicApp = openPublicListener({
-    stages: { config, keys, tokens, sessions, payments, events, funding, visits },
-    database,
-    registry,
-    sandbox,
-    offersSandbox,
-    adapters,
-    ready,
-    metrics,
-    clock,
-    log,
-  });
+  const publicApp = openPublicListener(ground, driving, checkout, ready);
   const adminHost = config.adminHost ?? '127.0.0.1';
-  const reconciliations = openReconciliations({ database, registry, client, clock });
+  const reconciliations = openReconciliations({ ...driving, database, clock });
   closers.push(() => reconciliations.stop());
-  const adminApp = openAdminListener({
-    config,
-    adminHost,
-    adminKey,
-    ready,
-    metrics,
-    stages: {
+  const adminApp = openAdminListener(
+    ground,
+    { adminHost, adminKey, ready },
+    {
+      ...driving,
+      keys: checkout.keys,
       log,
       database,
-      registry,
-      client,
       reconciliations,
-      keys,
-      attempts,
-      engine,
       auditChain,
-      sealer,
       pepper: keyPepper,
       clock,
     },
-  });
+  );
 
   const { url, adminUrl } = await listenBoth(config, { publicApp, adminApp, adminHost }, closers);
   // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
@@ -222,35 +188,17 @@ async function openAll(
 }
 
 /** The registry of partners, the calls to them, the funds and the engine, which has been started. */
-async function openDriving(given: {
-  readonly config: PlatformConfig;
-  readonly database: Database;
-  readonly engineDatabase: Database;
-  readonly heartbeat: Database;
-  readonly sealKey: string;
-  readonly adapters: Awaited<ReturnType<typeof openAdapters>>['adapters'];
-  readonly offersSandbox: boolean;
-  readonly metrics: Metrics;
-  readonly tracing: Tracing | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly closers: (() => Promise<unknown>)[];
-}) {
-  const { config, database, engineDatabase, heartbeat, sealKey, adapters, offersSandbox } = given;
-  const { metrics, tracing, clock, log, closers } = given;
+async function openDriving(ground: Ground) {
+  const { config, front, engine: database, heartbeat, sealKey, adapters, offersSandbox } = ground;
+  const { metrics, tracing, clock, log, closers } = ground;
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are allowed: for development only');
   }
-  const registry = openPartnerRegistry({
-    database: engineDatabase,
-    sealKey,
-    allowPrivateAddresses,
-    clock,
-    log,
-  });
+  const base = { database, clock, log, metrics };
+  const registry = openPartnerRegistry({ ...base, sealKey, allowPrivateAddresses });
   const sealer = openSealer(sealKey);
-  const attempts = openAttempts({ database, sealer, clock, log });
+  const attempts = openAttempts({ database: front, sealer, clock, log });
   const recording = new AbortController();
   const recorded = keepAttempts({ attempts, clock, signal: recording.signal });
   // Closed after the engine, whose last answers it writes.
@@ -259,96 +207,47 @@ async function openDriving(given: {
     await recorded;
   });
   const client = createPartnerClient({
+    ...base,
     registry,
-    clock,
-    log,
-    metrics,
     tracing,
     allowPrivateAddresses,
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const sandbox = openSandbox({
-    database: engineDatabase,
-    publicUrl: config.publicUrl,
-    clock,
-  });
+  const { publicUrl } = config;
+  const sandbox = openSandbox({ database, publicUrl, clock });
   const funding = openFunds({
-    database: engineDatabase,
+    ...base,
     sealer,
-    clock,
-    log,
-    metrics,
     adapters: offersSandbox ? [sandbox, ...adapters] : adapters,
     former: offersSandbox ? [] : [sandbox],
-    publicUrl: config.publicUrl,
+    publicUrl,
   });
-  const engine = createEngine({
-    database: engineDatabase,
-    leaseDatabase: heartbeat,
-    registry,
-    client,
-    funding,
-    clock,
-    log,
-    metrics,
-  });
+  const engine = createEngine({ ...base, leaseDatabase: heartbeat, registry, client, funding });
   closers.push(() => engine.stop());
   await engine.start();
   return { registry, sealer, attempts, client, sandbox, funding, engine };
 }
 
 /** The stages from the token to the confirm. */
-function openCheckout(given: {
-  readonly config: PlatformConfig;
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
-  readonly engine: Engine;
-  readonly funding: Funds;
-  readonly sealer: Sealer;
-  readonly keyPepper: KeyObject;
-  readonly metrics: Metrics;
-  readonly tracing: Tracing | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  readonly closers: (() => Promise<unknown>)[];
-}) {
-  const { config, database, registry, client, engine, funding, sealer, keyPepper } = given;
-  const { metrics, tracing, clock, log, signal, closers } = given;
-  const keys = openClientKeys({ database, pepper: keyPepper, clock, log });
+function openCheckout(ground: Ground, driving: Driving) {
+  const { config, front: database, keyPepper: pepper, metrics, tracing, clock, log } = ground;
+  const { signal, closers } = ground;
+  const { registry, engine, funding, sealer } = driving;
+  const keys = openClientKeys({ database, pepper, clock, log });
   closers.push(() => keys.flushUsed());
-  const reads = openAccountReads({ client, clock });
-  const tokens = openTokens({
-    database,
-    registry,
-    client: reads,
-    sealer,
-    pepper: keyPepper,
-    clock,
-    log,
-  });
+  const client = openAccountReads({ client: driving.client, clock });
+  const base = { database, registry, client, clock };
+  const tokens = openTokens({ ...base, sealer, pepper, log });
   closers.push(() => tokens.drain());
   const mails = config.smtpUrl !== undefined;
-  const sessions = openSessions({
-    database,
-    registry,
-    client: reads,
-    funding,
-    sealer,
-    mails,
-    clock,
-  });
+  const sessions = openSessions({ ...base, funding, sealer, mails });
   const lost = openLostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
-    database,
-    registry,
-    client: reads,
+    ...base,
     engine,
     funding,
     lost,
-    clock,
     log,
     tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
@@ -359,37 +258,25 @@ function openCheckout(given: {
 }
 
 /** The public listener with everything mounted; it keeps the figures of requests of this process. */
-function openPublicListener(given: {
-  readonly stages: PublicStages;
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly sandbox: ReturnType<typeof openSandbox>;
-  readonly offersSandbox: boolean;
-  readonly adapters: Awaited<ReturnType<typeof openAdapters>>['adapters'];
-  readonly ready: () => Promise<Record<string, boolean>>;
-  readonly metrics: Metrics;
-  readonly clock: Clock;
-  readonly log: Log;
-}): FastifyInstance {
-  const { stages, database, registry, sandbox, offersSandbox } = given;
-  const { adapters, ready, metrics, clock, log } = given;
-  const { config, funding } = stages;
-  const { hstsSeconds, trustedProxies } = config;
+function openPublicListener(
+  { config, front: database, sealKey, adapters, offersSandbox, metrics, clock, log }: Ground,
+  { registry, sealer, sandbox, funding }: Driving,
+  checkout: ReturnType<typeof openCheckout>,
+  ready: Ready,
+): FastifyInstance {
+  const { hstsSeconds, trustedProxies, webDist } = config;
+  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
   const publicApp = createServer({ log, clock, metrics, hstsSeconds, trustedProxies });
   limitAddresses(publicApp, config);
-  mountPublic(publicApp, stages);
+  mountPublic(publicApp, { config, ...checkout, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
   if (offersSandbox) {
     const find = (id: string) => findPayment(database, id);
     serveTestApproval(publicApp, { sandbox, funding, find, clock });
   }
   mountPolicyReports(publicApp, { clock, log, metrics });
-  servePages(publicApp, {
-    registry,
-    visits: stages.visits,
-    adapters,
-    ...(config.webDist === undefined ? {} : { dist: config.webDist }),
-  });
+  const dist = webDist === undefined ? {} : { dist: webDist };
+  servePages(publicApp, { registry, visits, adapters, ...dist });
   mountOperations(publicApp, {
     ready,
     openapi: renderOpenApi(platformRoutes, {
@@ -404,24 +291,16 @@ function openPublicListener(given: {
 }
 
 /** The admin listener with everything mounted. */
-function openAdminListener(given: {
-  readonly config: PlatformConfig;
-  readonly adminHost: string;
-  readonly adminKey: string;
-  readonly ready: () => Promise<Record<string, boolean>>;
-  readonly metrics: Metrics;
-  readonly stages: Omit<AdminDependencies, 'operators' | 'secondPersonAboveCents' | 'authenticate'>;
-}): FastifyInstance {
-  const { config, adminHost, adminKey, ready, metrics, stages } = given;
+function openAdminListener(
+  { config, metrics }: Ground,
+  own: { readonly adminHost: string; readonly adminKey: string; readonly ready: Ready },
+  stages: Omit<AdminDependencies, 'operators' | 'secondPersonAboveCents' | 'authenticate'>,
+): FastifyInstance {
+  const { adminHost, adminKey, ready } = own;
   const { log, clock, database, pepper, sealer } = stages;
   const { hstsSeconds, trustedProxies } = config;
-  const adminApp = createServer({
-    log,
-    clock,
-    hstsSeconds,
-    trustedProxies,
-    hosts: hostsOf(adminHost, config.adminHosts),
-  });
+  const hosts = hostsOf(adminHost, config.adminHosts);
+  const adminApp = createServer({ log, clock, hstsSeconds, trustedProxies, hosts });
   const operators = openOperators({ database, adminKey, pepper, clock });
   mountAdmin(adminApp, {
     ...stages,
