@@ -98,23 +98,13 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   });
   // By the key's own prefix: with a key of Stripe's test mode no money moves.
   const sandbox = /^[a-z]+_test_/.test(settings.secretKey);
+  const both = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
   const all: readonly AdapterMethod[] = [
-    {
-      funding_method: 'stripe_card',
-      label: 'Card',
-      sandbox,
-      asks: true,
-      may_act: true,
-      min_amount_in_cents: MIN_CENTS,
-      max_amount_in_cents: MAX_CENTS,
-    },
+    { funding_method: 'stripe_card', label: 'Card', ...both, max_amount_in_cents: MAX_CENTS },
     {
       funding_method: 'stripe_us_bank_account',
       label: 'Bank account',
-      sandbox,
-      asks: true,
-      may_act: true,
-      min_amount_in_cents: MIN_CENTS,
+      ...both,
       max_amount_in_cents: bankMaxCents,
       authorization_text: AGREEMENT,
     },
@@ -135,11 +125,11 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   return {
     name: 'stripe',
     methods: () => methods,
-    prepare: (order) => ways(order).prepare(order),
-    authorize: (order) => ways(order).authorize(order),
-    capture: (order) => ways(order).capture(order),
-    void: (order) => ways(order).void(order),
-    refund: (order) => ways(order).refund(order),
+    prepare: (order, call) => ways(order).prepare(order, call),
+    authorize: (order, call) => ways(order).authorize(order, call),
+    capture: (order, call) => ways(order).capture(order, call),
+    void: (order, call) => ways(order).void(order, call),
+    refund: (order, call) => ways(order).refund(order, call),
     page: {
       script: new URL('./dist/fund/stripe.js', import.meta.resolve('@duebridge/web/package.json')),
       settings: { publishable_key: publishableKey, script: script.href },
@@ -160,13 +150,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
 }
 
 /** The operations of one kind of method. */
-interface Way {
-  prepare(order: FundsOrder): Promise<string>;
-  authorize(order: PreparedOrder): Promise<ProcessorAuthorization>;
-  capture(order: PreparedOrder): Promise<ProcessorCapture>;
-  void(order: PreparedOrder): Promise<'released' | 'captured'>;
-  refund(order: PreparedOrder): Promise<void>;
-}
+type Way = Required<Pick<FundingAdapter, 'prepare' | 'authorize' | 'capture' | 'void' | 'refund'>>;
 
 // Cards ----------------------------------------------------------------------------------------------------------------------
 
@@ -178,10 +162,7 @@ function cardFunds(stripe: Stripe): Way {
     await keyed(order, 'cancel', (key) => stripe.paymentIntents.cancel(order.reference, {}, key));
     return { kind: 'declined', reason };
   };
-  const judge = (
-    order: PreparedOrder,
-    intent: Stripe.PaymentIntent,
-  ): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> => {
+  const judge = (order: PreparedOrder, intent: Stripe.PaymentIntent): Judged | Promise<Judged> => {
     if (intent.amount !== order.amount_in_cents) {
       throw new Error(`${intent.id} has another amount than ${order.platform_payment_id}`);
     }
@@ -206,29 +187,22 @@ function cardFunds(stripe: Stripe): Way {
       );
       return intent.id;
     },
-    async authorize(order) {
-      const before = await judge(order, await look(order.reference));
-      if (before !== 'confirm') return before;
-      try {
-        const intent = await keyed(order, 'confirm', (key) =>
-          stripe.paymentIntents.confirm(
-            order.reference,
-            {
-              ...(order.instrument === undefined ? {} : { confirmation_token: order.instrument }),
-              use_stripe_sdk: true,
-              expand: ['latest_charge'],
-            },
-            key,
-          ),
-        );
-        const after = await judge(order, intent);
-        return after === 'confirm' ? { kind: 'pending' } : after;
-      } catch (error) {
-        if (!isRefusal(error)) throw error;
-        const after = await judge(order, await look(order.reference));
-        return after === 'confirm' ? giveUp(order, UNUSABLE) : after;
-      }
-    },
+    authorize: (order) =>
+      authorizeBy(
+        order,
+        async () => judge(order, await look(order.reference)),
+        async (details) => {
+          const intent = await keyed(order, 'confirm', (key) =>
+            stripe.paymentIntents.confirm(
+              order.reference,
+              { ...details, expand: ['latest_charge'] },
+              key,
+            ),
+          );
+          return judge(order, intent);
+        },
+        (reason) => giveUp(order, reason),
+      ),
     async capture(order) {
       const { reference, amount_in_cents } = order;
       const taken = (intent: Stripe.PaymentIntent): ProcessorCapture =>
@@ -258,9 +232,7 @@ function cardFunds(stripe: Stripe): Way {
     },
     async void(order) {
       try {
-        await keyed(order, 'cancel', (key) =>
-          stripe.paymentIntents.cancel(order.reference, {}, key),
-        );
+        await giveUp(order, '');
         return 'released';
       } catch (error) {
         if (!isRefusal(error)) throw error;
@@ -289,29 +261,11 @@ function bankFunds(stripe: Stripe): Way {
     await keyed(order, 'cancel', (key) => stripe.setupIntents.cancel(order.reference, {}, key));
     return { kind: 'declined', reason };
   };
-  const judge = (
-    order: PreparedOrder,
-    intent: Stripe.SetupIntent,
-  ): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> =>
+  const judge = (order: PreparedOrder, intent: Stripe.SetupIntent): Judged | Promise<Judged> =>
     judgeIntent(intent, intent.last_setup_error, { kind: 'authorized' }, (reason) =>
       giveUp(order, reason),
     );
-  /** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
-  const debitOf = async (customer: string): Promise<Stripe.PaymentIntent | undefined> => {
-    const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
-    return data.find((intent) => intent.status !== 'canceled');
-  };
-  /** A debit takes days to clear: from here on only the bank can return it, which a webhook tells. */
-  const judgeDebit = (intent: Stripe.PaymentIntent): ProcessorCapture => {
-    const error = intent.last_payment_error;
-    if (error !== null) {
-      return { kind: 'uncollectable', reason: `the debit ${intent.id} failed (${codeOf(error)})` };
-    }
-    if (intent.status === 'processing' || intent.status === 'succeeded') {
-      return { kind: 'captured' };
-    }
-    throw new Error(`the debit ${intent.id} is ${intent.status}`);
-  };
+  const debitOf = (customer: string) => findDebit(stripe, customer);
   return {
     async prepare(order) {
       const metadata = metadataOf(order);
@@ -333,28 +287,18 @@ function bankFunds(stripe: Stripe): Way {
       );
       return intent.id;
     },
-    async authorize(order) {
-      const before = await judge(order, await stripe.setupIntents.retrieve(order.reference));
-      if (before !== 'confirm') return before;
-      try {
-        const intent = await keyed(order, 'confirm', (key) =>
-          stripe.setupIntents.confirm(
-            order.reference,
-            {
-              ...(order.instrument === undefined ? {} : { confirmation_token: order.instrument }),
-              use_stripe_sdk: true,
-            },
-            key,
-          ),
-        );
-        const after = await judge(order, intent);
-        return after === 'confirm' ? { kind: 'pending' } : after;
-      } catch (error) {
-        if (!isRefusal(error)) throw error;
-        const after = await judge(order, await stripe.setupIntents.retrieve(order.reference));
-        return after === 'confirm' ? giveUp(order, UNUSABLE) : after;
-      }
-    },
+    authorize: (order) =>
+      authorizeBy(
+        order,
+        async () => judge(order, await stripe.setupIntents.retrieve(order.reference)),
+        async (details) => {
+          const intent = await keyed(order, 'confirm', (key) =>
+            stripe.setupIntents.confirm(order.reference, details, key),
+          );
+          return judge(order, intent);
+        },
+        (reason) => giveUp(order, reason),
+      ),
     async capture(order) {
       const setup = await stripe.setupIntents.retrieve(order.reference);
       const customer = idOf(setup.customer);
@@ -415,18 +359,62 @@ function bankFunds(stripe: Stripe): Way {
   };
 }
 
+/** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
+async function findDebit(
+  stripe: Stripe,
+  customer: string,
+): Promise<Stripe.PaymentIntent | undefined> {
+  const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
+  return data.find((intent) => intent.status !== 'canceled');
+}
+
+/** A debit takes days to clear: from here on only the bank can return it, which a webhook tells. */
+function judgeDebit({ id, status, last_payment_error }: Stripe.PaymentIntent): ProcessorCapture {
+  if (last_payment_error !== null) {
+    const why = codeOf(last_payment_error);
+    return { kind: 'uncollectable', reason: `the debit ${id} failed (${why})` };
+  }
+  if (status === 'processing' || status === 'succeeded') return { kind: 'captured' };
+  throw new Error(`the debit ${id} is ${status}`);
+}
+
 // What both need -------------------------------------------------------------------------------------------------------------
 
+/** The state of an authorization; 'confirm' when the customer's details have not been sent yet. */
+type Judged = ProcessorAuthorization | 'confirm';
+
 /**
- * The state of an authorization, by the statuses that both kinds of intent share; 'confirm' when the customer's details have not been
- * sent yet. `failed` is the intent's last error. Throws for a status that is not known: it proves nothing.
+ * Authorizes an intent: looks first, sends the customer's details once, and looks again if Stripe refuses them, because the answer to an
+ * earlier call may have been lost.
+ */
+async function authorizeBy(
+  { instrument }: PreparedOrder,
+  look: () => Promise<Judged>,
+  confirm: (details: { confirmation_token?: string; use_stripe_sdk: true }) => Promise<Judged>,
+  giveUp: (reason: string) => Promise<ProcessorAuthorization>,
+): Promise<ProcessorAuthorization> {
+  const before = await look();
+  if (before !== 'confirm') return before;
+  const token = instrument === undefined ? {} : { confirmation_token: instrument };
+  try {
+    const after = await confirm({ ...token, use_stripe_sdk: true });
+    return after === 'confirm' ? { kind: 'pending' } : after;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    const after = await look();
+    return after === 'confirm' ? giveUp(UNUSABLE) : after;
+  }
+}
+
+/**
+ * The state of an authorization, by the statuses that both kinds of intent share. `failed` is the intent's last error. Throws for a status that is not known: it proves nothing.
  */
 function judgeIntent(
   intent: Stripe.PaymentIntent | Stripe.SetupIntent,
   failed: StripeError | null,
   authorized: ProcessorAuthorization,
   giveUp: (reason: string) => Promise<ProcessorAuthorization>,
-): ProcessorAuthorization | 'confirm' | Promise<ProcessorAuthorization> {
+): Judged | Promise<Judged> {
   switch (intent.status) {
     case 'requires_payment_method':
       return failed === null ? 'confirm' : giveUp(declineText(failed));
