@@ -48,9 +48,9 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'funds of a failed payment are captured',
-    file: 'platform/src/engine/calls.ts',
-    find: 'succeeded ? funding.capture',
-    replace: 'order ? funding.capture',
+    file: 'platform/src/engine/funding-calls.ts',
+    find: "payment.status === 'succeeded' ? 'capture'",
+    replace: "order ? 'capture'",
   },
   {
     name: 'a lost lease is never asked for again',
@@ -151,8 +151,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'funds of a payment that succeeded are released',
     file: 'platform/src/engine/funding-calls.ts',
-    find: "order, payment.status === 'succeeded', signal",
-    replace: "order, payment.status !== 'succeeded', signal",
+    find: "payment.status === 'succeeded' ? 'capture'",
+    replace: "payment.status !== 'succeeded' ? 'capture'",
   },
   {
     name: 'the kit does not look up what its insert met',
@@ -178,9 +178,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment just confirmed is left to whoever finds it',
     file: 'platform/src/engine/worker.ts',
-    find: '    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.#dispatcher.add(row);',
+    find: '    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
     replace:
-      '    if (isOver && row.slot !== null && this.#slots.has(row.slot)) this.#dispatcher.add(row);',
+      '    if (isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
     seed: 7,
   },
   {
@@ -210,9 +210,9 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'a cent too much is captured',
-    file: 'platform/src/engine/calls.ts',
-    find: 'funding.capture(order',
-    replace: 'funding.capture({ ...order, amount_in_cents: order.amount_in_cents + 1 }',
+    file: 'platform/src/engine/funding-calls.ts',
+    find: 'funding[act](order',
+    replace: 'funding[act]({ ...order, amount_in_cents: order.amount_in_cents + 1 }',
   },
   {
     name: 'a repeated PUT of the kit shows a payment_id of its own',

@@ -94,7 +94,6 @@ export function partnerCalled(
 export function dispatcherRig(times: Partial<EngineTimes> = {}) {
   const time = manualClock(BEGAN);
   const story: Line[] = [];
-  const steps: string[] = [];
   const tell = (what: string): void => void story.push({ at: time.monotonic(), what });
 
   const partners = new Map<string, Partner>([['acme', partnerCalled('acme')]]);
@@ -106,8 +105,6 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
     time,
     times: { ...DEFAULT_TIMES, ...times },
     story,
-    /** The steps at which a test may stop the engine, in order. */
-    steps,
     partners,
     rows,
     /** Whose slots others own. */
@@ -416,7 +413,6 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
       funding: rig.funding,
       clock,
       log: logger,
-      options: { reached: (step) => void steps.push(step) },
     },
     rig.times,
     {

@@ -14,7 +14,7 @@ import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
-import { createEngine, type Engine, type EngineStep } from '../src/engine/engine.ts';
+import { createEngine, type Engine } from '../src/engine/engine.ts';
 import type { Funding } from '../src/funding.ts';
 import type { FundingAdapter } from '../src/funding/adapter.ts';
 import { openFunds } from '../src/funding/funds.ts';
@@ -27,19 +27,6 @@ import { findPayment, insertPayment, type PaymentRow, type Writer } from '../src
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
-
-/** The numbered steps of a payment that succeeds, in their order. */
-export const STEPS: readonly EngineStep[] = [
-  'before_authorize',
-  'after_authorize',
-  'after_dispatching',
-  'after_put',
-  'after_accepted',
-  'after_poll',
-  'after_ended',
-  'after_settle_call',
-  'after_settled',
-];
 
 /** The answer of a partner to a call for a payment of 100 cents, as its client gives it; `made` is when the partner got it. */
 export function replyOf(

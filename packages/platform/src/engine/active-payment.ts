@@ -2,15 +2,10 @@
  * A payment that a worker drives, as it is in memory: what its row says, and what is remembered of its calls. A worker holds up to a
  * million, so the fields are few, and what payments have in common is one object for all of them.
  */
-import {
-  PAYMENT_STAGES,
-  PAYMENT_STATUSES,
-  type PaymentStage,
-  type PaymentStatus,
-} from '@duebridge/contract';
-import type { Anomaly } from '../partners/payment-record.ts';
-import type { Collection, Hold } from '../funding.ts';
-import type { CallOrder } from './calls.ts';
+import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
+import type { Collection, FundingOrder } from '../funding.ts';
+import type { PaymentOrder } from '../partners/client.ts';
+import type { Intent } from '../partners/payment-record.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { PaymentMemory } from './payment-steps.ts';
 
@@ -23,27 +18,8 @@ export interface PaymentGroup {
   readonly collection: Collection;
 }
 
-/** The slot of a payment that is not driven any more. */
-const GONE = -2;
-
-/** What a payment begins with, besides what is remembered of its calls. */
-export type PaymentFacts = Pick<
-  ActivePayment,
-  | 'at'
-  | 'platform_payment_id'
-  | 'account_id'
-  | 'amount_in_cents'
-  | 'group'
-  | 'createdAt'
-  | 'stage'
-  | 'status'
-  | 'payment_id'
-  | 'acceptedAt'
-  | 'slot'
->;
-
 /** A payment that a worker drives. */
-export class ActivePayment implements PaymentMemory {
+export interface ActivePayment extends PaymentMemory {
   /** When its next step is due, in whole monotonic milliseconds. */
   at: number;
   readonly platform_payment_id: string;
@@ -52,49 +28,63 @@ export class ActivePayment implements PaymentMemory {
   readonly group: PaymentGroup;
   /** Wall time of creation in milliseconds from the dispatcher's own beginning. */
   readonly createdAt: number;
-  stage: PaymentStage;
-  status: PaymentStatus;
-  payment_id: string | null;
-  acceptedAt: number;
   /** Its age since the acceptance, in milliseconds, at the last poll that found it processing. */
-  processingMs = 0;
-  polls = 0;
-  tries = 0;
-  failedAt: number | undefined = undefined;
-  ownFaults = 0;
-  crossed = 0;
-  grace = 0;
-  resubmit = false;
-  losses = 0;
-  hold: Hold | undefined = undefined;
-  anomaly: Anomaly | undefined = undefined;
+  processingMs: number;
   /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */
   slot: number;
-
-  constructor(facts: PaymentFacts) {
-    this.at = facts.at;
-    this.platform_payment_id = facts.platform_payment_id;
-    this.account_id = facts.account_id;
-    this.amount_in_cents = facts.amount_in_cents;
-    this.group = facts.group;
-    this.createdAt = facts.createdAt;
-    // Each row comes with strings of its own; a million payments share these.
-    this.stage = PAYMENT_STAGES.find((stage) => stage === facts.stage) ?? facts.stage;
-    this.status = PAYMENT_STATUSES.find((status) => status === facts.status) ?? facts.status;
-    this.payment_id = facts.payment_id;
-    this.acceptedAt = facts.acceptedAt;
-    this.slot = facts.slot;
-  }
-
-  /** False once the payment was forgotten or restarted from its row: whatever still holds this object drops it. */
-  get isCurrent(): boolean {
-    return this.slot !== GONE;
-  }
-
-  forget(): void {
-    this.slot = GONE;
-  }
 }
+
+/** The slot of a payment that is not driven any more. */
+export const GONE = -2;
+
+type Memory =
+  | 'polls'
+  | 'tries'
+  | 'failedAt'
+  | 'ownFaults'
+  | 'crossed'
+  | 'grace'
+  | 'resubmit'
+  | 'losses'
+  | 'hold'
+  | 'anomaly';
+
+/** A payment as its row tells of it, for which nothing was called yet. One literal, so that a million share their shape. */
+export function activePayment(facts: Omit<ActivePayment, Memory | 'processingMs'>): ActivePayment {
+  return {
+    at: facts.at,
+    platform_payment_id: facts.platform_payment_id,
+    account_id: facts.account_id,
+    amount_in_cents: facts.amount_in_cents,
+    group: facts.group,
+    createdAt: facts.createdAt,
+    // Each row comes with strings of its own; a million payments share these.
+    stage: PAYMENT_STAGES.find((stage) => stage === facts.stage) ?? facts.stage,
+    status: PAYMENT_STATUSES.find((status) => status === facts.status) ?? facts.status,
+    payment_id: facts.payment_id,
+    acceptedAt: facts.acceptedAt,
+    slot: facts.slot,
+    processingMs: 0,
+    polls: 0,
+    tries: 0,
+    failedAt: undefined,
+    ownFaults: 0,
+    crossed: 0,
+    grace: 0,
+    resubmit: false,
+    losses: 0,
+    hold: undefined,
+    anomaly: undefined,
+  };
+}
+
+/** False once the payment was forgotten or restarted from its row: whatever still holds this object drops it. */
+export function isCurrent({ slot }: ActivePayment): boolean {
+  return slot !== GONE;
+}
+
+/** A payment as its calls carry it. */
+export type CallOrder = PaymentOrder & Intent & FundingOrder;
 
 /** The payment as its calls carry it. A PUT may be answered with another payment_id by a partner that forgot it (decision 22). */
 export function orderOf(payment: ActivePayment): CallOrder {

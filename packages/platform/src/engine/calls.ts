@@ -6,16 +6,14 @@
  *         it is recorded.
  */
 import { retryAfterMs } from '../partners/oauth-client.ts';
-import type { CallOptions, NotSent, PartnerClient, PaymentOrder } from '../partners/client.ts';
+import type { CallOptions, NotSent, PartnerClient } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
-import type { Intent } from '../partners/payment-record.ts';
 import type { Partner } from '../partners/registry.ts';
-import type { Funding, FundingOrder } from '../funding.ts';
 import { judgePoll, judgeSubmit, type PollOutcome, type SubmitOutcome } from './outcome.ts';
-import type { AnswerFacts, PaymentEvent } from './payment-steps.ts';
-
-/** A payment as its calls carry it. */
-export type CallOrder = PaymentOrder & Intent & FundingOrder;
+import { WAITING_AGE_MS, type AnswerFacts, type PaymentEvent, type Step } from './payment-steps.ts';
+import { orderOf, type ActivePayment, type CallOrder } from './active-payment.ts';
+import type { EngineMetrics } from './metrics.ts';
+import type { PartnerCalls } from './partner-calls.ts';
 
 /** What the calls depend on. */
 export interface CallContext {
@@ -24,71 +22,80 @@ export interface CallContext {
   readonly now: () => number;
   /** Monotonic milliseconds. */
   readonly monotonic: () => number;
-  /** Counts an answer by its outcome. */
-  readonly counted: (call: 'submit' | 'poll', partner_id: string, outcome: string) => void;
+  /** Aborts the calls under way, and the reads that wait, which would otherwise delay a stop until they end. */
+  readonly signals: { readonly calls: AbortSignal; readonly waits: AbortSignal };
+  /** Counts answers by their outcomes. */
+  readonly metrics: Pick<EngineMetrics, 'submitted' | 'polled'>;
 }
 
 /** An answer without news that arrives sooner was not held, whatever it claims. Waits are requested in whole seconds. */
 const LEAST_HELD_MS = 900;
 
-/** Asks the funding port for the authorization. Throws what the port throws, and when `signal` is aborted, whatever the port does. */
-export async function authorizeFunds(
-  funding: Funding,
-  order: FundingOrder,
-  signal: AbortSignal,
-): Promise<PaymentEvent> {
-  const authorization = await unlessAborted(funding.authorize(order, { signal }), signal);
-  return authorization.kind === 'waits'
-    ? { kind: 'funding_waits', afterMs: authorization.afterMs }
-    : authorization;
+/** Whether the next read of a payment of this partner may ask to wait. */
+export function canWait(
+  on: CallContext,
+  known: PartnerCalls<ActivePayment>,
+  partner: Partner | undefined,
+): boolean {
+  return (partner?.budget.wait_seconds ?? 0) > 0 && known.canWait(on.monotonic());
 }
 
-/** Captures the funds of a payment that succeeded, releases those of any other. Throws as `authorizeFunds` does. */
-export async function settleFunds(
-  funding: Funding,
-  order: FundingOrder,
-  succeeded: boolean,
-  signal: AbortSignal,
-): Promise<PaymentEvent> {
-  const act = succeeded ? funding.capture(order, { signal }) : funding.void(order, { signal });
-  const settled = await unlessAborted(act, signal);
-  return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
-}
-
-/** The port's own promise, or a rejection as soon as the signal is aborted: a port that ignores it must not delay others. */
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(new Error('the funding port did not answer in time'));
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
-  });
+/** Sends the PUT or the poll of a payment. `isHeld`: it was a read that asked to wait. */
+export async function callPartner(
+  on: CallContext,
+  payment: ActivePayment,
+  partner: Partner,
+  step: Step,
+): Promise<{ readonly event: PaymentEvent; readonly isHeld: boolean }> {
+  const { partner: known } = payment.group;
+  const order = orderOf(payment);
+  const { calls, waits } = on.signals;
+  if (step === 'submit') {
+    return { event: await submit(on, partner, order, { signal: calls }), isHeld: false };
+  }
+  const now = on.monotonic();
+  const isHeld = now - payment.acceptedAt < WAITING_AGE_MS && canWait(on, known, partner);
+  if (isHeld) {
+    known.waiting += 1;
+    known.askedToWaitAt = now;
+  }
+  try {
+    const event = await poll(on, partner, order, {
+      signal: isHeld ? waits : calls,
+      waitSeconds: isHeld ? partner.budget.wait_seconds : 0,
+    });
+    // An answer with news does not have to confirm that it waited.
+    if (isHeld && (event.facts.waited || event.outcome.kind === 'processing')) {
+      known.waits = event.facts.waited;
+    }
+    return { event, isHeld };
+  } finally {
+    if (isHeld) known.waiting -= 1;
+  }
 }
 
 /** Sends the PUT. If the partner rejects it as invalid, sends one GET to find out whether it has the payment anyway (F11). */
-export async function submit(
+async function submit(
   options: CallContext,
   partner: Partner,
   order: CallOrder,
   call: CallOptions,
-  sent: () => void,
 ): Promise<PaymentEvent> {
   const startedAt = options.monotonic();
   const answer = await options.client.submit(partner, order, call);
-  sent();
   const outcome = judgeSubmit(order, answer);
-  options.counted('submit', partner.partner_id, labelOf(outcome));
+  options.metrics.submitted(partner.partner_id, labelOf(outcome));
   if (outcome.kind !== 'rejected') {
     return { kind: 'submitted', outcome, facts: factsOf(options, startedAt, answer) };
   }
   const look = await options.client.poll(partner, order, call);
   const found = judgePoll(order, look);
-  options.counted('poll', partner.partner_id, labelOf(found));
+  options.metrics.polled(partner.partner_id, labelOf(found));
   return { kind: 'rejected', rejection: outcome, found, facts: factsOf(options, startedAt, look) };
 }
 
 /** Sends a poll; `waitSeconds` above 0 asks the partner to hold its answer until the payment changes (decision 24). */
-export async function poll(
+async function poll(
   options: CallContext,
   partner: Partner,
   order: CallOrder,
@@ -97,7 +104,7 @@ export async function poll(
   const startedAt = options.monotonic();
   const answer = await options.client.poll(partner, order, call);
   const outcome = judgePoll(order, answer);
-  options.counted('poll', partner.partner_id, labelOf(outcome));
+  options.metrics.polled(partner.partner_id, labelOf(outcome));
   const facts = factsOf(options, startedAt, answer);
   // A partner may claim it waited yet reply at once; trusting that would poll it in a tight loop.
   const hasWaited =

@@ -17,11 +17,16 @@ import { isDatabaseTrouble } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import { poll, submit, type CallContext } from './calls.ts';
+import { callPartner, canWait, type CallContext } from './calls.ts';
 import { Acceptances } from './acceptances.ts';
-import { ActivePayment, orderOf, type PaymentGroup } from './active-payment.ts';
+import {
+  activePayment,
+  isCurrent,
+  type ActivePayment,
+  type PaymentGroup,
+} from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
-import type { EngineOptions, EngineStep, EngineTimes } from './options.ts';
+import type { EngineOptions, EngineTimes } from './options.ts';
 import type { CallQueue, Lane } from './call-queue.ts';
 import { DrivenPayments } from './driven-payments.ts';
 import { FundingCalls } from './funding-calls.ts';
@@ -33,7 +38,6 @@ import {
   isUnsent,
   leaving,
   nextStep,
-  WAITING_AGE_MS,
   type PaymentEvent,
   type Step,
   type StepWrite,
@@ -68,8 +72,8 @@ export class Dispatcher {
   readonly #lease: Lease;
   readonly #changed: (platform_payment_id: string) => void;
   readonly #records: PaymentRecords;
-  readonly #callContext: CallContext;
-  readonly #payments = new DrivenPayments();
+  readonly #calling: CallContext;
+  readonly payments = new DrivenPayments();
   readonly #partners = new Map<string, PartnerCalls<ActivePayment>>();
   /** This worker's part of every budget. */
   #part: Part = { of: 1, rank: 0 };
@@ -104,14 +108,12 @@ export class Dispatcher {
     this.#beganAt = options.clock.now();
     this.#outage = outage;
     const { client, clock } = options;
-    this.#callContext = {
+    this.#calling = {
       client,
       now: () => clock.now(),
       monotonic: () => clock.monotonic(),
-      counted(call, partner_id, outcome) {
-        if (call === 'submit') metrics.submitted(partner_id, outcome);
-        else metrics.polled(partner_id, outcome);
-      },
+      signals: { calls: this.#calls.signal, waits: this.#waits.signal },
+      metrics,
     };
     this.#records = new PaymentRecords({
       outage: this.#outage,
@@ -140,13 +142,9 @@ export class Dispatcher {
       log: options.log,
       signal: this.#calls.signal,
       write: (payment, write) => this.#writeFrom(payment, 'dispatching', write),
-      began: (slot) => this.#payments.began(slot),
-      finished: (slot) => this.#payments.finished(slot),
+      began: (slot) => this.payments.began(slot),
+      finished: (slot) => this.payments.finished(slot),
     });
-  }
-
-  get size(): number {
-    return this.#payments.size;
   }
 
   /** Aborted when calls under way are given up. */
@@ -154,18 +152,14 @@ export class Dispatcher {
     return this.#calls.signal;
   }
 
-  has(platform_payment_id: string): boolean {
-    return this.#payments.has(platform_payment_id);
-  }
-
   /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that is not driven here. */
   dueAt(platform_payment_id: string): number | undefined {
-    return this.#payments.get(platform_payment_id)?.at;
+    return this.payments.get(platform_payment_id)?.at;
   }
 
   /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
   ages(): { readonly oldestSeconds: number; readonly overdue: number } {
-    return this.#payments.ages(this.#options.clock.now(), this.#beganAt);
+    return this.payments.ages(this.#options.clock.now(), this.#beganAt);
   }
 
   /** The longest that a due call of any partner has waited although it could have started, in milliseconds. */
@@ -207,10 +201,10 @@ export class Dispatcher {
   /** Starts driving a row that this worker owns, `delayMs` from now. Returns whether it is new here. */
   add(row: PaymentRow | LoadedRow, delayMs = 0): boolean {
     const { slot } = row;
-    if (this.#ended || slot === null || this.#payments.has(row.platform_payment_id)) return false;
+    if (this.#ended || slot === null || this.payments.has(row.platform_payment_id)) return false;
     const now = this.#options.clock.monotonic();
     const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
-    const payment = new ActivePayment({
+    const payment = activePayment({
       at: Math.ceil(now + delayMs),
       platform_payment_id: row.platform_payment_id,
       account_id: row.account_id,
@@ -223,7 +217,7 @@ export class Dispatcher {
       acceptedAt: Math.floor(now - age),
       slot,
     });
-    this.#payments.add(payment);
+    this.payments.add(payment);
     this.#enqueue(payment);
     return true;
   }
@@ -236,17 +230,8 @@ export class Dispatcher {
 
   /** Stops driving a payment. The fence refuses the write of a step that is under way. */
   dropById(platform_payment_id: string): void {
-    const known = this.#payments.get(platform_payment_id);
+    const known = this.payments.get(platform_payment_id);
     if (known !== undefined) this.#forget(known);
-  }
-
-  /** A set of the payments that are forgotten from here to `unwatchForgotten`. */
-  watchForgotten(): ReadonlySet<string> {
-    return this.#payments.watchForgotten();
-  }
-
-  unwatchForgotten(forgotten: ReadonlySet<string>): void {
-    this.#payments.unwatchForgotten(forgotten);
   }
 
   /**
@@ -255,10 +240,10 @@ export class Dispatcher {
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
     this.#acceptances.saveAll();
-    for (const payment of this.#payments.inSlots(slots)) this.#forget(payment);
+    for (const payment of this.payments.inSlots(slots)) this.#forget(payment);
     const { clock } = this.#options;
     const until = clock.monotonic() + ms;
-    while (this.#payments.isBusyIn(slots) && clock.monotonic() < until) {
+    while (this.payments.isBusyIn(slots) && clock.monotonic() < until) {
       await clock.sleep(LEAVE_LOOK_MS, this.signal);
     }
   }
@@ -280,7 +265,7 @@ export class Dispatcher {
     this.#calls.abort();
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#timers.clear();
-    this.#payments.clear();
+    this.payments.clear();
     this.#partners.clear();
     this.#funding.clear();
     this.#acceptances.clear();
@@ -294,7 +279,7 @@ export class Dispatcher {
     for (const timer of this.#timers.values()) timer.cancel.abort();
     this.#acceptances.saveAll();
     const late = new AbortController();
-    const idle = this.#payments.idle();
+    const idle = this.payments.idle();
     await Promise.race([idle, clock.sleep(ms, late.signal)]);
     late.abort();
     this.#calls.abort();
@@ -308,7 +293,7 @@ export class Dispatcher {
 
   /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
-    if (this.#ended || !payment.isCurrent) return;
+    if (this.#ended || !isCurrent(payment)) return;
     const step = stepOf(payment);
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#funding.queueOf(payment.group.funding_method);
@@ -323,7 +308,7 @@ export class Dispatcher {
   }
 
   #forget(payment: ActivePayment): void {
-    if (this.#payments.forget(payment)) this.#acceptances.drop(payment);
+    if (this.payments.forget(payment)) this.#acceptances.drop(payment);
   }
 
   #groupOf(row: PaymentRow | LoadedRow): PaymentGroup {
@@ -352,7 +337,7 @@ export class Dispatcher {
     const { clock } = this.#options;
     // A payment that is forgotten meanwhile has no slot any more.
     const { slot } = payment;
-    this.#payments.began(slot);
+    this.payments.began(slot);
     void (async () => {
       let next: number | 'forget';
       try {
@@ -367,7 +352,7 @@ export class Dispatcher {
         this.#enqueue(payment);
       }
       afterwards();
-      this.#payments.finished(slot);
+      this.payments.finished(slot);
     })();
   }
 
@@ -437,22 +422,9 @@ export class Dispatcher {
   // Steps ---------------------------------------------------------------------------------------------------------------
 
   async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
-    const settles = payment.stage === 'ended';
-    if (!settles) this.#reached('before_authorize');
-    const event = await this.#funding.ask(payment);
-    if (event.kind !== 'funding_failed') {
-      this.#reached(settles ? 'after_settle_call' : 'after_authorize');
-    }
-    return event.kind === 'authorized'
-      ? this.#authorized(payment, event)
-      : this.#apply(payment, undefined, event, false);
-  }
-
-  async #authorized(
-    payment: ActivePayment,
-    event: Extract<PaymentEvent, { kind: 'authorized' }>,
-  ): Promise<number | 'forget'> {
     const { registry, clock } = this.#options;
+    const event = await this.#funding.ask(payment);
+    if (event.kind !== 'authorized') return this.#apply(payment, undefined, event, false);
     const { partner: calls } = payment.group;
     const partner = await registry.get(calls.partner_id);
     // Treat a paused partner like one that is failing: payments that wait for it can still be withdrawn (decision 18).
@@ -478,54 +450,12 @@ export class Dispatcher {
       if (stepOf(payment) !== 'submit') return 0;
       if (!(await this.#write(payment, leaving(payment)))) return 'forget';
       payment.hold = undefined;
-      this.#reached('after_dispatching');
     }
     // The lease may have expired while we waited for the database.
     if (this.#ended || !this.#lease.holds()) return 'forget';
-    const { event, isHeld } = await this.#call(payment, partner);
+    const { event, isHeld } = await callPartner(this.#calling, payment, partner, stepOf(payment));
     free();
     return this.#apply(payment, partner, event, true, isHeld);
-  }
-
-  /** Sends the PUT or the poll. `isHeld`: it was a read that asked to wait. */
-  async #call(
-    payment: ActivePayment,
-    partner: Partner,
-  ): Promise<{ readonly event: PaymentEvent; readonly isHeld: boolean }> {
-    const { partner: known } = payment.group;
-    const order = orderOf(payment);
-    const calls = this.#callContext;
-    const now = this.#options.clock.monotonic();
-    if (stepOf(payment) === 'submit') {
-      const call = { signal: this.#calls.signal };
-      const event = await submit(calls, partner, order, call, () => this.#reached('after_put'));
-      return { event, isHeld: false };
-    }
-    const waits = now - payment.acceptedAt < WAITING_AGE_MS && this.#canWait(known, partner);
-    if (waits) {
-      known.waiting += 1;
-      known.askedToWaitAt = now;
-    }
-    try {
-      const event = await poll(calls, partner, order, {
-        signal: waits ? this.#waits.signal : this.#calls.signal,
-        waitSeconds: waits ? partner.budget.wait_seconds : 0,
-      });
-      // An answer with news does not have to confirm that it waited.
-      if (waits && (event.facts.waited || event.outcome.kind === 'processing')) {
-        known.waits = event.facts.waited;
-      }
-      this.#reached('after_poll');
-      return { event, isHeld: waits };
-    } finally {
-      if (waits) known.waiting -= 1;
-    }
-  }
-
-  #canWait(known: PartnerCalls<ActivePayment>, partner: Partner | undefined): boolean {
-    return (
-      (partner?.budget.wait_seconds ?? 0) > 0 && known.canWait(this.#options.clock.monotonic())
-    );
   }
 
   /** Carries out what an event leads to. Returns the delay of the next step, or `forget`. */
@@ -546,7 +476,7 @@ export class Dispatcher {
       refusals: partner?.refusals ?? [],
       partnerIsOpen,
       settlements: known.settlements,
-      canWait: this.#canWait(known, partner),
+      canWait: canWait(this.#calling, known, partner),
       // Whole milliseconds, like the times it is compared with.
       workedAt: Math.floor(known.queue.workedAt(biller_id)),
     });
@@ -574,41 +504,23 @@ export class Dispatcher {
     return isSettled(decision.write) ? 'forget' : decision.next;
   }
 
-  /** Continues after a write that changed the row. */
+  /** Counts and logs what a write has made of the row. */
   #recorded(payment: ActivePayment, write: StepWrite, found: CallAge): void {
-    const { log } = this.#options;
-    const { platform_payment_id } = payment;
-    switch (write.kind) {
-      case 'advance':
-        if (write.to === 'review') {
-          const { review_reason } = write;
-          log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
-        }
-        return;
-      case 'end':
-        this.#reached('after_ended');
-        if (write.settles === true) {
-          this.#reached('after_settle_call');
-          this.#reached('after_settled');
-        }
-        this.#metrics.ended(
-          payment.group.partner.partner_id,
-          write.ending.status,
-          Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt),
-        );
-        if (write.by === 'partner') {
-          const { posted_at } = write.ending;
-          if (posted_at !== null) {
-            const { clock } = this.#options;
-            this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
-          }
-          learnEnd(payment.group.partner.settlements, payment.processingMs, write.ending, found);
-        }
-        return;
-      case 'settle':
-        this.#reached('after_settled');
-        return;
+    const { log, clock } = this.#options;
+    const { platform_payment_id, group } = payment;
+    if (write.kind === 'advance' && write.to === 'review') {
+      const { review_reason } = write;
+      log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
     }
+    if (write.kind !== 'end') return;
+    const { status, posted_at } = write.ending;
+    const ms = Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt);
+    this.#metrics.ended(group.partner.partner_id, status, ms);
+    if (write.by !== 'partner') return;
+    if (posted_at !== null) {
+      this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
+    }
+    learnEnd(group.partner.settlements, payment.processingMs, write.ending, found);
   }
 
   /** Writes one step. False when the payment was dropped, or restarted from its row. */
@@ -647,21 +559,12 @@ export class Dispatcher {
 
   /** Changes the state in memory as a write has changed the row. */
   #took(payment: ActivePayment, written: StepWrite): void {
-    switch (written.kind) {
-      case 'advance':
-        payment.stage = written.to;
-        // Until the partner has it, a watcher sees nothing new.
-        if (written.to === 'accepted' || written.to === 'review') {
-          this.#changed(payment.platform_payment_id);
-        }
-        return;
-      case 'end':
-        payment.stage = 'ended';
-        payment.status = written.ending.status;
-        this.#changed(payment.platform_payment_id);
-        return;
-      case 'settle':
-        return;
+    if (written.kind === 'settle') return;
+    payment.stage = written.kind === 'end' ? 'ended' : written.to;
+    if (written.kind === 'end') payment.status = written.ending.status;
+    // Until the partner has it, a watcher sees nothing new.
+    if (!isUnsent(payment) && payment.stage !== 'dispatching') {
+      this.#changed(payment.platform_payment_id);
     }
   }
 
@@ -674,13 +577,8 @@ export class Dispatcher {
     if (acceptance.kind === 'advance' && acceptance.acceptance !== undefined) {
       payment.payment_id = acceptance.acceptance.payment_id;
     }
-    this.#reached('after_accepted');
     this.#acceptances.add(payment, acceptance);
     if (this.#ended) this.#acceptances.saveAll();
-  }
-
-  #reached(step: EngineStep): void {
-    this.#options.options?.reached?.(step);
   }
 }
 
@@ -692,11 +590,6 @@ function isSettled(written: StepWrite): boolean {
 
 function stepOf(payment: ActivePayment): Step {
   return nextStep(payment, payment.group.collection);
-}
-
-/** For the queues, which drop what is not. */
-function isCurrent(payment: ActivePayment): boolean {
-  return payment.isCurrent;
 }
 
 /** The lane of the partner's queue that a payment waits in. */

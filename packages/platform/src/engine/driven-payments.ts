@@ -6,7 +6,7 @@
  *         that a payment that ended since its page was read is not driven again (PL8).
  */
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
-import type { ActivePayment } from './active-payment.ts';
+import { GONE, isCurrent, type ActivePayment } from './active-payment.ts';
 import { SLOTS } from './slots.ts';
 
 /** The payments, and the steps under way. */
@@ -36,10 +36,10 @@ export class DrivenPayments {
 
   /** Forgets a payment, if this object is its current state. Its queue drops it when its turn comes. */
   forget(payment: ActivePayment): boolean {
-    if (!payment.isCurrent) return false;
+    if (!isCurrent(payment)) return false;
     const { platform_payment_id } = payment;
     this.#payments.delete(platform_payment_id);
-    payment.forget();
+    payment.slot = GONE;
     for (const forgotten of this.#readers) forgotten.add(platform_payment_id);
     return true;
   }

@@ -17,7 +17,7 @@
  */
 import assert from 'node:assert/strict';
 import { setImmediate as immediate } from 'node:timers/promises';
-import { messageOf, type Database } from '@duebridge/runtime';
+import { createMetrics, messageOf, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
@@ -43,7 +43,7 @@ import {
 } from '../store/payments.ts';
 import { Worker } from './worker.ts';
 
-export type { EngineOptions, EngineStep } from './options.ts';
+export type { EngineOptions } from './options.ts';
 
 /** The running loop. */
 export interface Engine {
@@ -144,23 +144,24 @@ class RunningEngine implements Engine {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
     this.#time = new DatabaseTime(options.clock);
-    this.#metrics = engineMetrics(options.metrics, {
-      inFlight: () => this.#worker?.size ?? 0,
-      ages: () => this.#worker?.ages() ?? { oldestSeconds: 0, overdue: 0 },
+    const metrics = options.metrics ?? createMetrics({ processFigures: false });
+    this.#metrics = engineMetrics(metrics, {
+      inFlight: () => this.#worker?.dispatcher.payments.size ?? 0,
+      ages: () => this.#worker?.dispatcher.ages() ?? { oldestSeconds: 0, overdue: 0 },
     });
-    options.metrics?.gauge(
+    metrics.gauge(
       'duebridge_lease_age_seconds',
       'Time since the worker of this process last proved its lease; it relies on one for 7 s',
       [],
       () => (this.#lease?.ageMs ?? 0) / 1_000,
     );
-    options.metrics?.gauge(
+    metrics.gauge(
       'duebridge_oldest_due_call_seconds',
       'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
       [],
-      () => (this.#worker?.stalledMs() ?? 0) / 1_000,
+      () => (this.#worker?.dispatcher.stalledMs() ?? 0) / 1_000,
     );
-    options.metrics?.gauge(
+    metrics.gauge(
       'duebridge_slots_owned',
       'Slots of payments that the worker of this process owns, of 1,024 that all share',
       [],
@@ -182,7 +183,7 @@ class RunningEngine implements Engine {
   get health(): EngineHealth {
     return {
       lease: (this.#lease?.ageMs ?? 0) <= this.#times.leaseMs,
-      calls: (this.#worker?.stalledMs() ?? 0) <= MAX_STALL_MS,
+      calls: (this.#worker?.dispatcher.stalledMs() ?? 0) <= MAX_STALL_MS,
     };
   }
 
@@ -279,7 +280,7 @@ class RunningEngine implements Engine {
 
   nextStepAt(platform_payment_id: string): string | undefined {
     const { clock } = this.#options;
-    const due = this.#worker?.dueAt(platform_payment_id);
+    const due = this.#worker?.dispatcher.dueAt(platform_payment_id);
     return due === undefined
       ? undefined
       : new Date(clock.now() + due - clock.monotonic()).toISOString();
@@ -401,7 +402,7 @@ class RunningEngine implements Engine {
 
   async #lookAtWatched(): Promise<void> {
     const foreign = [...this.#watchers.keys()].filter(
-      (id) => this.#worker?.has(id) !== true || this.#missed.has(id),
+      (id) => this.#worker?.dispatcher.payments.has(id) !== true || this.#missed.has(id),
     );
     if (foreign.length === 0) return;
     const notified = foreign.map((id) => this.#notified.get(id) ?? '');

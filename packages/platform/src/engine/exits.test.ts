@@ -10,7 +10,7 @@ import { pausePayment } from '../store/pause.ts';
 import { advance, findPayment } from '../store/payments.ts';
 import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
-import { ActivePayment } from './active-payment.ts';
+import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';
 import { closeByWord } from './review.ts';
@@ -72,7 +72,7 @@ function reached(): Set<PaymentStage> {
     canWait: false,
     workedAt: 0,
   } as const;
-  const first: PaymentMemory = new ActivePayment({
+  const first: PaymentMemory = activePayment({
     ...({ at: 0, platform_payment_id: 'p', account_id: 'a', amount_in_cents: 1 } as const),
     ...({ createdAt: 0, status: 'processing', payment_id: null, acceptedAt: 0, slot: 0 } as const),
     stage: 'created',

@@ -8,7 +8,6 @@ import { isDatabaseTrouble, kindOfError, type Clock, type Log } from '@duebridge
 import type { Funding } from '../funding.ts';
 import { orderOf, type ActivePayment } from './active-payment.ts';
 import { CallQueue } from './call-queue.ts';
-import { authorizeFunds, settleFunds } from './calls.ts';
 import type { PaymentEvent } from './payment-steps.ts';
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
@@ -61,16 +60,13 @@ export class FundingCalls {
 
   /** Authorizes or settles the funds of a payment. Throws only when the database is away. */
   async ask(payment: ActivePayment): Promise<PaymentEvent> {
-    const { funding, clock, log, signal: stops } = this.#on;
+    const { clock, log, signal: stops } = this.#on;
     const { funding_method, partner } = payment.group;
     const deadline = new AbortController();
     const signal = AbortSignal.any([stops, deadline.signal]);
     void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
     try {
-      const order = orderOf(payment);
-      const event = await (payment.stage === 'ended'
-        ? settleFunds(funding, order, payment.status === 'succeeded', signal)
-        : authorizeFunds(funding, order, signal));
+      const event = await unlessAborted(this.#act(payment, signal), signal);
       const queue = this.queueOf(funding_method);
       const wasFailing = queue.isTroubled;
       queue.worked(partner.partner_id, clock.monotonic());
@@ -86,6 +82,21 @@ export class FundingCalls {
     } finally {
       deadline.abort(ANSWERED);
     }
+  }
+
+  /** The port's own answer as an event. Funds of a payment that succeeded are captured, those of any other are released. */
+  async #act(payment: ActivePayment, signal: AbortSignal): Promise<PaymentEvent> {
+    const { funding } = this.#on;
+    const order = orderOf(payment);
+    if (payment.stage === 'ended') {
+      const act = payment.status === 'succeeded' ? 'capture' : 'void';
+      const settled = await funding[act](order, { signal });
+      return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
+    }
+    const authorization = await funding.authorize(order, { signal });
+    return authorization.kind === 'waits'
+      ? { kind: 'funding_waits', afterMs: authorization.afterMs }
+      : authorization;
   }
 
   /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
@@ -104,4 +115,14 @@ export class FundingCalls {
       log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
     }
   }
+}
+
+/** The answer, or a rejection as soon as the signal is aborted: a port that ignores it must not delay others. */
+function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(new Error('the funding port did not answer in time'));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    answer.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
 }

@@ -110,12 +110,3 @@ test('five hundred partners have a figure of their own, and keep it', async () =
   assert.doesNotMatch(text, /partner_id="p50[01]"/);
   assert.match(text, /{partner_id="other",outcome="processing"} 4$/m);
 });
-
-test('an engine without figures counts nothing, and drives its payments all the same', () => {
-  const engine = engineMetrics(undefined, {
-    inFlight: () => 0,
-    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
-  });
-  assert.equal(engine.submitted('acme', 'processing'), undefined);
-  assert.equal(engine.ended('acme', 'succeeded', 1), undefined);
-});

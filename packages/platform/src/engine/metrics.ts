@@ -42,22 +42,11 @@ function kindLabel(kind: string): string {
   return /^rejected_\d{3}/.exec(kind)?.[0] ?? kind;
 }
 
-/** Registers the metrics; `inFlight` and `ages` are read on each scrape. Without metrics, counts nothing. */
+/** Registers the metrics; `inFlight` and `ages` are read on each scrape. */
 export function engineMetrics(
-  metrics: Metrics | undefined,
+  metrics: Metrics,
   now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },
 ): EngineMetrics {
-  if (metrics === undefined) {
-    const nothing = (): void => undefined;
-    return {
-      submitted: nothing,
-      polled: nothing,
-      ended: nothing,
-      breached: nothing,
-      broken: nothing,
-      detected: nothing,
-    };
-  }
   const labelOf = partnerLabels();
   const counter = (name: string, help: string, label: string) => {
     const made = metrics.counter(name, help, ['partner_id', label]);

@@ -1,4 +1,4 @@
-/** What an engine is given: its surroundings, its times, and the steps at which a test may stop it. */
+/** What an engine is given: its surroundings and its times. */
 import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
 import type { Funding } from '../funding.ts';
 import type { PartnerClient } from '../partners/client.ts';
@@ -49,7 +49,7 @@ export const DEFAULT_TIMES: EngineTimes = {
   pollMs: FIRST_POLL_MS,
 };
 
-/** What the engine stands on. `reached` is called at each numbered step, for tests that kill the process there (F81). */
+/** What the engine stands on. */
 export interface EngineOptions {
   readonly database: Database;
   readonly registry: PartnerRegistry;
@@ -58,17 +58,5 @@ export interface EngineOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
-  readonly options?: Partial<EngineTimes> & { readonly reached?: (step: EngineStep) => void };
+  readonly options?: Partial<EngineTimes>;
 }
-
-/** The steps of a payment between which a crash must do no harm (F81). */
-export type EngineStep =
-  | 'before_authorize'
-  | 'after_authorize'
-  | 'after_dispatching'
-  | 'after_put'
-  | 'after_accepted'
-  | 'after_poll'
-  | 'after_ended'
-  | 'after_settle_call'
-  | 'after_settled';

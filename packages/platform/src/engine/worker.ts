@@ -49,7 +49,7 @@ export class Worker {
   readonly workerId: string;
   readonly #options: EngineOptions;
   readonly #times: EngineTimes;
-  readonly #dispatcher: Dispatcher;
+  readonly dispatcher: Dispatcher;
   readonly #slots = new Set<number>();
   /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
@@ -77,7 +77,7 @@ export class Worker {
     this.#options = options;
     this.#times = times;
     this.#provenAt = provenAt;
-    this.#dispatcher = new Dispatcher(
+    this.dispatcher = new Dispatcher(
       options,
       times,
       metrics,
@@ -90,10 +90,6 @@ export class Worker {
       outage,
       changed,
     );
-  }
-
-  get size(): number {
-    return this.#dispatcher.size;
   }
 
   /** Slots owned now. */
@@ -110,25 +106,6 @@ export class Worker {
     this.#provenAt = Math.max(this.#provenAt, at);
   }
 
-  has(platform_payment_id: string): boolean {
-    return this.#dispatcher.has(platform_payment_id);
-  }
-
-  /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that this worker does not drive. */
-  dueAt(platform_payment_id: string): number | undefined {
-    return this.#dispatcher.dueAt(platform_payment_id);
-  }
-
-  /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
-  ages(): { readonly oldestSeconds: number; readonly overdue: number } {
-    return this.#dispatcher.ages();
-  }
-
-  /** See `Dispatcher.stalledMs`. */
-  stalledMs(): number {
-    return this.#dispatcher.stalledMs();
-  }
-
   /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
@@ -139,13 +116,13 @@ export class Worker {
     const slot = this.#newSlots[this.#nextNew % this.#newSlots.length];
     // There is none while this worker owns no slot.
     if (slot === undefined || this.#ended || this.#leaseRanOut) return waits;
-    return { slot, stage: this.#dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
+    return { slot, stage: this.dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
   /** Begins to drive a payment that was just committed, if its slot is still ours; otherwise its owner finds it. */
   add(row: PaymentRow): void {
     const isOver = row.settled_at !== null;
-    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.#dispatcher.add(row);
+    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);
   }
 
   // Slots ---------------------------------------------------------------------------------------------------------------
@@ -163,7 +140,7 @@ export class Worker {
     // Budgets are divided by the workers that live. A worker gives slots to another in the round in which it first sees it, so what the
     // other drives was counted before.
     const living = [...new Set([...view.living, this.workerId])].toSorted();
-    this.#dispatcher.share({ of: living.length, rank: living.indexOf(this.workerId) });
+    this.dispatcher.share({ of: living.length, rank: living.indexOf(this.workerId) });
     const plan = planSlots(view, this.workerId);
     // If the answer is lost, the next check shows what was taken.
     const taken = await takeSlots(database, this.workerId, plan.take, view.owners);
@@ -188,7 +165,7 @@ export class Worker {
     if (lost.length > 0) {
       this.#options.log.warn({ slots: lost.length }, 'slots were taken by another worker');
       this.#disown(lost);
-      void this.#dispatcher.leave(new Set(lost), 0);
+      void this.dispatcher.leave(new Set(lost), 0);
     }
     this.#own(owners.flatMap((owner, slot) => (owner === this.workerId ? [slot] : [])));
   }
@@ -216,7 +193,7 @@ export class Worker {
   async #give(slots: readonly number[]): Promise<void> {
     if (slots.length === 0) return;
     this.#disown(slots);
-    await this.#dispatcher.leave(new Set(slots), LEAVE_MS);
+    await this.dispatcher.leave(new Set(slots), LEAVE_MS);
     await giveSlots(this.#options.database, this.workerId, slots);
     this.#options.log.info({ slots: slots.length, of: this.#slots.size }, 'slots returned');
   }
@@ -234,15 +211,15 @@ export class Worker {
       if (this.#ended) return;
       await this.#learnBudgets(rows);
       // The state in memory is out of date for a row that an operator has changed.
-      for (const row of rows) this.#dispatcher.replace(row, this.#spreadMs(row, rows.length));
+      for (const row of rows) this.dispatcher.replace(row, this.#spreadMs(row, rows.length));
       if (rows.length < PAGE) return;
     }
   }
 
   /** Stops driving what an operator paused: it is in no slot of ours any more. */
   async #dropPaused(): Promise<void> {
-    if (this.#dispatcher.size === 0) return;
-    for (const id of await pausedPayments(this.#options.database)) this.#dispatcher.dropById(id);
+    if (this.dispatcher.payments.size === 0) return;
+    for (const id of await pausedPayments(this.#options.database)) this.dispatcher.dropById(id);
   }
 
   /** Checks some slots in turn, so that every payment is found eventually, whatever went wrong. */
@@ -260,7 +237,7 @@ export class Worker {
   #load(): void {
     this.#loading ??= this.#loadUnread()
       .catch((error: unknown) =>
-        this.#outage.met(this.#dispatcher.signal, error, 'reading payments failed; retrying'),
+        this.#outage.met(this.dispatcher.signal, error, 'reading payments failed; retrying'),
       )
       .finally(() => {
         this.#loading = undefined;
@@ -276,7 +253,7 @@ export class Worker {
       const ids = await idsInSlots(database, some);
       // Not by their number: one that was lost and one that was withdrawn would make it even.
       const more = new Map(
-        [...ids].filter(([, inSlot]) => inSlot.some((id) => !this.#dispatcher.has(id))),
+        [...ids].filter(([, inSlot]) => inSlot.some((id) => !this.dispatcher.payments.has(id))),
       );
       for (const slot of some) if (!more.has(slot)) this.#unread.delete(slot);
       const next = more.entries();
@@ -300,7 +277,7 @@ export class Worker {
     let cursor = '';
     let fresh = 0;
     for (;;) {
-      const meanwhile = this.#dispatcher.watchForgotten();
+      const meanwhile = this.dispatcher.payments.watchForgotten();
       try {
         const rows = await pageOfSlot(this.#options.database, slot, cursor);
         await this.#learnBudgets(rows);
@@ -308,13 +285,13 @@ export class Worker {
         for (const row of rows) {
           // A payment that ended since the page was read is not driven again (PL8).
           if (meanwhile.has(row.platform_payment_id)) continue;
-          if (this.#dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
+          if (this.dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
         }
         const last = rows.at(-1);
         if (last === undefined || rows.length < PAGE) return fresh;
         cursor = last.platform_payment_id;
       } finally {
-        this.#dispatcher.unwatchForgotten(meanwhile);
+        this.dispatcher.payments.unwatchForgotten(meanwhile);
       }
     }
   }
@@ -322,16 +299,16 @@ export class Worker {
   async #learnBudgets(rows: readonly LoadedRow[]): Promise<void> {
     for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
       const partner = await this.#options.registry.get(partner_id);
-      if (partner !== undefined) this.#dispatcher.partnerOf(partner_id).applyBudget(partner.budget);
+      if (partner !== undefined) this.dispatcher.partnerOf(partner_id).applyBudget(partner.budget);
     }
   }
 
   /** A few payments are due at once; many are spread over the time that the partner's budget needs for them. */
   #spreadMs(row: LoadedRow, count: number): number {
-    const rate = this.#dispatcher.partnerOf(row.partner_id).callsPerSecond;
+    const rate = this.dispatcher.partnerOf(row.partner_id).callsPerSecond;
     return (
       this.#options.clock.random() *
-      Math.min(MAX_SPREAD_MS, ((count + this.#dispatcher.size) / rate) * 1_000)
+      Math.min(MAX_SPREAD_MS, ((count + this.dispatcher.payments.size) / rate) * 1_000)
     );
   }
 
@@ -341,13 +318,13 @@ export class Worker {
   drop(): void {
     this.#ended = true;
     this.#slots.clear();
-    this.#dispatcher.drop();
+    this.dispatcher.drop();
   }
 
   /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
     this.#ended = true;
-    await this.#dispatcher.finish(ms);
+    await this.dispatcher.finish(ms);
     this.drop();
   }
 
