@@ -1,7 +1,7 @@
 /**
  * What is shipped to run duebridge with: the image, compose.yaml, systemd units, Kubernetes manifests and workflows. There is no
  * container engine and no cluster in these tests: the files are checked by the tools and schemas that read them without one.
- * image.full.test.ts builds the image and runs both servers from it; the workflow `check` brings compose.yaml up.
+ * The workflow `check` builds the image and brings compose.yaml up.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -31,7 +31,7 @@ function entries(page: string): ReadonlyMap<string, string> {
 const found = proofs();
 const guarantees = entries('docs/guarantees.md');
 const faults = entries('docs/faults.md');
-/** Faults of the partner, which test/faults.test.ts drives by this list. */
+/** Faults of the partner: test/conformance-platform.full.test.ts has the judge drive our platform through all of them. */
 const scenarios = SCENARIOS.map(({ name }) => name.slice(0, 3));
 
 test('no rule of the interface, guarantee or fault is without a test', () => {

@@ -13,7 +13,6 @@ import {
   standing,
   type EngineVisit,
   type InEngine,
-  type SiteWindow,
 } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
@@ -228,85 +227,6 @@ function heardAndSeen(inEngine: InEngine): void {
 }
 
 function developers(inEngine: InEngine): void {
-  /** Presses Enter on the button with this name, as a keyboard does. */
-  const enterOn = async (at: EngineVisit, name: string): Promise<void> => {
-    await at.holds(
-      'frame',
-      (wanted) => {
-        const buttons = [...document.querySelectorAll('button')];
-        const button = buttons.find(
-          ({ innerText }) => innerText.replaceAll(/\s+/g, ' ') === wanted,
-        );
-        button?.focus();
-        return button !== undefined && document.activeElement === button;
-      },
-      name,
-    );
-    await at.tab.press('Enter');
-  };
-
-  inEngine(
-    'in test mode the page says so in every language; its developer tools pass axe, work by keyboard and show no token',
-    async ({ flow, visit }) => {
-      const world = flow.world({ mode: 'test' });
-      const at = await visit(world);
-      await narrow(at, 320);
-      await at.start({ locale: 'en' });
-      await at.title('Your bill from Acme Water');
-      // WebKit gives keys to a frame only once it was clicked.
-      await at.tab.click('frame', 'h1');
-      await enterOn(at, 'Developer tools');
-      await at.sees('Choose an outcome');
-      for (const [locale, says] of [
-        ['es', 'Modo de prueba: no se mueve dinero'],
-        ['fr', 'Mode test : aucun argent n’est déplacé'],
-        ['pt', 'Modo de teste: nenhum dinheiro é movimentado'],
-        ['en', 'Test mode: no money moves'],
-      ] as const) {
-        await at.tab.run(
-          'page',
-          (to) =>
-            (window as unknown as SiteWindow).instance.update({
-              locale: to,
-              // A site’s colours do not reach the banner.
-              appearance: {
-                theme: 'dark',
-                variables: { background: '#000000', text: '#ffffff' },
-              },
-            }),
-          locale,
-        );
-        await at.sees(says);
-        assert.deepEqual(await axeFindings(at), [], locale);
-      }
-      const sizes = await at.tab.run('frame', () => {
-        const widthOf = (selector: string): number =>
-          document.querySelector(selector)?.getBoundingClientRect().width ?? 0;
-        const { clientWidth } = document.documentElement;
-        const isFromEdgeToEdge = Math.abs(widthOf('.test') - clientWidth) < 0.1;
-        return { isFromEdgeToEdge, biller: widthOf('.biller') };
-      });
-      assert.equal(sizes.isFromEdgeToEdge, true);
-      assert.ok(sizes.biller > 80, 'the name keeps its line');
-      const messages = (): Promise<string> =>
-        at.tab.run(
-          'frame',
-          () => document.querySelector<HTMLElement>('.tools ol')?.innerText ?? '',
-        );
-      for (const type of ['token', 'ready', 'screen', 'update'])
-        assert.match(await messages(), new RegExp(`(page|site) ${type}`));
-      // A line about each height would make the page taller, and so on without an end.
-      assert.ok(((await messages()).match(/page resize/g) ?? []).length <= 8, await messages());
-      const html = await at.tab.run('frame', () => document.documentElement.outerHTML);
-      assert.doesNotMatch(html, /dbt_/);
-      await enterOn(at, '$666.04 canceled');
-      await at.press('Pay $666.04');
-      await at.title('Paid. Thank you!');
-      assert.equal(world.payments[0]?.amount_in_cents, 66_604);
-      assert.match(await messages(), /page payment/);
-    },
-  );
-
   inEngine(
     'a live page has no banner and never asks for the developer tools',
     async ({ flow, visit }) => {

@@ -1,14 +1,13 @@
 /**
- * The SDK in a site: its options, timeouts, events and errors, the React component and the test kit; files that are
+ * The SDK in a site: its options, timeouts, events and errors, the React component; files that are
  * late, blocked or missing; a browser without storage and one whose clock is wrong. sdk.test.ts has what is loaded
  * ahead, dialogs and apps.
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import type { createFakeFrame as CreateFakeFrame } from '../../packages/web/src/embed/testing.ts';
 import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
-import { gate, until, useRig, values } from './rig.ts';
+import { gate, until, useRig } from './rig.ts';
 import {
   inChromium,
   leftovers,
@@ -400,55 +399,6 @@ function events(inEngine: InEngine): void {
         (window as unknown as { shown: (shown: boolean) => void }).shown(false),
       );
       await until(async () => (await leftovers(at)) === 0);
-    },
-  );
-
-  inEngine(
-    'the test kit plays a payment to the site without a platform',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      const result = await at.tab.run('page', async () => {
-        const path = '/npm/testing.js';
-        const kit = (await import(path)) as { createFakeFrame: typeof CreateFakeFrame };
-        const fake = kit.createFakeFrame({
-          script: [
-            { token: 'initial' },
-            'ready',
-            { payment: 'processing' },
-            { payment: 'failed', failureReason: 'No such account' },
-            { error: 'network_lost', recoverable: true },
-            { exit: 'user', at: 'status' },
-          ],
-        });
-        const { make } = window as unknown as SiteWindow;
-        const instance = make({
-          partner: 'acme',
-          frameOrigin: 'https://pay.example',
-          fetchToken: () => Promise.resolve('a token'),
-          frame: fake,
-        });
-        await instance.mount('#place');
-        await fake.played;
-        instance.update({ locale: 'es' });
-        await fake.play({ screen: 'status' });
-        const heardByFrame = fake.heard.map(({ type }) => type);
-        const { state } = instance;
-        instance.destroy();
-        return { tokens: fake.tokens, heardByFrame, state };
-      });
-      assert.deepEqual(result, { tokens: ['a token'], heardByFrame: ['update'], state: 'exited' });
-      const heard = await at.heard();
-      assert.deepEqual(
-        heard.filter(({ event }) => event !== 'fetchToken').map(({ event }) => event),
-        ['ready', 'payment', 'payment', 'error', 'exit', 'screen'],
-      );
-      const [, failed] = values(heard, 'payment') as { failureReason: string }[];
-      assert.equal(failed?.failureReason, 'No such account');
-      const left = await at.tab.run(
-        'page',
-        () => document.querySelector('#place')?.childElementCount,
-      );
-      assert.equal(left, 0);
     },
   );
 }

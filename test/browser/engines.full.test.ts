@@ -9,7 +9,6 @@ import type { EngineName } from './engines.ts';
 import { until, useRig, values } from './rig.ts';
 import { succeeds } from './scripted-flow.ts';
 import {
-  axeFindings,
   inEachEngine,
   opensModal,
   pageActs,
@@ -326,102 +325,6 @@ function security(inEngine: InEngine): void {
       await at.tab.goto(`${flow.payOrigin}/flow/v1/${world.partner}`);
       await pageActs(at.tab, 'page').title('Please open this page from your biller’s site');
       assert.equal(world.counts.exchange, 0);
-    },
-  );
-
-  inEngine(
-    'the screens pass axe, the first in four languages and right to left',
-    async ({ flow, visit }) => {
-      const world = flow.world({ outcome: [] });
-      const at = await visit(world);
-      const clean = async (): Promise<void> => assert.deepEqual(await axeFindings(at), []);
-      await at.start();
-      await at.title('Your bill from Acme Water');
-      for (const [locale, theme, direction, title] of [
-        ['es', 'dark', 'ltr', 'Su factura de Acme Water'],
-        ['fr', 'light', 'rtl', 'Votre facture de Acme Water'],
-        ['pt', 'dark', 'rtl', 'Sua conta de Acme Water'],
-        ['en', 'light', 'ltr', 'Your bill from Acme Water'],
-      ] as const) {
-        await at.tab.run(
-          'page',
-          (change) => (window as unknown as SiteWindow).instance.update(change),
-          { locale, appearance: { theme, direction } },
-        );
-        await at.title(title);
-        await until(() =>
-          at.tab.run(
-            'frame',
-            (...wanted) =>
-              [document.documentElement.dataset['theme'], document.documentElement.dir].join() ===
-              wanted.join(),
-            theme,
-            direction,
-          ),
-        );
-        await clean();
-        // Dates and amounts as this process writes them, whichever spaces an engine's tables have between their parts.
-        const date = new Intl.DateTimeFormat(`${locale}-US`, {
-          dateStyle: 'long',
-          timeZone: 'UTC',
-        });
-        const money = new Intl.NumberFormat(`${locale}-US`, { style: 'currency', currency: 'USD' });
-        const shown = (await at.tab.run('frame', () => document.body.innerText)).replaceAll(
-          /\s/g,
-          ' ',
-        );
-        for (const part of [date.format(Date.UTC(2099, 11, 3)), money.format(123.45)])
-          assert.ok(shown.includes(part.replaceAll(/\s/g, ' ')), `${locale}: ${part} in ${shown}`);
-      }
-      await at.press('Continue');
-      await at.title('Check your payment');
-      await clean();
-      // The narrowest phone with text of twice the size, in both directions.
-      const narrow = (width: string, size: string, dir: string): Promise<void> =>
-        at.tab
-          .run(
-            'page',
-            (to) => {
-              const place = document.querySelector<HTMLElement>('#place');
-              if (place) place.style.width = to;
-            },
-            width,
-          )
-          .then(() =>
-            at.tab.run(
-              'frame',
-              (...to) => {
-                [document.documentElement.style.fontSize = '', document.documentElement.dir = ''] =
-                  to;
-              },
-              size,
-              dir,
-            ),
-          );
-      for (const dir of ['ltr', 'rtl']) {
-        await narrow('320px', '200%', dir);
-        await until(() => at.tab.run('frame', () => innerWidth === 320));
-        const layout = await at.tab.run('frame', () => ({
-          overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-          outside: [...document.querySelectorAll('dd, button, h1')].filter((element) => {
-            const { left, right } = element.getBoundingClientRect();
-            return left < 0 || right > document.documentElement.clientWidth;
-          }).length,
-          broken: [...document.querySelectorAll('button.main')].filter((element) => {
-            const { width } = element.getBoundingClientRect();
-            return element.scrollWidth > Math.ceil(width);
-          }).length,
-        }));
-        assert.deepEqual(layout, { overflow: 0, outside: 0, broken: 0 }, dir);
-      }
-      await narrow('', '', 'ltr');
-      await at.press('Pay $123.45');
-      await at.title('Your payment is on its way');
-      await clean();
-      world.change(succeeds[0] ?? {});
-      world.change(succeeds[1] ?? {});
-      await at.title('Paid. Thank you!');
-      await clean();
     },
   );
 }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import type { EngineName } from './engines.ts';
 import { until, useRig } from './rig.ts';
-import { inEachEngine, type EngineVisit, type InEngine, type SiteWindow } from './site-visit.ts';
+import { inEachEngine, type EngineVisit, type InEngine } from './site-visit.ts';
 import { succeeds } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -65,27 +65,6 @@ const matches = ({ tab }: EngineVisit, query: string): Promise<boolean> =>
   tab.run('frame', (asked) => matchMedia(asked).matches, query);
 
 function darkAndStill(inEngine: InEngine): void {
-  inEngine(
-    'whoever has dark colours sees a dark frame before the page has come, and a dark page then',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      await at.tab.run(
-        'page',
-        (settings) => {
-          (window as unknown as SiteWindow).make(settings).mount('#place').catch(String);
-        },
-        { partner: world.partner, frameOrigin: flow.payOrigin, display: 'modal' },
-      );
-      const dark = 'rgb(20, 24, 31)';
-      const ground = (selector: string): string =>
-        getComputedStyle(document.querySelector(selector) ?? document.body).backgroundColor;
-      assert.equal(await at.tab.run('page', ground, 'iframe'), dark);
-      await at.title('Your bill from Acme Water');
-      assert.equal(await at.tab.run('frame', ground, ':root'), dark);
-    },
-  );
-
   inEngine(
     'whoever wants little motion sees the step that is under way turn slowly',
     async ({ flow, visit }) => {
