@@ -58,7 +58,7 @@ const VARIABLES = {
 } as const;
 
 function portsOf(env: Environment): Ports {
-  const { port } = readConfig(VARIABLES, env, { alsoKnown: ['DUEBRIDGE_DATA_DIR'] });
+  const { port } = readConfig(VARIABLES, env);
   const all = Object.entries(OFFSETS).map(([name, offset]) => [name, port + offset]);
   return Object.fromEntries(all) as Ports;
 }

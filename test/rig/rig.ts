@@ -225,7 +225,6 @@ export class Rig {
         DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 'p').toString('base64'),
         DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES: '1',
         DUEBRIDGE_IP_RATE: '0',
-        DUEBRIDGE_CLIENT_RATE: '1000',
       }),
     );
     kits.push(

@@ -12,7 +12,7 @@ import { accountsBySql, checkAccountStatements, readAccountStatements } from './
 import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AuthOptions } from './auth.ts';
 import type { PartnerConfig } from './server.ts';
-import { variables, variablesOfOthers } from './variables.ts';
+import { variables } from './variables.ts';
 
 type Values = Config<typeof variables>;
 
@@ -32,7 +32,6 @@ export function readPartnerConfig(
     adminPort: values.adminPort,
     adminHosts: values.adminHosts,
     trustedProxies: values.trustedProxies,
-    hstsSeconds: values.hstsSeconds,
     databaseUrl: values.databaseUrl,
     databaseWaitSeconds: values.databaseWaitSeconds,
     databaseConnections: values.databaseConnections,
@@ -55,7 +54,7 @@ export function readDatabaseConfig(
 }
 
 function readValues(env: Environment): Values {
-  return readConfig(variables, env, { alsoKnown: variablesOfOthers });
+  return readConfig(variables, env);
 }
 
 /** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables accessed by three statements. */
@@ -87,8 +86,7 @@ function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['account
 }
 
 function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {
-  const { key, key2, clients, clientId, clientSecret, clientSecret2 } = values;
-  const formerly = values.formerly === undefined ? {} : { formerly: values.formerly };
+  const { key: keys, clients, clientId, clientSecret: secrets } = values;
   switch (values.auth) {
     case 'key':
       if (clients !== undefined || clientId !== undefined) {
@@ -96,31 +94,25 @@ function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {
           'an OAuth client is given: set DUEBRIDGE_PARTNER_AUTH=oauth, or give a key only (decision 15)',
         );
       }
-      if (key === undefined) {
+      if (keys === undefined) {
         throw new ConfigurationError(
           'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_AUTH=oauth and a client',
         );
       }
-      return {
-        method: 'key',
-        header: values.keyHeader,
-        keys: [key, ...(key2 === undefined ? [] : [key2])],
-        ...formerly,
-      };
+      return { method: 'key', header: values.keyHeader, keys };
     case 'oauth': {
-      if (key !== undefined) {
+      if (keys !== undefined) {
         throw new ConfigurationError(
           'a static key is given: OAuth and a key exclude each other (decision 15)',
         );
       }
       if (clients !== undefined) return { method: 'oauth', clients };
-      if (clientId === undefined || clientSecret === undefined) {
+      if (clientId === undefined || secrets === undefined) {
         throw new ConfigurationError(
           'OAuth needs a client: set DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
         );
       }
-      const secrets = [clientSecret, ...(clientSecret2 === undefined ? [] : [clientSecret2])];
-      return { method: 'oauth', clients: [{ client_id: clientId, secrets, ...formerly }] };
+      return { method: 'oauth', clients: [{ client_id: clientId, secrets }] };
     }
   }
 }

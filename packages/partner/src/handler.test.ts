@@ -438,7 +438,7 @@ test('a body that the host parsed is read strictly from its raw bytes, and refus
   assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
   assert.equal((await blind.call('GET', '/biller/acme/account/A-1')).status, 200);
   assert.match(String(warnings[0]?.message), /before express\.json\(\)/);
-  assert.equal((warnings[0] as NodeJS.ErrnoException).code, 'DUEBRIDGE_BODY_WAS_READ');
+  assert.equal((warnings[0] as NodeJS.ErrnoException).code, 'BODY_WAS_READ');
 
   const keeping = await onNode(t, database, (kit) => parsedBefore(kit, 'bytes'));
   for (const body of [

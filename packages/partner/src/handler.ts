@@ -164,7 +164,7 @@ async function openBehind(options: PartnerKitOptions): Promise<{
 }
 
 function bodyWasReadBefore(): Error {
-  process.emitWarning(bodyWasRead, { code: 'DUEBRIDGE_BODY_WAS_READ' });
+  process.emitWarning(bodyWasRead, { code: 'BODY_WAS_READ' });
   return new Error(bodyWasRead);
 }
 

@@ -221,8 +221,7 @@ test('every wrong protection setting is refused by name, without revealing a sec
 
 test('the environment describes a deployment with two keys, or with OAuth clients [KY1 OA1 SC1]', () => {
   const keyed = readPartnerConfig({
-    DUEBRIDGE_PARTNER_KEY: 'the-first-key-of-two',
-    DUEBRIDGE_PARTNER_KEY_2: 'the-other-key-of-two',
+    DUEBRIDGE_PARTNER_KEY: 'the-first-key-of-two,the-other-key-of-two',
     DUEBRIDGE_PARTNER_KEY_HEADER: 'Authorization',
     DUEBRIDGE_PARTNER_BILLERS: '[{"biller_id":"acme","duplicate_window_seconds":60}]',
   });

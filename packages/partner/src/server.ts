@@ -57,8 +57,6 @@ export interface PartnerConfig {
   readonly adminHosts?: readonly string[] | undefined;
   /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
   readonly trustedProxies?: readonly string[] | undefined;
-  /** max-age of Strict-Transport-Security in seconds, sent by both listeners; default: left to the proxy. */
-  readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4101 (decision 27), 0 for any free one. */
   readonly adminPort?: number | undefined;
   /** Whether to apply missing migrations at the start; default true. */
@@ -134,7 +132,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const metrics = createMetrics();
   const tracing = await config.tracing?.();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
-  const shared = { log, hstsSeconds: config.hstsSeconds, trustedProxies: config.trustedProxies };
+  const shared = { log, trustedProxies: config.trustedProxies };
   // Its one caller is the platform, which may hold thousands of waiting reads from one address.
   const limits = { connectionsPerAddress: Infinity };
   const app = createServer({ ...shared, metrics, singleHeaders, limits });

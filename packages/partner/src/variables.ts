@@ -4,6 +4,7 @@ import {
   integer,
   oneOf,
   secret,
+  secrets,
   serverVariables,
   text,
   type Parser,
@@ -31,7 +32,6 @@ export const variables = {
   adminPort: common.adminPort,
   adminHosts: common.adminHosts,
   trustedProxies: common.trustedProxies,
-  hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
   databaseWaitSeconds: common.databaseWaitSeconds,
   databaseConnections: common.databaseConnections,
@@ -50,16 +50,9 @@ export const variables = {
   },
   key: {
     name: 'DUEBRIDGE_PARTNER_KEY',
-    parse: secret,
+    parse: secrets,
     default: undefined,
-    description: 'the static key',
-    secret: true,
-  },
-  key2: {
-    name: 'DUEBRIDGE_PARTNER_KEY_2',
-    parse: secret,
-    default: undefined,
-    description: 'a second static key while rotating',
+    description: 'the static key; during a rotation new,old',
     secret: true,
   },
   clientId: {
@@ -70,16 +63,9 @@ export const variables = {
   },
   clientSecret: {
     name: 'DUEBRIDGE_PARTNER_CLIENT_SECRET',
-    parse: secret,
+    parse: secrets,
     default: undefined,
-    description: 'its secret',
-    secret: true,
-  },
-  clientSecret2: {
-    name: 'DUEBRIDGE_PARTNER_CLIENT_SECRET_2',
-    parse: secret,
-    default: undefined,
-    description: 'its second secret while rotating',
+    description: 'its secret; during a rotation new,old',
     secret: true,
   },
   clients: {
@@ -89,13 +75,6 @@ export const variables = {
     description:
       'several OAuth clients: [{"client_id": …, "secrets": […], "scopes": ["read", "write"]}]',
     secret: true,
-  },
-  formerly: {
-    name: 'DUEBRIDGE_PARTNER_FORMERLY',
-    parse: (value: string): readonly string[] => value.split(',').map((id) => id.trim()),
-    default: undefined,
-    description:
-      'previous client ids of the key’s holder or of the only client, comma-separated; static-key for a key',
   },
   billers: {
     name: 'DUEBRIDGE_PARTNER_BILLERS',
@@ -138,26 +117,8 @@ export const variables = {
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 
-/**
- * Variables that only other programs of the project read; a shared environment may contain them. A test compares them with
- * theirs.
- */
-export const variablesOfOthers = [
-  ...['DUEBRIDGE_SEAL_KEY', 'DUEBRIDGE_KEY_PEPPER', 'DUEBRIDGE_SMTP_URL'].flatMap((name) => [
-    name,
-    `${name}_FILE`,
-  ]),
-  'DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES',
-  'DUEBRIDGE_CLIENT_RATE',
-  'DUEBRIDGE_IP_RATE',
-  'DUEBRIDGE_RETENTION_DAYS',
-  'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
-  'DUEBRIDGE_MAIL_FROM',
-  'DUEBRIDGE_OIDC_*',
-  'DUEBRIDGE_FUNDING',
-  'DUEBRIDGE_PUBLIC_URL',
-  'DUEBRIDGE_STRIPE_*',
-];
+/** Variables that only other programs of the project read, without their prefix; a shared environment may contain them. */
+export const variablesOfOthers = /^(?!PARTNER_)/;
 
 // JSON in variables --------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import type { OpenIdProvider } from './admin/openid.ts';
 import type { FundingConfig } from './funding/configured.ts';
 import type { StripeSettings } from './funding/stripe.ts';
 import { openSealer } from './partners/seal.ts';
-import { pepperText, variables, variablesOfOthers } from './variables.ts';
+import { pepperText, variables } from './variables.ts';
 
 /** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
 export interface PlatformConfig extends FundingConfig {
@@ -36,8 +36,6 @@ export interface PlatformConfig extends FundingConfig {
   readonly adminHosts?: readonly string[] | undefined;
   /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
   readonly trustedProxies?: readonly string[] | undefined;
-  /** Seconds for which browsers shall come by https only, said on both listeners; default: left to the proxy. */
-  readonly hstsSeconds?: number | undefined;
   /** Port of the admin listener; default 4001 (decision 27), 0 for any free one. */
   readonly adminPort?: number;
   /** Whether to apply missing migrations at the start; default true. */
@@ -98,12 +96,14 @@ export interface PlatformSecrets {
   readonly adminKey: string;
 }
 
+/** A rate that nobody reaches. */
+const UNLIMITED: Rate = { perSecond: 1e6, burst: 1e6 };
+
 /** Reads the environment. Throws ConfigurationError naming every variable that is wrong. */
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): PlatformConfig & { readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent' } {
   const {
-    clientRate,
     ipRate,
     oidcIssuer,
     oidcClientId,
@@ -117,10 +117,8 @@ export function readPlatformConfig(
     stripeWebhookSecret,
     stripeMethods,
     stripeBankMaxCents,
-    stripeApiUrl,
-    stripeScriptUrl,
     ...read
-  } = readConfig(variables, env, { alsoKnown: variablesOfOthers });
+  } = readConfig(variables, env);
   return {
     ...read,
     tracing: tracingOf({ tracesEndpoint, tracesRatio, tracesService }),
@@ -130,12 +128,11 @@ export function readPlatformConfig(
       webhookSecrets: stripeWebhookSecret,
       methods: stripeMethods,
       bankMaxCents: stripeBankMaxCents,
-      apiUrl: stripeApiUrl,
-      scriptUrl: stripeScriptUrl,
     }),
     openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
-    clientRate: { perSecond: clientRate, burst: 2 * clientRate },
-    ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
+    ...(ipRate === 0
+      ? { clientRate: UNLIMITED, ipRate: undefined }
+      : { ipRate: { perSecond: ipRate, burst: 2 * ipRate } }),
   };
 }
 

@@ -264,9 +264,9 @@ function openPublicListener(
   checkout: ReturnType<typeof openCheckout>,
   ready: Ready,
 ): FastifyInstance {
-  const { hstsSeconds, trustedProxies, webDist } = config;
+  const { trustedProxies, webDist } = config;
   const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
-  const publicApp = createServer({ log, clock, metrics, hstsSeconds, trustedProxies });
+  const publicApp = createServer({ log, clock, metrics, trustedProxies });
   limitAddresses(publicApp, config);
   mountPublic(publicApp, { config, ...checkout, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
@@ -298,9 +298,9 @@ function openAdminListener(
 ): FastifyInstance {
   const { adminHost, adminKey, ready } = own;
   const { log, clock, database, pepper, sealer } = stages;
-  const { hstsSeconds, trustedProxies } = config;
+  const { trustedProxies } = config;
   const hosts = hostsOf(adminHost, config.adminHosts);
-  const adminApp = createServer({ log, clock, hstsSeconds, trustedProxies, hosts });
+  const adminApp = createServer({ log, clock, trustedProxies, hosts });
   const operators = openOperators({ database, adminKey, pepper, clock });
   mountAdmin(adminApp, {
     ...stages,

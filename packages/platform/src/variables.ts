@@ -73,7 +73,6 @@ export const variables = {
   adminPort: common.adminPort,
   adminHosts: common.adminHosts,
   trustedProxies: common.trustedProxies,
-  hstsSeconds: common.hstsSeconds,
   databaseUrl: common.databaseUrl,
   databaseWaitSeconds: common.databaseWaitSeconds,
   databaseConnections: common.databaseConnections,
@@ -103,17 +102,12 @@ export const variables = {
     description: '1 allows partners at http and private addresses',
     otherwise: '0',
   },
-  clientRate: {
-    name: 'DUEBRIDGE_CLIENT_RATE',
-    parse: integer(1, 100_000),
-    default: 25,
-    description: 'tokens per second for each client; twice as many in one burst',
-  },
   ipRate: {
     name: 'DUEBRIDGE_IP_RATE',
     parse: integer(0, 100_000),
     default: 200,
-    description: 'requests per second from one address, pages included; 0 for no limit',
+    description:
+      'requests per second from one address, pages included; 0 for no limit of requests or tokens',
   },
   paidRetentionDays: {
     name: 'DUEBRIDGE_RETENTION_DAYS',
@@ -217,22 +211,8 @@ export const variables = {
     default: 250_000,
     description: 'largest bank debit, in cents: a debit may come back unpaid',
   },
-  stripeApiUrl: {
-    name: 'DUEBRIDGE_STRIPE_API_URL',
-    parse: address('https:', 'http:'),
-    default: undefined,
-    otherwise: 'https://api.stripe.com',
-    description: 'address of the Stripe API, for a proxy or an imitation',
-  },
-  stripeScriptUrl: {
-    name: 'DUEBRIDGE_STRIPE_SCRIPT_URL',
-    parse: address('https:', 'http:'),
-    default: undefined,
-    otherwise: 'https://js.stripe.com/v3/',
-    description: 'address of Stripe.js, for an imitation',
-  },
   logLevel: common.logLevel,
 } as const satisfies Readonly<Record<string, Variable<unknown>>>;
 
-/** Variables that only the partner's server reads; a shared environment may hold them. */
-export const variablesOfOthers = ['DUEBRIDGE_PARTNER_*'];
+/** Variables that only the partner's server reads, without their prefix; a shared environment may contain them. */
+export const variablesOfOthers = /^PARTNER_/;

@@ -82,11 +82,20 @@ test('a misspelt variable of ours is refused with the right name; other variable
   }
   // From a newer version, from another program, from another product.
   const env = { DUEBRIDGE_SOMETHING_NEW: '1', DUEBRIDGE_OTHER: '1', RETENTON_DAYS: '1', PATH: 'x' };
-  assert.deepEqual(readConfig(spec2, env, { alsoKnown: ['DUEBRIDGE_OTHER'] }), {
-    port: 4000,
-    days: 4000,
-  });
-  assert.deepEqual(unknownVariables(spec2, env, ['DUEBRIDGE_OTHER']), ['DUEBRIDGE_SOMETHING_NEW']);
+  assert.deepEqual(readConfig(spec2, env), { port: 4000, days: 4000 });
+  assert.deepEqual(unknownVariables(spec2, env, /^OTHER/), ['DUEBRIDGE_SOMETHING_NEW']);
+});
+
+test('a variable that an earlier version read is refused, and what to do instead is said', () => {
+  for (const name of ['DUEBRIDGE_PARTNER_KEY_2', 'DUEBRIDGE_PARTNER_KEY_2_FILE']) {
+    assert.throws(
+      () => readConfig(spec, { [name]: 'canary' }),
+      (error) =>
+        error instanceof ConfigurationError &&
+        error.message.includes(`${name} was removed: list both keys in DUEBRIDGE_PARTNER_KEY`) &&
+        !error.message.includes('canary'),
+    );
+  }
 });
 
 test('a secret may come from a file; both at once, or a missing file, is reported', async (t) => {

@@ -33,6 +33,9 @@ export const secret: Parser<string> = (value) => {
   return value;
 };
 
+/** One secret, or several with commas between them while one replaces another. */
+export const secrets: Parser<readonly string[]> = (value) => value.split(',').map(secret);
+
 /** A whole number between two inclusive bounds. */
 export function integer(min: number, max: number): Parser<number> {
   return (value) => {
@@ -96,18 +99,30 @@ export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T
 /** Variables of the project that are in no server's table: tests, the demo and tools read them. */
 const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
 
+/**
+ * Variables of earlier versions, without the prefix that all of ours have, and what to do instead. They are refused, because ignoring one
+ * would change what a deployment does.
+ */
+const removed: Readonly<Record<string, string>> = {
+  CLIENT_RATE: 'every client may create 25 tokens a second',
+  HSTS_SECONDS: 'let the proxy that terminates TLS send Strict-Transport-Security',
+  PARTNER_CLIENT_SECRET_2: 'list both secrets in DUEBRIDGE_PARTNER_CLIENT_SECRET, with a comma',
+  PARTNER_FORMERLY: 'give "formerly" of the client in DUEBRIDGE_PARTNER_CLIENTS',
+  PARTNER_KEY_2: 'list both keys in DUEBRIDGE_PARTNER_KEY, with a comma',
+  STRIPE_API_URL: 'Stripe has one address',
+  STRIPE_SCRIPT_URL: 'Stripe has one address',
+};
+
 /** A name this close to a known one is probably a typo: two letters, or one swapped pair. */
 const MAX_TYPO_DISTANCE = 2;
 
 /**
  * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
- * misspelt, and never quotes a value. `alsoKnown` names variables of other programs of the project, which may share an
- * environment; a name that ends in * is a prefix.
+ * misspelt or was removed, and never quotes a value.
  */
 export function readConfig<const S extends Variables>(
   spec: S,
   env: Environment = process.env,
-  options: { alsoKnown?: readonly string[] } = {},
 ): Config<S> {
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
@@ -125,10 +140,12 @@ export function readConfig<const S extends Variables>(
       );
     }
   }
-  const known = knownNames(spec, options.alsoKnown);
+  const known = knownNames(spec);
   for (const name of unknownNames(known, env)) {
+    const instead = removed[name.slice(PREFIX.length).replace(/_FILE$/, '')];
     const meant = [...known].find((other) => isSlip(name, other));
-    if (meant !== undefined) problems.push(`${name} is not known: did you mean ${meant}?`);
+    if (instead !== undefined) problems.push(`${name} was removed: ${instead}`);
+    else if (meant !== undefined) problems.push(`${name} is not known: did you mean ${meant}?`);
   }
   if (problems.length > 0) {
     throw new ConfigurationError(`the configuration is not usable: ${problems.join('; ')}`);
@@ -139,34 +156,28 @@ export function readConfig<const S extends Variables>(
 
 /**
  * The DUEBRIDGE_ variables of `env` that this version does not know and that are not typos. They may belong to a newer version
- * whose deployment was rolled back to this one. A server logs them when it starts and continues.
+ * whose deployment was rolled back to this one. A server logs them when it starts and continues. `others` matches names, without the
+ * prefix, of other programs of the project, which may share the environment.
  */
-export function unknownVariables(
-  spec: Variables,
-  env: Environment,
-  alsoKnown: readonly string[] = [],
-): string[] {
-  return unknownNames(knownNames(spec, alsoKnown), env);
+export function unknownVariables(spec: Variables, env: Environment, others: RegExp): string[] {
+  return unknownNames(knownNames(spec), env).filter(
+    (name) => !others.test(name.slice(PREFIX.length)),
+  );
 }
 
-function knownNames(spec: Variables, alsoKnown: readonly string[] = []): Set<string> {
+const PREFIX = 'DUEBRIDGE_';
+
+function knownNames(spec: Variables): Set<string> {
   return new Set([
     ...Object.values(spec).flatMap(({ name, secret: isSecret }) =>
       isSecret ? [name, `${name}_FILE`] : [name],
     ),
-    ...alsoKnown,
     ...readElsewhere,
   ]);
 }
 
 function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
-  const prefixes = [...known].filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1));
-  return Object.keys(env).filter(
-    (name) =>
-      name.startsWith('DUEBRIDGE_') &&
-      !known.has(name) &&
-      !prefixes.some((prefix) => name.startsWith(prefix)),
-  );
+  return Object.keys(env).filter((name) => name.startsWith(PREFIX) && !known.has(name));
 }
 
 /** Whether two names are at most `MAX_TYPO_DISTANCE` apart: letters added, left out, replaced, or neighbours swapped. */

@@ -1,6 +1,6 @@
 /**
  * `schema.sql`: the database as all migrations leave it, for reading only; nothing is generated from it. A test of each package compares
- * it with the migrations; DUEBRIDGE_WRITE_SCHEMA=1 writes it anew.
+ * it with the migrations; WRITE_SCHEMA=1 writes it anew.
  */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -16,7 +16,7 @@ export async function assertSchemaSnapshot(
   file: URL,
 ): Promise<void> {
   const made = await describe(database, schema);
-  if (process.env['DUEBRIDGE_WRITE_SCHEMA'] === '1') await writeFile(file, made);
+  if (process.env['WRITE_SCHEMA'] === '1') await writeFile(file, made);
   assert.equal(await readFile(file, 'utf8'), made);
 }
 

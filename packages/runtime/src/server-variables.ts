@@ -58,13 +58,6 @@ export function serverVariables(defaults: {
         'proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks, comma-separated',
       otherwise: 'those of this machine',
     },
-    hstsSeconds: {
-      name: 'DUEBRIDGE_HSTS_SECONDS',
-      parse: integer(0, 63_072_000),
-      default: undefined,
-      description: 'sends Strict-Transport-Security for this long, unless the proxy does',
-      otherwise: 'not sent',
-    },
     databaseUrl: {
       name: 'DATABASE_URL',
       parse: address('postgres:', 'postgresql:'),

@@ -336,13 +336,3 @@ test('a loopback listener answers only to local names, so that no web page reach
     assert.match(await ask(host), /^HTTP\/1\.1 400 /, host);
   }
 });
-
-test('Strict-Transport-Security is on every answer if configured, errors included, and on none otherwise', async (t) => {
-  const { base } = await listening(t, { hstsSeconds: 31_536_000 });
-  const { base: without } = await listening(t);
-  for (const url of ['/payment/p1', '/nowhere', '/%ff']) {
-    const [said, unsaid] = [await fetch(base + url), await fetch(without + url)];
-    assert.equal(said.headers.get('strict-transport-security'), 'max-age=31536000', url);
-    assert.equal(unsaid.headers.get('strict-transport-security'), null);
-  }
-});

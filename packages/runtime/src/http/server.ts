@@ -73,8 +73,6 @@ export interface ServerOptions {
    * is within reach of every page in a browser here, if a name of that page's owner is made to lead to 127.0.0.1.
    */
   hosts?: readonly string[] | undefined;
-  /** max-age of Strict-Transport-Security in seconds; default: left to the proxy that terminates TLS. */
-  hstsSeconds?: number | undefined;
 }
 
 /**
@@ -134,7 +132,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => {
       // Paths that cannot be decoded come here before any hook has run.
-      setCommonHeaders(request, reply, options.hstsSeconds);
+      setCommonHeaders(request, reply);
       void answerError(log, error, request, reply);
     },
   });
@@ -159,7 +157,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
         'an address sends X-Forwarded-For and is not in DUEBRIDGE_TRUSTED_PROXIES: if it is your proxy, name it there',
       );
     }
-    setCommonHeaders(request, reply, options.hstsSeconds);
+    setCommonHeaders(request, reply);
     const problem = headerProblem(request.raw, single) ?? hostProblem(request.raw, options.hosts);
     if (problem === undefined) done();
     else {
@@ -218,19 +216,12 @@ function requestId(request: Pick<IncomingMessage, 'headers'>): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
-function setCommonHeaders(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  hstsSeconds: number | undefined,
-): void {
+function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   // no-store: a cached status of a payment is a wrong one (F37).
   reply.headers({
     'x-request-id': request.id,
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
-    ...(hstsSeconds === undefined
-      ? undefined
-      : { 'strict-transport-security': `max-age=${hstsSeconds}` }),
   });
 }
 
