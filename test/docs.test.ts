@@ -219,6 +219,14 @@ const OF_PEOPLE = new Set([
   'preview_acts',
   'get_money',
   'check_money',
+  'set_payout',
+  'list_payouts',
+  'list_remittances',
+  'remit_now',
+  'get_remittance_statement',
+  'end_transfer',
+  'make_bank_file',
+  'get_bank_file',
 ]);
 
 test('no operation of a program, and no error, is missing from the reference [ER3]', () => {

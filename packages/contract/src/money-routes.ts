@@ -5,7 +5,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { PartnerId } from './admin.ts';
-import { BillerId } from './fields.ts';
+import { AmountInCents, BillerId, instant, PlatformBatchId, text } from './fields.ts';
 import { Mode } from './mode.ts';
 
 const strict = { additionalProperties: false } as const;
@@ -42,6 +42,94 @@ export type MoneyCheck = Static<typeof MoneyCheck>;
 
 const day = Type.String({ format: 'date' });
 
+// Remittances -------------------------------------------------------------------------------------------------------------
+
+/** How money reaches a biller: in a file that the platform's bank takes, or by hand. */
+export const PAYOUT_WAYS = ['pain001', 'nacha', 'by_hand'] as const;
+const Way = Type.Enum([...PAYOUT_WAYS], {
+  description: 'pain001 or nacha: in a file for the bank; by_hand: by two persons.',
+});
+const RemittanceId = Type.String({ maxLength: 64 });
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
+  Type.Union([schema, Type.Null()]);
+
+export const Payout = Type.Object(
+  {
+    biller_id: Type.Optional(BillerId),
+    way: Way,
+    holder_name: text('Whose account it is.', 140),
+    routing_number: Type.String({ pattern: '^[0-9]{1,12}$' }),
+    account_number: Type.String({ pattern: '^[0-9]{1,12}$' }),
+    minimum_in_cents: Type.Optional(AmountInCents),
+    held: Type.Optional(Type.Boolean({ description: 'True: nothing is transferred.' })),
+  },
+  strict,
+);
+export type Payout = Static<typeof Payout>;
+
+export const PayoutView = Type.Object({
+  partner_id: PartnerId,
+  biller_id: BillerId,
+  way: Way,
+  holder_name: Type.String(),
+  account: Type.String({ description: 'The last four digits.' }),
+  minimum_in_cents: Type.Integer(),
+  held: Type.Boolean(),
+});
+export type PayoutView = Static<typeof PayoutView>;
+
+export const REMITTANCE_STATES = ['due', 'carried', 'sending', 'sent', 'paid', 'returned'] as const;
+
+/** What a biller is owed for one batch, and its transfer. */
+export const RemittanceView = Type.Object({
+  remittance_id: RemittanceId,
+  platform_batch_id: PlatformBatchId,
+  partner_id: PartnerId,
+  biller_id: BillerId,
+  payments: Type.Integer(),
+  gross_in_cents: cents('The payments of the batch that succeeded.'),
+  deducted_in_cents: cents('Refunds and returns that the biller bears.'),
+  carried_in_cents: cents('From earlier remittances that were not transferred.'),
+  net_in_cents: cents('What is transferred.'),
+  sha256: Type.String({ description: 'The digest of the batch’s statement.' }),
+  due_on: Type.String({ format: 'date' }),
+  state: Type.Enum([...REMITTANCE_STATES]),
+  carried_to: nullable(RemittanceId),
+  reference: nullable(Type.String({ description: 'The bank’s.' })),
+  reason: nullable(Type.String({ description: 'Why it came back.' })),
+  made_at: instant('When it was made.'),
+  sent_at: nullable(instant('When it was sent.')),
+  ended_at: nullable(instant('When it was paid or came back.')),
+});
+export type RemittanceView = Static<typeof RemittanceView>;
+
+export const BankFileView = Type.Object({
+  file_id: Type.String(),
+  way: Type.String(),
+  made_at: instant('When it was made.'),
+  made_by: Type.String(),
+  transfers: Type.Integer(),
+  amount_in_cents: cents('The sum of its transfers.'),
+  sha256: Type.String({ description: 'Of its content.' }),
+  content: Type.String(),
+});
+export type BankFileView = Static<typeof BankFileView>;
+
+export const TransferEnd = Type.Object(
+  {
+    outcome: Type.Enum(['paid', 'returned']),
+    reference: text('The bank’s reference, or its reason.', 200),
+  },
+  strict,
+);
+export type TransferEnd = Static<typeof TransferEnd>;
+
+/** What waits, and why. */
+export const RemittanceRound = Type.Object({
+  waiting: Type.Array(Type.Object({ what: Type.String(), why: Type.String() })),
+});
+export type RemittanceRound = Static<typeof RemittanceRound>;
+
 /** In the form of admin-routes.ts, of whose table they are a part. */
 export const moneyOperations = {
   get_money: {
@@ -57,5 +145,79 @@ export const moneyOperations = {
     source: 'decision 19',
     query: Type.Object({ days: Type.Optional(Type.String({ pattern: '^[0-9]{1,12}$' })) }, strict),
     reply: MoneyCheck,
+  },
+  set_payout: {
+    call: 'POST /partners/{partner_id}/payout',
+    summary: 'Set how a biller is paid',
+    source: 'decision 19',
+    role: 'admin',
+    body: Payout,
+    reply: PayoutView,
+    errors: ['NOT_FOUND'],
+  },
+  list_payouts: {
+    call: 'GET /partners/{partner_id}/payout',
+    summary: 'How the billers of a partner are paid',
+    source: 'decision 19',
+    reply: Type.Object({ payouts: Type.Array(PayoutView) }),
+    errors: ['NOT_FOUND'],
+  },
+  list_remittances: {
+    call: 'GET /money/remittances',
+    summary: 'List remittances, newest first, at most 100',
+    source: 'decision 26',
+    query: Type.Object(
+      {
+        partner_id: Type.Optional(PartnerId),
+        state: Type.Optional(Type.Enum([...REMITTANCE_STATES])),
+      },
+      strict,
+    ),
+    reply: Type.Object({ remittances: Type.Array(RemittanceView) }),
+  },
+  remit_now: {
+    call: 'POST /money/remittances',
+    summary: 'Make and send the remittances that are due, without waiting for the hourly round',
+    source: 'decision 26',
+    role: 'operator',
+    reply: RemittanceRound,
+  },
+  get_remittance_statement: {
+    call: 'GET /money/remittances/{remittance_id}/statement',
+    summary: 'The statement of a remittance for its biller, as CSV or in the form of camt.054',
+    source: 'decision 26',
+    query: Type.Object({ format: Type.Optional(Type.Enum(['csv', 'camt054'])) }, strict),
+    replyType: 'text/csv',
+    reply: Type.String(),
+    errors: ['NOT_FOUND'],
+  },
+  end_transfer: {
+    call: 'POST /money/remittances/{remittance_id}/end',
+    summary: 'State what became of a transfer, or of all transfers of a file',
+    source: 'decision 38',
+    role: 'operator',
+    body: TransferEnd,
+    reply: Type.Object({
+      outcome: Type.Enum(['done', 'second_person_needed']),
+      transfers: Type.Integer(),
+    }),
+    errors: ['NOT_FOUND', 'CONFLICT'],
+  },
+  make_bank_file: {
+    call: 'POST /money/files',
+    summary: 'Put the transfers that wait into a file for the bank',
+    source: 'decision 38',
+    role: 'admin',
+    body: Type.Object({ way: Type.Enum(['pain001', 'nacha']) }, strict),
+    reply: BankFileView,
+    errors: ['CONFLICT'],
+  },
+  get_bank_file: {
+    call: 'GET /money/files/{file_id}',
+    summary: 'Read a file for the bank again, as it was made',
+    source: 'decision 38',
+    role: 'admin',
+    reply: BankFileView,
+    errors: ['NOT_FOUND'],
   },
 } as const;

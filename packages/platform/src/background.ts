@@ -21,6 +21,7 @@ import type { PlatformConfig } from './config.ts';
 import type { Funds } from './funding/funds.ts';
 import { keepSweeping } from './funding/sweep.ts';
 import { openBookkeeping } from './money/check.ts';
+import type { Waiting } from './money/remittance.ts';
 import type { PartnerRegistry } from './partners/registry.ts';
 import type { Sealer } from './partners/seal.ts';
 import { auditTables } from './store/audit.ts';
@@ -54,6 +55,7 @@ export function keepWorking(given: {
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
+  readonly remit: () => Promise<readonly Waiting[]>;
 }): { readonly auditChain: AuditChain; readonly ended: Promise<unknown> } {
   const { config, database, registry, sealer, funding, lost, metrics, clock, log, signal } = given;
   const { smtpUrl, mailFrom } = config;
@@ -82,7 +84,7 @@ export function keepWorking(given: {
           log,
           signal,
         });
-  const keepBook = openBookkeeping({ database, metrics, clock, log });
+  const keepBook = openBookkeeping({ database, metrics, clock, log, remit: given.remit });
   const ended = Promise.all([
     lost.watch(signal),
     keepForgetting({ database, clock, log, signal, alsoHourly: keepBook }),

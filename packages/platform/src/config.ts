@@ -21,6 +21,7 @@ import {
 import type { OpenIdProvider } from './admin/openid.ts';
 import type { FundingConfig } from './funding/configured.ts';
 import type { StripeSettings } from './funding/stripe.ts';
+import type { Payer } from './money/bank-file.ts';
 import { openSealer } from './partners/seal.ts';
 import { pepperText, variables } from './variables.ts';
 
@@ -64,6 +65,8 @@ export interface PlatformConfig extends FundingConfig {
   readonly paidRetentionDays?: number;
   /** Closing a review of more than this needs a second person, in cents; default 100,000 (decision 38). */
   readonly secondPersonAboveCents?: number;
+  /** The account that pays billers, for files to the bank; default none, and no file. */
+  readonly payer?: Payer | undefined;
   /** SMTP server for receipts to customers; default none, and no mail. */
   readonly smtpUrl?: string | undefined;
   /** Sender of those mails; required with `smtpUrl`. */

@@ -55,6 +55,37 @@ CREATE INDEX audit_seals_end ON duebridge_platform.audit_seals USING btree (to_a
 
 CREATE TRIGGER audit_seals_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.bank_files (
+  file_id text NOT NULL,
+  way text NOT NULL,
+  made_at timestamp with time zone NOT NULL DEFAULT now(),
+  made_by text NOT NULL,
+  transfers integer NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  sha256 text NOT NULL,
+  sealed text NOT NULL,
+  CONSTRAINT bank_files_pkey PRIMARY KEY (file_id)
+);
+
+CREATE TABLE duebridge_platform.bank_transfers (
+  remittance_id text NOT NULL,
+  way text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  sealed text NOT NULL,
+  file_id text,
+  asked_by text,
+  asked text,
+  result text,
+  reference text,
+  CONSTRAINT bank_transfers_pkey PRIMARY KEY (remittance_id),
+  CONSTRAINT bank_transfers_file_id_fkey FOREIGN KEY (file_id) REFERENCES duebridge_platform.bank_files(file_id),
+  CONSTRAINT bank_transfers_remittance_id_fkey FOREIGN KEY (remittance_id) REFERENCES duebridge_platform.remittances(remittance_id),
+  CONSTRAINT bank_transfers_amount_in_cents_check CHECK ((amount_in_cents > 0)),
+  CONSTRAINT bank_transfers_result_check CHECK ((result = ANY (ARRAY['paid'::text, 'returned'::text])))
+);
+
+CREATE INDEX bank_transfers_waiting ON duebridge_platform.bank_transfers USING btree (way, remittance_id) WHERE ((file_id IS NULL) AND (result IS NULL));
+
 CREATE TABLE duebridge_platform.batches (
   platform_batch_id text NOT NULL,
   partner_id text NOT NULL,
@@ -183,6 +214,25 @@ CREATE TABLE duebridge_platform.customers (
 CREATE INDEX customers_by_email ON duebridge_platform.customers USING btree (email_digest) WHERE (email_digest IS NOT NULL);
 
 CREATE INDEX customers_erase_after ON duebridge_platform.customers USING btree (erase_after);
+
+CREATE TABLE duebridge_platform.deductions (
+  deduction_id text NOT NULL,
+  platform_payment_id text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  kind text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  reason text NOT NULL,
+  made_at timestamp with time zone NOT NULL DEFAULT now(),
+  remittance_id text,
+  CONSTRAINT deductions_pkey PRIMARY KEY (deduction_id),
+  CONSTRAINT deductions_amount_in_cents_check CHECK ((amount_in_cents > 0)),
+  CONSTRAINT deductions_kind_check CHECK ((kind = ANY (ARRAY['refund'::text, 'return'::text, 'correction'::text])))
+);
+
+CREATE INDEX deductions_of ON duebridge_platform.deductions USING btree (remittance_id) WHERE (remittance_id IS NOT NULL);
+
+CREATE INDEX deductions_open ON duebridge_platform.deductions USING btree (partner_id, biller_id) WHERE (remittance_id IS NULL);
 
 CREATE TABLE duebridge_platform.deployment (
   one boolean NOT NULL DEFAULT true,
@@ -483,6 +533,62 @@ CREATE TRIGGER payments_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.pay
 
 CREATE TRIGGER payments_update_guard BEFORE UPDATE ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_update_guard();
 
+CREATE TABLE duebridge_platform.payouts (
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  way text NOT NULL,
+  sealed text NOT NULL,
+  minimum_in_cents bigint NOT NULL DEFAULT 1,
+  held boolean NOT NULL DEFAULT false,
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT payouts_pkey PRIMARY KEY (partner_id, biller_id),
+  CONSTRAINT payouts_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
+  CONSTRAINT payouts_minimum_in_cents_check CHECK ((minimum_in_cents > 0)),
+  CONSTRAINT payouts_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text])))
+);
+
+CREATE TABLE duebridge_platform.remittances (
+  remittance_id text NOT NULL,
+  platform_batch_id text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  payments integer NOT NULL,
+  gross_in_cents bigint NOT NULL,
+  deducted_in_cents bigint NOT NULL,
+  carried_in_cents bigint NOT NULL,
+  net_in_cents bigint NOT NULL,
+  sha256 text NOT NULL,
+  due_on date NOT NULL,
+  state text NOT NULL,
+  carried_to text,
+  tries integer NOT NULL DEFAULT 0,
+  reference text,
+  reason text,
+  made_at timestamp with time zone NOT NULL DEFAULT now(),
+  sent_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  CONSTRAINT remittances_once UNIQUE (platform_batch_id, biller_id),
+  CONSTRAINT remittances_pkey PRIMARY KEY (remittance_id),
+  CONSTRAINT remittances_carried CHECK (((carried_to IS NULL) OR (state = ANY (ARRAY['carried'::text, 'returned'::text])))),
+  CONSTRAINT remittances_net CHECK ((net_in_cents = ((gross_in_cents - deducted_in_cents) + carried_in_cents))),
+  CONSTRAINT remittances_positive CHECK (((state = 'carried'::text) OR (net_in_cents > 0))),
+  CONSTRAINT remittances_state_check CHECK ((state = ANY (ARRAY['due'::text, 'carried'::text, 'sending'::text, 'sent'::text, 'paid'::text, 'returned'::text])))
+);
+
+CREATE INDEX remittances_newest ON duebridge_platform.remittances USING btree (made_at);
+
+CREATE INDEX remittances_open ON duebridge_platform.remittances USING btree (partner_id, biller_id) WHERE ((state = ANY (ARRAY['due'::text, 'sending'::text, 'sent'::text])) OR ((state = ANY (ARRAY['carried'::text, 'returned'::text])) AND (carried_to IS NULL)));
+
+CREATE TRIGGER remittances_guard BEFORE UPDATE ON duebridge_platform.remittances FOR EACH ROW EXECUTE FUNCTION duebridge_platform.remittances_guard();
+
+CREATE TRIGGER remittances_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.remittances FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
+CREATE TABLE duebridge_platform.remitted_batches (
+  platform_batch_id text NOT NULL,
+  made_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT remitted_batches_pkey PRIMARY KEY (platform_batch_id)
+);
+
 CREATE TABLE duebridge_platform.review_closes (
   platform_payment_id text NOT NULL,
   requested_by text NOT NULL,
@@ -699,6 +805,26 @@ BEGIN
          AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.remittances_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF (NEW.remittance_id, NEW.platform_batch_id, NEW.partner_id, NEW.biller_id, NEW.payments, NEW.gross_in_cents, NEW.deducted_in_cents,
+      NEW.carried_in_cents, NEW.sha256) IS DISTINCT FROM
+     (OLD.remittance_id, OLD.platform_batch_id, OLD.partner_id, OLD.biller_id, OLD.payments, OLD.gross_in_cents, OLD.deducted_in_cents,
+      OLD.carried_in_cents, OLD.sha256)
+     OR (OLD.carried_to IS NOT NULL AND NEW.carried_to IS DISTINCT FROM OLD.carried_to)
+     OR (NEW.state <> OLD.state AND NOT (
+          (OLD.state = 'due' AND NEW.state = 'sending') OR (OLD.state = 'sending' AND NEW.state IN ('sent', 'returned'))
+          OR (OLD.state = 'sent' AND NEW.state IN ('paid', 'returned')))) THEN
+    RAISE EXCEPTION 'a remittance goes from due to sending, sent and paid, and its amounts never change'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'remittances_guard';
   END IF;
   RETURN NEW;
 END $function$

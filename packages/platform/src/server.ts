@@ -54,6 +54,8 @@ import { openAccountReads } from './checkout/account-reads.ts';
 import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
+import { openDesk } from './money/desk.ts';
+import { remit } from './money/remittance.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
@@ -145,7 +147,25 @@ async function openAll(
   );
   measurePools(metrics, pools);
   const database = pools.front;
-  const { auditChain, ended } = keepWorking({ ...ground, ...driving, ...checkout, database });
+  const reconciliations = openReconciliations({ ...driving, database, clock });
+  closers.push(() => reconciliations.stop());
+  const remitting = {
+    ...driving,
+    database,
+    channel: openDesk(database, driving.sealer),
+    compare: (platform_batch_id: string) =>
+      reconciliations.compare(platform_batch_id, {}, 'remittance'),
+    clock,
+    log,
+  };
+  const remitNow = () => remit(remitting);
+  const { auditChain, ended } = keepWorking({
+    ...ground,
+    ...driving,
+    ...checkout,
+    database,
+    remit: remitNow,
+  });
   closers.push(async () => {
     stopping.abort();
     // A mail server that is silent holds up no stop.
@@ -160,8 +180,6 @@ async function openAll(
   });
   const publicApp = openPublicListener(ground, driving, checkout, ready);
   const adminHost = config.adminHost ?? '127.0.0.1';
-  const reconciliations = openReconciliations({ ...driving, database, clock });
-  closers.push(() => reconciliations.stop());
   const adminApp = openAdminListener(
     ground,
     { adminHost, adminKey, ready },
@@ -174,6 +192,8 @@ async function openAll(
       auditChain,
       pepper: keyPepper,
       clock,
+      payer: config.payer,
+      remit: remitNow,
     },
   );
 

@@ -7,6 +7,7 @@ import {
   text,
   type Variable,
 } from '@duebridge/runtime/cli';
+import { isRoutingNumber, type Payer } from './money/bank-file.ts';
 
 /** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
 const KEY_BYTES = 32;
@@ -55,6 +56,33 @@ function beginning(...starts: string[]): (value: string) => string {
 
 function signingSecrets(value: string): readonly string[] {
   return list(value).map(beginning('whsec_'));
+}
+
+/** The account that pays billers. Throws an Error that does not repeat it. */
+function payerText(value: string): Payer {
+  const wrong = new Error(
+    'must be JSON with the texts name, routing_number (nine digits), account_number and company_id',
+  );
+  let given: unknown;
+  try {
+    given = JSON.parse(value);
+  } catch {
+    throw wrong;
+  }
+  const text = (name: keyof Payer): string => {
+    const found: unknown =
+      typeof given === 'object' && given ? Reflect.get(given, name) : undefined;
+    if (typeof found !== 'string' || found.trim() === '') throw wrong;
+    return found.trim();
+  };
+  const payer = {
+    name: text('name'),
+    routing_number: text('routing_number'),
+    account_number: text('account_number'),
+    company_id: text('company_id'),
+  };
+  if (!isRoutingNumber(payer.routing_number)) throw wrong;
+  return payer;
 }
 
 const common = serverVariables({
@@ -160,6 +188,15 @@ export const variables = {
     parse: integer(0, 99_999_999_999),
     default: 100_000,
     description: 'closing a review of more than this needs a second person',
+  },
+  payer: {
+    name: 'DUEBRIDGE_PAYER',
+    parse: payerText,
+    default: undefined,
+    otherwise: 'no file for a bank can be made',
+    description:
+      'the account that pays billers, as JSON: name, routing_number, account_number, company_id',
+    secret: true,
   },
   tracesEndpoint: common.tracesEndpoint,
   tracesRatio: common.tracesRatio,

@@ -50,11 +50,11 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
-import { mountMoney } from './money.ts';
+import { mountMoney, type MoneyDependencies } from './money.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** The dependencies of the admin API. */
-export interface AdminDependencies {
+export interface AdminDependencies extends MoneyDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -308,7 +308,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     resolveDifference(database, params.difference_id, body.reason, who(request).actor),
   );
 
-  mountMoney(serve, { database, clock });
+  mountMoney(serve, (request) => who(request).actor, dependencies);
 
   // People, the audit, the whole ----------------------------------------------------------------------------------------------
 

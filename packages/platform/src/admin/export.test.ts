@@ -3,7 +3,8 @@ import test from 'node:test';
 import type { Database } from '@duebridge/runtime';
 import { redact } from '../store/attempts.ts';
 import { windowDay } from '../reconciliation/batch.ts';
-import { csvCell, exportPayments } from './export.ts';
+import { csvCell } from '../csv-cell.ts';
+import { exportPayments } from './export.ts';
 
 test('a cell that a spreadsheet would run as a formula becomes text, and a comma or quote stays in its cell', () => {
   assert.equal(csvCell('=HYPERLINK("http://x")'), `"'=HYPERLINK(""http://x"")"`);

@@ -10,6 +10,7 @@ import type { PaymentView } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
+import { csvCell } from '../csv-cell.ts';
 
 /** Payments of one page: about 1 MB of text. */
 const PAGE_ROWS = 2_000;
@@ -73,15 +74,4 @@ export function exportPayments(
   }
   const stream: Readable = Readable.from(pages());
   return stream;
-}
-
-/** Where a spreadsheet may see the beginning of a cell: at ours, and where another list separator than a comma would split it. */
-const FORMULA = /(^|[;\t\r\n|])(?=[=+\-@\t\r])/g;
-
-/** One cell (RFC 4180). A spreadsheet would run text that begins with = + - @ as a formula; an apostrophe in front keeps it text. Pure. */
-export function csvCell(value: string | number | null): string {
-  if (value === null) return '';
-  if (typeof value === 'number') return String(value);
-  const safe = value.replaceAll(FORMULA, "$1'");
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

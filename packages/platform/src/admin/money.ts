@@ -1,17 +1,74 @@
-/** The admin operations on money: the book, and whether it holds. */
-import { platformAdminRoutes as routes, type Route } from '@duebridge/contract';
+/** The admin operations on money: the book, how billers are paid, and their remittances. */
+import { Readable } from 'node:stream';
+import { platformAdminRoutes as routes, Refusal, type Route } from '@duebridge/contract';
 import type { Clock, Database, Handler } from '@duebridge/runtime';
+import type { FastifyRequest } from 'fastify';
 import { checkMoney, HOURLY_DAYS, readBalances } from '../money/check.ts';
+import type { Payer } from '../money/bank-file.ts';
+import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
+import { listPayouts, setPayout } from '../money/payouts.ts';
+import type { Waiting } from '../money/remittance.ts';
+import { listRemittances, readStatementOf } from '../money/statement.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { Sealer } from '../partners/seal.ts';
 
-/** Mounts them by `serve`, which checks the caller's role. */
+/** What they need. */
+export interface MoneyDependencies {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly sealer: Sealer;
+  readonly clock: Clock;
+  /** The account that pays billers; undefined while it is not configured. */
+  readonly payer: Payer | undefined;
+  readonly remit: () => Promise<readonly Waiting[]>;
+}
+
+/** A check of more days would read payments that nobody can be asked about. */
+const MAX_DAYS = 36_500;
+
+/** Mounts them by `serve`, which checks the caller's role; `actor` is who calls. */
 export function mountMoney(
   serve: <const R extends Route>(route: R, handler: Handler<R>) => void,
-  { database, clock }: { readonly database: Database; readonly clock: Clock },
+  actor: (request: FastifyRequest) => string,
+  dependencies: MoneyDependencies,
 ): void {
+  const { database, registry, clock, remit } = dependencies;
+  const partnerOf = async (partner_id: string): Promise<Partner> => {
+    const partner = await registry.get(partner_id);
+    if (partner === undefined) throw new Refusal('NOT_FOUND');
+    return partner;
+  };
   serve(routes.get_money, async ({ query }) => ({
     balances: await readBalances(database, query.day),
   }));
   serve(routes.check_money, ({ query }) =>
-    checkMoney(database, clock.now(), Math.min(36_500, Number(query.days ?? HOURLY_DAYS))),
+    checkMoney(database, clock.now(), Math.min(MAX_DAYS, Number(query.days ?? HOURLY_DAYS))),
+  );
+  serve(routes.set_payout, async ({ params, body, request }) =>
+    setPayout(dependencies, await partnerOf(params.partner_id), body, actor(request)),
+  );
+  serve(routes.list_payouts, async ({ params }) => {
+    await partnerOf(params.partner_id);
+    return { payouts: await listPayouts(dependencies, params.partner_id) };
+  });
+  serve(routes.list_remittances, async ({ query }) => ({
+    remittances: await listRemittances(database, query),
+  }));
+  serve(routes.remit_now, async () => ({ waiting: [...(await remit())] }));
+  serve(routes.get_remittance_statement, async ({ params, query, reply }) => {
+    const format = query.format ?? 'csv';
+    const pieces = await readStatementOf(database, params.remittance_id, format);
+    reply.type(format === 'csv' ? 'text/csv; charset=utf-8' : 'application/xml; charset=utf-8');
+    // Fastify streams it; the table's response type describes the whole text.
+    return Readable.from(pieces) as unknown as string;
+  });
+  serve(routes.end_transfer, ({ params, body, request }) =>
+    endTransfer(database, params.remittance_id, body, actor(request)),
+  );
+  serve(routes.make_bank_file, ({ body, request }) =>
+    makeBankFile(dependencies, body.way, actor(request)),
+  );
+  serve(routes.get_bank_file, ({ params, request }) =>
+    readBankFile(dependencies, params.file_id, actor(request)),
   );
 }

@@ -28,9 +28,7 @@ import { bulkLines } from './bulk.ts';
 import { moneyLines } from './money.ts';
 import * as output from './output.ts';
 import { reconcile } from './reconcile.ts';
-import { WORDS } from './words.ts';
-
-const TARGET = { server: 'platform', defaultPort: 4001 } as const;
+import { WORDS, TARGET } from './words.ts';
 
 const PARTNER_ID = {
   partner_id: { flags: '--id <id>', help: 'its id on the platform, such as springfield-water' },

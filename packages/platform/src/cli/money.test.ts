@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import type { MoneyBalances, MoneyCheck } from '@duebridge/contract';
+import type { BankFileView, MoneyBalances, MoneyCheck, RemittanceView } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
@@ -12,16 +12,30 @@ const page = readFileSync(join(import.meta.dirname, '../../../../docs/money.md')
 assert.match(page, /# Where the money is/, 'docs/money.md');
 
 const partner = await startTestPartner({ after });
-const platform = await startTestPlatform({ after });
+const platform = await startTestPlatform(
+  {
+    after,
+  },
+  {
+    payer: {
+      name: 'Payments Inc',
+      routing_number: '011000015',
+      account_number: '123456789',
+      company_id: '1234567890',
+    },
+  },
+);
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
 /** Runs a command of the page; `words` as a shell would split them. */
-async function run(words: readonly string[], key = platform.adminKey): Promise<string> {
+async function run(words: readonly string[], key = platform.adminKey, stdin = ''): Promise<string> {
   let out = '';
   const command = platformCommand({
     env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
-    stdin: (async function* () {})(),
+    stdin: (async function* () {
+      yield stdin;
+    })(),
     write: (text) => void (out += text),
   });
   await command.parseAsync([...words], { from: 'user' });
@@ -40,9 +54,11 @@ async function pay(amount_in_cents: number, email: string): Promise<string> {
   return String(made.body['platform_payment_id']);
 }
 
+let first = '';
+
 test('what was paid is owed to the biller, by day, and the check holds', async () => {
   assert.match(await run(['money']), /No money has moved/);
-  await pay(2_500, 'one@example.com');
+  first = await pay(2_500, 'one@example.com');
   await pay(1_250, 'two@example.com');
   await eventually('both are captured', async () =>
     (await json<{ balances: MoneyBalances[] }>(['money'])).balances.some(
@@ -56,19 +72,67 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
   assert.match(await run(['money', 'check']), /Every cent of the payments of 3 days/);
 });
 
-test('a cent that is missing ends the check with exit code 1 and its payment', async () => {
-  const id = await pay(700, 'three@example.com');
-  await eventually('it is captured', async () =>
-    (await json<{ balances: MoneyBalances[] }>(['money'])).balances.some(
-      (one) => one.owed === 4_450,
-    ),
+test('the batch becomes a remittance, a file of the bank, and a statement', async () => {
+  const payout = ['money', 'payout', '--partner', 'water'];
+  const account = ['--holder', 'Water Works', '--routing', '021000021', '--account', '-'];
+  await assert.rejects(
+    run([
+      ...payout,
+      '--way',
+      'pain001',
+      '--holder',
+      'W',
+      '--routing',
+      '021000022',
+      '--account',
+      '1',
+    ]),
+    /routing_number/,
   );
+  const set = await run(
+    [...payout, '--way', 'pain001', ...account],
+    platform.adminKey,
+    '1234567\n',
+  );
+  assert.match(set, /water .*pain001 +Water Works +…4567 +\$0\.01 +no/);
+  assert.equal(await run(['money', 'payouts', '--partner', 'water']), set);
   await platform.database.transaction(async (tx) => {
     await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query('DELETE FROM duebridge_platform.transfers WHERE id = $1', [id]);
+    await tx.query(`UPDATE duebridge_platform.batches SET cutoff_at = now() - interval '7 days'`);
   });
-  let out = '';
-  const failed = run(['money', 'check']).then((text) => void (out = text));
-  await assert.rejects(failed, { exitCode: 1, message: /1 fault/ });
-  assert.equal(out, '');
+  const [batch] = (await json<{ batches: { platform_batch_id: string }[] }>(['batch'])).batches;
+  await run(['batch', 'close', batch?.platform_batch_id ?? '', '--reason', 'the day is over']);
+  const listed = async (...words: string[]): Promise<RemittanceView[]> =>
+    (await json<{ remittances: RemittanceView[] }>(['money', 'remittances', ...words])).remittances;
+  // The test partner offers no statement, so that its payments are read one by one.
+  await eventually('it is compared and sent', async () => {
+    await run(['money', 'remit']);
+    return (await listed())[0]?.state === 'sent';
+  });
+  const [one] = await listed();
+  assert.deepEqual([one?.net_in_cents, one?.payments], [3_750, 2]);
+  const id = one?.remittance_id ?? '';
+  const file = await json<BankFileView>(['money', 'bank-file', '--way', 'pain001']);
+  assert.match(file.content, /<InstdAmt Ccy="USD">37\.50</);
+  assert.equal(await run(['money', 'bank-file', file.file_id]), file.content);
+  assert.match(
+    await run(['money', 'end', file.file_id, '--outcome', 'paid', '--reference', 'BANK-1']),
+    /Transfers ended: 1/,
+  );
+  assert.match(await run(['money', 'remit']), /Everything that is due/);
+  assert.equal((await listed('--state', 'paid'))[0]?.remittance_id, id);
+  assert.match(await run(['money']), /\$37\.50 +\$0\.00 +\$37\.50/);
+  const statement = await run(['money', 'statement', id, '--format', 'csv']);
+  assert.match(statement, /total,,,,3750,/);
+  assert.match(await run(['money', 'statement', id, '--format', 'camt054']), /camt\.054/);
+  assert.match(await run(['money', 'check']), /Every cent/);
+});
+
+test('a cent that is missing ends the check with exit code 1', async () => {
+  await platform.database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query('DELETE FROM duebridge_platform.transfers WHERE id = $1', [first]);
+  });
+  // The payment, and what its biller is owed in all.
+  await assert.rejects(run(['money', 'check']), { exitCode: 1, message: /2 faults/ });
 });

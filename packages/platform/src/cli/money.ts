@@ -2,13 +2,28 @@
 import {
   formatCents,
   platformAdminRoutes as routes,
+  type BankFileView,
   type MoneyBalances,
   type MoneyCheck,
+  type PayoutView,
+  type RemittanceRound,
+  type RemittanceView,
 } from '@duebridge/contract';
-import { CommandError, exitCodes, line, print, type CommandLine } from '@duebridge/runtime/cli';
+import {
+  CommandError,
+  exitCodes,
+  instead,
+  line,
+  print,
+  readAdmin,
+  type CommandLine,
+} from '@duebridge/runtime/cli';
 import { inColumns } from './output.ts';
+import { TARGET } from './words.ts';
 
-/** The commands of the book. */
+const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };
+
+/** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
   line('money', routes.get_money, ({ balances }) => balanceTable(balances), {
     help: 'where the money is, by biller: taken, owed, paid, refunded, returned',
@@ -28,7 +43,94 @@ export const moneyLines: readonly CommandLine[] = [
       }
     },
   }),
+  line('money payouts', routes.list_payouts, ({ payouts }) => payoutTable(payouts), {
+    args: [],
+    fields: OF_PARTNER,
+  }),
+  line('money payout', routes.set_payout, (view) => payoutTable([view]), {
+    args: [],
+    fields: {
+      ...OF_PARTNER,
+      holder_name: { flags: '--holder <name>' },
+      routing_number: { flags: '--routing <number>' },
+      account_number: { flags: '--account <number>', secretIn: 'DUEBRIDGE_PAYOUT_ACCOUNT' },
+      minimum_in_cents: {
+        flags: '--minimum-cents <n>',
+        help: 'less is carried into the next remittance',
+        parse: Number,
+      },
+    },
+  }),
+  line(
+    'money remittances',
+    routes.list_remittances,
+    ({ remittances }) => remittanceTable(remittances),
+    { help: 'what billers are owed for their batches, and its transfers, newest first' },
+  ),
+  line('money remit', routes.remit_now, waitingSentences),
+  line('money statement', routes.get_remittance_statement, String, {
+    run: async ({ terminal, request }) => {
+      for await (const piece of readAdmin(terminal, TARGET, request.path)) terminal.write(piece);
+    },
+  }),
+  line('money bank-file', routes.make_bank_file, contentOf, {
+    help: 'the file for the bank: of the transfers that wait, or one made before',
+    defaults: { way: 'pain001' },
+    instead: [instead('file_id', routes.get_bank_file, contentOf)],
+  }),
+  line(
+    'money end',
+    routes.end_transfer,
+    ({ outcome, transfers }) =>
+      outcome === 'done'
+        ? `Transfers ended: ${transfers}. The next round notes it.`
+        : 'Noted. A second person must give the same reference.',
+    { help: 'what became of a transfer, or of all transfers of a file (give its file_id)' },
+  ),
 ];
+
+function contentOf({ content }: BankFileView): string {
+  return content.trimEnd();
+}
+
+function waitingSentences({ waiting }: RemittanceRound): string {
+  return waiting.length === 0
+    ? 'Everything that is due is on its way.'
+    : waiting.map(({ what, why }) => `${what} waits: ${why}`).join('\n');
+}
+
+function payoutTable(payouts: readonly PayoutView[]): string {
+  return inColumns(
+    [
+      ['PARTNER', (one) => one.partner_id],
+      ['BILLER', (one) => one.biller_id],
+      ['WAY', (one) => one.way],
+      ['HOLDER', (one) => one.holder_name],
+      ['ACCOUNT', (one) => one.account],
+      ['MINIMUM', (one) => formatCents(one.minimum_in_cents)],
+      ['HELD', (one) => (one.held ? 'yes' : 'no')],
+    ],
+    payouts,
+  );
+}
+
+function remittanceTable(remittances: readonly RemittanceView[]): string {
+  return inColumns(
+    [
+      ['REMITTANCE', (one) => one.remittance_id],
+      ['BATCH', (one) => one.platform_batch_id],
+      ['BILLER', (one) => one.biller_id],
+      ['DUE', (one) => one.due_on],
+      ['PAYMENTS', (one) => one.payments],
+      ['GROSS', (one) => formatCents(one.gross_in_cents)],
+      ['OFF', (one) => formatCents(one.deducted_in_cents)],
+      ['CARRIED', (one) => formatCents(one.carried_in_cents)],
+      ['NET', (one) => formatCents(one.net_in_cents)],
+      ['STATE', (one) => (one.reason === null ? one.state : `${one.state}: ${one.reason}`)],
+    ],
+    remittances,
+  );
+}
 
 /** Where money came from on the left of the line, where it is on the right. */
 function balanceTable(balances: readonly MoneyBalances[]): string {

@@ -1,6 +1,9 @@
 /** How the fields of the admin API are written at a terminal, where their names and schemas do not say it well enough. */
 import { CommandError, exitCodes, type Words } from '@duebridge/runtime/cli';
 
+/** The server that the commands ask. */
+export const TARGET = { server: 'platform', defaultPort: 4001 } as const;
+
 /** Parses a dollar amount as people write it into cents, without binary fractions. */
 function cents(text: string): string {
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));

@@ -12,6 +12,7 @@ import { idBefore } from '../payment-id.ts';
 import { KNOWN_TO_BILLER, PLACES, SOURCES, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import { bookFormerPayments } from './former-payments.ts';
+import type { Waiting } from './remittance.ts';
 
 /** What is compared each hour: payments of so many days. A payment that is settled later is compared by `money check --days`. */
 export const HOURLY_DAYS = 3;
@@ -64,6 +65,89 @@ const faultsStatement = sql(
     ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
 
+/**
+ * Per remittance whose money may still move or moved lately: what left the book for it, and the state that it is in.
+ */
+const remittanceFaultsStatement = sql(
+  'money_remittance_faults',
+  `SELECT r.remittance_id, r.partner_id, r.state, r.net_in_cents AS net, coalesce(b.owed, 0)::bigint AS owed,
+          coalesce(b.remitting, 0)::bigint AS remitting, coalesce(b.paid, 0)::bigint AS paid
+     FROM duebridge_platform.remittances r
+     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.debit = 'owed' THEN t.amount_in_cents WHEN t.credit = 'owed' THEN -t.amount_in_cents ELSE 0 END) AS owed,
+                       sum(CASE WHEN t.credit = 'remitting' THEN t.amount_in_cents WHEN t.debit = 'remitting' THEN -t.amount_in_cents ELSE 0 END) AS remitting,
+                       sum(CASE WHEN t.credit = 'paid' THEN t.amount_in_cents ELSE 0 END) AS paid
+                  FROM duebridge_platform.transfers t WHERE t.id >= $1 AND t.act IN ('sent', 'paid', 'came_back', 'paid_before') GROUP BY t.id) AS b
+            ON b.id = r.remittance_id
+    WHERE r.remittance_id >= $1
+      AND (coalesce(b.owed, 0), coalesce(b.remitting, 0), coalesce(b.paid, 0)) IS DISTINCT FROM
+          (CASE WHEN r.state IN ('sending', 'sent', 'paid') THEN r.net_in_cents ELSE 0 END,
+           CASE WHEN r.state IN ('sending', 'sent') THEN r.net_in_cents ELSE 0 END,
+           CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END)
+    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
+/** What a biller is owed, by what it is made of: payments of batches that are not remitted yet, remittances that have not left, and deductions. */
+const unremittedStatement = sql(
+  'money_unremitted',
+  `SELECT p.partner_id, p.biller_id, sum(t.amount_in_cents)::bigint AS cents
+     FROM duebridge_platform.payments p JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed'
+    WHERE p.platform_batch_id = ANY($1::text[]) GROUP BY 1, 2`,
+);
+const unremittedBatchesStatement = sql(
+  'money_unremitted_batches',
+  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
+    WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)`,
+);
+const unsentStatement = sql(
+  'money_unsent',
+  `SELECT r.partner_id, r.biller_id, sum(r.net_in_cents)::bigint AS cents FROM duebridge_platform.remittances r
+    WHERE r.state = 'due' OR (r.state IN ('carried', 'returned') AND r.carried_to IS NULL) GROUP BY 1, 2
+   UNION ALL
+   SELECT d.partner_id, d.biller_id, -sum(d.amount_in_cents)::bigint FROM duebridge_platform.deductions d
+    WHERE d.remittance_id IS NULL GROUP BY 1, 2`,
+);
+
+/**
+ * What each biller is owed by the book, compared with what that is made of. A payment that is in two remittances, or in none, is a
+ * difference here, whatever the sums of the remittances say.
+ */
+async function findOwedFaults(
+  on: Queryable,
+  balances: readonly MoneyBalances[],
+): Promise<string[]> {
+  const owed = new Map(balances.map((one) => [`${one.biller_id} of ${one.partner_id}`, one.owed]));
+  const batches = await on.query<{ platform_batch_id: string }>(unremittedBatchesStatement);
+  type Part = { readonly partner_id: string; readonly biller_id: string; readonly cents: number };
+  const parts = [
+    ...(await on.query<Part>(unremittedStatement, [batches.map((one) => one.platform_batch_id)])),
+    ...(await on.query<Part>(unsentStatement)),
+  ];
+  const made = new Map<string, number>();
+  for (const { partner_id, biller_id, cents } of parts) {
+    const biller = `${biller_id} of ${partner_id}`;
+    made.set(biller, (made.get(biller) ?? 0) + cents);
+  }
+  return [...new Set([...owed.keys(), ...made.keys()])]
+    .filter((biller) => (owed.get(biller) ?? 0) !== (made.get(biller) ?? 0))
+    .map(
+      (biller) =>
+        `biller ${biller}: the book owes it ${formatCents(owed.get(biller) ?? 0)}, and what is still to be remitted is ${formatCents(made.get(biller) ?? 0)}`,
+    );
+}
+
+interface RemittanceFault {
+  readonly remittance_id: string;
+  readonly partner_id: string;
+  readonly state: string;
+  readonly net: number;
+  readonly remitting: number;
+  readonly paid: number;
+}
+
+function describeRemittance(one: RemittanceFault): string {
+  const { remittance_id, partner_id, state, net, remitting, paid } = one;
+  return `remittance ${remittance_id} of ${partner_id} is ${state} with ${formatCents(net)}, and the book has ${formatCents(remitting)} on its way and ${formatCents(paid)} paid`;
+}
+
 interface Fault {
   readonly id: string;
   readonly partner_id: string;
@@ -75,9 +159,19 @@ interface Fault {
   readonly has_ended: boolean;
 }
 
-/** The payments above an id whose money is not where it should be, in sentences. */
-export async function findFaults(on: Queryable, above: string): Promise<string[]> {
-  return (await on.query<Fault>(faultsStatement, [above, END_OF_IDS])).map(describeFault);
+/** Payments and remittances above an id, and billers, whose money is not where it should be, in sentences. */
+export async function findFaults(
+  on: Queryable,
+  above: string,
+  balances?: readonly MoneyBalances[],
+): Promise<string[]> {
+  return [
+    ...(await on.query<Fault>(faultsStatement, [above, END_OF_IDS])).map(describeFault),
+    ...(await on.query<RemittanceFault>(remittanceFaultsStatement, [above])).map(
+      describeRemittance,
+    ),
+    ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
+  ];
 }
 
 /** The fault in a sentence for a finance person. Pure. */
@@ -113,7 +207,7 @@ export function readBalances(database: Queryable, day?: string): Promise<MoneyBa
         const key = `${partner_id} ${biller_id}`;
         const one = billers.get(key) ?? { mode, partner_id, biller_id, ...noMoney() };
         // Sources grow by debits, places by credits: both are shown as positive amounts.
-        one[account] = account in SOURCES ? cents : -cents;
+        one[account] = account in SOURCES ? cents : 0 - cents;
         billers.set(key, one);
       }
       return [...billers.values()];
@@ -137,7 +231,7 @@ export function checkMoney(database: Database, now: number, days: number): Promi
   return database.transaction(
     async (tx) => {
       const balances = await readBalances(tx);
-      const rows = await findFaults(tx, idBefore(Math.max(0, now - days * DAY_MS)));
+      const rows = await findFaults(tx, idBefore(Math.max(0, now - days * DAY_MS)), balances);
       const unbalanced = balances
         .filter((one) => outOfBalance(one) !== 0)
         .map(
@@ -157,9 +251,18 @@ export function openBookkeeping(options: {
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
+  /** Remits what is due (remittance.ts), and says what could not be. */
+  readonly remit: () => Promise<readonly Waiting[]>;
 }): () => Promise<void> {
   const { database, metrics, clock, log } = options;
   let faults = 0;
+  let waiting = 0;
+  metrics.gauge(
+    'duebridge_remittances_waiting',
+    'Batches and remittances that the last hourly round could not remit',
+    [],
+    () => waiting,
+  );
   metrics.gauge(
     'duebridge_money_faults',
     'Payments whose money is not where it should be, at the last hourly check',
@@ -173,6 +276,7 @@ export function openBookkeeping(options: {
   );
   const keep = async (): Promise<void> => {
     while (await bookFormerPayments(database));
+    waiting = (await options.remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
     faults = check.faults.length;
     for (const mode of ['test', 'live'] as const) {

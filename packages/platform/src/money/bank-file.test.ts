@@ -1,0 +1,192 @@
+/**
+ * Files for the bank, read back by readers of the published forms: the record layout of NACHA, and the order of elements that the schema
+ * of pain.001.001.09 requires. A bank refuses a file that breaks either, or executes it wrongly.
+ */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { isRoutingNumber, nacha, pain001, type BankFile } from './bank-file.ts';
+
+const file: BankFile = {
+  file_id: '01a20cd6-3839-703e-b1d3-c042e862089b',
+  payer: {
+    name: 'Payments & Co <Ltd>',
+    routing_number: '011000015',
+    account_number: '123456789',
+    company_id: '1234567890',
+  },
+  made_at: '2026-03-06T17:05:09.123Z',
+  execute_on: '2026-03-09',
+  transfers: Array.from({ length: 7 }, (_, n) => ({
+    remittance_id: `01a20cd6-3fcc-7267-8d53-cdbf7feff4b${n}`,
+    amount_in_cents: 100_001 + n,
+    holder_name:
+      n === 0 ? 'Müller’s Wasser\u0000 ]]> & Söhne GmbH, Abteilung Zahlungen' : `Biller ${n}`,
+    routing_number: '021000021',
+    account_number: `00011122${n}`,
+  })),
+};
+const total = file.transfers.reduce((sum, one) => sum + one.amount_in_cents, 0);
+
+test('NACHA: records of 94 characters in blocks of ten, whose counts, hash and sums agree', () => {
+  const text = nacha(file);
+  const records = text.trimEnd().split('\n');
+  assert.equal(records.length % 10, 0);
+  assert.ok(records.every((record) => /^[\x20-\x7e]{94}$/.test(record)));
+  const of = (type: string): string[] =>
+    records.filter((record) => record.startsWith(type) && !/^9{94}$/.test(record));
+  const [header, batch, control, end] = ['1', '5', '8', '9'].map((type) => of(type)[0] ?? '');
+  assert.deepEqual(
+    [header?.slice(1, 3), header?.slice(3, 13), header?.slice(23, 33), header?.slice(34, 40)],
+    ['01', ' 011000015', '2603061705', '094101'],
+  );
+  assert.deepEqual(
+    [batch?.slice(1, 4), batch?.slice(50, 53), batch?.slice(69, 75), batch?.slice(79, 87)],
+    ['220', 'CCD', '260309', '01100001'],
+  );
+  const entries = of('6');
+  const addenda = of('7');
+  assert.deepEqual([entries.length, addenda.length], [7, 7]);
+  let hash = 0;
+  for (const [n, entry] of entries.entries()) {
+    const one = file.transfers[n];
+    assert.ok(one);
+    assert.equal(entry.slice(1, 3), '22');
+    assert.equal(entry.slice(3, 12), one.routing_number);
+    assert.equal(entry.slice(12, 29).trimEnd(), one.account_number);
+    assert.equal(Number(entry.slice(29, 39)), one.amount_in_cents);
+    assert.equal(entry[78], '1');
+    assert.equal(entry.slice(79, 94), `01100001${String(n + 1).padStart(7, '0')}`);
+    assert.equal(addenda[n]?.slice(1, 3), '05');
+    assert.ok(addenda[n]?.includes(one.remittance_id.toUpperCase()));
+    assert.equal(addenda[n]?.slice(87, 94), entry.slice(87, 94));
+    hash += Number(entry.slice(3, 11));
+  }
+  assert.deepEqual(
+    [control?.slice(4, 10), control?.slice(10, 20), control?.slice(20, 32), control?.slice(32, 44)],
+    ['000014', String(hash).padStart(10, '0'), '0'.repeat(12), String(total).padStart(12, '0')],
+  );
+  assert.deepEqual(
+    [end?.slice(1, 7), Number(end?.slice(7, 13)), end?.slice(13, 21), end?.slice(43, 55)],
+    ['000001', records.length / 10, '00000014', String(total).padStart(12, '0')],
+  );
+  // A cut amount would be another amount.
+  const [one] = file.transfers;
+  assert.ok(one);
+  assert.throws(
+    () => nacha({ ...file, transfers: [{ ...one, amount_in_cents: 10_000_000_000 }] }),
+    RangeError,
+  );
+});
+
+/** The elements of the schema that the file uses, in its order; `?` may be left out, `*` may be repeated. */
+const SCHEMA: Readonly<Record<string, string>> = {
+  Document: 'CstmrCdtTrfInitn',
+  CstmrCdtTrfInitn: 'GrpHdr PmtInf*',
+  GrpHdr: 'MsgId CreDtTm NbOfTxs CtrlSum? InitgPty',
+  InitgPty: 'Nm?',
+  PmtInf: 'PmtInfId PmtMtd NbOfTxs? CtrlSum? ReqdExctnDt Dbtr DbtrAcct DbtrAgt CdtTrfTxInf*',
+  ReqdExctnDt: 'Dt',
+  Dbtr: 'Nm?',
+  DbtrAcct: 'Id Ccy?',
+  DbtrAgt: 'FinInstnId',
+  CdtTrfTxInf: 'PmtId Amt CdtrAgt? Cdtr? CdtrAcct? RmtInf?',
+  PmtId: 'EndToEndId',
+  Amt: 'InstdAmt',
+  CdtrAgt: 'FinInstnId',
+  Cdtr: 'Nm?',
+  CdtrAcct: 'Id Ccy?',
+  FinInstnId: 'ClrSysMmbId?',
+  ClrSysMmbId: 'ClrSysId? MmbId',
+  ClrSysId: 'Cd',
+  Othr: 'Id',
+  RmtInf: 'Ustrd*',
+};
+/** The types of its texts. */
+const TEXTS: Readonly<Record<string, RegExp>> = {
+  MsgId: /^.{1,35}$/,
+  PmtInfId: /^.{1,35}$/,
+  EndToEndId: /^.{1,35}$/,
+  CreDtTm: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/,
+  NbOfTxs: /^[0-9]{1,15}$/,
+  CtrlSum: /^\d{1,15}\.\d\d$/,
+  InstdAmt: /^\d{1,13}\.\d\d$/,
+  Nm: /^.{1,140}$/,
+  PmtMtd: /^TRF$/,
+  Dt: /^\d{4}-\d\d-\d\d$/,
+  MmbId: /^.{1,35}$/,
+  Ccy: /^USD$/,
+  Cd: /^USABA$/,
+  Ustrd: /^.{1,140}$/,
+};
+
+interface Element {
+  readonly name: string;
+  readonly children: Element[];
+  text: string;
+}
+
+/** A small reader of XML; throws for tags that do not match. */
+function parse(xml: string): Element {
+  const root: Element = { name: '', children: [], text: '' };
+  const open = [root];
+  for (const [, close, name, text] of xml
+    .replace(/^<\?xml[^>]*\?>\n/, '')
+    .matchAll(/<(\/?)(\w+)[^>]*>([^<]*)/g)) {
+    const inside = open.at(-1);
+    assert.ok(inside);
+    if (close === '/') {
+      assert.equal(inside.name, name);
+      open.pop();
+      continue;
+    }
+    const one: Element = { name: name ?? '', children: [], text: text ?? '' };
+    inside.children.push(one);
+    open.push(one);
+  }
+  assert.equal(open.length, 1);
+  return root.children[0] ?? root;
+}
+
+function assertValid({ name, children, text }: Element, within = ''): void {
+  // In an account, Id holds Othr; in Othr, it is a text.
+  const model =
+    name === 'Id' && within !== 'Othr' ? 'Othr' : name === 'Id' ? '' : (SCHEMA[name] ?? '');
+  const pattern = model
+    .split(' ')
+    .filter((part) => part !== '')
+    .map((part) => part.replace(/^(\w+)([?*]?)$/, '(?:$1 )$2'))
+    .join('');
+  const names = children.map((one) => `${one.name} `).join('');
+  assert.match(names, new RegExp(`^${pattern}$`), `${name}: ${names}`);
+  if (children.length === 0) assert.match(text, TEXTS[name] ?? /^.{1,34}$/, name);
+  for (const one of children) assertValid(one, name);
+}
+
+test('pain.001: elements in the order of the schema, their types, and sums that agree', () => {
+  const xml = pain001(file);
+  const document = parse(xml);
+  assertValid(document);
+  assert.match(xml, /xmlns="urn:iso:std:iso:20022:tech:xsd:pain\.001\.001\.09"/);
+  const amounts = [...xml.matchAll(/<InstdAmt Ccy="USD">([\d.]+)</g)].map(([, text]) => text);
+  assert.deepEqual(amounts.slice(0, 2), ['1000.01', '1000.02']);
+  assert.equal(
+    amounts.reduce((sum, text) => sum + Number(text?.replace('.', '')), 0),
+    total,
+  );
+  assert.deepEqual(
+    [...xml.matchAll(/<NbOfTxs>7<\/NbOfTxs><CtrlSum>7000\.28<\/CtrlSum>/g)].length,
+    2,
+  );
+  // What XML cannot hold is left out, what it reserves is escaped.
+  assert.ok(xml.includes('<Nm>Müller’s Wasser ]]&gt; &amp; Söhne'));
+  assert.ok(xml.includes('<Nm>Payments &amp; Co &lt;Ltd&gt;</Nm>'));
+  const ids = [...xml.matchAll(/<EndToEndId>(\w+)</g)].map(([, id]) => id);
+  assert.equal(new Set(ids).size, 7);
+});
+
+test('a routing number has a check digit', () => {
+  for (const right of ['011000015', '021000021']) assert.ok(isRoutingNumber(right));
+  for (const wrong of ['011000016', '21000021', '0210000211', 'abcdefghi', '']) {
+    assert.ok(!isRoutingNumber(wrong));
+  }
+});

@@ -1,0 +1,105 @@
+/**
+ * How billers are paid: the way, the account, and what holds a transfer back.
+ *
+ * holds: bank accounts are sealed in the database; operators see the last four digits.
+ */
+import { Refusal, type Payout, type PayoutView } from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import type { Sealer } from '../partners/seal.ts';
+import type { Partner } from '../partners/registry.ts';
+import { note } from '../store/audit.ts';
+import { isRoutingNumber } from './bank-file.ts';
+
+/** The account of a biller. */
+export interface Creditor {
+  readonly holder_name: string;
+  readonly routing_number: string;
+  readonly account_number: string;
+}
+
+interface StoredPayout {
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly way: Payout['way'];
+  readonly sealed: string;
+  readonly minimum_in_cents: number;
+  readonly held: boolean;
+}
+
+const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held';
+const setStatement = sql(
+  'payout_set',
+  `INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held)
+   VALUES ($1, $2, $3, $4, $5, $6)
+   ON CONFLICT (partner_id, biller_id) DO UPDATE SET way = excluded.way, sealed = excluded.sealed,
+     minimum_in_cents = excluded.minimum_in_cents, held = excluded.held, updated_at = now()`,
+);
+const listStatement = sql(
+  'payout_list',
+  `SELECT ${COLUMNS} FROM duebridge_platform.payouts WHERE partner_id = $1 ORDER BY biller_id`,
+);
+
+const placeOf = (partner_id: string, biller_id: string): string =>
+  `payouts/${partner_id}/${biller_id}`;
+
+/** Sets how a biller is paid. Throws Refusal INVALID_REQUEST for a biller of another partner, or an account that cannot be one. */
+export async function setPayout(
+  { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
+  partner: Partner,
+  payout: Payout,
+  actor: string,
+): Promise<PayoutView> {
+  const biller_id = payout.biller_id ?? partner.biller_id;
+  const problem = (path: string, problem: string): Refusal =>
+    new Refusal('INVALID_REQUEST', { details: [{ path: `body.${path}`, problem }] });
+  if (biller_id === null) throw problem('biller_id', 'is required for an aggregator');
+  if (partner.biller_id !== null && biller_id !== partner.biller_id) {
+    throw problem('biller_id', `is not ${partner.biller_id}, the biller of this partner`);
+  }
+  if (!isRoutingNumber(payout.routing_number)) {
+    throw problem('routing_number', 'is no routing number: its last digit does not fit the others');
+  }
+  const { partner_id } = partner;
+  const { holder_name, routing_number, account_number, way } = payout;
+  const creditor: Creditor = { holder_name, routing_number, account_number };
+  const minimum_in_cents = payout.minimum_in_cents ?? 1;
+  const held = payout.held ?? false;
+  await database.transaction(async (tx) => {
+    const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
+    await tx.query(setStatement, [partner_id, biller_id, way, sealed, minimum_in_cents, held]);
+    const detail = {
+      biller_id,
+      way,
+      minimum_in_cents,
+      held: String(held),
+      account: account_number.slice(-4),
+    };
+    await note(tx, { actor, event: 'payout_set', partner_id, detail });
+  });
+  return viewOf({ partner_id, biller_id, way, minimum_in_cents, held }, creditor);
+}
+
+/** How the billers of a partner are paid. */
+export async function listPayouts(
+  { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
+  partner_id: string,
+): Promise<PayoutView[]> {
+  const rows = await database.query<StoredPayout>(listStatement, [partner_id]);
+  return rows.map((row) => viewOf(row, openCreditor(sealer, row)));
+}
+
+/** The account of a biller, opened. */
+export function openCreditor(
+  sealer: Sealer,
+  { partner_id, biller_id, sealed }: Pick<StoredPayout, 'partner_id' | 'biller_id' | 'sealed'>,
+): Creditor {
+  return JSON.parse(sealer.open(sealed, placeOf(partner_id, biller_id))) as Creditor;
+}
+
+function viewOf(
+  { partner_id, biller_id, way, minimum_in_cents, held }: Omit<StoredPayout, 'sealed'>,
+  { holder_name, account_number }: Creditor,
+): PayoutView {
+  const account = `…${account_number.slice(-4)}`;
+  return { partner_id, biller_id, way, holder_name, account, minimum_in_cents, held };
+}

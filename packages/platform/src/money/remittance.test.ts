@@ -1,0 +1,332 @@
+/**
+ * Remittances over real rows: what a biller is owed for a batch leaves once, by one transfer, whatever happens between a call of the channel
+ * and its note, and the book explains every cent after each step.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { silentLog } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
+import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
+import { openSealer } from '../partners/seal.ts';
+import { closeBatches } from '../reconciliation/batch.ts';
+import { insertPayment } from '../store/payments.ts';
+import { ground, ME, MINE } from '../../test/standing.ts';
+import { endPayments, settlePayments } from '../store/terminal.ts';
+import { bankDayFrom } from './bank-days.ts';
+import { checkMoney } from './check.ts';
+import { endTransfer, makeBankFile, openDesk, readBankFile } from './desk.ts';
+import { setPayout } from './payouts.ts';
+import { remit, type RemittanceChannel } from './remittance.ts';
+import { linesOf, listRemittances, readStatementOf } from './statement.ts';
+
+const at = '2026-03-01T10:00:05.000Z';
+const payer = {
+  name: 'Payments Inc',
+  routing_number: '011000015',
+  account_number: '123456789',
+  company_id: '1234567890',
+};
+const account = {
+  way: 'pain001',
+  holder_name: 'Acme Water & Sons',
+  routing_number: '021000021',
+  account_number: '000111222',
+} as const;
+
+/** A partner with payments of $7.00 each, and rounds of remittances some days later. */
+async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => channel) {
+  const rig = await ground(t);
+  const { database } = rig;
+  const sealer = openSealer(SEAL_KEY);
+  // Later than every bank day on which what is made now is due.
+  const clock = manualClock(Date.now() + 7 * 24 * 3_600_000);
+  const partner = await rig.registry.get('acme');
+  assert.ok(partner);
+  const compared: string[] = [];
+  const remitting = {
+    database,
+    registry: rig.registry,
+    sealer,
+    channel: wrap(openDesk(database, sealer)),
+    async compare(id: string) {
+      compared.push(id);
+      await database.query(
+        `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences) VALUES ($1, 't', 'statement', 1, 0)`,
+        [id],
+      );
+    },
+    clock,
+    log: silentLog,
+  };
+  let batches = 0;
+  const openBatch = async (): Promise<string> => {
+    batches += 1;
+    await database.query(
+      `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, 'acme', now() + make_interval(days => $2))`,
+      [`batch-${batches}`, batches],
+    );
+    return `batch-${batches}`;
+  };
+  let batch = await openBatch();
+  const paid = async (settles = true): Promise<string> => {
+    const { platform_payment_id } = await insertPayment(database, {
+      partner_id: 'acme',
+      biller_id: 'acme',
+      account_id: 'A-1',
+      platform_batch_id: batch,
+      amount_in_cents: 700,
+      session_id: null,
+      funding_method: 'sandbox_bank',
+      slot: MINE,
+      stage: 'dispatching',
+      actor: 'test',
+    });
+    const ending = {
+      status: 'succeeded',
+      payment_id: 'P',
+      initiated_at: at,
+      posted_at: at,
+      failure_reason: null,
+    } as const;
+    const end = { platform_payment_id, from: 'dispatching', by: 'partner', ending } as const;
+    assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
+    if (settles) await settlePayments(database, writer(ME), [{ platform_payment_id }]);
+    return platform_payment_id;
+  };
+  return {
+    ...rig,
+    sealer,
+    clock,
+    compared,
+    remitting,
+    paid,
+    round: () => remit(remitting),
+    /** Ends the window of the open batch, closes it, and compares it. */
+    async close(): Promise<void> {
+      await database.transaction(async (tx) => {
+        await tx.query('SET LOCAL session_replication_role = replica');
+        await tx.query(
+          `UPDATE duebridge_platform.batches SET cutoff_at = now() - make_interval(days => 100 - $1) WHERE closed_at IS NULL`,
+          [batches],
+        );
+      });
+      assert.equal((await closeBatches(database, 'test')).length, 1);
+      batch = await openBatch();
+      await remit(remitting);
+    },
+    payout: (more: object = {}) =>
+      setPayout(remitting, partner, { ...account, ...more }, 'ada').then(() => undefined),
+    async remittances() {
+      return (await listRemittances(database, {})).map((one) => [one.state, one.net_in_cents]);
+    },
+    /** Every cent is where it should be. */
+    holds: async (): Promise<void> => {
+      assert.deepEqual((await checkMoney(database, Date.now(), 1)).faults, []);
+    },
+    async balance() {
+      const [one] = (await checkMoney(database, Date.now(), 1)).balances;
+      return { owed: one?.owed, remitting: one?.remitting, paid: one?.paid };
+    },
+  };
+}
+
+test('a batch is compared, remitted once, put into a file, and paid; its statement adds up [PL17]', async (t) => {
+  const rig = await rigOf(t);
+  const { database, round, holds } = rig;
+  const ids = [await rig.paid(), await rig.paid()];
+  assert.deepEqual(await round(), [], 'the window is open: nothing is to be remitted');
+  await rig.close();
+  assert.equal(rig.compared.length, 1);
+  // Two replicas in the same hour.
+  await Promise.all([round(), round()]);
+  assert.deepEqual(await rig.remittances(), [['due', 1_400]]);
+  await holds();
+  await round();
+  assert.deepEqual(await rig.remittances(), [['due', 1_400]], 'no account: it waits');
+  await rig.payout({ held: true });
+  await round();
+  assert.deepEqual(await rig.remittances(), [['due', 1_400]], 'held');
+  await rig.payout();
+  await Promise.all([round(), round()]);
+  await holds();
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 1_400, paid: 0 });
+  const desk = { ...rig.remitting, payer };
+  const file = await makeBankFile(desk, 'pain001', 'ada');
+  assert.deepEqual([file.transfers, file.amount_in_cents], [1, 1_400]);
+  assert.match(file.content, /Acme Water &amp; Sons/);
+  assert.equal((await readBankFile(desk, file.file_id, 'bert')).content, file.content);
+  await assert.rejects(makeBankFile(desk, 'pain001', 'ada'), { code: 'CONFLICT' });
+  await assert.rejects(makeBankFile({ ...desk, payer: undefined }, 'pain001', 'ada'), {
+    code: 'CONFLICT',
+  });
+  const said = { outcome: 'paid', reference: 'BANK-1' } as const;
+  assert.deepEqual(await endTransfer(database, file.file_id, said, 'ada'), {
+    outcome: 'done',
+    transfers: 1,
+  });
+  await assert.rejects(endTransfer(database, file.file_id, said, 'ada'), { code: 'NOT_FOUND' });
+  await round();
+  await round();
+  await holds();
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 1_400 });
+  const [one] = await listRemittances(database, { partner_id: 'acme', state: 'paid' });
+  assert.ok(one);
+  assert.deepEqual([one.reference, one.payments], ['BANK-1', 2]);
+  let csv = '';
+  for await (const piece of await readStatementOf(database, one.remittance_id, 'csv')) csv += piece;
+  const rows = csv.trimEnd().split('\r\n');
+  assert.equal(rows.length, 4);
+  for (const id of ids) assert.ok(csv.includes(`payment,${id},P,A-1,700,`));
+  assert.match(rows.at(-1) ?? '', new RegExp(`^total,,,,1400,.*,${one.remittance_id}$`));
+  let xml = '';
+  for await (const piece of await readStatementOf(database, one.remittance_id, 'camt054')) {
+    xml += piece;
+  }
+  assert.equal([...xml.matchAll(/<TxDtls>/g)].length, 2);
+  // A statement that does not add up is not delivered to its end.
+  await assert.rejects(async () => {
+    for await (const _ of linesOf(database, { ...one, net_in_cents: 1_399 }));
+  }, /adds up to 1400, not to 1399/);
+});
+
+test('a batch waits for its captures and its differences', async (t) => {
+  const rig = await rigOf(t);
+  const { database, round } = rig;
+  await rig.paid();
+  const late = await rig.paid(false);
+  await rig.close();
+  await database.query(
+    `INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind)
+     VALUES (gen_random_uuid(), $1, 'acme', $2, 'status')`,
+    [rig.compared[0], late],
+  );
+  assert.match((await round())[0]?.why ?? '', /open differences/);
+  await database.query(
+    `UPDATE duebridge_platform.differences SET resolved_at = now(), resolved_by = 'a', resolution = 'r'`,
+  );
+  assert.match((await round())[0]?.why ?? '', /are \$14\.00, of which the book has \$7\.00/);
+  await settlePayments(database, writer(ME), [{ platform_payment_id: late }]);
+  assert.deepEqual(await round(), []);
+  assert.deepEqual(await rig.remittances(), [['due', 1_400]]);
+});
+
+test('a transfer whose answer was lost is looked up by its id, and never sent again', async (t) => {
+  const calls: string[] = [];
+  let lost: 'before' | 'after' | undefined = 'after';
+  const rig = await rigOf(t, (channel) => ({
+    async send(order) {
+      calls.push(`send ${order.remittance_id}`);
+      if (lost === 'before') throw new Error('the request was lost');
+      await channel.send(order);
+      if (lost === 'after') throw new Error('the answer was lost');
+      return { kind: 'sent' };
+    },
+    async find(id) {
+      calls.push(`find ${id}`);
+      return channel.find(id);
+    },
+    state: (id) => channel.state(id),
+  }));
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const first = (await listRemittances(rig.database, {}))[0]?.remittance_id;
+  assert.deepEqual(calls, [`send ${first}`]);
+  assert.deepEqual(await rig.remittances(), [['sending', 700]]);
+  await rig.holds();
+  await rig.round();
+  assert.deepEqual(calls, [`send ${first}`, `find ${first}`]);
+  assert.deepEqual(await rig.remittances(), [['sent', 700]]);
+  // Lost before it arrived: asked, and only then sent again, under the same id.
+  lost = 'before';
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const second = (await listRemittances(rig.database, {}))[0]?.remittance_id;
+  await rig.round();
+  lost = undefined;
+  await rig.round();
+  assert.deepEqual(calls.slice(2), [
+    `send ${second}`,
+    `find ${second}`,
+    `send ${second}`,
+    `find ${second}`,
+    `send ${second}`,
+  ]);
+  await rig.holds();
+});
+
+test('what came back, what is below the minimum and what is taken off goes into the next remittance', async (t) => {
+  const rig = await rigOf(t);
+  const { database } = rig;
+  await rig.payout({ way: 'by_hand', minimum_in_cents: 1_000 });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  assert.deepEqual(await rig.remittances(), [['carried', 700]]);
+  await rig.holds();
+  await rig.paid();
+  const taken = await rig.paid();
+  await database.query(
+    `INSERT INTO duebridge_platform.deductions (deduction_id, platform_payment_id, partner_id, biller_id, kind, amount_in_cents, reason)
+     VALUES ('d-1', $1, 'acme', 'acme', 'refund', 300, 'charged twice')`,
+    [taken],
+  );
+  await database.query(
+    `INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
+     VALUES ('d-1', 'refund', now()::date, 'owed', 'refunding', 300, 'acme', 'acme')`,
+  );
+  await rig.holds();
+  await rig.close();
+  await rig.round();
+  assert.deepEqual(await rig.remittances(), [
+    ['sent', 1_800],
+    ['carried', 700],
+  ]);
+  await rig.holds();
+  const [second] = await listRemittances(database, { state: 'sent' });
+  assert.ok(second);
+  // By hand: two persons, with the same words.
+  const end = (reference: string, who: string) =>
+    endTransfer(database, second.remittance_id, { outcome: 'returned', reference }, who);
+  assert.equal((await end('account closed', 'ada')).outcome, 'second_person_needed');
+  await assert.rejects(end('account closed', 'ada'), { code: 'CONFLICT' });
+  assert.equal((await end('another', 'bert')).outcome, 'second_person_needed');
+  assert.equal((await end('another', 'ada')).outcome, 'done');
+  await rig.round();
+  await rig.holds();
+  assert.deepEqual((await rig.balance()).owed, 1_800);
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  assert.deepEqual((await rig.remittances())[0], ['sent', 2_500]);
+  await rig.holds();
+  const [third] = await listRemittances(database, { state: 'sent' });
+  const lines = [];
+  for await (const page of linesOf(database, third!)) lines.push(...page);
+  assert.deepEqual(
+    lines.map((one) => [one.kind, one.amount_in_cents]),
+    [
+      ['payment', 700],
+      ['carried', 1_800],
+    ],
+  );
+});
+
+test('bank days leave out weekends and the holidays of the Federal Reserve', () => {
+  const cases = {
+    '2026-03-06': '2026-03-06',
+    '2026-03-07': '2026-03-09',
+    '2026-01-19': '2026-01-20',
+    '2026-05-25': '2026-05-26',
+    // The Fourth of July is a Saturday: the Friday before is a bank day.
+    '2026-07-03': '2026-07-03',
+    '2026-11-26': '2026-11-27',
+    '2026-12-25': '2026-12-28',
+    // On a Sunday: kept on the Monday.
+    '2028-01-01': '2028-01-03',
+    '2027-07-04': '2027-07-06',
+  };
+  for (const [day, bankDay] of Object.entries(cases)) assert.equal(bankDayFrom(day), bankDay, day);
+});

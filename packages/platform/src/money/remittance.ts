@@ -1,0 +1,382 @@
+/**
+ * Remittances: what each biller is owed for a batch, and its transfer.
+ *
+ * enters: a batch that is closed and compared without an open difference.  leaves: one remittance for each of its billers, whose money is
+ *         transferred through a channel, or carried into the biller's next one.
+ * holds:  a batch is remitted once, and a payment is in one batch: no payment is remitted twice, and none is left out. Sending is like a PUT:
+ *         the intent is committed with its row of the book before the channel is called; a remittance whose send has no answer is looked up
+ *         by its id, and is never sent under another one.
+ * next:   statement.ts tells the biller; desk.ts is the channel of banks' files and of transfers made by hand.
+ *
+ * The life of a remittance, by `state`: `due` waits for its day, for the biller's account, or for the end of a hold; `sending`: the
+ * channel may have it; `sent`: the channel has it; `paid`; `returned`: the channel refused it, or the bank sent it back. A `carried` one has
+ * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
+ */
+import { formatCents } from '@duebridge/contract';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+import type { Sealer } from '../partners/seal.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { windowDay } from '../reconciliation/batch.ts';
+import { note } from '../store/audit.ts';
+import { KNOWN_TO_BILLER } from '../store/money-book.ts';
+import type { Queryable } from '../store/payments.ts';
+import { bankDayFrom, dayAfter } from './bank-days.ts';
+import { openCreditor, type Creditor } from './payouts.ts';
+
+/** A remittance as a channel gets it. */
+export interface RemittanceOrder {
+  /** Ours, forever: by it the channel knows an order that it has had before. */
+  readonly remittance_id: string;
+  readonly amount_in_cents: number;
+  readonly way: string;
+  readonly creditor: Creditor;
+}
+
+/** What a channel says of an order. */
+export type Sent =
+  | { readonly kind: 'sent'; readonly reference?: string }
+  /** Certain: the money has not left, and will not under this id. */
+  | { readonly kind: 'refused'; readonly reason: string };
+
+/** What became of a transfer. */
+export type Transferred =
+  | { readonly kind: 'under_way' }
+  | { readonly kind: 'paid'; readonly reference?: string }
+  | { readonly kind: 'returned'; readonly reason: string };
+
+/**
+ * Through which money reaches billers. A call that throws is unknown: the money may be on its way. `send` may be called again with the
+ * same order, and transfers it once.
+ */
+export interface RemittanceChannel {
+  send(order: RemittanceOrder): Promise<Sent>;
+  /** What it has under our id; undefined when it certainly has nothing. */
+  find(remittance_id: string): Promise<Sent | undefined>;
+  state(remittance_id: string): Promise<Transferred>;
+}
+
+/** What remitting stands on. */
+export interface Remitting {
+  readonly database: Database;
+  readonly registry: Pick<PartnerRegistry, 'get'>;
+  readonly sealer: Sealer;
+  readonly channel: RemittanceChannel;
+  /** Compares a batch with its partner (reconciliation/reconcile.ts). */
+  readonly compare: (platform_batch_id: string) => Promise<unknown>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Batches, and transfers, that one round takes at most; the rest waits for the next. */
+const AT_ONCE = 500;
+/** Closing a day of a million payments reads each of them. */
+const MAKE_TIMEOUT_MS = 300_000;
+const ACTOR = 'remittance';
+
+// Making ----------------------------------------------------------------------------------------------------------------------
+
+const closedStatement = sql(
+  'remit_closed',
+  `SELECT b.platform_batch_id, b.partner_id, b.cutoff_at, b.closed_at < g.began_at AS is_former,
+          EXISTS (SELECT 1 FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id AND c.compared_at >= b.closed_at) AS is_compared,
+          EXISTS (SELECT 1 FROM duebridge_platform.differences d WHERE d.platform_batch_id = b.platform_batch_id AND d.resolved_at IS NULL) AS differs
+     FROM duebridge_platform.batches b, duebridge_platform.book_progress g
+    WHERE b.closed_at IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
+    ORDER BY b.cutoff_at, b.platform_batch_id LIMIT ${AT_ONCE}`,
+);
+const claimStatement = sql(
+  'remit_claim',
+  'INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1 AS one',
+);
+/** What the payments say and what the book says, apart: they must agree before money leaves. */
+const owedStatement = sql(
+  'remit_owed',
+  `SELECT p.biller_id, count(*)::int AS payments, sum(p.amount_in_cents)::bigint AS gross, coalesce(sum(t.amount_in_cents), 0)::bigint AS booked
+     FROM duebridge_platform.payments p
+     LEFT JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed' AND t.act IN ('settled', 'word')
+    WHERE p.platform_batch_id = $1 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
+    GROUP BY p.biller_id ORDER BY p.biller_id`,
+);
+const digestStatement = sql(
+  'remit_digest',
+  `SELECT statement ->> 'sha256' AS sha256 FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
+);
+const carryStatement = sql(
+  'remit_carry',
+  `UPDATE duebridge_platform.remittances AS r SET carried_to = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
+    WHERE r.partner_id = $1 AND r.biller_id = u.biller_id AND r.state IN ('carried', 'returned') AND r.carried_to IS NULL
+    RETURNING r.biller_id, r.net_in_cents AS cents`,
+);
+const deductStatement = sql(
+  'remit_deduct',
+  `UPDATE duebridge_platform.deductions AS d SET remittance_id = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
+    WHERE d.partner_id = $1 AND d.biller_id = u.biller_id AND d.remittance_id IS NULL
+    RETURNING d.biller_id, d.amount_in_cents AS cents`,
+);
+const minimaStatement = sql(
+  'remit_minima',
+  `SELECT o.biller_id, o.minimum_in_cents AS cents FROM duebridge_platform.payouts o WHERE o.partner_id = $1`,
+);
+const makeStatement = sql(
+  'remit_make',
+  `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+          deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, reference)
+   SELECT u.id, $1, $2, u.biller_id, u.payments, u.gross, u.deducted, u.carried, u.gross - u.deducted + u.carried, $3, $4::date, u.state, $5
+     FROM unnest($6::text[], $7::text[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[])
+          AS u (id, biller_id, payments, gross, deducted, carried, state)`,
+);
+/** Batches that closed before the book began were paid by the platform's own means. */
+const formerStatement = sql(
+  'remit_former',
+  `INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
+   SELECT u.id, 'paid_before', $2::date, 'owed', 'paid', u.gross, $1, u.biller_id FROM unnest($3::text[], $4::text[], $5::bigint[]) AS u (id, biller_id, gross)
+   ON CONFLICT (id, act) DO NOTHING`,
+);
+
+interface ClosedBatch {
+  readonly platform_batch_id: string;
+  readonly partner_id: string;
+  readonly cutoff_at: string;
+  readonly is_former: boolean;
+  readonly is_compared: boolean;
+  readonly differs: boolean;
+}
+
+/** Why a batch is not remitted yet, in words for `money`; undefined when it is. */
+async function makeOf(
+  { database, registry, compare, clock }: Remitting,
+  batch: ClosedBatch,
+): Promise<string | undefined> {
+  if (!batch.is_former && !batch.is_compared) {
+    await compare(batch.platform_batch_id);
+    return 'it is being compared with its partner';
+  }
+  if (!batch.is_former && batch.differs) return 'it has open differences';
+  const partner = await registry.get(batch.partner_id);
+  if (partner === undefined) return 'its partner is not registered';
+  return database.transaction((tx) => makeIn(tx, partner, batch, clock.now()), {
+    statementTimeoutMs: MAKE_TIMEOUT_MS,
+  });
+}
+
+async function makeIn(
+  tx: Queryable,
+  partner: Partner,
+  { platform_batch_id, partner_id, cutoff_at, is_former }: ClosedBatch,
+  now: number,
+): Promise<string | undefined> {
+  const owed = await tx.query<{
+    biller_id: string;
+    payments: number;
+    gross: number;
+    booked: number;
+  }>(owedStatement, [platform_batch_id]);
+  const wrong = owed.find(({ gross, booked }) => gross !== booked);
+  // Funds are captured after the batch has closed, too.
+  if (wrong !== undefined) {
+    return `payments of biller ${wrong.biller_id} are ${formatCents(wrong.gross)}, of which the book has ${formatCents(wrong.booked)}`;
+  }
+  if ((await tx.query(claimStatement, [platform_batch_id])).length === 0) return undefined;
+  const rows = owed.map((one) => ({ ...one, id: uuidv7({ msecs: now }) }));
+  const ids = [rows.map(({ id }) => id), rows.map(({ biller_id }) => biller_id)] as const;
+  const [digest] = await tx.query<{ sha256: string }>(digestStatement, [platform_batch_id]);
+  type Part = { readonly biller_id: string; readonly cents: number };
+  const sums = async (statement: typeof carryStatement): Promise<Map<string, number>> => {
+    const sum = new Map<string, number>();
+    if (is_former) return sum;
+    for (const { biller_id, cents } of await tx.query<Part>(statement, [partner_id, ...ids])) {
+      sum.set(biller_id, (sum.get(biller_id) ?? 0) + cents);
+    }
+    return sum;
+  };
+  const carried = await sums(carryStatement);
+  const deducted = await sums(deductStatement);
+  const minima = new Map(
+    (await tx.query<Part>(minimaStatement, [partner_id])).map((one) => [one.biller_id, one.cents]),
+  );
+  const stateOf = ({ biller_id, gross }: (typeof rows)[number]): string => {
+    if (is_former) return 'paid';
+    const net = gross - (deducted.get(biller_id) ?? 0) + (carried.get(biller_id) ?? 0);
+    return net >= (minima.get(biller_id) ?? 1) ? 'due' : 'carried';
+  };
+  await tx.query(makeStatement, [
+    platform_batch_id,
+    partner_id,
+    digest?.sha256 ?? '',
+    bankDayFrom(dayAfter(windowDay(partner, Date.parse(cutoff_at)))),
+    is_former ? 'before the book began' : null,
+    ...ids,
+    rows.map(({ payments }) => payments),
+    rows.map(({ gross }) => gross),
+    rows.map(({ biller_id }) => deducted.get(biller_id) ?? 0),
+    rows.map(({ biller_id }) => carried.get(biller_id) ?? 0),
+    rows.map(stateOf),
+  ]);
+  if (is_former) {
+    const day = new Date(now).toISOString().slice(0, 10);
+    await tx.query(formerStatement, [partner_id, day, ...ids, rows.map(({ gross }) => gross)]);
+  }
+  const detail = { platform_batch_id, billers: rows.length };
+  await note(tx, { actor: ACTOR, event: 'batch_remitted', partner_id, detail });
+  return undefined;
+}
+
+// Sending ---------------------------------------------------------------------------------------------------------------------
+
+/** A move of a remittance with its row of the book. `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
+const moveStatement = sql(
+  'remit_move',
+  `WITH r AS (
+     UPDATE duebridge_platform.remittances AS r
+        SET state = $3, reference = coalesce($7, r.reference), reason = coalesce($8, r.reason),
+            sent_at = CASE WHEN $3 = 'sending' THEN $9::timestamptz ELSE r.sent_at END,
+            ended_at = CASE WHEN $3 IN ('paid', 'returned') THEN $9::timestamptz ELSE r.ended_at END
+      WHERE r.remittance_id = $1 AND r.state = $2 RETURNING r.*
+   ), booked AS (
+     INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
+     SELECT r.remittance_id, $4, ($9::timestamptz AT TIME ZONE 'UTC')::date, $5, $6, r.net_in_cents, r.partner_id, r.biller_id
+       FROM r WHERE $4::text IS NOT NULL ON CONFLICT (id, act) DO NOTHING
+   ), noted AS (
+     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
+     SELECT $10, 'remittance_' || r.state, r.partner_id,
+            jsonb_strip_nulls(jsonb_build_object('remittance_id', r.remittance_id, 'biller_id', r.biller_id, 'net_in_cents', r.net_in_cents,
+                                                 'reference', $7::text, 'reason', $8::text)) FROM r
+   )
+   SELECT r.remittance_id FROM r`,
+);
+
+/** The moves, and what each books. */
+const MOVES = {
+  sending: { from: 'due', book: ['sent', 'owed', 'remitting'] },
+  sent: { from: 'sending', book: [null, null, null] },
+  paid: { from: 'sent', book: ['paid', 'remitting', 'paid'] },
+  refused: { from: 'sending', book: ['came_back', 'remitting', 'owed'] },
+  returned: { from: 'sent', book: ['came_back', 'remitting', 'owed'] },
+} as const;
+
+/** Moves a remittance; false when it was not in the state that the move begins in. */
+async function move(
+  on: Queryable,
+  remittance_id: string,
+  to: keyof typeof MOVES,
+  now: number,
+  said: { readonly reference?: string | undefined; readonly reason?: string | undefined } = {},
+): Promise<boolean> {
+  const { from, book } = MOVES[to];
+  const moved = await on.query(moveStatement, [
+    remittance_id,
+    from,
+    to === 'refused' ? 'returned' : to,
+    ...book,
+    said.reference?.slice(0, 200) ?? null,
+    said.reason?.slice(0, 500) ?? null,
+    new Date(now).toISOString(),
+    ACTOR,
+  ]);
+  return moved.length > 0;
+}
+
+const dueStatement = sql(
+  'remit_due',
+  `SELECT r.remittance_id FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+    WHERE r.state = 'due' AND r.due_on <= $1::date AND NOT o.held ORDER BY r.due_on, r.remittance_id LIMIT ${AT_ONCE}`,
+);
+const openStatement = sql(
+  'remit_open',
+  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, o.way, o.sealed
+     FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+    WHERE r.state IN ('sending', 'sent') ORDER BY r.remittance_id LIMIT ${4 * AT_ONCE}`,
+);
+const triedStatement = sql(
+  'remit_tried',
+  `UPDATE duebridge_platform.remittances SET tries = tries + 1 WHERE remittance_id = $1 AND state = 'sending' RETURNING 1 AS one`,
+);
+
+interface OpenRemittance {
+  readonly remittance_id: string;
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly net_in_cents: number;
+  readonly state: 'sending' | 'sent';
+  readonly tries: number;
+  readonly way: string;
+  readonly sealed: string;
+}
+
+/** Sends one, or asks for it when it may have been sent before. */
+async function send(
+  { database, channel, sealer, clock }: Remitting,
+  one: OpenRemittance,
+): Promise<void> {
+  const { remittance_id } = one;
+  const found = one.tries > 0 ? await channel.find(remittance_id) : undefined;
+  // Noted before the call: after a crash in between, the channel is asked first.
+  if ((await database.query(triedStatement, [remittance_id])).length === 0) return;
+  const sent =
+    found ??
+    (await channel.send({
+      remittance_id,
+      amount_in_cents: one.net_in_cents,
+      way: one.way,
+      creditor: openCreditor(sealer, one),
+    }));
+  await (sent.kind === 'sent'
+    ? move(database, remittance_id, 'sent', clock.now(), { reference: sent.reference })
+    : move(database, remittance_id, 'refused', clock.now(), { reason: sent.reason }));
+}
+
+/** Asks what became of one that was sent. */
+async function follow(
+  { database, channel, clock }: Remitting,
+  { remittance_id }: OpenRemittance,
+): Promise<void> {
+  const state = await channel.state(remittance_id);
+  if (state.kind === 'under_way') return;
+  await (state.kind === 'paid'
+    ? move(database, remittance_id, 'paid', clock.now(), { reference: state.reference })
+    : move(database, remittance_id, 'returned', clock.now(), { reason: state.reason }));
+}
+
+/** What a round did not do, and why. */
+export interface Waiting {
+  readonly what: string;
+  readonly why: string;
+}
+
+/**
+ * One round: remittances are made of the batches that are ready, sent when they are due, and followed to their end. Any number of replicas
+ * may do it. Returns what it could not do.
+ */
+export async function remit(remitting: Remitting): Promise<Waiting[]> {
+  const { database, clock, log } = remitting;
+  const waiting: Waiting[] = [];
+  const tried = async (what: string, work: () => Promise<string | undefined | void>) => {
+    try {
+      const why = await work();
+      if (why !== undefined) waiting.push({ what, why });
+    } catch (error) {
+      waiting.push({ what, why: messageOf(error) });
+      log.warn({ what, error: messageOf(error) }, 'a step of a remittance failed; it is repeated');
+    }
+  };
+  for (const batch of await database.query<ClosedBatch>(closedStatement)) {
+    await tried(`batch ${batch.platform_batch_id}`, () => makeOf(remitting, batch));
+  }
+  const today = new Date(clock.now()).toISOString().slice(0, 10);
+  for (const { remittance_id } of await database.query<{ remittance_id: string }>(dueStatement, [
+    today,
+  ])) {
+    await tried(`remittance ${remittance_id}`, async () => {
+      await move(database, remittance_id, 'sending', clock.now());
+    });
+  }
+  for (const one of await database.query<OpenRemittance>(openStatement)) {
+    const what = `remittance ${one.remittance_id}`;
+    await tried(what, () =>
+      one.state === 'sending' ? send(remitting, one) : follow(remitting, one),
+    );
+  }
+  return waiting;
+}

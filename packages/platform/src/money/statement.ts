@@ -1,0 +1,207 @@
+/**
+ * The biller's statement: what a remittance is made of, as CSV and in the form of camt.054 (a bank's notification of a credit).
+ *
+ * enters: a remittance.  leaves: its lines: each payment, each refund and return that is taken off, what was carried from earlier ones, and
+ *         the total, which is what the bank transfers.
+ * holds:  the lines are read from the rows that the remittance was made of, not from its sums; a statement whose lines do not add up to its
+ *         total is an error, and is not delivered whole.
+ */
+import { Refusal, type RemittanceView } from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { csvCell } from '../csv-cell.ts';
+import { KNOWN_TO_BILLER } from '../store/money-book.ts';
+import { xmlText } from './bank-file.ts';
+
+/** Lines of one statement to the database. */
+const PAGE = 5_000;
+
+const REMITTANCE = `remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents, deducted_in_cents, carried_in_cents,
+  net_in_cents, sha256, due_on::text AS due_on, state, carried_to, reference, reason, made_at, sent_at, ended_at`;
+const getStatement = sql(
+  'remittance_get',
+  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances WHERE remittance_id = $1`,
+);
+const listStatement = sql(
+  'remittance_list',
+  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances
+    WHERE ($1::text IS NULL OR partner_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, remittance_id DESC LIMIT 100`,
+);
+const paymentsStatement = sql(
+  'remittance_payments',
+  `SELECT p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at FROM duebridge_platform.payments p
+    WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
+    ORDER BY p.platform_payment_id LIMIT ${PAGE}`,
+);
+const deductionsStatement = sql(
+  'remittance_deductions',
+  `SELECT deduction_id, platform_payment_id, kind, amount_in_cents, reason FROM duebridge_platform.deductions
+    WHERE remittance_id = $1 ORDER BY deduction_id`,
+);
+const carriedStatement = sql(
+  'remittance_carried',
+  `SELECT remittance_id, net_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`,
+);
+
+/** Remittances, newest first, at most 100. */
+export function listRemittances(
+  database: Pick<Database, 'query'>,
+  filter: { readonly partner_id?: string; readonly state?: string },
+): Promise<RemittanceView[]> {
+  return database.query<RemittanceView>(listStatement, [
+    filter.partner_id ?? null,
+    filter.state ?? null,
+  ]);
+}
+
+/** One line. Amounts are below zero where they are taken off. */
+export interface StatementLine {
+  readonly kind: 'payment' | 'refund' | 'return' | 'correction' | 'carried';
+  readonly platform_payment_id: string;
+  readonly payment_id: string;
+  readonly account_id: string;
+  readonly amount_in_cents: number;
+  /** The instant of a posting, the reason of a deduction, the remittance that was carried. */
+  readonly note: string;
+}
+
+/** The lines of a remittance, page by page. Throws an Error at the end when they do not add up. */
+export async function* linesOf(
+  database: Pick<Database, 'query'>,
+  { remittance_id, platform_batch_id, biller_id, net_in_cents }: RemittanceView,
+): AsyncGenerator<StatementLine[]> {
+  let sum = 0;
+  const counted = (lines: StatementLine[]): StatementLine[] => {
+    for (const { amount_in_cents } of lines) sum += amount_in_cents;
+    return lines;
+  };
+  for (let above = ''; ;) {
+    const page = await database.query<{
+      platform_payment_id: string;
+      payment_id: string;
+      account_id: string;
+      amount_in_cents: number;
+      posted_at: string;
+    }>(paymentsStatement, [platform_batch_id, biller_id, above]);
+    yield counted(
+      page.map(({ posted_at, ...one }) => ({ kind: 'payment', ...one, note: posted_at })),
+    );
+    above = page.at(-1)?.platform_payment_id ?? '';
+    if (page.length < PAGE) break;
+  }
+  const deductions = await database.query<{
+    platform_payment_id: string;
+    kind: 'refund' | 'return' | 'correction';
+    amount_in_cents: number;
+    reason: string;
+  }>(deductionsStatement, [remittance_id]);
+  const carried = await database.query<{ remittance_id: string; net_in_cents: number }>(
+    carriedStatement,
+    [remittance_id],
+  );
+  yield counted([
+    ...deductions.map(({ platform_payment_id, kind, amount_in_cents, reason }) => ({
+      kind,
+      platform_payment_id,
+      payment_id: '',
+      account_id: '',
+      amount_in_cents: -amount_in_cents,
+      note: reason,
+    })),
+    ...carried.map((one) => ({
+      kind: 'carried' as const,
+      platform_payment_id: '',
+      payment_id: '',
+      account_id: '',
+      amount_in_cents: one.net_in_cents,
+      note: one.remittance_id,
+    })),
+  ]);
+  if (sum !== net_in_cents) {
+    throw new Error(`the statement of ${remittance_id} adds up to ${sum}, not to ${net_in_cents}`);
+  }
+}
+
+/** A statement, piece by piece, of the remittance with this id. Throws Refusal NOT_FOUND. */
+export async function readStatementOf(
+  database: Pick<Database, 'query'>,
+  remittance_id: string,
+  format: 'csv' | 'camt054',
+): Promise<AsyncGenerator<string>> {
+  const [remittance] = await database.query<RemittanceView>(getStatement, [remittance_id]);
+  if (remittance === undefined) throw new Refusal('NOT_FOUND');
+  const lines = linesOf(database, remittance);
+  return format === 'csv' ? csvOf(remittance, lines) : camtOf(remittance, lines);
+}
+
+/** The columns of the CSV, which `duebridge partner check-remittance` reads by their names. */
+const COLUMNS =
+  'kind,platform_payment_id,payment_id,account_id,amount_in_cents,platform_batch_id,note';
+
+async function* csvOf(
+  remittance: RemittanceView,
+  pages: AsyncIterable<StatementLine[]>,
+): AsyncGenerator<string> {
+  const { remittance_id, platform_batch_id, net_in_cents } = remittance;
+  const row = (cells: readonly (string | number)[]): string =>
+    `${cells.map(csvCell).join(',')}\r\n`;
+  yield `${COLUMNS}\r\n`;
+  for await (const page of pages) {
+    yield page
+      .map((one) =>
+        row([
+          one.kind,
+          one.platform_payment_id,
+          one.payment_id,
+          one.account_id,
+          one.amount_in_cents,
+          platform_batch_id,
+          one.note,
+        ]),
+      )
+      .join('');
+  }
+  yield row(['total', '', '', '', net_in_cents, platform_batch_id, remittance_id]);
+}
+
+async function* camtOf(
+  remittance: RemittanceView,
+  pages: AsyncIterable<StatementLine[]>,
+): AsyncGenerator<string> {
+  const { remittance_id, net_in_cents, made_at, biller_id, reference } = remittance;
+  const id = remittance_id.replaceAll('-', '').slice(0, 35);
+  const amount = (cents: number): string =>
+    `<Amt Ccy="USD">${Math.trunc(Math.abs(cents) / 100)}.${String(Math.abs(cents) % 100).padStart(2, '0')}</Amt>` +
+    `<CdtDbtInd>${cents < 0 ? 'DBIT' : 'CRDT'}</CdtDbtInd>`;
+  yield `<?xml version="1.0" encoding="UTF-8"?>
+<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.054.001.08">
+  <BkToCstmrDbtCdtNtfctn>
+    <GrpHdr><MsgId>${id}</MsgId><CreDtTm>${made_at}</CreDtTm></GrpHdr>
+    <Ntfctn>
+      <Id>${id}</Id>
+      <Acct><Id><Othr><Id>${xmlText(biller_id.slice(0, 34))}</Id></Othr></Id></Acct>
+      <Ntry>
+        ${amount(net_in_cents)}
+        <Sts><Cd>BOOK</Cd></Sts>
+        <AcctSvcrRef>${xmlText((reference ?? id).slice(0, 35))}</AcctSvcrRef>
+        <BkTxCd><Prtry><Cd>BILLS</Cd></Prtry></BkTxCd>
+        <NtryDtls>
+`;
+  for await (const page of pages) {
+    yield page
+      .map((one) => {
+        const refs = one.platform_payment_id.replaceAll('-', '').slice(0, 35);
+        const words = [one.kind, one.platform_payment_id, one.payment_id, one.account_id, one.note];
+        return `          <TxDtls>${refs === '' ? '' : `<Refs><EndToEndId>${refs}</EndToEndId></Refs>`}${amount(one.amount_in_cents)}<RmtInf>${words
+          .filter((word) => word !== '')
+          .map((word) => `<Ustrd>${xmlText(word.slice(0, 140))}</Ustrd>`)
+          .join('')}</RmtInf></TxDtls>\n`;
+      })
+      .join('');
+  }
+  yield `        </NtryDtls>
+      </Ntry>
+    </Ntfctn>
+  </BkToCstmrDbtCdtNtfctn>
+</Document>
+`;
+}
