@@ -258,7 +258,7 @@ describe('conform', { concurrency: 4 }, () => {
 
   test('the checks can be listed as text and as JSON', async () => {
     const people = await conform(['platform', '--list']);
-    assert.equal(people.out.trim().split('\n').length, 96);
+    assert.equal(people.out.trim().split('\n').length, 91);
     const programs = await conform(['partner', '--list', '--json']);
     assert.equal((JSON.parse(programs.out) as unknown[]).length, 56);
     const one = await conform(['platform', '--list', '--only', 'F02']);

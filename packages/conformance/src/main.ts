@@ -459,18 +459,15 @@ ${example}
 
 function list(cases: readonly CaseInfo[], flags: Flags): number {
   if (flags.json === true) {
-    const shown = cases.map(
-      ({ id, title, clauses, decisions, severity, profile, sends, expects }) => ({
-        id,
-        title,
-        clauses,
-        decisions: decisions ?? [],
-        severity,
-        profile,
-        sends,
-        expects,
-      }),
-    );
+    const shown = cases.map(({ id, title, clauses, decisions, severity, profile, sends }) => ({
+      id,
+      title,
+      clauses,
+      decisions: decisions ?? [],
+      severity,
+      profile,
+      sends,
+    }));
     process.stdout.write(`${JSON.stringify(shown, undefined, 2)}\n`);
     return 0;
   }

@@ -159,7 +159,11 @@ describe('a server that does not match its target file gets one sentence, not fo
         isConfig(await judge(proxy.url), /certificate .* --ca FILE/);
         const ca_file = join(folder, 'ca.pem');
         writeFileSync(ca_file, proxy.certificate);
-        const report = await judge(proxy.url, { profile: 'strict' }, { ca_file });
+        const report = await judge(
+          proxy.url,
+          { profile: 'strict' },
+          { ca_file, terminal_window_seconds: 20 },
+        );
         assert.deepEqual(report.broken, []);
         assert.equal(report.results.find(({ id }) => id === 'P09')?.verdict, 'PASS');
         assert.equal(report.results.find(({ id }) => id === 'P34')?.verdict, 'PASS');
@@ -381,6 +385,34 @@ describe('a run obeys its options', () => {
     assert.equal(report.verdict, 'nothing');
     assert.equal(report.exit_code, 3);
   });
+
+  for (const after of [30, 150, 400]) {
+    test(`a server that dies after ${after} requests breaks no rule by those that nobody answered`, async () => {
+      let requests = 0;
+      const server: { stop?: () => Promise<void> } = {};
+      const partner = await startScriptedPartner({
+        auth: { method: 'key', header: 'x-api-key', key: KEY },
+        clock: VIRTUAL_CLOCK,
+        processing_ms: 30,
+        behaviour: {
+          receive() {
+            requests += 1;
+            if (requests >= after) void server.stop?.();
+            return undefined;
+          },
+        },
+      });
+      server.stop = () => partner.stop();
+      // One at a time as well: then few requests are under way when it dies.
+      for (const at_once of after === 30 ? [1] : [24]) {
+        const report = await judgeScripted(partner.url, { pace: { ...QUICK, at_once } });
+        assert.match(report.config?.sentence ?? '', /did not answer/);
+        const findings = report.results.flatMap((one) => one.findings);
+        assert.deepEqual(findings, []);
+        assert.equal(report.exit_code, 2);
+      }
+    });
+  }
 
   test('an unknown check id is refused before anything is sent', async () => {
     await assert.rejects(judge('http://127.0.0.1:1', { only: ['P99'] }), UsageProblem);

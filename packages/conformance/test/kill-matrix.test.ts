@@ -8,9 +8,7 @@ import { CLAUSES } from '@duebridge/contract';
 import { CALLER_CASES, PARTNER_CASES, SCENARIO_CASES, TOKEN_CASES } from '../src/cases/index.ts';
 import type { RunReport } from '../src/run.ts';
 import { judgeCallerPeer, judgePartnerPeer, judgeTokenPeer, tell } from './judged.ts';
-import { SCENARIO_RULES } from '../src/cases/scenario-rules.ts';
-import { SCENARIOS } from '../src/sandbox/partner.ts';
-import { UNJUDGED, WRONG_CALLERS, WRONG_IN_SCENARIOS } from './peers/callers.ts';
+import { WRONG_CALLERS, WRONG_IN_SCENARIOS } from './peers/callers.ts';
 import { WRONG_PARTNERS } from './peers/partners.ts';
 import { WRONG_PLATFORMS } from './peers/platforms.ts';
 import type { Wrong } from './peers/wrong.ts';
@@ -57,7 +55,7 @@ describe('a check of a caller catches a wrong one', { concurrency: AT_ONCE }, ()
 });
 
 describe('a scenario catches a platform that takes it wrongly', { concurrency: AT_ONCE }, () => {
-  const seen = new Set(UNJUDGED);
+  const seen = new Set<string>();
   for (const [behaviour, auth, ids] of WRONG_IN_SCENARIOS) {
     const only = ids.split(' ');
     for (const id of only) seen.add(id);
@@ -72,24 +70,20 @@ describe('a scenario catches a platform that takes it wrongly', { concurrency: A
     });
   }
 
-  test('every scenario is failed by a wrong platform, or says why it cannot be judged', () => {
+  test('every scenario is failed by a wrong platform', () => {
     assert.deepEqual(
       SCENARIO_CASES.map(({ id }) => id).filter((id) => !seen.has(id)),
       [],
     );
-    for (const [index, { id }] of SCENARIO_CASES.entries()) {
-      const rule = SCENARIO_RULES[SCENARIOS[index]?.name ?? ''];
-      assert.equal(rule?.by === 'nobody' && rule.reason.length > 40, UNJUDGED.includes(id), id);
-    }
   });
 });
 
-test('every check names existing rules, and describes what it sends, expects and suspects', () => {
+test('every check names existing rules, and describes what it sends and suspects', () => {
   assert.equal(new Set(CASES.map(({ id }) => id)).size, CASES.length);
   for (const one of CASES) {
     assert.ok(one.clauses.length > 0, one.id);
     for (const clause of one.clauses) assert.ok(clause in CLAUSES, `${one.id} ${clause}`);
-    for (const text of [one.title, one.sends, one.expects, one.likely_cause]) {
+    for (const text of [one.title, one.sends, one.likely_cause]) {
       assert.ok(text.length > 10, one.id);
     }
   }

@@ -14,7 +14,6 @@ const p10: Draft<PartnerCase> = {
   clauses: ['B1', 'AC1', 'S2'],
   decisions: [4],
   sends: 'GET account for a known account',
-  expects: '200 with a JSON object; ids in the response equal those in the request',
   likely_cause:
     'The content type is not application/json, the object is wrapped in an array, or ids are reformatted in the response.',
   async run(t) {
@@ -53,7 +52,6 @@ const p11: Draft<PartnerCase> = {
   severity: 'should',
   sends:
     'GET account with an id that no account has, and with a known id under a biller that does not exist',
-  expects: 'a refusal (404) with a JSON body; neither 2xx nor 5xx',
   likely_cause: 'A missing row results in an empty 200 or in an unhandled exception.',
   async run(t) {
     const reply = await t.readAccount(t.target.accounts.unknown);
@@ -84,7 +82,6 @@ const p12: Draft<PartnerCase> = {
   severity: 'should',
   sends:
     'GET account with ids that contain an encoded slash, an invalid percent-encoding, non-ASCII characters or 128 characters; and with a known id in another case or with a leading or trailing space',
-  expects: 'no 5xx, and never a different account from the one requested',
   likely_cause:
     'A proxy or router decodes %2F before it splits the path, or the id is truncated to the length of its column.',
   async run(t) {
@@ -140,8 +137,6 @@ const p13: Draft<PartnerCase> = {
   // Last of all, because an amount may be whole until a payment has been posted.
   stage: 'final',
   sends: 'GET balance of a known account; every account and balance read in this run is examined',
-  expects:
-    '200; amount_due_in_cents is a JSON integer, due_date a calendar date, last_updated_at an ISO 8601 time',
   likely_cause: 'Amounts are stored in dollars or as decimal strings and returned unconverted.',
   unfit: (target) =>
     target.paths.get_balance === null ? 'the target does not offer Get Balance' : undefined,
@@ -200,8 +195,6 @@ const p14: Draft<PartnerCase> = {
   clauses: ['B1', 'B2'],
   stage: 'first',
   sends: `GET account and GET balance, ${READS} times; if the values differ, again, compared with a pause of the same length`,
-  expects:
-    'the same status and the same amount due each time, or values that change as much during a pause as during the reads',
   likely_cause:
     'A read posts, accrues or rounds an amount, or two replicas hold different balances.',
   async run(t) {
@@ -274,7 +267,6 @@ const p15: Draft<PartnerCase> = {
   decisions: [5],
   severity: 'should',
   sends: 'GET payment with an id that was never used',
-  expects: '404 with a JSON body',
   likely_cause:
     'A missing row results in an empty 200 or in an unhandled exception; the platform then cannot tell a lost payment from a slow one.',
   async run(t) {

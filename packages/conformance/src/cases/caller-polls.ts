@@ -25,8 +25,6 @@ const c03: Draft<CallerCase> = {
   clauses: ['RU4', 'B5', 'EV1'],
   sends:
     'the scripted partner ends one payment as succeeded, one as failed and one as canceled; others have a long payment_id, times with offsets, objects that have a status of their own, or a poll whose response arrives after that to a later one',
-  expects:
-    'the customer sees the same status, and the platform makes no further call for that payment, then or later in the run',
   likely_cause:
     'The next poll is scheduled before the response is examined; or a valid record of unusual form is passed over.',
   async run(t) {
@@ -179,7 +177,6 @@ const c13: Draft<CallerCase> = {
   decisions: [21, 23, 25],
   sends:
     'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
-  expects: `at most ${MOST_A_SECOND} PUTs per second meanwhile; both payments still processing; polls with GET; and calls until each is terminal; in the strict profile, other payments meanwhile`,
   likely_cause:
     'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
   async run(t: CallerContext) {
@@ -322,8 +319,6 @@ const c14: Draft<CallerCase> = {
   stage: 'last',
   sends:
     'the scripted partner keeps one payment processing and leaves the PUT of another without a response; then the platform is restarted, and makes one more payment',
-  expects:
-    'the same PUT again for the unanswered payment, polls for the other, no second payment, and a new id for the next one',
   likely_cause:
     'The id is stored only after the response, or open payments exist only in memory and are forgotten or made anew.',
   async run(t: CallerContext) {

@@ -31,8 +31,6 @@ const c09: Draft<CallerCase> = {
   clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
   stage: 'first',
   sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents; with a static key, all calls of the run are examined for it`,
-  expects:
-    'a JSON PUT under the account’s path, with the requested amount in integer cents, large or small, and a batch id; the credential in the declared form, a static key in every call; a form POST to the token endpoint',
   likely_cause: 'The client was written for another interface.',
   async run(t: CallerContext) {
     const payment = await t.pay(CENTS);
@@ -288,8 +286,6 @@ const c01: Draft<CallerCase> = {
   clauses: ['PF3', 'PF2'],
   sends:
     'nothing: the platform makes three payments, then a second one of the first amount after the first has ended, and (with caller.other_account_id) one for another account; its PUTs are examined',
-  expects:
-    'platform_batch_id, a non-empty string, in every PUT; another platform_payment_id for the second payment of the same amount and for the payment of the other account',
   likely_cause: 'A later job assigns the batch, after the PUT.',
   async run(t) {
     const payments = await t.payAll([{ cents: 1_010 }, { cents: 1_020 }, { cents: 1_030 }]);
@@ -396,7 +392,6 @@ const c06: Draft<CallerCase> = {
   title: 'No URL contains a credential',
   clauses: ['S3', 'OA4', 'KY1'],
   sends: 'nothing: the platform makes a payment, and the URLs of all its calls are examined',
-  expects: 'no key, secret or access token in any path or query',
   likely_cause: 'The key is also sent as a query parameter, for a partner that once required it.',
   async run(t: CallerContext) {
     const payment = await t.pay(6_001);

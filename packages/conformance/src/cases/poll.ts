@@ -37,8 +37,6 @@ const p50: Draft<PartnerCase> = {
   clauses: ['ST2', 'ST3', 'ST4', 'RU2', 'S4', 'EV1'],
   sends:
     'GET payment until it ends (the payment of P20); then also every other payment of the run, of any amount and to any account',
-  expects:
-    'processing, then succeeded, failed or canceled within the declared time, and no change after that',
   likely_cause:
     'Nothing completes the payment, a status is not one of the four words, or a read is served by a lagging replica.',
   creates: (target) => sharedAll(target, ['first', 'other']),
@@ -137,7 +135,6 @@ const p51: Draft<PartnerCase> = {
   title: 'A succeeded payment has posted_at',
   clauses: ['PF8', 'ST2'],
   sends: 'GET payment once it has succeeded (the payment of P20)',
-  expects: 'posted_at in ISO 8601 with a time zone, neither before initiated_at nor in the future',
   likely_cause:
     'posted_at is a date without a time, is local time without an offset, or is set by a later job.',
   creates: (target) => sharedAll(target, ['first']),
@@ -200,7 +197,6 @@ const p52: Draft<PartnerCase> = {
   clauses: ['PF5', 'ST3'],
   stage: 'last',
   sends: 'GET of every payment of this run that failed',
-  expects: 'failure_reason in words; not missing, not a code, not a stack trace',
   likely_cause: 'The server returns an exception message or an internal code as the reason.',
   creates: (target) => sharedAll(target, NAMES),
   async run(t: PartnerContext) {
@@ -236,8 +232,6 @@ const p53: Draft<PartnerCase> = {
   severity: 'should',
   sends:
     'PUT payment, which the partner then cancels, and GET until it is terminal; with the declared request to cancel, also a cancellation of payable payments, and of one that has already ended',
-  expects:
-    'status canceled, spelled with one l, and terminal; a payment that has ended in another way stays as it is',
   likely_cause:
     'The status is spelled cancelled, a cancellation is reported as failed, or a cancellation does not check the status first.',
   unfit: (target) =>
@@ -349,7 +343,6 @@ const p54: Draft<PartnerCase> = {
   clauses: ['RU2'],
   stage: 'last',
   sends: `GET payment ${POLLS} times after it has ended, and GET of the payments of a run at least 24 hours old`,
-  expects: 'the same record each time',
   likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {
@@ -388,7 +381,6 @@ const p55: Draft<PartnerCase> = {
   title: 'The PUT response and both reads agree',
   clauses: ['B3', 'B5', 'PF9'],
   sends: 'PUT payment, then Get Account Payment and Get Payment (the payment of P20)',
-  expects: 'equal fields in all responses; only status, posted_at and failure_reason may change',
   likely_cause:
     'The two reads use different tables, or the PUT returns what was sent instead of what was stored.',
   creates: (target) => sharedAll(target, ['first']),
@@ -412,7 +404,6 @@ const p56: Draft<PartnerCase> = {
   stage: 'last',
   sends:
     'PUT payment, then an immediate GET (the payment of P20); PUT of another payment, then immediately Get Account Payment and Get Payment',
-  expects: '200 with that payment from both',
   likely_cause:
     'The server responds before it commits the row, or reads go to a lagging replica or index.',
   creates: (target) => [...sharedAll(target, ['first']), own(target, 56)],
@@ -452,7 +443,6 @@ const p57: Draft<PartnerCase> = {
   severity: 'should',
   stage: 'last',
   sends: 'GET payment ten times per second for ten seconds',
-  expects: '200 each time, or 429 with Retry-After; no 5xx',
   likely_cause:
     'A rate limit in the gateway answers 503 or closes connections instead of answering 429.',
   creates: (target) => sharedAll(target, ['first']),
@@ -480,7 +470,6 @@ const p58: Draft<PartnerCase> = {
   clauses: ['RU3'],
   severity: 'should',
   sends: 'GET payment until it ends (the payment of P20)',
-  expects: 'a read shows succeeded within 60 s of posted_at',
   likely_cause: 'A nightly or hourly job copies the statuses to the API.',
   creates: (target) => sharedAll(target, ['first']),
   async run(t: PartnerContext) {

@@ -49,8 +49,6 @@ const p59: Draft<PartnerCase> = {
   severity: 'should',
   stage: 'last',
   sends: 'nothing new: all requests and responses of this run are examined',
-  expects:
-    'every error is JSON, without HTML, secrets or stack traces; a p95 of at most 2 s for reads and 10 s for PUTs',
   likely_cause: 'The error page of a framework or a gateway reaches the caller.',
   async run(t: PartnerContext) {
     const all = t.run.wire.exchanges.filter(
@@ -139,8 +137,6 @@ const p60: Draft<PartnerCase> = {
   stage: 'final',
   sends:
     'GET of every payment of this run, and the identical PUT of the oldest one that was not repeated yet; they are compared with the first response, and every response of the run is examined',
-  expects:
-    'both with the id, batch and amount that were sent; the same payment_id and initiated_at in both; no payment_id shared by two payments; terminal payments unchanged; in every response the times and the reason that its status requires; and repeated payments succeed as others do',
   likely_cause:
     'Posting copies the payment to another table and rounds, defaults or renumbers its fields.',
   async run(t: PartnerContext) {
@@ -347,7 +343,6 @@ const p61: Draft<PartnerCase> = {
   stage: 'last',
   sends:
     'GET, the identical PUT and Get Payment for every terminal payment of this run; for one payment of each terminal status also a PUT with another amount and one with another batch, each followed by GET',
-  expects: 'the same terminal record each time',
   likely_cause:
     'A repeat sets a terminal payment back to processing, the server retries a failed payment by itself, the id of a failed payment can be reused, or one of the two reads shows an old copy.',
   async run(t: PartnerContext) {
@@ -368,7 +363,6 @@ const p61: Draft<PartnerCase> = {
       }),
       ...others.map((one) => equalRepeats(t, one)),
     ]);
-    t.tried = `${ended.length}`;
   },
 };
 
@@ -441,8 +435,6 @@ const p62: Draft<PartnerCase> = {
   clauses: ['ST2', 'RU5', 'ST3', 'ST4'],
   stage: 'final',
   sends: 'GET balance of every account before the first payment and after the last one has ended',
-  expects:
-    'no account is credited with more than its succeeded payments, and nothing for refused, failed, canceled or repeated ones; nor with less, if the amount due changes immediately with each payment',
   likely_cause:
     'The server posts to the ledger at acceptance without reversing it when the payment fails, or posts once per request.',
   creates: (target) => sharedAll(target, CONTROLS),

@@ -1,10 +1,9 @@
 /** One check per scenario of the sandbox partner: what a platform must do while a partner, its token endpoint or the network fails. */
 import type { CallerCase, CallerStage } from '../check/check.ts';
-import { Skipped } from '../check/findings.ts';
 import { SCENARIOS, type Scenario } from '../sandbox/partner.ts';
 import { OWN_JUDGES, type OwnJudge } from './scenario-own.ts';
 import { judgePayments } from './scenario-payments.ts';
-import { SCENARIO_RULES, type PaymentRule, type ScenarioRule } from './scenario-rules.ts';
+import { SCENARIO_RULES, type ScenarioRule } from './scenario-rules.ts';
 import { judgeTokens } from './scenario-tokens.ts';
 
 /** Amounts of these checks begin here; no other check uses them. */
@@ -13,55 +12,37 @@ const FIRST_CENTS = 15_010;
 /** Cents between the first amounts of two checks: up to twenty payments, ten cents apart. */
 const CENTS_EACH = 200;
 
-const EXPECTED: Readonly<
-  Record<PaymentRule['after'] | Exclude<ScenarioRule['by'], 'payments'>, string>
-> = {
-  goes_on:
-    'still processing for the customer meanwhile; further calls, with the same bytes, and no second payment',
-  may_stop: 'still processing for the customer, because the payment may exist; no second payment',
-  frozen: 'neither succeeded nor failed, because the response contradicts the request',
-  stops: 'the terminal status that was reported first, and no further call',
-  tokens:
-    'still processing for the customer meanwhile; no flood of token requests; then the payment with a usable token',
-  own: 'still processing for the customer meanwhile; then calls until a terminal status',
-  nobody: 'nothing: the kit cannot check it from outside',
-};
-
 const CAUSES: Readonly<Record<ScenarioRule['by'], string>> = {
   payments: 'The platform records an inconclusive response as an outcome.',
   tokens: 'The platform records a problem with the access token as a failed payment.',
   own: 'The platform records a payment as failed when it cannot reach the partner or get a token.',
-  nobody: 'The kit cannot check it from outside.',
 };
 
-function checkOf(scenario: Scenario, place: number): CallerCase {
+function checkOf(scenario: Scenario, place: number): CallerCase[] {
   const rule = SCENARIO_RULES[scenario.name];
-  if (rule === undefined) throw new Error(`${scenario.name} has no rule in rules.ts`);
+  if (rule === undefined) return [];
   const judge = judgeOf(scenario, rule);
   const cents = FIRST_CENTS + place * CENTS_EACH;
   const strict = rule.by === 'payments' && rule.strict === true;
-  return {
-    id: idOf(scenario),
-    title: scenario.title,
-    clauses: rule.clauses,
-    decisions: 'decisions' in rule ? rule.decisions : [],
-    severity: strict ? 'should' : 'must',
-    profile: strict ? 'strict' : 'contract',
-    stage: stageOf(rule),
-    sends: `the scripted partner applies ${scenario.name} to separate payments`,
-    expects: EXPECTED[rule.by === 'payments' ? rule.after : rule.by],
-    likely_cause: CAUSES[rule.by],
-    run: (t) => judge(t, cents),
-  };
+  return [
+    {
+      id: idOf(scenario),
+      title: scenario.title,
+      clauses: rule.clauses,
+      decisions: 'decisions' in rule ? rule.decisions : [],
+      severity: strict ? 'should' : 'must',
+      profile: strict ? 'strict' : 'contract',
+      stage: stageOf(rule),
+      sends: `the scripted partner applies ${scenario.name} to separate payments. A right platform: ${scenario.caller.replace(/\.$/, '')}`,
+      likely_cause: CAUSES[rule.by],
+      run: (t) => judge(t, cents),
+    },
+  ];
 }
 
 /** What judges a scenario. Throws when a scenario with its own judge has none, because its check would always pass. */
 function judgeOf(scenario: Scenario, rule: ScenarioRule): OwnJudge {
   switch (rule.by) {
-    case 'nobody':
-      return async () => {
-        throw new Skipped(rule.reason);
-      };
     case 'own': {
       const judge = OWN_JUDGES[scenario.name];
       if (judge === undefined) throw new Error(`${scenario.name} has no judge in own.ts`);
@@ -82,10 +63,9 @@ function idOf({ name }: Scenario): string {
 }
 
 function stageOf(rule: ScenarioRule): CallerStage {
-  if (rule.by === 'nobody') return 'main';
   if (rule.by !== 'own' && rule.last === true) return 'last';
   return rule.by === 'payments' ? 'main' : 'alone';
 }
 
-/** In the order of the scenarios. */
-export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map(checkOf);
+/** In the order of the scenarios; those that show nothing from outside have no check. */
+export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.flatMap(checkOf);

@@ -12,9 +12,6 @@ const HERD = 19;
 /** Lifetime of a token in this check. */
 const LIFE_SECONDS = 2;
 
-/** Characters that a form must encode, or that careless code corrupts. */
-const AWKWARD = /[^A-Za-z0-9._~-]/;
-
 /** Judges one scenario. `cents` is the first of the amounts that belong to this check. */
 export type OwnJudge = (t: CallerContext, cents: number) => Promise<void>;
 
@@ -55,7 +52,6 @@ export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
     );
   },
   'F65-herd-on-expiry': herd,
-  'F66-awkward-secret': awkwardSecret,
 };
 
 /** The connection breaks at the first PUT, and stays broken for a while. */
@@ -158,31 +154,4 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
     got: `${most} at the same time`,
   });
   await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
-}
-
-/** The check needs a registered secret with characters that a form must encode. */
-async function awkwardSecret(t: CallerContext, cents: number): Promise<void> {
-  const { authentication } = t.run.caller;
-  t.given(authentication.method === 'oauth', 'the platform calls this partner with a static key');
-  t.given(
-    AWKWARD.test(authentication.client_secret),
-    'the client secret contains no character that a form must encode: register a secret with + % & : = é and a space',
-  );
-  const last = () => t.run.raw.findLast(({ operation }) => operation === 'access_token');
-  if (last() === undefined) {
-    await t.pay(cents);
-    await t.until(() => last() !== undefined);
-  }
-  const fetch = last();
-  t.given(fetch !== undefined, 'the platform has fetched no access token');
-  const sent = new URLSearchParams(fetch.text).get('client_secret');
-  t.must(
-    sent === authentication.client_secret,
-    'the form field client_secret, which decodes to the secret',
-    undefined,
-    {
-      got: sent === null ? 'it is missing' : 'another value',
-      cause: 'The form body is built without URL encoding.',
-    },
-  );
 }

@@ -1,6 +1,7 @@
 /**
  * How the judge uses each scenario of the sandbox partner: how it applies the fault, and what the platform must do.
- * A scenario that cannot be checked from outside gives the reason instead; a test requires one or the other for every scenario.
+ * Four have no rule, because they show nothing from outside: the handshake that stalls and the private name need a server of their own, the
+ * late duplicate is a proxy's, and a rotation of secrets takes an operator. F66 is C09 with an awkward secret.
  *
  * A table: one entry per scenario, read by id.
  */
@@ -62,15 +63,8 @@ export interface OwnRule {
   readonly decisions: readonly number[];
 }
 
-/** Cannot be checked from outside. */
-export interface NoRule {
-  readonly by: 'nobody';
-  readonly reason: string;
-  readonly clauses: readonly [ClauseId, ...ClauseId[]];
-}
-
 /** The rule for one scenario. */
-export type ScenarioRule = PaymentRule | TokenRule | OwnRule | NoRule;
+export type ScenarioRule = PaymentRule | TokenRule | OwnRule;
 
 const unknown = {
   by: 'payments',
@@ -224,24 +218,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F45-odd-statuses': { ...unknown, variants: 5 },
   'F46-other-protocol': { ...unknown, variants: 2 },
   'F47-bad-certificate': { by: 'own', clauses: ['S3'], decisions: [30] },
-  'F47-stalled-handshake': {
-    by: 'nobody',
-    clauses: ['S4'],
-    reason:
-      'it needs a partner whose every TLS handshake stalls: start duebridge sandbox partner --scenario F47-stalled-handshake, register it, and check that the payment stays processing',
-  },
-  'F48-private-name': {
-    by: 'nobody',
-    clauses: ['S3'],
-    reason:
-      'it needs a public host name that resolves to a private address, which the kit does not have; the platform’s own tests must cover it',
-  },
-  'F49-late-duplicate': {
-    by: 'nobody',
-    clauses: ['RU5'],
-    reason:
-      'a proxy resends the PUT to the partner, so the platform neither sees nor does anything',
-  },
   'F50-crossed-answers': { ...contradicted, clauses: ['PF2', 'PF6'] },
   'F51-no-expiry': { ...expiry, variants: 2 },
   'F52-expiry-as-text': { ...expiry, variants: 1 },
@@ -264,12 +240,5 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F63-token-endpoint-down': { ...refused, variants: 3 },
   'F64-token-html': { ...refused, variants: 2 },
   'F65-herd-on-expiry': { by: 'own', clauses: ['OA4', 'OA3'], decisions: [14] },
-  'F66-awkward-secret': { by: 'own', clauses: ['OA2'], decisions: [] },
-  'F67-secret-rotation': {
-    by: 'nobody',
-    clauses: ['OA1'],
-    reason:
-      'both secrets are valid until an operator enters the new one in the platform; test it by hand with duebridge sandbox partner --scenario F67',
-  },
   'F68-token-redirect': { ...refused, variants: 2, clauses: ['S3', 'ST3'] },
 };

@@ -31,7 +31,6 @@ const t04: Draft<TokenCase> = {
   clauses: ['AU1'],
   decisions: [6],
   sends: 'POST create token without X-Client-Id, without X-Api-Key, and without both',
-  expects: 'a refusal, and no token',
   likely_cause: 'The server treats a request without the header as an internal call.',
   async run(t) {
     const [client, key] = ['x-client-id', 'x-api-key'];
@@ -51,8 +50,6 @@ const t05: Draft<TokenCase> = {
   decisions: [6],
   sends:
     'POST create token with an X-Client-Id that was never issued: a made-up one (twice), the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
-  expects:
-    '404 {"code": "NOT_FOUND", "message": "Resource not found"} for the made-up one, and a refusal of the others',
   likely_cause: 'The authentication layer answers 401 before the client is looked up.',
   async run(t) {
     const { client_id } = t.target;
@@ -105,7 +102,6 @@ const t06: Draft<TokenCase> = {
   decisions: [6],
   sends:
     'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed; a wrong one with an invalid body; and (with other_client) the valid key of another client',
-  expects: 'no token (401)',
   likely_cause: 'The server looks up the client but does not compare its whole key.',
   async run(t) {
     const { api_key } = t.target;
@@ -157,7 +153,6 @@ const t07: Draft<TokenCase> = {
   decisions: [7],
   sends:
     'POST create token with an account_id that does not exist, twice; from an aggregator also with a known account_id under a biller that does not exist',
-  expects: '404 NOT_FOUND',
   likely_cause:
     'The platform does not look up the account at the partner before it issues the token.',
   async run(t: TokenContext) {
@@ -198,7 +193,6 @@ const t11: Draft<TokenCase> = {
   severity: 'should',
   sends:
     'POST create token as text/plain, and as types whose names only begin with application/json; GET on its path',
-  expects: '415 for the content types, 405 for the method',
   likely_cause: 'Any body is parsed as JSON, or the router answers 404 for an unsupported method.',
   async run(t) {
     for (const type of ['text/plain', 'application/jsonlines', 'application/json-patch+json']) {
@@ -225,8 +219,6 @@ const t12: Draft<TokenCase> = {
   title: 'An internal error reveals no details',
   clauses: ['ER2'],
   sends: 'POST create token with headers that make a test build raise an internal error',
-  expects:
-    '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more',
   likely_cause: 'The exception’s message or stack trace is returned to the caller.',
   async run(t: TokenContext) {
     const { internal_fault_headers } = t.target;
@@ -262,7 +254,6 @@ const t13: Draft<TokenCase> = {
   decisions: [8],
   severity: 'should',
   sends: 'the same token request many times (token_sample, a thousand by default)',
-  expects: 'distinct tokens that cannot be guessed from each other and contain no personal data',
   likely_cause: 'The token is a counter, a timestamp, or an encoded copy of the customer’s data.',
   async run(t: TokenContext) {
     const replies: Reply[] = [];
@@ -338,7 +329,6 @@ const t14: Draft<TokenCase> = {
   decisions: [16],
   severity: 'should',
   sends: 'POST create token with a body of 1 MiB; then many concurrent requests (burst)',
-  expects: '413 for the body; 429 with Retry-After for requests beyond the declared rate; no 5xx',
   likely_cause:
     'No limit is configured, or the server closes connections instead of answering 429.',
   async run(t: TokenContext) {
@@ -396,8 +386,6 @@ const t15: Draft<TokenCase> = {
   clauses: ['S1', 'TK1'],
   decisions: [8, 31],
   sends: 'POST flow session with a new token, with the same one again, and with a made-up one',
-  expects:
-    'the flow starts; a used token opens the same flow or is refused with code and message; a made-up one is refused with code and message',
   likely_cause: 'A wrong token causes an exception, or opens a flow without a customer.',
   async run(t: TokenContext) {
     t.given(t.target.flow, 'the target does not offer the flow of decision 31 (--flow)');
@@ -441,7 +429,6 @@ const t16: Draft<TokenCase> = {
   clauses: ['AU1'],
   severity: 'should',
   sends: `OPTIONS and POST create token with Origin ${ORIGIN}`,
-  expects: 'no Access-Control-Allow-Origin: the API key belongs on a server, never in a page',
   likely_cause: 'CORS is enabled for all routes and all origins.',
   async run(t) {
     const asked = await t.send({
@@ -489,7 +476,6 @@ const t17: Draft<TokenCase> = {
   title: 'Each customer gets a different token',
   clauses: ['TK1', 'S1'],
   sends: `POST create token for three customers, two of them of the same account; for customers with similar email addresses or with the same one; then for ${AT_ONCE_T17} customers concurrently`,
-  expects: 'different tokens: a token starts the flow for the customer for whom it was issued',
   likely_cause:
     'The token is derived from the client, the account or a normalised email address, comes from a cache without a key, or is kept in a variable that concurrent requests share.',
   async run(t: TokenContext) {
@@ -523,8 +509,6 @@ const t20: Draft<TokenCase> = {
   title: 'Every 5xx of this run has the form the interface defines',
   clauses: ['ER2', 'ER3'],
   sends: 'nothing new: every 5xx from the token endpoint in this run is examined',
-  expects:
-    '500 {"code": "INTERNAL_ERROR", "message": "An unexpected error occurred"}, and nothing more; or 503 with a code and a message',
   likely_cause: 'An exception message or a gateway’s error page reaches the caller.',
   async run(t: TokenContext) {
     const failed = t.run.wire.exchanges.filter(
@@ -566,8 +550,6 @@ const t21: Draft<TokenCase> = {
   decisions: [5],
   sends:
     'POST create token with an invalid email address and with an invalid phone number; all refusals of this run are examined',
-  expects:
-    'every refusal is JSON with the strings code and message, without a stack trace, the key, or the customer’s data',
   likely_cause:
     'A refusal comes from the router, the body parser or a proxy instead of the error handler, or it quotes the value that it refuses.',
   async run(t: TokenContext) {
@@ -614,7 +596,6 @@ const t21: Draft<TokenCase> = {
       quoting,
       { got: 'it repeats the value that was sent, which then stands in logs on both sides' },
     );
-    t.tried = `${refusals.length} refusals`;
   },
 };
 

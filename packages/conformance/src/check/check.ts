@@ -26,8 +26,6 @@ export interface CaseInfo {
   readonly profile: Profile;
   /** What the check sends, for a reader who has not read the interface. */
   readonly sends: string;
-  /** What must hold, for the same reader. */
-  readonly expects: string;
   /** What usually causes the breach, for the engineer who fixes it. */
   readonly likely_cause: string;
 }

@@ -54,8 +54,6 @@ export class Findings {
   readonly notes: string[] = [];
   /** What the target must declare so that the rest of the check can be judged. */
   readonly wanting: string[] = [];
-  /** How much was tried, when that depends on the server; reports claim no more than this. */
-  tried: string | undefined;
   readonly profile: Profile;
 
   constructor(profile: Profile) {

@@ -89,9 +89,11 @@ const CHECKS_OF_AN_OUTAGE = 3;
 
 /**
  * The exchanges that fell into an outage: nobody answered, or a gateway did in the server's place, whatever was asked. They say
- * nothing about the server's rules.
+ * nothing about the server's rules. `hasEnded`: the server stopped answering for good, and then no unanswered
+ * request proves anything.
  */
-export function outages(exchanges: readonly Exchange[]): ReadonlySet<number> {
+export function outages(exchanges: readonly Exchange[], hasEnded: boolean): ReadonlySet<number> {
+  if (hasEnded) return new Set(exchanges.filter(isOut).map(({ number }) => number));
   const found = new Set<number>();
   let streak: Exchange[] = [];
   for (const exchange of [...exchanges, undefined]) {

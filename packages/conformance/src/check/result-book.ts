@@ -148,13 +148,11 @@ export class ResultBook {
       severity: check.severity,
       verdict,
       sends: check.sends,
-      expects: check.expects,
       likely_cause: check.likely_cause,
       findings: alike(found).map((finding) => this.#reported(check, finding)),
       notes: context.notes,
       ...(reason === undefined || verdict !== 'SKIP' ? {} : { skipped: this.#wire.mask(reason) }),
       ...(wanting.length === 0 ? {} : { wanting: wanting.map((one) => this.#wire.mask(one)) }),
-      ...(context.tried === undefined ? {} : { tried: context.tried }),
       duration_ms,
       requests: own.length,
       ...(shown === undefined ? {} : { shown: shown.number }),
@@ -169,7 +167,7 @@ export class ResultBook {
     order: readonly CaseInfo[];
     money?: RunReport['money'];
   }): RunReport {
-    const out = outages(this.#wire.exchanges);
+    const out = outages(this.#wire.exchanges, this.problem !== undefined);
     const results = about.order.flatMap(({ id }) => {
       const judged = this.#judged.get(id);
       return judged === undefined ? [] : [this.#result(judged, out)];

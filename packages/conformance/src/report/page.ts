@@ -41,72 +41,6 @@ const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
   { title: 'How the platform calls', ids: /^C/ },
 ];
 
-/**
- * What a passed run has demonstrated, in sentences worth sharing. A sentence appears only when all its checks passed, and claims
- * no more than was tried.
- */
-const CLAIMS: readonly {
-  readonly checks: readonly string[];
-  readonly claim: (tried: (id: string) => string) => string;
-}[] = [
-  {
-    checks: ['P25', 'P26', 'P27', 'P34', 'P62'],
-    claim: (tried) =>
-      `One payment was sent ${tried('P26')} more times in a row, one ${tried('P27')} times concurrently, and one again after a closed connection: each was made once.`,
-  },
-  {
-    checks: ['P01', 'P02'],
-    claim: () =>
-      'Without a credential, and with each wrong credential tried, every operation refused and no payment was made.',
-  },
-  {
-    checks: ['P24', 'P36', 'P60'],
-    claim: () =>
-      'The amounts tried stayed exact to the cent from the first response to the last, and amounts that are not an integer of cents were refused.',
-  },
-  {
-    checks: ['P50', 'P51', 'P54', 'P61'],
-    claim: (tried) =>
-      `${tried('P61')} payments ended and did not change when they were read and sent again.`,
-  },
-  {
-    checks: ['P40', 'P52'],
-    claim: () =>
-      'A payment to an unknown account did not succeed, and failed payments have a readable reason.',
-  },
-  {
-    checks: ['P62'],
-    claim: () => 'The amounts due fell by exactly the payments that succeeded.',
-  },
-  {
-    checks: ['P66'],
-    claim: () =>
-      'All payments that were read again after a restart of the server were still there.',
-  },
-  {
-    checks: ['P35'],
-    claim: () => 'Payments of an earlier day that were sent again returned the original payments.',
-  },
-  {
-    checks: ['T04', 'T05', 'T06'],
-    claim: () => 'Without the right client id and key, no request got a token.',
-  },
-  {
-    checks: ['T03', 'T10'],
-    claim: () => 'No request with a missing or invalid field got a token.',
-  },
-  {
-    checks: ['F01', 'F02', 'F08'],
-    claim: () =>
-      'Each lost response led to a retry of the same request, never to a second or a failed payment.',
-  },
-  {
-    checks: ['F27', 'F28'],
-    claim: () =>
-      'A response with another amount or another payment id was not accepted as success.',
-  },
-];
-
 /** The page. */
 export function pageReport(report: RunReport): string {
   const title = headline(report).replace(/^[✓✗] /, '');
@@ -179,19 +113,8 @@ function top(report: RunReport): string {
     .filter((verdict) => counts[verdict] > 0)
     .map((verdict) => `<span class="${verdict}" style="flex-grow:${counts[verdict]}"></span>`)
     .join('')}</div>
-${claimsPart(report)}<dl>${facts.map(([name, value]) => `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`).join('')}</dl>
+<dl>${facts.map(([name, value]) => `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`).join('')}</dl>
 </header>`;
-}
-
-function claimsPart(report: RunReport): string {
-  const passed = new Set(
-    report.results.filter(({ verdict }) => verdict === 'PASS').map(({ id }) => id),
-  );
-  const claims = CLAIMS.filter(({ checks }) => checks.every((id) => passed.has(id)));
-  if (report.verdict !== 'passed' || claims.length === 0) return '';
-  const tried = (id: string): string =>
-    report.results.find((one) => one.id === id)?.tried ?? 'some';
-  return `<ul class="claims">${claims.map(({ claim }) => `<li>${html(claim(tried))}</li>`).join('')}</ul>\n`;
 }
 
 function configPart(report: RunReport): string {
@@ -299,7 +222,6 @@ function checkLine(result: CheckResult, report: RunReport): string {
       ? ''
       : `<p>Where the interface is silent, by decision ${result.decisions.join(', ')}.</p>`;
   const inside = `<p><b>Sent:</b> ${html(result.sends)}.</p>
-<p><b>Must hold:</b> ${html(result.expects)}.</p>
 <ul class="rules">${rules}</ul>${decisions}
 ${result.skipped === undefined ? '' : `<p><b>Not judged:</b> ${html(result.skipped)}.</p>`}
 ${result.notes.map((note) => `<p class="note">${html(note)}</p>`).join('')}
@@ -349,7 +271,6 @@ h1{margin:.35rem 0 .25rem;font-size:2.1rem;display:flex;gap:.6rem;align-items:ce
 .bar span{min-width:4px}.bar .PASS{background:var(--good)}.bar .FAIL{background:var(--bad)}.bar .WARN{background:var(--warn)}.bar .SKIP{background:var(--line)}
 dl{margin:0}dt{color:var(--soft);font-size:.82rem}dd{margin:0;overflow-wrap:anywhere}
 .verdict dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.75rem 1.5rem}
-.claims{list-style:none;margin:0 0 1.25rem;padding:0}.claims li{padding:.15rem 0 .15rem 1.7rem;position:relative}.claims li::before{content:"✓";position:absolute;left:.2rem;color:var(--good);font-weight:700}
 .hint{color:var(--soft)}
 .fix{background:var(--warn-bg);border-radius:12px;padding:.25rem 1.5rem 1.25rem;margin-top:1.5rem}
 .fix h2{margin-top:1rem}.sentence{font-size:1.15rem}

@@ -29,7 +29,6 @@ export interface CheckResult {
   readonly severity: 'must' | 'should';
   readonly verdict: Verdict;
   readonly sends: string;
-  readonly expects: string;
   readonly likely_cause: string;
   readonly findings: readonly ReportedFinding[];
   readonly notes: readonly string[];
@@ -37,8 +36,6 @@ export interface CheckResult {
   readonly skipped?: string;
   /** What the target must declare so that it, or the rest of it, can be judged. */
   readonly wanting?: readonly string[];
-  /** How much was tried, where that depends on the server. */
-  readonly tried?: string;
   readonly duration_ms: number;
   /** How many requests it sent. */
   readonly requests: number;

@@ -34,6 +34,7 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
     auth: 'oauth',
   }),
   fails('C09', 'requests access tokens without a scope', 'no_scope', { auth: 'oauth' }),
+  fails('C09', 'builds its form without encoding', 'form_by_hand', { auth: 'oauth', also: 'many' }),
   fails('C09', 'sends amounts beyond 32 bits as a string', 'large_amount_as_text'),
   fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
   fails('C13', 'gives up after three polls', 'polls_three_times', { also: ['C03'] }),
@@ -121,10 +122,6 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [CallerFault, 'key' | 'oauth
   ['forbidden_is_failure', 'oauth', 'F60'],
   ['token_error_is_failure', 'oauth', 'F59 F61 F62 F63 F64 F68'],
   ['own_token_for_each_call', 'oauth', 'F65'],
-  ['form_by_hand', 'oauth', 'F66'],
   ['follows_redirects', 'oauth', 'F68'],
   ['trusts_any_certificate', 'key', 'F47'],
 ];
-
-/** The scenarios that cannot be judged from outside; each says why. */
-export const UNJUDGED: readonly string[] = ['F47B', 'F48', 'F49', 'F67'];
