@@ -76,6 +76,32 @@ export const PartnerBudget = Type.Object(
 );
 export type PartnerBudget = Static<typeof PartnerBudget>;
 
+const pem = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 20_000, description }));
+
+/**
+ * How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. An empty object removes
+ * it all.
+ */
+export const PartnerConnection = Type.Object(
+  {
+    certificate: pem('The certificate that the platform shows, with its chain, as PEM.'),
+    private_key: pem('Its key, as PEM; encrypted at rest, never returned.'),
+    authority: pem(
+      'The authorities that sign the partner’s certificate, as PEM, instead of the public ones.',
+    ),
+    proxy_url: Type.Optional(
+      Type.String({
+        maxLength: 2048,
+        description:
+          'Calls go through this HTTP proxy (CONNECT); encrypted at rest, since it may hold a password.',
+      }),
+    ),
+  },
+  strict,
+);
+export type PartnerConnection = Static<typeof PartnerConnection>;
+
 const partnerFields = {
   partner_id: PartnerId,
   name: text('Shown to customers.'),
@@ -108,7 +134,10 @@ const partnerFields = {
 };
 
 /** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). Without a mode it is for tests. */
-export const PartnerRegistration = Type.Object({ ...partnerFields, auth: PartnerAuth }, strict);
+export const PartnerRegistration = Type.Object(
+  { ...partnerFields, auth: PartnerAuth, connection: Type.Optional(PartnerConnection) },
+  strict,
+);
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
 /** Changes to a registered partner: every field except its id; absent fields stay unchanged. */
@@ -124,6 +153,7 @@ export const PartnerChange = Type.Object(
     refusals: partnerFields.refusals,
     account_check: partnerFields.account_check,
     auth: Type.Optional(PartnerAuth),
+    connection: Type.Optional(PartnerConnection),
     paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
     reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
   },
@@ -142,6 +172,13 @@ export const PartnerView = Type.Object({
     scope: Type.Optional(Type.String()),
     header: Type.Optional(Type.String()),
   }),
+  connection: Type.Optional(
+    Type.Object({
+      certificate_expires_at: Type.Optional(instant('When the platform’s certificate expires.')),
+      private_authority: Type.Boolean(),
+      proxy: Type.Optional(Type.String({ description: 'Host and port of the proxy.' })),
+    }),
+  ),
   paused: Type.Boolean(),
   pause_reason: Type.Union([Type.String(), Type.Null()]),
   created_at: instant('When it was registered.'),

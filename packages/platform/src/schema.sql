@@ -460,6 +460,8 @@ CREATE TABLE duebridge_platform.partners (
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   mode text NOT NULL DEFAULT 'live'::text,
+  connection_public jsonb,
+  connection_sealed text,
   CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
   CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
   CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),

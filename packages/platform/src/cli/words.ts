@@ -109,6 +109,21 @@ export const WORDS: Words = {
     secretIn: 'DUEBRIDGE_PARTNER_CLIENT_SECRET',
   },
   scope: { flags: '--scope <scopes>', help: 'oauth: such as "read write"' },
+  certificate: {
+    flags: '--certificate <file>',
+    help: 'PEM: the certificate that the platform shows, with its chain',
+    isFile: true,
+  },
+  private_key: { flags: '--private-key <file>', help: 'PEM: its key', isFile: true },
+  authority: {
+    flags: '--authority <file>',
+    help: 'PEM: who signs its certificate, instead of the public authorities',
+    isFile: true,
+  },
+  proxy_url: {
+    help: 'call it through this HTTP proxy; - reads it from standard input; else DUEBRIDGE_PARTNER_PROXY',
+    secretIn: 'DUEBRIDGE_PARTNER_PROXY',
+  },
   // Path templates of a partner.
   ...Object.fromEntries(
     [

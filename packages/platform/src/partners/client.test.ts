@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
 import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../../test/engine-rig.ts';
+import { certificate } from '../../test/certificates.ts';
 import { openPeer, type Reply } from './http-call.ts';
 import { judgeAccount, judgeBalance } from './client.ts';
 import type { Partner } from './registry.ts';
@@ -158,7 +158,7 @@ test('a name is resolved without getaddrinfo, whose threads all partners would s
 });
 
 test('an untrusted certificate ends the call, whatever the environment says', async () => {
-  const server = createServer(selfSigned(), (_request, response) => {
+  const server = createServer(certificate('localhost'), (_request, response) => {
     response.end('{}');
   });
   await new Promise<void>((resolve) => {
@@ -186,37 +186,3 @@ test('an untrusted certificate ends the call, whatever the environment says', as
     server.closeAllConnections();
   }
 });
-
-/** A certificate for localhost that signs itself, made here so that no key stands in the repository. */
-function selfSigned(): { key: string; cert: string } {
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const der = (tag: number, ...parts: Buffer[]): Buffer => {
-    const body = Buffer.concat(parts);
-    const { length } = body;
-    const size =
-      length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];
-    return Buffer.concat([Buffer.from([tag, ...size]), body]);
-  };
-  const ecdsaWithSha256 = der(0x30, der(0x06, Buffer.from('2a8648ce3d040302', 'hex')));
-  const commonName = der(
-    0x30,
-    der(0x06, Buffer.from('550403', 'hex')),
-    der(0x0c, Buffer.from('localhost')),
-  );
-  const name = der(0x30, der(0x31, commonName));
-  const certificate = der(
-    0x30,
-    der(0x02, Buffer.from([1])),
-    ecdsaWithSha256,
-    name,
-    der(0x30, der(0x17, Buffer.from('250101000000Z')), der(0x17, Buffer.from('490101000000Z'))),
-    name,
-    publicKey.export({ type: 'spki', format: 'der' }),
-  );
-  const signature = der(0x03, Buffer.from([0]), sign('sha256', certificate, privateKey));
-  const cert = der(0x30, certificate, ecdsaWithSha256, signature).toString('base64');
-  return {
-    key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-    cert: `-----BEGIN CERTIFICATE-----\n${cert}\n-----END CERTIFICATE-----\n`,
-  };
-}

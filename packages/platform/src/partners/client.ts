@@ -206,9 +206,9 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
 
   const openLine = (partner: Partner): Line => {
     const base = new URL(partner.base_url);
-    const credentials = registry.credentials(partner);
+    const { auth: credentials, connection } = registry.credentials(partner);
     const peer = (url: URL, connections: number): Peer =>
-      openPeer(url.origin, { connections, allowPrivateAddresses });
+      openPeer(url.origin, { connections, allowPrivateAddresses, connection });
     const shared = {
       madeFor: partner,
       basePath: base.pathname.replace(/\/+$/, ''),

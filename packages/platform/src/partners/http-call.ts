@@ -8,9 +8,9 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
-import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
+import { JsonProblem, parseJson, type Json, type PartnerConnection } from '@duebridge/contract';
 import { openNameLookup } from '@duebridge/runtime';
-import { buildConnector, Pool, type Dispatcher } from 'undici';
+import { buildConnector, Pool, ProxyAgent, type Dispatcher } from 'undici';
 import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
 
 /** Longest answer read (decision 16); a payment record needs less than one kilobyte. */
@@ -19,6 +19,14 @@ const MAX_REPLY_BYTES = 256 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A peer that does not complete TCP and TLS in this time counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 3_000;
+/** A proxy that does not open a tunnel in this time counts as unreachable. */
+const PROXY_TIMEOUT_MS = 10_000;
+/** rejectUnauthorized stands here so that no environment variable can switch verification off (F47). */
+const TLS = {
+  timeout: CONNECT_TIMEOUT_MS,
+  rejectUnauthorized: true,
+  minVersion: 'TLSv1.2',
+} as const;
 /** An idle connection is closed after this, below the 5 s that Node servers keep one, so that few are closed under a request (F06). */
 const KEEP_ALIVE_MS = 4_000;
 
@@ -74,40 +82,74 @@ export interface Peer {
   close(): Promise<void>;
 }
 
-/** Opens a pool of at most `connections` to the origin of a URL; nothing is connected before the first call. */
+/**
+ * Opens a pool of at most `connections` to the origin of a URL; nothing is connected before the first call. Through a proxy the name of
+ * the origin is resolved by the proxy; the proxy's own address is guarded like every other.
+ */
 export function openPeer(
   origin: string,
-  options: { readonly connections: number; readonly allowPrivateAddresses: boolean },
+  options: {
+    readonly connections: number;
+    readonly allowPrivateAddresses: boolean;
+    readonly connection?: PartnerConnection;
+  },
 ): Peer {
-  const pool = new Pool(origin, {
-    connections: options.connections,
+  const { connections, allowPrivateAddresses, connection = {} } = options;
+  const { certificate: cert, private_key: key, authority: ca, proxy_url: uri } = connection;
+  const tls = {
+    ...TLS,
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+    ...(ca === undefined ? {} : { ca }),
+  };
+  const limits = {
+    connections,
     pipelining: 1,
     allowH2: false,
-    connect: guardedConnector(options.allowPrivateAddresses),
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     maxResponseSize: MAX_REPLY_BYTES,
     // Only our deadline applies: undici's own timers would end a waiting read or miss a slow drip.
     headersTimeout: 0,
     bodyTimeout: 0,
-  });
+  };
+  // One for each peer: a partner whose DNS is silent delays no other.
+  const found = openNameLookup();
+  const lookup = allowPrivateAddresses ? found : guardedLookup(found);
+  const pool =
+    uri === undefined
+      ? new Pool(origin, {
+          ...limits,
+          connect: guardedConnector({ ...tls, lookup }, allowPrivateAddresses),
+        })
+      : new ProxyAgent({
+          ...limits,
+          uri,
+          proxyTunnel: true,
+          proxyTls: { ...TLS, lookup },
+          requestTls: { ...tls, servername: new URL(origin).hostname },
+          clientFactory: (proxy, given) =>
+            new Pool(proxy, { ...(given as Pool.Options), headersTimeout: PROXY_TIMEOUT_MS }),
+        });
+  let isClosed = false;
   return {
-    exchange: (call) => exchange(pool, call),
-    close: () => pool.close().catch(() => pool.destroy()),
+    exchange: (call) =>
+      isClosed || call.signal?.aborted === true
+        ? Promise.resolve(noReply('stopped'))
+        : exchange(pool, origin, call),
+    close() {
+      isClosed = true;
+      return pool.close().catch(() => pool.destroy());
+    },
   };
 }
 
-function guardedConnector(allowPrivate: boolean): buildConnector.connector {
-  // rejectUnauthorized stands here so that no environment variable can switch verification off (F47).
-  const base = {
-    timeout: CONNECT_TIMEOUT_MS,
-    rejectUnauthorized: true,
-    minVersion: 'TLSv1.2',
-  } as const;
-  // One for each peer: a partner whose DNS is silent delays no other.
-  const lookup = openNameLookup();
-  if (allowPrivate) return buildConnector({ ...base, lookup });
-  const connect = buildConnector({ ...base, lookup: guardedLookup(lookup) });
+function guardedConnector(
+  options: buildConnector.BuildOptions,
+  allowPrivate: boolean,
+): buildConnector.connector {
+  const connect = buildConnector(options);
+  if (allowPrivate) return connect;
   return (target, callback) => {
     // A literal is never looked up, so the lookup's guard does not see it.
     const literal = literalAddress(target.hostname);
@@ -131,15 +173,13 @@ function guardedConnector(allowPrivate: boolean): buildConnector.connector {
   };
 }
 
-function exchange(pool: Pool, call: Call): Promise<Exchange> {
-  if (call.signal?.aborted === true || pool.closed || pool.destroyed) {
-    return Promise.resolve(noReply('stopped'));
-  }
+function exchange(pool: Dispatcher, origin: string, call: Call): Promise<Exchange> {
   return new Promise((resolve) => {
     const handler = new CallHandler(call, resolve);
     try {
       pool.dispatch(
         {
+          origin,
           method: call.method,
           path: call.path,
           headers: headersOf(call),

@@ -5,9 +5,11 @@ import { ConfigurationError, silentLog } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { inspect } from 'node:util';
 import { isPublicAddress, urlProblem } from './address-guard.ts';
+import { certificate } from '../../test/certificates.ts';
 import { keptLog, SEAL_KEY } from '../../test/engine-rig.ts';
 import { migrations } from '../migrations.ts';
-import { headerProblem, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
+import { headerProblem } from './registration-problems.ts';
+import { openPartnerRegistry, type PartnerRegistry } from './registry.ts';
 import { openSealer } from './seal.ts';
 
 const registration: PartnerRegistration = {
@@ -55,7 +57,7 @@ test('a registered partner is returned with all defaults filled in and no secret
   const stored = JSON.stringify(await database.query('SELECT * FROM duebridge_platform.partners'));
   const audited = JSON.stringify(await database.query('SELECT * FROM duebridge_platform.audit'));
   assert.ok(!stored.includes('the-very-secret-key') && !audited.includes('the-very-secret-key'));
-  assert.deepEqual(registry.credentials(partner), registration.auth);
+  assert.deepEqual(registry.credentials(partner).auth, registration.auth);
   await assert.rejects(
     registry.add(registration, 'test'),
     (error) => error instanceof Refusal && error.code === 'CONFLICT',
@@ -76,6 +78,7 @@ test('a biller registers its biller_id, and an aggregator has none [TR4]', async
 
 test('a registration that would misdirect a secret or a payment is refused [PL14]', async (t) => {
   const registry = (await registries(t)).open();
+  const own = certificate('platform');
   const wrong: [Partial<PartnerRegistration>, string][] = [
     [{ base_url: 'http://pay.acme.example' }, 'body.base_url'],
     [{ base_url: 'https://user:pass@pay.acme.example' }, 'body.base_url'],
@@ -128,6 +131,15 @@ test('a registration that would misdirect a secret or a payment is refused [PL14
       'body.paths.put_account_payment',
     ],
     [{ batch_time_zone: 'Mars/Base' }, 'body.batch_time_zone'],
+    [{ connection: { authority: 'no PEM' } }, 'body.connection.authority'],
+    [{ connection: { certificate: own.cert } }, 'body.connection.private_key'],
+    [
+      { connection: { certificate: own.cert, private_key: certificate('other').key } },
+      'body.connection.private_key',
+    ],
+    [{ connection: { proxy_url: 'socks5://proxy.example' } }, 'body.connection.proxy_url'],
+    [{ connection: { proxy_url: 'http://10.0.0.7:3128' } }, 'body.connection.proxy_url'],
+    [{ connection: { proxy_url: 'http://proxy.example/path' } }, 'body.connection.proxy_url'],
   ];
   for (const [change, path] of wrong) {
     assert.deepEqual(
@@ -213,7 +225,7 @@ test('after a rotation every secret is under the new key and the old key can go'
   const alone = open(fresh);
   const partner = await alone.get('acme');
   assert(partner);
-  assert.deepEqual(alone.credentials(partner), registration.auth);
+  assert.deepEqual(alone.credentials(partner).auth, registration.auth);
 });
 
 test('addresses outside the public internet are recognised in every notation [PL14]', () => {

@@ -6,16 +6,16 @@
  *
  * One file because reading, changing and caching a partner share the columns and the seal.
  */
+import { X509Certificate } from 'node:crypto';
 import {
-  fillPath,
   partnerRoutes,
-  pathFields,
   Refusal,
   type Detail,
   type Mode,
   type PartnerAuth,
   type PartnerBudget,
   type PartnerChange,
+  type PartnerConnection,
   type PartnerPaths,
   type PartnerRegistration,
   type PartnerView,
@@ -28,7 +28,7 @@ import {
   type Log,
   type Transaction,
 } from '@duebridge/runtime';
-import { isHostName, urlProblem } from './address-guard.ts';
+import { changeProblems, modeProblems, registrationProblems } from './registration-problems.ts';
 import { openSealer } from './seal.ts';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
@@ -57,11 +57,19 @@ export interface Partner {
   readonly batch_cutoff: string;
   /** The public part of the credentials. */
   readonly auth: PartnerView['auth'];
+  /** The public part of how it is reached; undefined: directly, and with the public authorities. */
+  readonly connection?: PartnerView['connection'] | undefined;
   /** True: an operator wants nothing sent. */
   readonly paused: boolean;
   /** Why calls are held back, by an operator's word or by the engine's; null when all is well. */
   readonly pause_reason: string | null;
   readonly created_at: string;
+}
+
+/** What calls to a partner carry and how they reach it. */
+export interface PartnerSecrets {
+  readonly auth: PartnerAuth;
+  readonly connection: PartnerConnection;
 }
 
 /** The registry. */
@@ -74,8 +82,8 @@ export interface PartnerRegistry {
   get(partner_id: string): Promise<Partner | undefined>;
   /** All partners, by id, read now. */
   list(): Promise<PartnerView[]>;
-  /** The credentials to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
-  credentials(partner: Partner): PartnerAuth;
+  /** The secrets to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
+  credentials(partner: Partner): PartnerSecrets;
   /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
   hold(partner_id: string, reason: string | null, actor: string): Promise<void>;
   /** Seals every secret anew with the first sealing key; returns how many were. */
@@ -111,33 +119,36 @@ const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
   wait_seconds: 20,
 };
 
+/** The columns of a registration that names none of them. */
+const UNREGISTERED = {
+  biller_names: {},
+  support_contact: null,
+  paths: {},
+  budget: {},
+  refusals: [],
+  account_check: 'when_reachable',
+  batch_time_zone: 'UTC',
+  batch_cutoff: '00:00',
+  paused: false,
+  pause_reason: null,
+} satisfies Written;
+
 /** Oldest a read may be, in milliseconds: a pause or a rotated secret takes effect everywhere within this time. */
 const CACHE_MS = 5_000;
 
-interface StoredPartner {
-  readonly partner_id: string;
-  readonly name: string;
-  readonly kind: 'biller' | 'aggregator';
-  readonly mode: Mode;
-  readonly biller_id: string | null;
-  readonly biller_names: Readonly<Record<string, string>>;
-  /** For receipts; null when the partner named none. */
-  readonly support_contact: string | null;
-  readonly base_url: string;
-  readonly origins: string[];
+/** A row: a partner as it was registered, with its secrets sealed. */
+interface StoredPartner extends Omit<Partner, 'paths' | 'budget' | 'auth' | 'connection'> {
   readonly paths: PartnerPaths;
   readonly budget: PartnerBudget;
-  readonly refusals: string[];
-  readonly account_check: Partner['account_check'];
-  readonly batch_time_zone: string;
-  readonly batch_cutoff: string;
   readonly auth_method: 'oauth' | 'key';
   readonly auth_public: Omit<PartnerView['auth'], 'method'>;
   readonly auth_sealed: string;
-  readonly paused: boolean;
-  readonly pause_reason: string | null;
-  readonly created_at: string;
+  readonly connection_public: NonNullable<PartnerView['connection']> | null;
+  readonly connection_sealed: string | null;
 }
+
+/** The columns that a registration or a change writes; those it does not name keep what they have. */
+type Written = Partial<Omit<StoredPartner, 'created_at'>>;
 
 /**
  * What customers call the biller of a payment: a biller by the name of its registration, one of an aggregator by the name given for
@@ -148,8 +159,10 @@ export function billerName(partner: Partner, biller_id: string): string {
   return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
 }
 
-const COLUMNS = `partner_id, name, kind, mode, biller_id, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check,
-  batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, paused, pause_reason, created_at`;
+const CHANGED = `name, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check, auth_method, auth_public,
+  auth_sealed, connection_public, connection_sealed, paused, pause_reason`;
+const REGISTERED = `partner_id, kind, mode, biller_id, batch_time_zone, batch_cutoff, ${CHANGED}`;
+const COLUMNS = `${REGISTERED}, created_at`;
 
 const getStatement = sql(
   'partner_get',
@@ -159,27 +172,25 @@ const getStatement = sql(
 const addStatement = sql(
   'partner_add',
   `WITH added AS (
-     INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, origins, paths, budget, account_check,
-                           batch_time_zone, batch_cutoff, auth_method, auth_public, auth_sealed, biller_names, refusals, support_contact, mode)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17, $18, $19) RETURNING ${COLUMNS}
+     INSERT INTO duebridge_platform.partners (${REGISTERED})
+     SELECT ${REGISTERED} FROM jsonb_populate_record(NULL::duebridge_platform.partners, $1) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $15, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
+     SELECT $2, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
    )
    SELECT * FROM added`,
 );
 
+/** Columns that the change does not name stay as they are in the row. */
 const changeStatement = sql(
   'partner_change',
   `WITH changed AS (
-     UPDATE duebridge_platform.partners
-        SET name = $2, base_url = $3, origins = $4, paths = $5, budget = $6, account_check = $7, auth_method = $8,
-            auth_public = $9, auth_sealed = $10, paused = $11, pause_reason = $12, biller_names = $15, refusals = $16, support_contact = $18,
-            updated_at = now()
+     UPDATE duebridge_platform.partners p
+        SET (${CHANGED}) = (SELECT ${CHANGED} FROM jsonb_populate_record(p, $2)), updated_at = now()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $13, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $14::text, 'reason', $17::text)) FROM changed
+     SELECT $3, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $4::text, 'reason', $5::text)) FROM changed
    )
    SELECT * FROM changed`,
 );
@@ -215,34 +226,52 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     { readonly at: number; readonly found: Promise<Partner | undefined> }
   >();
   // Keep secrets outside the objects, so that printing or serialising a Partner cannot reveal one (PL15).
-  const sealedOf = new WeakMap<Partner, string>();
+  const sealedOf = new WeakMap<
+    Partner,
+    { readonly auth: string; readonly connection: string | null }
+  >();
 
-  const place = (partner_id: string): string => `partners/${partner_id}/auth`;
+  const place = (partner_id: string, what: 'auth' | 'connection'): string =>
+    `partners/${partner_id}/${what}`;
 
   const toPartner = (row: StoredPartner): Partner => {
+    const { auth_method, auth_public, auth_sealed, connection_public, connection_sealed, ...rest } =
+      row;
     const partner: Partner = {
-      partner_id: row.partner_id,
-      name: row.name,
-      kind: row.kind,
-      mode: row.mode,
-      biller_id: row.biller_id,
-      biller_names: row.biller_names,
-      support_contact: row.support_contact,
-      base_url: row.base_url,
-      origins: row.origins,
+      ...rest,
       paths: { ...DEFAULT_PATHS, ...row.paths },
       budget: { ...DEFAULT_BUDGET, ...row.budget },
-      refusals: row.refusals,
-      account_check: row.account_check,
-      batch_time_zone: row.batch_time_zone,
-      batch_cutoff: row.batch_cutoff,
-      auth: { method: row.auth_method, ...row.auth_public },
-      paused: row.paused,
-      pause_reason: row.pause_reason,
-      created_at: row.created_at,
+      auth: { method: auth_method, ...auth_public },
+      connection: connection_public ?? undefined,
     };
-    sealedOf.set(partner, row.auth_sealed);
+    sealedOf.set(partner, { auth: auth_sealed, connection: connection_sealed });
     return partner;
+  };
+
+  /** The columns of credentials and of a connection that a registration or a change names. */
+  const sealedColumns = (
+    partner_id: string,
+    { auth, connection }: Pick<PartnerChange, 'auth' | 'connection'>,
+  ): Written => {
+    const split = auth === undefined ? undefined : splitAuth(auth);
+    const isDirect = connection !== undefined && Object.keys(connection).length === 0;
+    return {
+      ...(auth === undefined || split === undefined
+        ? {}
+        : {
+            auth_method: auth.method,
+            auth_public: split.open,
+            auth_sealed: sealer.seal(split.secret, place(partner_id, 'auth')),
+          }),
+      ...(connection === undefined
+        ? {}
+        : {
+            connection_public: isDirect ? null : publicConnection(connection),
+            connection_sealed: isDirect
+              ? null
+              : sealer.seal(JSON.stringify(connection), place(partner_id, 'connection')),
+          }),
+    };
   };
 
   const read = async (partner_id: string): Promise<StoredPartner | undefined> => {
@@ -291,39 +320,28 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
   return {
     async add(registration, actor) {
-      const mode = registration.mode ?? 'test';
+      const { partner_id, mode = 'test', auth: _, connection: __, ...given } = registration;
       const problems = [
         ...registrationProblems(registration, allowPrivateAddresses),
         ...modeProblems(mode, registration.origins, allowPrivateAddresses),
       ];
-      const auth = splitAuth(registration.auth);
-      const add = async (tx: Transaction): Promise<StoredPartner | undefined> => {
-        refuse([...problems, ...(await endpointProblems(tx, mode, registration.base_url))]);
-        const [row] = await tx.query<StoredPartner>(addStatement, [
-          registration.partner_id,
-          registration.name,
-          registration.kind,
-          registration.biller_id ?? null,
-          trimmed(registration.base_url),
-          registration.origins,
-          JSON.stringify(registration.paths ?? {}),
-          JSON.stringify(registration.budget ?? {}),
-          registration.account_check ?? 'when_reachable',
-          registration.batch_time_zone ?? 'UTC',
-          registration.batch_cutoff ?? '00:00',
-          registration.auth.method,
-          JSON.stringify(auth.open),
-          sealer.seal(auth.secret, place(registration.partner_id)),
-          actor,
-          JSON.stringify(registration.biller_names ?? {}),
-          registration.refusals ?? [],
-          registration.support_contact ?? null,
-          mode,
-        ]);
-        return row;
-      };
       try {
-        const row = await database.transaction(add);
+        const row = await database.transaction(async (tx) => {
+          refuse([...problems, ...(await endpointProblems(tx, mode, registration.base_url))]);
+          const written: Written = {
+            ...UNREGISTERED,
+            ...given,
+            partner_id,
+            mode,
+            base_url: trimmed(registration.base_url),
+            ...sealedColumns(partner_id, registration),
+          };
+          const [added] = await tx.query<StoredPartner>(addStatement, [
+            JSON.stringify(written),
+            actor,
+          ]);
+          return added;
+        });
         if (row === undefined) throw new Error('an insert gave no row');
         return toView(row);
       } catch (error) {
@@ -335,40 +353,28 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     async change(partner_id, change, actor) {
       const before = await read(partner_id);
       if (before === undefined) throw new Refusal('NOT_FOUND');
+      const { auth: _, connection: __, reason, base_url, ...given } = change;
       const problems = [
         ...changeProblems(change, allowPrivateAddresses),
         ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
       ];
-      const auth = change.auth === undefined ? undefined : splitAuth(change.auth);
-      const paused = change.paused ?? before.paused;
       const row = await database.transaction(async (tx) => {
-        refuse([
-          ...problems,
-          ...(change.base_url === undefined
-            ? []
-            : await endpointProblems(tx, before.mode, change.base_url)),
-        ]);
+        const others =
+          base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url);
+        refuse([...problems, ...others]);
+        const written: Written = {
+          ...given,
+          ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
+          ...sealedColumns(partner_id, change),
+          pause_reason: pauseReason(before, change),
+        };
+        const fields = Object.keys(change).filter((field) => field !== 'reason');
         const [changed] = await tx.query<StoredPartner>(changeStatement, [
           partner_id,
-          change.name ?? before.name,
-          trimmed(change.base_url ?? before.base_url),
-          change.origins ?? before.origins,
-          JSON.stringify(change.paths ?? before.paths),
-          JSON.stringify(change.budget ?? before.budget),
-          change.account_check ?? before.account_check,
-          change.auth?.method ?? before.auth_method,
-          JSON.stringify(auth?.open ?? before.auth_public),
-          auth === undefined ? before.auth_sealed : sealer.seal(auth.secret, place(partner_id)),
-          paused,
-          pauseReason(before, change),
+          JSON.stringify(written),
           actor,
-          Object.keys(change)
-            .filter((field) => field !== 'reason')
-            .join(' '),
-          JSON.stringify(change.biller_names ?? before.biller_names),
-          change.refusals ?? before.refusals,
-          change.reason ?? null,
-          change.support_contact ?? before.support_contact,
+          fields.join(' '),
+          reason ?? null,
         ]);
         return changed;
       });
@@ -387,20 +393,30 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     },
 
     credentials(partner) {
-      const sealed = sealedOf.get(partner);
-      if (sealed === undefined)
+      const { auth, connection } = sealedOf.get(partner) ?? {};
+      if (auth === undefined) {
         throw new Error('credentials are asked of a partner the registry did not give');
-      const secret = sealer.open(sealed, place(partner.partner_id));
+      }
+      const open = (sealed: string, what: 'auth' | 'connection'): string =>
+        sealer.open(sealed, place(partner.partner_id, what));
+      const secret = open(auth, 'auth');
       const { method, token_url = '', client_id = '', scope, header = '' } = partner.auth;
-      return method === 'key'
-        ? { method, header, key: secret }
-        : {
-            method,
-            token_url,
-            client_id,
-            client_secret: secret,
-            ...(scope === undefined ? {} : { scope }),
-          };
+      return {
+        auth:
+          method === 'key'
+            ? { method, header, key: secret }
+            : {
+                method,
+                token_url,
+                client_id,
+                client_secret: secret,
+                ...(scope === undefined ? {} : { scope }),
+              },
+        connection:
+          typeof connection === 'string'
+            ? (JSON.parse(open(connection, 'connection')) as PartnerConnection)
+            : {},
+      };
     },
 
     async hold(partner_id, reason, actor) {
@@ -409,18 +425,21 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     },
 
     async reseal() {
-      const rows = await database.query<{ partner_id: string; auth_sealed: string }>(
-        'SELECT partner_id, auth_sealed FROM duebridge_platform.partners',
-      );
       let resealed = 0;
-      for (const { partner_id, auth_sealed } of rows) {
-        const anew = sealer.seal(sealer.open(auth_sealed, place(partner_id)), place(partner_id));
-        // Guarded by the old value: credentials changed meanwhile are already under the new key.
-        const done = await database.query(
-          'UPDATE duebridge_platform.partners SET auth_sealed = $3 WHERE partner_id = $1 AND auth_sealed = $2 RETURNING partner_id',
-          [partner_id, auth_sealed, anew],
+      for (const what of ['auth', 'connection'] as const) {
+        const column = `${what}_sealed`;
+        const rows = await database.query<{ partner_id: string; sealed: string }>(
+          `SELECT partner_id, ${column} AS sealed FROM duebridge_platform.partners WHERE ${column} IS NOT NULL`,
         );
-        resealed += done.length;
+        for (const { partner_id, sealed } of rows) {
+          const at = place(partner_id, what);
+          // Guarded by the old value: a secret that was changed meanwhile is already under the new key.
+          const done = await database.query(
+            `UPDATE duebridge_platform.partners SET ${column} = $3 WHERE partner_id = $1 AND ${column} = $2 RETURNING partner_id`,
+            [partner_id, sealed, sealer.seal(sealer.open(sealed, at), at)],
+          );
+          resealed += done.length;
+        }
       }
       cache.clear();
       return resealed;
@@ -429,26 +448,39 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 }
 
 function toView(row: StoredPartner): PartnerView {
+  const {
+    auth_method,
+    auth_public,
+    auth_sealed: _,
+    connection_public,
+    connection_sealed: __,
+    ...rest
+  } = row;
+  const { biller_id, support_contact, biller_names, ...view } = rest;
   return {
-    partner_id: row.partner_id,
-    name: row.name,
-    kind: row.kind,
-    mode: row.mode,
-    ...(row.biller_id === null ? {} : { biller_id: row.biller_id }),
-    ...(row.support_contact === null ? {} : { support_contact: row.support_contact }),
-    ...(Object.keys(row.biller_names).length === 0 ? {} : { biller_names: row.biller_names }),
-    base_url: row.base_url,
-    origins: row.origins,
-    paths: row.paths,
-    budget: row.budget,
-    refusals: row.refusals,
-    account_check: row.account_check,
-    batch_time_zone: row.batch_time_zone,
-    batch_cutoff: row.batch_cutoff,
-    auth: { method: row.auth_method, ...row.auth_public },
-    paused: row.paused,
-    pause_reason: row.pause_reason,
-    created_at: row.created_at,
+    ...view,
+    origins: [...row.origins],
+    refusals: [...row.refusals],
+    ...(biller_id === null ? {} : { biller_id }),
+    ...(support_contact === null ? {} : { support_contact }),
+    ...(Object.keys(biller_names).length === 0 ? {} : { biller_names }),
+    auth: { method: auth_method, ...auth_public },
+    ...(connection_public === null ? {} : { connection: connection_public }),
+  };
+}
+
+/** What operators see of a connection. */
+function publicConnection({
+  certificate,
+  authority,
+  proxy_url,
+}: PartnerConnection): NonNullable<PartnerView['connection']> {
+  return {
+    ...(certificate === undefined
+      ? {}
+      : { certificate_expires_at: new X509Certificate(certificate).validToDate.toISOString() }),
+    private_authority: authority !== undefined,
+    ...(proxy_url === undefined ? {} : { proxy: new URL(proxy_url).host }),
   };
 }
 
@@ -489,144 +521,4 @@ function splitAuth(auth: PartnerAuth): {
     open: { token_url, client_id, ...(scope === undefined ? {} : { scope }) },
     secret: client_secret,
   };
-}
-
-function registrationProblems(registration: PartnerRegistration, allowPrivate: boolean): Detail[] {
-  const problems = changeProblems(registration, allowPrivate);
-  if (registration.kind === 'biller' && registration.biller_id === undefined) {
-    problems.push({ path: 'body.biller_id', problem: 'is required for a biller' });
-  }
-  if (registration.kind === 'aggregator' && registration.biller_id !== undefined) {
-    problems.push({
-      path: 'body.biller_id',
-      problem: 'is not for an aggregator: it names one with each account',
-    });
-  }
-  const zone = registration.batch_time_zone;
-  if (zone !== undefined && !isTimeZone(zone)) {
-    problems.push({
-      path: 'body.batch_time_zone',
-      problem: 'must be an IANA time zone such as America/New_York',
-    });
-  }
-  return problems;
-}
-
-function isTimeZone(zone: string): boolean {
-  try {
-    return new Intl.DateTimeFormat('en-US', { timeZone: zone }).format(0) !== '';
-  } catch {
-    return false;
-  }
-}
-
-function changeProblems(
-  change: Pick<PartnerChange, 'base_url' | 'origins' | 'paths' | 'auth'>,
-  allowPrivate: boolean,
-): Detail[] {
-  const problems: Detail[] = [];
-  const add = (path: string, problem: string | undefined): void => {
-    if (problem !== undefined) problems.push({ path, problem });
-  };
-  if (change.base_url !== undefined) {
-    add(
-      'body.base_url',
-      urlProblem(change.base_url, allowPrivate) ?? queryProblem(change.base_url),
-    );
-  }
-  for (const [index, origin] of (change.origins ?? []).entries()) {
-    add(`body.origins.${index}`, originProblem(origin));
-  }
-  for (const [name, template] of Object.entries(change.paths ?? {})) {
-    add(`body.paths.${name}`, templateProblem(name, template));
-  }
-  if (change.auth?.method === 'key') {
-    add('body.auth.header', headerProblem(change.auth.header));
-    // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
-    add(
-      'body.auth.key',
-      /^[\u0021-\u007e]+$/.test(change.auth.key)
-        ? undefined
-        : 'must be visible ASCII without spaces',
-    );
-  }
-  if (change.auth?.method === 'oauth') {
-    add('body.auth.token_url', urlProblem(change.auth.token_url, allowPrivate));
-  }
-  return problems;
-}
-
-/** Sites of real customers are reached by https; only a test may stand on the engineer's own machine. */
-function modeProblems(mode: Mode, origins: readonly string[], allowPrivate: boolean): Detail[] {
-  if (mode === 'test' || allowPrivate) return [];
-  return origins.flatMap((origin, index) =>
-    origin.startsWith('http:')
-      ? [{ path: `body.origins.${index}`, problem: 'must begin with https:// when live' }]
-      : [],
-  );
-}
-
-function queryProblem(base_url: string): string | undefined {
-  return base_url.includes('?') ? 'must have no query' : undefined;
-}
-
-function originProblem(text: string): string | undefined {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  // It is written into a policy header, where `;` and `,` would begin another directive or policy.
-  if (url === undefined || url.origin !== text || !isHostName(url.hostname)) {
-    return 'must be one exact origin, such as https://www.example.com';
-  }
-  const local =
-    url.protocol === 'http:' && (url.hostname === 'localhost' || url.hostname === '127.0.0.1');
-  return url.protocol === 'https:' || local
-    ? undefined
-    : 'must begin with https:// (or http://localhost)';
-}
-
-/** Fields that each template must hold, or another record would be read or written; it may hold no others. */
-const TEMPLATE_FIELDS: Readonly<
-  Record<string, { readonly needs: string[]; readonly may: string[] }>
-> = {
-  get_account: { needs: ['account_id'], may: ['biller_id'] },
-  get_balance: { needs: ['account_id'], may: ['biller_id'] },
-  put_account_payment: { needs: ['account_id', 'platform_payment_id'], may: ['biller_id'] },
-  get_account_payment: { needs: ['platform_payment_id'], may: ['biller_id', 'account_id'] },
-  get_payment: { needs: ['platform_payment_id'], may: [] },
-  get_batch_statement: { needs: ['platform_batch_id'], may: [] },
-};
-
-function templateProblem(name: string, template: string): string | undefined {
-  const rules = TEMPLATE_FIELDS[name];
-  if (rules === undefined) return undefined;
-  if (!/^(\/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+$/.test(template)) {
-    return 'must be a path of plain segments and {fields}';
-  }
-  const fields = pathFields(template);
-  const missing = rules.needs.find((field) => !fields.includes(field));
-  if (missing !== undefined) return `must contain {${missing}}`;
-  const foreign = fields.find(
-    (field) => !rules.needs.includes(field) && !rules.may.includes(field),
-  );
-  if (foreign !== undefined) return `cannot contain {${foreign}}`;
-  if (name === 'put_account_payment' && !template.endsWith('/payment/{platform_payment_id}')) {
-    return 'must end with /payment/{platform_payment_id} (B4)';
-  }
-  try {
-    fillPath(template, Object.fromEntries(fields.map((field) => [field, 'x'])));
-    return template.split('/').some((segment) => segment === '.' || segment === '..')
-      ? 'must have no dot segments'
-      : undefined;
-  } catch {
-    return 'cannot be filled';
-  }
-}
-
-/** Names that steer the connection, the body or what others on the way believe: never a key's. */
-const DENIED_HEADERS =
-  /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|expect|date|cookie|forwarded|via|prefer|accept|accept-encoding|user-agent|traceparent|tracestate|x-request-id|content-.*|x-forwarded-.*|proxy-.*|sec-.*)$/i;
-
-/** What is wrong with the name of the header that carries a key, or undefined (KY1). */
-export function headerProblem(header: string): string | undefined {
-  if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(header)) return 'must be a header name';
-  return DENIED_HEADERS.test(header) ? 'is a header with a different meaning' : undefined;
 }
