@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { pathToFileURL } from 'node:url';
+import { toolFolder } from './tool.ts';
 import { readWords, refuse } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -116,6 +117,8 @@ async function tests(): Promise<boolean> {
         }).filter((file) => file.endsWith('.full.test.ts') === options.full),
   );
   if (files.length === 0) refuse('test', `no test file is below ${below.join(', ')}`);
+  // Once, before the first of several test files asks for it.
+  if (files.some((file) => file.startsWith('test/browser/'))) await toolFolder('browser', 'test');
   const settings = {
     cwd: root,
     files: files.sort().map((file) => join(root, file)),

@@ -1,19 +1,17 @@
 /**
- * A real Chromium from npm, without apt and without a download (package @sparticuz/chromium).
+ * A real Chromium from npm (package @sparticuz/chromium of tools/browser), without apt.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { chromium, type Browser } from 'playwright-core';
-
-const modules = join(import.meta.dirname, '../../node_modules');
+import { toolFolder } from '../../scripts/tool.ts';
+import packages from '../../tools/browser/package.json' with { type: 'json' };
 
 /** The package's major version is the browser's. */
-const { version } = JSON.parse(
-  readFileSync(join(modules, '@sparticuz/chromium/package.json'), 'utf8'),
-) as { version: string };
+const version = packages.dependencies['@sparticuz/chromium'];
 
 /**
  * Not the package's own arguments: those switch off web security and site isolation, which is what
@@ -57,18 +55,16 @@ export async function launchChromium(more: readonly string[] = []): Promise<Brow
  * lies there for its own, so each version gets a folder of its own, filled apart and then renamed.
  */
 async function unpacked(): Promise<string> {
-  const folder = join(modules, '.cache/duebridge', `chromium-${version}`);
+  const tool = await toolFolder('browser', 'test');
+  const folder = join(tool, 'node_modules/.cache', `chromium-${version}`);
   if (existsSync(join(folder, 'duebridge-fonts.conf'))) return folder;
   const draft = `${folder}.${process.pid}`;
   mkdirSync(draft, { recursive: true });
   try {
     // In a process of its own: TMPDIR says where it unpacks to, and tests of this process make folders at the same time.
-    const libraries = join(modules, '@sparticuz/chromium/bin/al2023.tar.br');
-    await promisify(execFile)(
-      process.execPath,
-      [join(import.meta.dirname, 'unpack-chromium.ts'), libraries],
-      { env: { ...process.env, TMPDIR: draft } },
-    );
+    await promisify(execFile)(process.execPath, [join(tool, 'unpack.mjs')], {
+      env: { ...process.env, TMPDIR: draft },
+    });
     writeFileSync(join(draft, 'duebridge-fonts.conf'), fontsConf(folder));
     renameSync(draft, folder);
   } catch (error) {

@@ -22,6 +22,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser as Chromium, Page as ChromiumPage } from 'playwright-core';
+import { importTool } from '../../scripts/tool.ts';
 import { launchChromium } from './chromium.ts';
 import { DriverLost, WebDriverSession } from './webdriver.ts';
 import { spawnWithUs, WITH_US } from './with-us.ts';
@@ -183,7 +184,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
 async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   const executablePath = onPath(['firefox-esr', 'firefox']);
   if (executablePath === undefined) return undefined;
-  const { default: puppeteer } = await import('puppeteer-core');
+  const { puppeteer } = await importTool<{ puppeteer: Puppeteer }>('browser', 'test');
   const browser = await puppeteer.launch({
     browser: 'firefox',
     executablePath: WITH_US,
@@ -215,6 +216,33 @@ async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   };
 }
 
+/** What is used of puppeteer, whose types are in tools/browser. */
+interface Puppeteer {
+  launch(options: object): Promise<{
+    version(): Promise<string>;
+    createBrowserContext(): Promise<{ newPage(): Promise<FirefoxPage> }>;
+    close(): Promise<void>;
+  }>;
+}
+interface FirefoxFrame {
+  url(): string;
+  evaluate(script: string): Promise<unknown>;
+  waitForSelector(
+    selector: string,
+  ): Promise<{ click(): Promise<void>; dispose(): Promise<void> } | null>;
+}
+interface FirefoxPage {
+  readonly mouse: { click(x: number, y: number, options: { count: number }): Promise<void> };
+  readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
+  setDefaultTimeout(ms: number): void;
+  mainFrame(): FirefoxFrame;
+  frames(): FirefoxFrame[];
+  goto(url: string): Promise<unknown>;
+  pdf(options: object): Promise<Uint8Array>;
+  setViewport(size: { width: number; height: number } | null): Promise<void>;
+  browserContext(): { pages(): Promise<FirefoxPage[]>; close(): Promise<void> };
+}
+
 function firefoxPrefs(settings: Settings): Record<string, string | number | boolean> {
   const { colorScheme, reducedMotion, forcedColors, downloads } = settings;
   return {
@@ -228,9 +256,9 @@ function firefoxPrefs(settings: Settings): Record<string, string | number | bool
 /** The environment that gives a browser a time zone. */
 const zoneOf = ({ timeZone }: Settings): NodeJS.ProcessEnv => (timeZone ? { TZ: timeZone } : {});
 
-function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Steps {
+function firefoxTab(page: FirefoxPage, frameUrl: string): Steps {
   page.setDefaultTimeout(PATIENCE_MS);
-  const at = (where: Where): import('puppeteer-core').Frame => {
+  const at = (where: Where): FirefoxFrame => {
     if (where === 'page') return page.mainFrame();
     const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
     const frame = page
@@ -250,7 +278,7 @@ function firefoxTab(page: import('puppeteer-core').Page, frameUrl: string): Step
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
     printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
-    press: (key) => page.keyboard.press(key as import('puppeteer-core').KeyInput),
+    press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
     // Not by its event, which does not come for a window that a frame opened.
     popup: async () =>
