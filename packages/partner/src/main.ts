@@ -26,6 +26,7 @@ import {
 } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
 import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
+import { addCheckRemittance } from './cli/check-remittance.ts';
 import {
   addOperating,
   adminOptions,
@@ -177,6 +178,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     .description('cancel a payment that is processing')
     .action((id: string, options: CancelOptions) => cancel(terminal, id, options));
   addOperating(partner, { payment, audit }, terminal);
+  addCheckRemittance(partner, terminal);
   return partner;
 }
 

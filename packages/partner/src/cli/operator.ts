@@ -67,6 +67,17 @@ export function ask<Reply>(
   return askAdmin<Reply>(terminal, targetOf(options), method, path, body);
 }
 
+/** The whole of an answer that is streamed. */
+export async function readAll(
+  terminal: Terminal,
+  options: AdminOptions,
+  path: string,
+): Promise<string> {
+  let text = '';
+  for await (const piece of readAdmin(terminal, targetOf(options), path)) text += piece;
+  return text;
+}
+
 function targetOf({ url }: AdminOptions) {
   return { server: 'partner', defaultPort: 4101, url } as const;
 }

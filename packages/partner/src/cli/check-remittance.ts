@@ -1,0 +1,180 @@
+/**
+ * `duebridge partner check-remittance`: whether the money that the platform transferred is that of the payments in the kit's own ledger.
+ *
+ * enters: statements of remittances, as the platform's operator sends them (CSV), and the lines of their batches from the kit's admin API.
+ * leaves: each difference, named: a payment that is missing, unknown, there twice, or has another amount, and a total that its lines do not make.
+ * holds:  the payments of a batch are compared as a whole. A partner with several billers gives the statements of all of them.
+ */
+import { fillPath, formatCents, partnerAdminRoutes } from '@duebridge/contract';
+import {
+  CommandError,
+  exitCodes,
+  print,
+  readTextFile,
+  type Terminal,
+} from '@duebridge/runtime/cli';
+import type { Command } from 'commander';
+import { CsvError, parse } from 'csv-parse/sync';
+import { adminOptions, readAll, type AdminOptions } from './operator.ts';
+
+/** A line of a statement, as the platform writes it. */
+interface Line {
+  readonly kind: string;
+  readonly platform_payment_id: string;
+  readonly amount_in_cents: number;
+  readonly platform_batch_id: string;
+  readonly note: string;
+}
+
+/** What the statements of some remittances and the ledger say. */
+export interface Checked {
+  readonly remittances: number;
+  readonly payments: number;
+  /** Transferred, in cents: the sum of the totals. */
+  readonly net_in_cents: number;
+  /** Taken off for refunds, returns and corrections, and carried from earlier remittances. */
+  readonly other_in_cents: number;
+  readonly differences: readonly string[];
+}
+
+const COLUMNS = ['kind', 'platform_payment_id', 'amount_in_cents', 'platform_batch_id', 'note'];
+
+/** The lines of a statement. Throws CommandError, with the file's name, for what is none. */
+export function readStatement(file: string, csv: string): Line[] {
+  const refuse = (problem: string): never => {
+    throw new CommandError(`${file} is no statement of a remittance: ${problem}`, exitCodes.failed);
+  };
+  let rows: Record<string, string>[] = [];
+  try {
+    rows = parse(csv, { bom: true, columns: true, skip_empty_lines: true });
+  } catch (error) {
+    if (!(error instanceof CsvError)) throw error;
+    return refuse('it is not CSV');
+  }
+  const missing = COLUMNS.find((name) => rows[0]?.[name] === undefined);
+  if (missing !== undefined) return refuse(`it has no column ${missing}`);
+  const lines = rows.map((row, index): Line => {
+    const text = (name: string): string => row[name] ?? '';
+    const amount_in_cents = Number(text('amount_in_cents'));
+    if (!/^-?\d+$/.test(text('amount_in_cents')) || !Number.isSafeInteger(amount_in_cents)) {
+      return refuse(`line ${index + 2} has no amount in whole cents`);
+    }
+    return {
+      kind: text('kind'),
+      platform_payment_id: text('platform_payment_id'),
+      amount_in_cents,
+      platform_batch_id: text('platform_batch_id'),
+      note: text('note'),
+    };
+  });
+  // It is written last: without it the file was cut off.
+  if (lines.at(-1)?.kind !== 'total') return refuse('its last line is not the total');
+  return lines;
+}
+
+/**
+ * Compares statements with the ledger. `ledger`: the payments that succeeded, by batch, each with its amount. Pure.
+ */
+export function compareRemittances(
+  statements: readonly (readonly Line[])[],
+  ledger: ReadonlyMap<string, ReadonlyMap<string, number>>,
+): Checked {
+  const differences: string[] = [];
+  const seen = new Set<string>();
+  let [net, other] = [0, 0];
+  for (const lines of statements) {
+    const total = lines.at(-1);
+    const parts = lines.slice(0, -1);
+    const sum = parts.reduce((cents, one) => cents + one.amount_in_cents, 0);
+    net += total?.amount_in_cents ?? 0;
+    if (sum !== total?.amount_in_cents) {
+      differences.push(
+        `remittance ${total?.note}: its lines make ${formatCents(sum)}, and its total is ${formatCents(total?.amount_in_cents ?? 0)}`,
+      );
+    }
+    for (const one of parts) {
+      const { kind, platform_payment_id: id, amount_in_cents: cents } = one;
+      if (kind !== 'payment') {
+        other += cents;
+        continue;
+      }
+      const here = ledger.get(one.platform_batch_id)?.get(id);
+      if (seen.has(id)) differences.push(`payment ${id} is there twice`);
+      else if (here === undefined) {
+        differences.push(
+          `payment ${id} of ${formatCents(cents)} is not among the payments that succeeded in batch ${one.platform_batch_id}`,
+        );
+      } else if (here !== cents) {
+        differences.push(`payment ${id}: ${formatCents(here)} here, ${formatCents(cents)} there`);
+      }
+      seen.add(id);
+    }
+  }
+  for (const [batch, payments] of ledger) {
+    for (const [id, cents] of payments) {
+      if (!seen.has(id)) {
+        differences.push(
+          `payment ${id} of ${formatCents(cents)} in batch ${batch} is in no statement`,
+        );
+      }
+    }
+  }
+  const { length: remittances } = statements;
+  return {
+    remittances,
+    payments: seen.size,
+    net_in_cents: net,
+    other_in_cents: other,
+    differences,
+  };
+}
+
+/** The payments of a batch that succeeded, from the kit's export of it. */
+export function succeededIn(csv: string): Map<string, number> {
+  return new Map(
+    csv
+      .split(/\r?\n/)
+      .map((line) => line.split(','))
+      .filter(([, status]) => status === 'succeeded')
+      .map(([id = '', , cents]) => [id, Number(cents)]),
+  );
+}
+
+/** Adds the command. */
+export function addCheckRemittance(partner: Command, terminal: Terminal): void {
+  adminOptions(partner.command('check-remittance'))
+    .argument(
+      '<files...>',
+      'statements of remittances as CSV; of a batch, those of all its billers',
+    )
+    .description(
+      'compare what the platform transferred with the ledger; exit code 1 when they differ',
+    )
+    .action(async (files: string[], options: AdminOptions) => {
+      const statements: Line[][] = [];
+      for (const file of files) {
+        statements.push(readStatement(file, await readTextFile(terminal, file)));
+      }
+      const batches = new Set(statements.flat().map((one) => one.platform_batch_id));
+      const ledger = new Map<string, Map<string, number>>();
+      for (const platform_batch_id of batches) {
+        const path = fillPath(partnerAdminRoutes.export_kit_batch.path, { platform_batch_id });
+        ledger.set(platform_batch_id, succeededIn(await readAll(terminal, options, path)));
+      }
+      const checked = compareRemittances(statements, ledger);
+      print(terminal, options, checked, () => describe(checked));
+      if (checked.differences.length > 0) {
+        throw new CommandError(
+          `the remittances differ from the ledger: ${checked.differences.length} differences`,
+          exitCodes.failed,
+        );
+      }
+    });
+}
+
+function describe({ payments, net_in_cents, other_in_cents, differences }: Checked): string {
+  if (differences.length > 0) return differences.join('\n');
+  const other =
+    other_in_cents === 0 ? '' : `, with ${formatCents(other_in_cents)} of refunds and earlier ones`;
+  return `Both sides agree: ${payments} payments, ${formatCents(net_in_cents)} transferred${other}.`;
+}
