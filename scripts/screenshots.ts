@@ -44,7 +44,7 @@ const DEVICES = [
 const IMAGES: Readonly<Record<string, string>> = {
   'review.phone': 'pay-bill-phone.png',
   'receipt.phone': 'pay-receipt-phone.png',
-  'confirm.desktop': 'pay-confirm-desktop.png',
+  'review.desktop': 'pay-bill-desktop.png',
   'test-mode.desktop': 'pay-test-mode.png',
 };
 const MAX_IMAGE_BYTES = 150_000;
@@ -80,6 +80,7 @@ try {
       await page.evaluate(async (given) => (globalThis as unknown as Site).start(given), {
         ...settings,
         locale: language,
+        appearance: { theme: colorScheme },
       });
       await walkTo(screen, page, language);
       const name = [screen.name, device, language, colorScheme].join('.');

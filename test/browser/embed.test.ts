@@ -87,7 +87,7 @@ function options(inEngine: InEngine): void {
     async ({ flow, visit }) => {
       const at = await visit(flow.world());
       await at.start({ appearance: { theme: 'light' } });
-      await at.press('Pay another amount');
+      await at.press('Change');
       await at.title('How much would you like to pay?');
       await at.tab.click('frame', '#amount');
       await at.tab.type('17.20');
@@ -119,17 +119,23 @@ function options(inEngine: InEngine): void {
     async ({ flow, visit }) => {
       const at = await visit(flow.world());
       flow.wire = (path) => (path.startsWith('/flow/assets/') ? 'hang' : undefined);
-      for (const [theme, background] of [
-        ['dark', 'rgb(20, 24, 31)'],
-        ['light', 'rgb(255, 255, 255)'],
+      // The last ones leave it to the site: one that names no scheme is light, whatever the system is.
+      for (const [theme, colorScheme, background] of [
+        ['dark', '', 'rgb(20, 24, 31)'],
+        ['light', 'dark', 'rgb(255, 255, 255)'],
+        ['auto', '', 'rgb(255, 255, 255)'],
+        ['auto', 'dark', 'rgb(20, 24, 31)'],
+        ['auto', 'light dark', 'rgb(255, 255, 255)'],
       ] as const) {
         await at.tab.run(
           'page',
-          (settings) => {
+          (settings, scheme) => {
             const site = window as unknown as SiteWindow;
+            document.documentElement.style.colorScheme = scheme;
             site.make(settings).mount('#place').catch(String);
           },
           { partner: 'p', frameOrigin: flow.payOrigin, appearance: { theme }, display: 'modal' },
+          colorScheme,
         );
         const ground = (): string =>
           getComputedStyle(document.querySelector('iframe') ?? document.documentElement)
@@ -281,7 +287,6 @@ function events(inEngine: InEngine): void {
       const world = flow.world({ plan: { pay: () => pay.held } });
       const at = await visit(world);
       await at.start({ display: 'modal' });
-      await at.press('Continue');
       await at.press('Pay $123.45');
       await until(() => world.counts.pay === 1);
       await at.tab.press('Escape');
@@ -303,8 +308,6 @@ function events(inEngine: InEngine): void {
   inEngine('the frame is as tall as what it shows', async ({ flow, visit }) => {
     const at = await visit(flow.world());
     await at.start();
-    await at.press('Continue');
-    await at.title('Check your payment');
     await until(async () => {
       const inside = await at.tab.run('frame', () => document.body.getBoundingClientRect().height);
       const outside = await at.tab.run(
@@ -322,6 +325,7 @@ function events(inEngine: InEngine): void {
       const at = await visit(world);
       await at.start();
       await at.pay();
+      await at.tab.click('frame', 'summary');
       await at.sees('BP-7781');
       const marked = await at.tab.run('frame', () => {
         const values = [...document.querySelectorAll('dd')];
@@ -379,7 +383,6 @@ function events(inEngine: InEngine): void {
         });
       });
       await at.title('Su factura de Acme Water');
-      await at.press('Continuar');
       await at.press('Pagar $123.45');
       await at.title('Su pago está en camino');
       const said = (): Promise<string[]> =>
@@ -454,8 +457,8 @@ function files(inEngine: InEngine): void {
       // The calls: the page cannot tell a blocker from a lost network, and names both.
       blocks(/^\/v1\/flow\/session/);
       assert.equal(await at.start(), 'mounted');
-      await at.title('The connection is lost');
-      await at.sees('a content blocker may be stopping this one');
+      await at.title('No connection');
+      await at.sees('turn off your ad blocker for this page');
       flow.wire = undefined;
       await at.title('Your bill from Acme Water');
       // The stream of a payment: polls take over. The part with the last screens: the end is told all the same, and the part retried.
@@ -463,7 +466,7 @@ function files(inEngine: InEngine): void {
       await at.pay();
       await at.sees('$123.45');
       flow.wire = undefined;
-      await at.sees('BP-7781');
+      await at.sees('Details');
       // Whoever used the page by keyboard is still at its title.
       await at.holds('frame', () => document.activeElement?.id === 'title');
     },
@@ -477,7 +480,7 @@ function files(inEngine: InEngine): void {
       await at.title('Your bill from Acme Water');
       await at.tab.run('frame', () => (document.hasFocus = () => false));
       await at.pay();
-      await at.sees('BP-7781');
+      await at.sees('Details');
       await at.holds('frame', () => document.activeElement?.id === 'title');
     },
   );
@@ -509,7 +512,6 @@ function browsers(inEngine: InEngine): void {
       await at.holds('page', () => innerWidth < 600);
       assert.equal(await at.start({ display: 'modal' }), 'mounted');
       assert.equal(await at.tab.run('frame', deniesStorage), 'SecurityError');
-      await at.press('Continue');
       await at.press('Pay $123.45');
       await at.title('Your payment is on its way');
       world.change({ action: { kind: 'redirect', url: 'http://bank.localhost:9/' } });
@@ -519,6 +521,7 @@ function browsers(inEngine: InEngine): void {
       // Approved elsewhere: the page that stayed here hears of it.
       approved(world);
       await at.title('Paid. Thank you!');
+      await at.tab.click('frame', 'summary');
       await at.sees('Save');
       const buttons = await at.tab.run('frame', () =>
         [...document.querySelectorAll('button')].map(({ textContent }) => textContent),
@@ -561,9 +564,8 @@ function browsers(inEngine: InEngine): void {
         assert.equal(Math.round(off / day), wrong / day);
         const odd = (): number => document.querySelectorAll('.chip.late, .notice').length;
         assert.equal(await at.tab.run('frame', odd), 0);
-        await at.press('Continue');
         await at.press('Pay $123.45');
-        await at.holds('frame', () => /Waiting for \d\d? seconds?/.test(document.body.innerText));
+        await at.title('Your payment is on its way');
         for (const step of succeeds) world.change(step);
         await at.title('Paid. Thank you!');
       }

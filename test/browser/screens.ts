@@ -42,9 +42,9 @@ export interface Standing {
   readonly offline: () => Promise<void>;
 }
 
-/** The main button of a screen, and the other one. */
+/** The main button of a screen, and the one beside the amount. */
 const MAIN = '.actions .main';
-const OTHER = '.actions button:not(.main)';
+const CHANGE = '.due button';
 
 const bill = (balance: object | null, payment_rules: object = {}): World['bill'] => ({
   masked_account_id: '••••4417',
@@ -54,11 +54,7 @@ const bill = (balance: object | null, payment_rules: object = {}): World['bill']
 });
 const due = { amount_due_in_cents: 12_345, due_date: '2099-12-03' };
 
-const pay = async ({ press }: Standing): Promise<void> => {
-  await press(MAIN);
-  // Not the first screen's own, which may still be there.
-  await press(`form ${MAIN}`);
-};
+const pay = ({ press }: Standing): Promise<void> => press(MAIN);
 const accepted = succeeds.slice(0, 1);
 const fails = (change: object): World['outcome'] => [
   ...accepted,
@@ -109,17 +105,17 @@ export const SCREENS: readonly ScreenCase[] = [
   {
     name: 'amount',
     world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
-    act: ({ press }) => press(OTHER),
+    act: ({ press }) => press(CHANGE),
     title: 'amount_title',
   },
   {
     name: 'amount-error',
     world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
     async act({ press, write, there }) {
-      await press(OTHER);
+      await press(CHANGE);
       await write('700');
       await press(MAIN);
-      await there('#amount-problem');
+      await there('[aria-invalid=true]');
     },
     title: 'amount_title',
   },
@@ -127,7 +123,7 @@ export const SCREENS: readonly ScreenCase[] = [
     name: 'amount-far-above',
     world: { bill: bill({ ...due, amount_due_in_cents: 17_084 }) },
     async act({ press, write, there }) {
-      await press(OTHER);
+      await press(CHANGE);
       await write('17084');
       await press(MAIN);
       await there('[role=alert]');
@@ -149,26 +145,29 @@ export const SCREENS: readonly ScreenCase[] = [
     title: 'review_title',
   },
   {
-    name: 'confirm',
-    act: ({ press }) => press(MAIN),
-    title: 'confirm_title',
+    name: 'review-part',
+    async act({ press, write }) {
+      await press(CHANGE);
+      await write('50');
+      await press(MAIN);
+    },
+    title: 'review_title',
   },
   {
-    name: 'confirm-two-ways',
+    name: 'review-two-ways',
     world: {
       fundingMethods: [
         { funding_method: 'bank', label: 'Checking account ••••8821', sandbox: true },
         { funding_method: 'savings', label: 'Savings account ••••0034', sandbox: true },
       ],
     },
-    act: ({ press }) => press(MAIN),
-    title: 'confirm_title',
+    title: 'review_title',
   },
   {
     name: 'sending',
     world: { plan: { pay: () => 'hang' } },
     act: pay,
-    title: 'confirm_title',
+    title: 'review_title',
   },
   {
     name: 'status-sent',
@@ -181,7 +180,7 @@ export const SCREENS: readonly ScreenCase[] = [
     world: { outcome: accepted, more: { usual_seconds: 40 } },
     async act(at) {
       await pay(at);
-      await at.there('li.done ~ li.done');
+      await at.there('.track.second');
     },
     title: 'status_title',
   },
@@ -190,7 +189,7 @@ export const SCREENS: readonly ScreenCase[] = [
     world: { outcome: [] },
     async act(at) {
       await pay(at);
-      await at.there('li.now');
+      await at.there('.track');
       await at.offline();
       await at.there('.notice');
     },

@@ -168,6 +168,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8')
       .replace('__ORIGINS__', () => origins)
       .replace('__PARTNER__', () => partner)
+      .replace('__BILLER__', () =>
+        JSON.stringify({ name: world.billerName }).replaceAll('"', '&quot;'),
+      )
       .replace('__MODE__', () => world.mode)
       .replace('__VISIT__', '')
       .replace('<head>', () => `<head>${beforeTag(world.before && partner)}`);
@@ -257,7 +260,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
 
   function start(world: World, asked: FlowPaymentRequest): void {
     world.payments.push({
-      platform_payment_id: `0190-${world.partner}-${world.payments.length + 1}`,
+      platform_payment_id: realId(world),
       payment_id: null,
       status: 'processing',
       progress: 'sending',
@@ -412,6 +415,12 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       await once(server, 'close');
     },
   });
+}
+
+/** An id as long as a real one. */
+function realId({ partner, payments }: World): string {
+  const place = Number(partner.slice(1)) * 1_000 + payments.length + 1;
+  return `01a200de-b1b2-7068-8074-${String(place).padStart(12, '0')}`;
 }
 
 function beforeTag(partner: string | undefined): string {

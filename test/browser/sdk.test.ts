@@ -256,9 +256,7 @@ function dialogs(inEngine: InEngine): void {
         );
       const full = await inSite(at, () => innerHeight);
       assert.deepEqual(await box(), [0, full]);
-      await at.tab.run('frame', () =>
-        document.querySelector<HTMLElement>('.actions button:not(.main)')?.click(),
-      );
+      await at.tab.run('frame', () => document.querySelector<HTMLElement>('.due button')?.click());
       await at.title('How much would you like to pay?');
       await tell(480, 1);
       assert.deepEqual(await box(), [0, 480]);

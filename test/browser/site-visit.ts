@@ -291,8 +291,8 @@ export function pageActs(
         },
         name,
       );
-      // The site makes the frame as tall as the screen a moment later; until then a click may miss. Not a phone's sheet.
-      const isSettled = where === 'page' || look.isAsTall || (await tab.run('page', isSheet));
+      // The site makes the frame as tall as the screen a moment later; until then a click may miss. Not where it cannot be taller.
+      const isSettled = where === 'page' || look.isAsTall || (await tab.run('page', isFull));
       return look.isThere && isSettled;
     });
     await tab.click(where, '[data-wanted]');
@@ -303,17 +303,18 @@ export function pageActs(
     sees: (text) =>
       holds(tab, () => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
     async pay() {
-      await press('Continue');
       await press('Pay $123.45');
       await title('Paid. Thank you!');
     },
   };
 }
 
-/** Runs in the site: whether the payment page stands in a sheet, whose height does not change. */
-function isSheet(): boolean {
+/** Runs in the site: whether the payment page is in a sheet, whose height does not change, or as tall as the window. */
+function isFull(): boolean {
+  const frame = document.querySelector('dialog iframe');
   return (
-    document.querySelector('dialog iframe') !== null && matchMedia('(max-width: 600px)').matches
+    frame !== null &&
+    (matchMedia('(max-width: 600px)').matches || frame.clientHeight >= innerHeight)
   );
 }
 

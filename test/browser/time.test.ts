@@ -71,14 +71,11 @@ function opening(inEngine: InEngine): void {
       // An outline alone is shown at first; then words, and after 8 s the page stops waiting for this answer.
       await at.sees('Getting your bill…');
       await passUntil(at, () => document.querySelector('h1') !== null);
-      await at.title('The connection is lost');
+      await at.title('No connection');
       assert.equal(await mounted, 'mounted');
       assert.deepEqual(await errors(at), [['network_lost', true]]);
       again.open();
-      await passUntil(
-        at,
-        () => document.querySelector('h1')?.textContent !== 'The connection is lost',
-      );
+      await passUntil(at, () => document.querySelector('h1')?.textContent !== 'No connection');
       await at.title('Your bill from Acme Water');
       assert.deepEqual([world.counts.token, world.counts.exchange], [2, 2]);
       await at.pay();
@@ -161,16 +158,13 @@ function paying(inEngine: InEngine): void {
       });
       const at = await visit(world);
       await at.start();
-      await at.press('Continue');
-      await at.title('Check your payment');
       world.endSessions();
       await at.press('Pay $123.45');
       await until(() => world.counts.token === 2);
       await pass(at.tab, 'frame', 10_000);
       assert.equal((await errors(at)).length, 1);
-      await at.title('Check your payment');
       await pass(at.tab, 'frame', 20_000);
-      await at.title('This page has been open for a long time');
+      await at.title('This page was open for too long');
       assert.deepEqual(
         (await errors(at, 2)).map(([code]) => code),
         ['token_slow', 'token_expired'],
@@ -186,8 +180,6 @@ function paying(inEngine: InEngine): void {
       const part = gate();
       flow.wire = (path) => (path.includes('/funding-') ? part.held : undefined);
       await at.start();
-      await at.press('Continue');
-      await at.title('Check your payment');
       const isSlow = (): boolean =>
         document.body.innerText.includes(
           'This payment method is not loading. Wait a moment, or choose another.',
@@ -203,7 +195,6 @@ function paying(inEngine: InEngine): void {
   inEngine('a biller that is slow is called slow, and nothing worse', async ({ flow, visit }) => {
     const at = await visit(flow.world({ before, outcome: [] }));
     await at.start();
-    await at.press('Continue');
     await at.press('Pay $123.45');
     await at.title('Your payment is on its way');
     await pass(at.tab, 'frame', 31_000);
@@ -235,14 +226,13 @@ function sleeping(inEngine: InEngine): void {
             { token: world.tokens[0] },
           );
         await at.start();
-        await at.press('Continue');
         await at.press('Pay $123.45');
         await at.title('Your payment is on its way');
         world.endSessions();
         Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
         for (const where of ['page', 'frame'] as const) await wakeAfter(at.tab, where, 3_600_000);
-        await at.title(renews ? 'Paid. Thank you!' : 'This page has been open for a long time');
-        if (!renews) await at.sees('a payment that you made continues');
+        await at.title(renews ? 'Paid. Thank you!' : 'This page was open for too long');
+        if (!renews) await at.sees('If you have paid, your payment continues.');
         const warns = (): boolean => document.body.innerText.includes('This page closes at');
         assert.equal(await at.tab.run('frame', warns), false);
         assert.equal(world.payments.length, 1);

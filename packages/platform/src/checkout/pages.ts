@@ -420,7 +420,7 @@ function visitCookies(request: FastifyRequest): string[] {
 /** Fills the shell's placeholders, each inside a double-quoted attribute. */
 function fillPage(
   html: string,
-  { partner_id, mode, origins }: Partner,
+  { partner_id, mode, origins, name, support_contact }: Partner,
   visit: OpenedVisit | undefined,
 ): string {
   // Replacer functions: in a replacement text `$` would mean something.
@@ -428,7 +428,10 @@ function fillPage(
     .replace('__ORIGINS__', () => escapeAttribute(JSON.stringify(origins)))
     .replace('__PARTNER__', () => escapeAttribute(partner_id))
     .replace('__MODE__', () => mode)
-    .replace('__VISIT__', () => escapeAttribute(visit === undefined ? '' : JSON.stringify(visit)));
+    .replace('__VISIT__', () => escapeAttribute(visit === undefined ? '' : JSON.stringify(visit)))
+    .replace('__BILLER__', () =>
+      escapeAttribute(JSON.stringify({ name, contact: support_contact ?? undefined })),
+    );
 }
 
 function escapeAttribute(text: string): string {

@@ -21,10 +21,15 @@ export function loadFrame(shared: Shared, by: Mounting): void {
   const { display, frame: double, emit } = shared;
   let before: HTMLElement | null | undefined;
   const theme = shared.appearance?.theme ?? 'auto';
+  // What `auto` is here: the site's own colour scheme, and the system's where the site follows it.
+  const { colorScheme } = getComputedStyle(by.place);
+  const isDark =
+    /dark/.test(colorScheme) &&
+    (!/light/.test(colorScheme) || matchMedia('(prefers-color-scheme:dark)').matches);
   /** On a narrow screen a dialog is a sheet at the bottom. */
   const isSheet = display === 'modal' && matchMedia('(max-width:600px)').matches;
   // The theme is passed in the fragment: the page can read it from the first byte, and no server sees it.
-  const element = double?.element ?? makeFrame(`${shared.url}#${theme}`);
+  const element = double?.element ?? makeFrame(`${shared.url}#${theme}${isDark ? '-dark' : ''}`);
   let showDialog: (() => void) | undefined;
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
@@ -100,8 +105,7 @@ export function loadFrame(shared: Shared, by: Mounting): void {
   const connect = meetPage(shared, by, element as HTMLIFrameElement, heard);
   const { style } = element;
   element.title = shared.title ?? 'Bill payment';
-  const dark =
-    theme === 'auto' ? matchMedia('(prefers-color-scheme:dark)').matches : theme === 'dark';
+  const dark = theme === 'auto' ? isDark : theme === 'dark';
   style.cssText = `border:0;width:100%;height:420px;display:none;background:${dark ? '#14181f' : '#fff'}`;
   shared.focus = () => {
     element.focus();

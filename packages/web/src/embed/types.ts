@@ -28,6 +28,7 @@ export type RuleProperty = 'fontWeight' | 'textTransform' | 'letterSpacing';
  * by an `error` event with the code `appearance_invalid`.
  */
 export interface Appearance {
+  /** Default `auto`: the `color-scheme` of the page around it, or the system's where that page follows it. */
   readonly theme?: 'light' | 'dark' | 'auto' | undefined;
   /** The text direction of the page; default `ltr`, which all supported languages use. */
   readonly direction?: 'ltr' | 'rtl' | undefined;
@@ -73,7 +74,7 @@ export type DuebridgeState =
   'idle' | 'loading' | 'connected' | 'ready' | 'exited' | 'destroyed' | 'error';
 
 /** The names are stable: safe to use in analytics. */
-export type ScreenName = 'review' | 'amount' | 'confirm' | 'status' | 'receipt' | 'problem';
+export type ScreenName = 'review' | 'amount' | 'status' | 'receipt' | 'problem';
 
 /** What the page shows about a payment. Use it as a hint for your interface; your server's record is authoritative. */
 export interface PaymentUpdate {

@@ -9,7 +9,7 @@ import type { ToPage, ToSite } from '../messages.ts';
 import type { Flow } from './flow.ts';
 import { formatMoney } from './money.ts';
 import type { Site } from './site.ts';
-import type { State } from './state.ts';
+import { isChoosing, type State } from './state.ts';
 
 /** Set by the build: the contract's table. */
 declare const DUEBRIDGE_TEST_AMOUNTS: readonly Pick<TestAmount, 'amount_in_cents' | 'note'>[];
@@ -89,7 +89,7 @@ export function Tools(props: {
     watched.heard = () => void requestAnimationFrame(() => turn((count) => count + 1));
   }, []);
   const session = screen.bill?.session;
-  const chooses = screen.name === 'review' || screen.name === 'amount';
+  const chooses = isChoosing(screen);
   return (
     <div class="tools" lang="en" dir="ltr">
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>

@@ -6,7 +6,7 @@
 import { FAILED } from '../messages.ts';
 import type { Begun } from './begun.ts';
 import { request } from './request.ts';
-import { connect, registeredOrigins } from './site.ts';
+import { connect, isDark, registeredOrigins } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
 import type { Words } from './words/en.ts';
 import { loadWords } from './words-file.ts';
@@ -14,11 +14,10 @@ import { loadWords } from './words-file.ts';
 /** If the page is not shown within this time, it says so itself: with the whole tab to itself, no SDK does. */
 const LATE_MS = 15_000;
 
-// The site's theme is in the fragment, which no server sees; without one the system's applies.
-const theme = location.hash.slice(1);
-const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-document.documentElement.dataset['theme'] =
-  theme === 'dark' || (theme !== 'light' && dark) ? 'dark' : 'light';
+// The site's theme is in the fragment, which no server sees.
+const { hash } = location;
+const showsDark = hash.startsWith('#dark') || (!hash.startsWith('#light') && isDark());
+document.documentElement.dataset['theme'] = showsDark ? 'dark' : 'light';
 
 const showLate = (): void => {
   const late = document.querySelector<HTMLElement>('#late');

@@ -12,6 +12,7 @@ import { followPayment } from './follow.ts';
 import { parseAmount } from './money.ts';
 import type { Site } from './site.ts';
 import {
+  amountOf,
   initialState,
   methodFor,
   methodOf,
@@ -111,11 +112,12 @@ export class Flow {
   /** Confirms; a second press while it is sent does nothing. */
   async pay(): Promise<void> {
     const { screen } = this.state;
-    if (screen.name !== 'confirm' || screen.sending) return;
-    const { amount, bill } = screen;
+    if (screen.name !== 'review' || screen.sending) return;
+    const { bill } = screen;
     const { next_payment_id: next } = bill.session;
-    const method = methodFor(bill, amount);
-    if (method === undefined) return;
+    const amount = amountOf(bill);
+    const method = amount && methodFor(bill, amount);
+    if (!amount || !method) return;
     this.#apply({ type: 'sends' });
     let instrument: string | undefined;
     if (method.frame !== undefined) {
@@ -155,6 +157,11 @@ export class Flow {
     }
   }
 
+  /** "Try again" while the connection is lost: what waits to be repeated is repeated now. */
+  tryNow(): void {
+    this.#waiting.wake();
+  }
+
   /** After a payment that failed or was canceled: makes another one in its place. */
   tryAgain(): void {
     this.#apply({ type: 'tries_again' });
@@ -170,7 +177,7 @@ export class Flow {
   /** The customer leaves, by Done, Close or Escape. */
   close(sure = false): void {
     const { screen } = this.state;
-    if (screen.name === 'confirm' && screen.sending && !sure) {
+    if (screen.name === 'review' && screen.sending && !sure) {
       this.#apply({ type: 'asks_to_close', asks: true });
       return;
     }
@@ -438,8 +445,8 @@ export class Flow {
   /** The session contains the payer only now. Without the name the receipt is still good for everything but the payer's files. */
   async #readReceipt(): Promise<void> {
     try {
-      const session = tidy(await this.#renewed(() => this.#api.session()));
-      this.#apply({ type: 'receipted', session });
+      const { receipt } = await this.#renewed(() => this.#api.session());
+      this.#apply({ type: 'receipted', receipt: receipt ? { receipt } : {} });
     } catch (error) {
       callError(error);
     }

@@ -8,6 +8,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
+import { Press } from './screens.tsx';
 
 /** A processor that has not answered a press of Pay within this time is told as slow, and the customer can press again. */
 const ANSWER_MS = 60_000;
@@ -87,7 +88,7 @@ export function FundingFrame(props: {
       {state === 'slow' && <p class="note">{words.say('method_slow')}</p>}
       <iframe
         ref={frame}
-        class={act === undefined ? 'fund' : 'fund act'}
+        class={`fund ${act === undefined ? state : 'act'}`}
         title={method.label}
         src={new URL(method.frame ?? '', new URL('../../', location.href)).href}
       />
@@ -115,9 +116,9 @@ export function Act(props: {
   return (
     <div class="actions">
       {/* A window of its own: this frame may not take the site around it away. It comes back to a page that closes itself. */}
-      <button class="main" type="button" onClick={go}>
+      <Press main onClick={go}>
         {words.say('act_open')}
-      </button>
+      </Press>
       {blocked && (
         <p class="note" role="alert">
           {words.say('act_blocked')}

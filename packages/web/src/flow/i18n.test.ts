@@ -59,14 +59,9 @@ test('a requested locale maps to a language that we have', () => {
   ]);
 });
 
-test('numbers take their plural, dates keep their day, values cannot be mistaken for blanks', () => {
+test('dates keep their day, values cannot be mistaken for blanks', () => {
   const english = language('en', 'en', en);
   const spanish = language('es', 'es', es);
-  assert.equal(english.duration(1), '1 second');
-  assert.equal(english.duration(59), '59 seconds');
-  assert.equal(english.duration(119), '1 minute');
-  assert.equal(spanish.duration(1), '1 segundo');
-  assert.equal(spanish.duration(180), '3 minutos');
   assert.equal(english.date('2026-03-01'), 'March 1, 2026');
   assert.equal(spanish.date('2026-03-01'), '1 de marzo de 2026');
   assert.equal(english.say('pay_now', { amount: '$& {biller} $1' }), 'Pay $& {biller} $1');

@@ -20,8 +20,6 @@ export interface Language {
   /** An instant in the customer's time zone, with the zone's name. */
   readonly instant: (iso: string) => string;
   readonly clock: (ms: number) => string;
-  /** "12 seconds", "3 minutes". */
-  readonly duration: (seconds: number) => string;
 }
 
 /** Takes the locale that the site asked for; an unsupported one gets English. Waits for the text. */
@@ -57,13 +55,6 @@ export function language(asked: string, tag: Tag, words: Words): Language {
         timeZoneName: 'short',
       }).format(new Date(iso)),
     clock: (ms) => format({ timeStyle: 'short' }).format(ms),
-    duration(seconds) {
-      const unit = seconds < 60 ? 'second' : 'minute';
-      const value = seconds < 60 ? seconds : Math.floor(seconds / 60);
-      return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(
-        value,
-      );
-    },
   };
 }
 

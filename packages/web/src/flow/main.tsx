@@ -11,18 +11,20 @@ import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
 import { usePart } from './part.ts';
 import {
-  Amount,
-  Confirm,
+  Busy,
+  helpText,
   leaveLabel,
   Loading,
+  Press,
   ProblemScreen,
   problemWords,
   Review,
+  Sum,
   Title,
 } from './screens.tsx';
 import type { Begun } from './begun.ts';
-import { metaOf, type Site } from './site.ts';
-import { nameOf, paymentOf, type State } from './state.ts';
+import { billerOf, isDark, metaOf, type Site } from './site.ts';
+import { nameOf, paymentOf, type Screen, type State } from './state.ts';
 import { within } from './waiting.ts';
 import './style.css';
 
@@ -33,6 +35,8 @@ const DOUBLE_PRESS_MS = 700;
 const DOUBLE_PRESS_PX = 24;
 /** Without its developer tools a test page works all the same. */
 const TOOLS_TIMEOUT_MS = 2_000;
+/** No phone's screen is wider. */
+const PHONE_PX = 600;
 /** Set by the build: the version of this package. */
 declare const DUEBRIDGE_VERSION: string;
 
@@ -50,8 +54,6 @@ async function main(
   place: Element,
   { site: connecting, words: textOf, request }: Begun,
 ): Promise<void> {
-  // Until the first render the page shows the skeleton of flow.html.
-  applyLook({});
   const tools =
     metaOf('mode') === 'test'
       ? within(TOOLS_TIMEOUT_MS, loadTools()).catch(() => undefined)
@@ -63,18 +65,21 @@ async function main(
   };
   const found = await connecting;
   if (!found || 'problem' in found) {
+    applyLook({});
     const words = await loadLanguage(navigator.language, textOf);
     speak(words);
     const why = { code: found?.problem ?? 'alone', requestId: found?.requestId };
-    show(
-      <Frame words={words} screen={<ProblemScreen {...why} biller={undefined} words={words} />} />,
-    );
+    const screen = <ProblemScreen {...why} biller={billerOf().name} words={words} />;
+    show(<Frame words={words} screen={screen} foot={<Trust words={words} />} />);
     return;
   }
   const developer = await tools;
   const watched = developer?.watch(found);
   const site = watched?.site ?? found;
   const problems = applyLook(site.init.appearance);
+  // A frame in the site's page is as high as its content; a sheet on a phone, and a tab, are not.
+  if (site.display !== 'inline' && screen.width <= PHONE_PX)
+    document.documentElement.dataset['tall'] = '';
   let changed = (): void => {};
   const flow = new Flow(site, createApi(metaOf('partner'), request), () => changed());
   const { waits } = site.init;
@@ -117,7 +122,7 @@ function App(props: {
   const { screen } = state;
   flow.locale = words.locale;
   const { part: outcome } = usePart(loadOutcome, screen.bill !== undefined);
-  const biller = screen.bill?.session.biller.name;
+  const biller = screen.bill?.session.biller.name ?? billerOf().name;
   flow.describe = (code) =>
     words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
 
@@ -133,9 +138,6 @@ function App(props: {
       site.send({ type: 'error', error: { code, message, recoverable: true } });
     };
     tellLook(props.problems);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
-      applyLook(appearance),
-    );
     site.listen((message: ToPage) => {
       if (message.type === 'update') {
         if (message.locale !== undefined) void props.speakIn(message.locale).then(setWords);
@@ -173,7 +175,7 @@ function App(props: {
   useLayoutEffect(() => {
     if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
-    else if (held || document.hasFocus()) document.querySelector<HTMLElement>('#title')?.focus();
+    else if (held || document.hasFocus()) focusScreen();
     if (!shown.current.startsWith(`${name} `)) site.send({ type: 'screen', name });
     scrollTo(0, 0);
     shown.current = place;
@@ -210,6 +212,7 @@ function App(props: {
       foot={
         <>
           <Notices flow={flow} words={words} state={state} />
+          <Trust words={words} screen={screen} />
           {props.tools(state)}
         </>
       }
@@ -235,6 +238,11 @@ function refuseEcho(press: MouseEvent, before: MouseEvent | undefined): MouseEve
   return before;
 }
 
+/** On the field of an amount the customer types at once; any other screen is read from its title. */
+function focusScreen(): void {
+  (document.getElementById('amount') ?? document.getElementById('title'))?.focus();
+}
+
 interface Shown {
   readonly flow: Flow;
   readonly words: Language;
@@ -256,15 +264,17 @@ function ScreenOf(
     case 'review':
       return <Review flow={flow} words={words} screen={screen} />;
     case 'amount':
-      return <Amount flow={flow} words={words} screen={screen} />;
-    case 'confirm':
-      return <Confirm flow={flow} words={words} screen={screen} />;
+      return outcome ? (
+        <outcome.Amount flow={flow} words={words} screen={screen} />
+      ) : (
+        <Loading words={words} />
+      );
     case 'problem': {
       const { code, requestId, again, bill } = screen;
       return (
         <ProblemScreen
           {...{ code, requestId, again, flow, words }}
-          biller={bill?.session.biller.name}
+          biller={bill?.session.biller.name ?? billerOf().name}
           close={props.closable ? () => flow.close() : undefined}
         />
       );
@@ -280,13 +290,38 @@ function Brief({ flow, words, state }: Shown): VNode {
   return (
     <>
       <Title>{payment ? progress(state, words) : words.say('left_nothing')}</Title>
-      {payment && <p class="total money">{words.money(payment.amount_in_cents)}</p>}
+      {payment && <Sum cents={payment.amount_in_cents} words={words} />}
       {!state.left && (
         <div class="actions">
-          <button type="button" onClick={() => flow.close()}>
-            {leaveLabel(flow, words, 'close')}
-          </button>
+          <Press onClick={() => flow.close()}>{leaveLabel(flow, words, 'close')}</Press>
         </div>
+      )}
+    </>
+  );
+}
+
+/**
+ * Who processes the payment and what becomes of its data, before it is made; and how to reach the biller, wherever the customer may
+ * need it.
+ */
+function Trust({ words, screen }: { readonly words: Language; readonly screen?: Screen }): VNode {
+  const { say } = words;
+  const { partner, biller } = screen?.bill?.session ?? {};
+  const page = billerOf();
+  const name = biller?.name ?? page.name ?? say('the_biller');
+  const isPaying = screen?.name === 'review' || screen?.name === 'amount';
+  return (
+    <>
+      {isPaying && (
+        <p class="small lock">
+          <svg viewBox="0 0 24 24" aria-hidden="true">
+            <path d="M6 11h12v9H6zM8.5 11V8a3.5 3.5 0 0 1 7 0v3" />
+          </svg>
+          {say('secure', { host: location.hostname, biller: name })}
+        </p>
+      )}
+      {screen?.name !== 'loading' && (
+        <p class="small">{helpText(name, partner?.support_contact ?? page.contact, words)}</p>
       )}
     </>
   );
@@ -297,8 +332,9 @@ function Notices({ flow, words, state }: Shown): VNode {
   const { say } = words;
   const { screen } = state;
   const offline = state.offline && screen.name !== 'problem';
-  const sending = screen.name === 'confirm' && screen.sending;
+  const sending = screen.name === 'review' && screen.sending;
   const lost = say(sending ? 'offline_sending' : 'offline');
+  const isOver = paymentOf(screen)?.progress === 'ended';
   const ends =
     state.endsAt === undefined || screen.name === 'problem' || paymentOf(screen)
       ? undefined
@@ -306,30 +342,29 @@ function Notices({ flow, words, state }: Shown): VNode {
   return (
     <>
       <Announcer
+        isLast={isOver}
         text={
           offline ? lost : state.asksToClose ? say('ask_close') : (ends ?? progress(state, words))
         }
       />
-      {offline && <p class="notice">{lost}</p>}
+      {offline && (
+        <div class="notice">
+          <Busy />
+          <p>{lost}</p>
+          <Press onClick={() => flow.tryNow()}>{say('try_again')}</Press>
+        </div>
+      )}
       {ends !== undefined && (
         <div class="notice">
           <p>{ends}</p>
-          {flow.canRenew && (
-            <button type="button" onClick={() => void flow.stay()}>
-              {say('stay')}
-            </button>
-          )}
+          {flow.canRenew && <Press onClick={() => void flow.stay()}>{say('stay')}</Press>}
         </div>
       )}
       {state.asksToClose && (
         <div class="notice">
           <p>{say('ask_close')}</p>
-          <button type="button" onClick={() => flow.close(true)}>
-            {say('ask_close_yes')}
-          </button>
-          <button type="button" onClick={() => flow.keepOpen()}>
-            {say('ask_close_no')}
-          </button>
+          <Press onClick={() => flow.close(true)}>{say('ask_close_yes')}</Press>
+          <Press onClick={() => flow.keepOpen()}>{say('ask_close_no')}</Press>
         </div>
       )}
     </>
@@ -343,7 +378,7 @@ function progress({ screen }: State, words: Language): string {
   switch (payment?.status) {
     case 'processing':
       if (screen.name === 'status' && screen.slow) return words.say('slow_note', { biller });
-      return words.say(payment.progress === 'sending' ? 'status_title' : 'step_accepted_done', {
+      return words.say(payment.progress === 'sending' ? 'status_title' : 'accepted_note', {
         biller,
       });
     case 'succeeded':
@@ -358,11 +393,12 @@ function progress({ screen }: State, words: Language): string {
 }
 
 /** One live region for the life of the page; when several announcements come quickly, the last one wins. */
-function Announcer({ text }: { readonly text: string }): VNode {
+function Announcer({ text, isLast }: { readonly text: string; readonly isLast: boolean }): VNode {
   const [said, say] = useState('');
   const last = useRef(-ANNOUNCE_EVERY_MS);
   useEffect(() => {
-    const wait = Math.max(0, last.current + ANNOUNCE_EVERY_MS - performance.now());
+    // How a payment ended is said at once: what is not said yet is no longer true.
+    const wait = isLast ? 0 : Math.max(0, last.current + ANNOUNCE_EVERY_MS - performance.now());
     const timer = setTimeout(() => {
       // An empty announcement needs no delay.
       if (text !== '') last.current = performance.now();
@@ -402,8 +438,7 @@ function speak(words: Language): void {
 
 /** Applies it; returns what could not be applied. */
 function applyLook(appearance: Appearance): readonly string[] {
-  const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-  const { theme, properties, problems } = themeProperties(appearance, dark);
+  const { theme, properties, problems } = themeProperties(appearance, isDark());
   const { style, dataset } = document.documentElement;
   document.documentElement.dir = appearance.direction === 'rtl' ? 'rtl' : 'ltr';
   style.cssText = '';

@@ -1,27 +1,32 @@
 /**
- * The screens after the press of Pay: the payment on its way, its end, and the receipt. A part of its own, requested as soon as the
- * bill is shown: the bill comes sooner, and this is there before the customer has pressed Pay. Until it is, main.tsx shows how the
- * payment stands in one sentence.
+ * The screens after the press of Pay: the payment on its way, its end, and the receipt; and that of another amount. A part of its own,
+ * requested as soon as the bill is shown: the bill comes sooner, and this is there before the customer has pressed a button. Until it is,
+ * main.tsx shows how the payment stands in one sentence.
  */
 import type { FlowPayment } from '@duebridge/contract';
 import type { VNode } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { usePart } from './part.ts';
 import { receiptNote, receiptRows, shortReference } from './receipt.ts';
-import { receiptHtml, receiptText, saveFile } from './receipt-files.ts';
+import { receiptHtml, saveFile } from './receipt-files.ts';
 import {
   Facts,
   isMore,
   leaveLabel,
   loadFunding,
+  Press,
   Sign,
+  Sum,
   Title,
   type Props,
   type Row,
 } from './screens.tsx';
 import type { Flow } from './flow.ts';
 import type { Language, Word } from './i18n.ts';
-import { methodOf, paymentOf, type Bill, type Screen, type State } from './state.ts';
+import { leftDue, methodOf, paymentOf, type Bill, type Screen, type State } from './state.ts';
+import { plainText } from './text.ts';
+
+export { Amount } from './amount.tsx';
 
 export function OutcomeScreen(props: {
   readonly flow: Flow;
@@ -50,9 +55,7 @@ function Status(props: Props<'status'>): VNode {
 function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
   const { payment, bill, slow } = screen;
-  const { session } = bill;
-  const biller = session.biller.name;
-  const usual = session.usual_seconds;
+  const biller = bill.session.biller.name;
   const { action } = payment;
   const method = methodOf(bill, payment);
   const { part: funding, missing } = usePart(
@@ -63,7 +66,7 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
     return (
       <>
         <Title>{say('act_title')}</Title>
-        <p class="total money">{words.money(payment.amount_in_cents)}</p>
+        <Paid {...{ words, payment, bill }} />
         <p>{say('act_note', { biller })}</p>
         {funding && (
           <funding.Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
@@ -72,67 +75,36 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
       </>
     );
   }
-  const steps: readonly (readonly [Word, 'done' | 'now' | 'next'])[] =
-    payment.progress === 'sending'
-      ? [
-          ['step_sent_now', 'now'],
-          ['step_accepted_next', 'next'],
-          ['step_posted_next', 'next'],
-        ]
-      : [
-          ['step_sent_done', 'done'],
-          ['step_accepted_done', 'done'],
-          ['step_posted_now', 'now'],
-        ];
+  const accepted = payment.progress !== 'sending';
   return (
     <>
       <Title>{say('status_title')}</Title>
-      <p class="total money">{words.money(payment.amount_in_cents)}</p>
-      <ol class="steps">
-        {steps.map(([word, step]) => (
-          <li class={step} key={word}>
-            <span>{say(word, { biller })}</span>
-            <span class="sr"> ({say(`step_${step}`)})</span>
-          </li>
-        ))}
-      </ol>
-      <Elapsed since={Date.parse(payment.created_at)} now={() => flow.now()} words={words} />
-      {slow ? (
-        <p class="note">{say('slow_note', { biller })}</p>
-      ) : (
-        usual !== undefined && <p class="small">{usualText(usual, words)}</p>
-      )}
-      <p class="small">{say('leave_note')}</p>
-      <Facts rows={[[say('reference'), shortReference(payment)]]} />
+      <Paid {...{ words, payment, bill }} />
+      <div class={accepted ? 'track second' : 'track'} />
+      <p>{say(slow ? 'slow_note' : accepted ? 'accepted_note' : 'sending_note', { biller })}</p>
       <div class="actions">
-        <button type="button" onClick={() => flow.close()}>
-          {leaveLabel(flow, words, 'close')}
-        </button>
+        <Press onClick={() => flow.close()}>{leaveLabel(flow, words, 'close')}</Press>
       </div>
     </>
   );
 }
 
-function usualText(seconds: number, { say, duration }: Language): string {
-  if (seconds <= 60) return say('usual_minute');
-  return say('usual', { time: duration(Math.ceil(seconds / 60) * 60) });
-}
-
-/** Visible but not announced: a number that changes each second would drown out everything else. */
-function Elapsed(props: {
-  readonly since: number;
-  readonly now: () => number;
+/** What is paid to whom. */
+function Paid(props: {
   readonly words: Language;
+  readonly payment: FlowPayment;
+  readonly bill: Bill;
 }): VNode {
-  const [, tick] = useState(0);
-  useEffect(() => {
-    const timer = setInterval(() => tick((count) => count + 1), 1_000);
-    return () => clearInterval(timer);
-  }, []);
-  // A second that has begun counts: nobody should read that they have waited for 0 seconds.
-  const seconds = Math.max(1, Math.ceil((props.now() - props.since) / 1_000));
-  const time = props.words.duration(seconds);
-  return <p class="small">{props.words.say('waiting_for', { time })}</p>;
+  const { words, payment, bill } = props;
+  const { biller, account } = bill.session;
+  return (
+    <>
+      <p>
+        <Sum cents={payment.amount_in_cents} words={words} />
+      </p>
+      <p>{words.say('paid_to', { biller: biller.name, account: account.masked_account_id })}</p>
+    </>
+  );
 }
 
 function Failed({ flow, words, screen }: Props<'status'>): VNode {
@@ -152,19 +124,14 @@ function Failed({ flow, words, screen }: Props<'status'>): VNode {
   const final = failure === 'duplicate';
   const doubt = failure === 'possible_duplicate';
   const again = (
-    <button class={doubt ? '' : 'main'} type="button" key="again" onClick={() => flow.tryAgain()}>
+    <Press main={!doubt} key="again" onClick={() => flow.tryAgain()}>
       {say(failure === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
-    </button>
+    </Press>
   );
   const close = (
-    <button
-      class={final || doubt ? 'main' : ''}
-      type="button"
-      key="close"
-      onClick={() => flow.close()}
-    >
+    <Press main={final || doubt} key="close" onClick={() => flow.close()}>
       {leaveLabel(flow, words, 'close')}
-    </button>
+    </Press>
   );
   return (
     <>
@@ -195,12 +162,10 @@ function Canceled({ flow, words, screen }: Props<'status'>): VNode {
       <p>{say('canceled_note', { biller: screen.bill.session.biller.name })}</p>
       <Facts rows={endedRows(words, screen.payment)} />
       <div class="actions">
-        <button class="main" type="button" onClick={() => flow.close()}>
+        <Press main onClick={() => flow.close()}>
           {leaveLabel(flow, words, 'close')}
-        </button>
-        <button type="button" onClick={() => flow.tryAgain()}>
-          {say('try_again')}
-        </button>
+        </Press>
+        <Press onClick={() => flow.tryAgain()}>{say('try_again')}</Press>
       </div>
     </>
   );
@@ -218,44 +183,53 @@ function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const { say } = words;
   const { payment, bill } = screen;
   const { session } = bill;
-  const biller = session.biller.name;
   const rows = receiptRows(session, payment, words);
-  const title = `${say('receipt')}: ${biller}`;
-  const support = receiptNote(session, words);
-  const name = `receipt-${shortReference(payment)}`;
+  const reference = shortReference(payment);
+  const left = leftDue(bill, payment);
+  const { mailed_to: address } = session.receipt ?? {};
+  const details = useRef<HTMLDetailsElement>(null);
+  // Paper shows the whole receipt.
+  useEffect(() => {
+    const open = (): unknown => details.current && (details.current.open = true);
+    addEventListener('beforeprint', open);
+    return () => removeEventListener('beforeprint', open);
+  }, []);
   return (
     <>
       <Sign kind="right" />
       <Title>{say('receipt_title')}</Title>
-      <p class="total money">{words.money(payment.amount_in_cents)}</p>
-      <Facts rows={rows} />
-      <p class="small">{support}</p>
-      <div class="actions">
-        <button class="main" type="button" onClick={() => flow.close()}>
-          {leaveLabel(flow, words, 'done')}
-        </button>
+      <Paid {...{ words, payment, bill }} />
+      <Facts
+        rows={[
+          ...(left === undefined ? [] : ([[say('left_due'), words.money(left)]] as const)),
+          [say('reference'), reference],
+        ]}
+      />
+      {address !== undefined && (
+        <p class="small">{say('mailed_to', { address: plainText(address) })}</p>
+      )}
+      <details ref={details}>
+        <summary>{say('details')}</summary>
+        <Facts rows={rows} />
         <div class="row">
           {/* Web views of apps have none. */}
-          {typeof print === 'function' && (
-            <button type="button" onClick={() => print()}>
-              {say('print')}
-            </button>
-          )}
+          {typeof print === 'function' && <Press onClick={() => print()}>{say('print')}</Press>}
           <button
             type="button"
-            onClick={() =>
-              saveFile(`${name}.html`, 'text/html', receiptHtml(title, rows, support, words.tag))
-            }
+            onClick={() => {
+              const title = `${say('receipt')}: ${session.biller.name}`;
+              const file = receiptHtml(title, rows, receiptNote(session, words), words.tag);
+              saveFile(`receipt-${reference}.html`, 'text/html', file);
+            }}
           >
             {say('save')}
           </button>
-          <button
-            type="button"
-            onClick={() => saveFile(`${name}.txt`, 'text/plain', receiptText(title, rows, support))}
-          >
-            {say('save_text')}
-          </button>
         </div>
+      </details>
+      <div class="actions">
+        <Press main onClick={() => flow.close()}>
+          {leaveLabel(flow, words, 'done')}
+        </Press>
       </div>
     </>
   );
@@ -287,9 +261,7 @@ function Left({
       <Title>{say(which)}</Title>
       <p>{say(`${which}_text`, { amount, biller })}</p>
       <div class="actions">
-        <button type="button" onClick={() => flow.comeBack()}>
-          {say('show_again')}
-        </button>
+        <Press onClick={() => flow.comeBack()}>{say('show_again')}</Press>
       </div>
     </>
   );

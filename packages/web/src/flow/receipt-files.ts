@@ -2,13 +2,6 @@
 import type { Row } from './screens.tsx';
 import { escapeHtml } from './text.ts';
 
-/** The receipt as a plain text file. */
-export function receiptText(title: string, rows: readonly Row[], note: string): string {
-  return [title, '', ...rows.map(([label, value]) => `${label}: ${value}`), '', note, ''].join(
-    '\n',
-  );
-}
-
 /** The receipt as one self-contained HTML file without scripts. */
 export function receiptHtml(
   title: string,

@@ -1,7 +1,7 @@
 /** The customer's receipt: the rows that the screen shows; receipt-files.ts makes files of them. */
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
-import type { Row } from './screens.tsx';
+import { helpText, type Row } from './screens.tsx';
 import { plainText } from './text.ts';
 
 /** Everything a customer needs to talk to the biller about this payment, in reading order. */
@@ -30,13 +30,12 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
 }
 
 /** Where to ask, and where the receipt is sent. */
-export function receiptNote({ partner, biller, receipt }: FlowSession, { say }: Language): string {
-  const contact = plainText(partner.support_contact ?? '');
-  const help = say(contact === '' ? 'support' : 'support_at', { biller: biller.name, contact });
+export function receiptNote({ partner, biller, receipt }: FlowSession, words: Language): string {
+  const help = helpText(biller.name, partner.support_contact, words);
   const { mailed_to: address } = receipt ?? {};
   return address === undefined
     ? help
-    : `${help} ${say('mailed_to', { address: plainText(address) })}`;
+    : `${help} ${words.say('mailed_to', { address: plainText(address) })}`;
 }
 
 /** What a person reads out on the phone: the last eight characters of the id, in two groups. The whole id is on the receipt too. */

@@ -3,13 +3,12 @@
  * language; a button calls a method of Flow.
  */
 import type { FlowFundingMethod } from '@duebridge/contract';
-import type { ComponentChildren, VNode } from 'preact';
-import { useRef } from 'preact/hooks';
+import { Fragment, type ComponentChildren, type VNode } from 'preact';
 import type { Flow } from './flow.ts';
 import type { Language, Word } from './i18n.ts';
-import { amountText } from './money.ts';
 import { usePart } from './part.ts';
-import { methodFor, methodsFor, type Again, type Bill, type Screen } from './state.ts';
+import { amountOf, methodFor, methodsFor, type Again, type Bill, type Screen } from './state.ts';
+import { plainText } from './text.ts';
 
 export const loadFunding = (): Promise<typeof import('./funding.tsx')> => import('./funding.tsx');
 
@@ -44,10 +43,12 @@ export function Loading({ words }: { readonly words: Language }): VNode {
 
 export function Review({ flow, words, screen }: Props<'review'>): VNode {
   const { say, money } = words;
-  const { session, rules } = screen.bill;
+  const { bill, sending } = screen;
+  const { session, rules, chosen } = bill;
   const { balance, masked_account_id } = session.account;
   const biller = session.biller.name;
   const due = balance?.amount_due_in_cents;
+  const amount = amountOf(bill);
   const title: Word =
     due === undefined
       ? 'review_unknown_title'
@@ -57,27 +58,47 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
           ? 'review_credit_title'
           : 'review_nothing_title';
   const today = calendarDay(flow.now());
-  const notes = reviewNotes(screen.bill, words, today);
-  const offer = rules?.full;
+  const shown = chosen ?? due;
+  const [only, ...others] = amount === undefined ? [] : methodsFor(bill, amount);
+  const isOwed = due === undefined || due > 0;
+  const choose = (className: string, word: Word): VNode => (
+    <button class={className} type="button" key="choose" onClick={() => flow.editAmount()}>
+      {say(word)}
+    </button>
+  );
   return (
-    <>
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void flow.pay();
+      }}
+    >
       <Title>{say(title, { biller })}</Title>
       <div class="bill">
-        {due !== undefined && (
-          <p class="due">
-            <span>{say(due < 0 ? 'credit' : 'amount_due')}</span>
-            <strong class="money">{money(Math.abs(due))}</strong>
-            {due > 0 && balance?.due_date !== undefined && (
+        {shown !== undefined && (
+          <div class="due">
+            <span>
+              {say(chosen !== undefined ? 'you_pay' : shown < 0 ? 'credit' : 'amount_due')}
+            </span>
+            <Sum cents={Math.abs(shown)} words={words} />
+            {amount !== undefined &&
+              rules.fixed === undefined &&
+              !sending &&
+              choose('quiet', 'change')}
+            {isOwed && balance?.due_date !== undefined && (
               <span class={balance.due_date < today ? 'chip late' : 'chip'}>
                 {dueText(balance.due_date, today, words)}
               </span>
             )}
-          </p>
+          </div>
         )}
         <Facts
           rows={[
-            [say('pay_to'), biller],
+            ...(chosen !== undefined && due !== undefined && due > 0
+              ? ([[say('amount_due'), money(due)]] as const)
+              : []),
             [say('account'), masked_account_id],
+            ...(only && others.length === 0 ? ([[say('pay_with'), only.label]] as const) : []),
           ]}
         />
         {balance?.last_updated_at !== undefined && (
@@ -86,28 +107,79 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
           </p>
         )}
       </div>
-      {notes.map((note) => (
+      {reviewNotes(bill, words, today).map((note) => (
         <p class="note" key={note}>
           {note}
         </p>
       ))}
+      {amount !== undefined && <Methods {...{ flow, words, screen, amount }} />}
       <div class="actions">
-        {offer !== undefined && (
-          <button class="main" type="button" onClick={() => flow.choose(offer)}>
-            {say('continue')}
+        {amount !== undefined ? (
+          // Not `disabled`: that would throw the keyboard's place away while sending.
+          <button class="main" type="submit" aria-disabled={sending}>
+            {sending && <span class="spinner" />}
+            {sending ? say('sending') : say('pay_now', { amount: money(amount) })}
           </button>
-        )}
-        {rules?.fixed === undefined && (
-          <button
-            class={offer === undefined ? 'main' : ''}
-            type="button"
-            onClick={() => flow.editAmount()}
-          >
-            {say(offer === undefined ? 'choose_amount' : 'other_amount')}
-          </button>
+        ) : isOwed ? (
+          choose('main', 'choose_amount')
+        ) : (
+          <>
+            <Press main onClick={() => flow.close()}>
+              {leaveLabel(flow, words, 'close')}
+            </Press>
+            {choose('', 'pay_ahead')}
+          </>
         )}
       </div>
+    </form>
+  );
+}
+
+/** The ways to pay this amount: a choice where there are several, and what the chosen one asks for, under it. */
+function Methods(props: Props<'review'> & { readonly amount: number }): VNode {
+  const { flow, words, screen, amount } = props;
+  const { say } = words;
+  const { bill, sending } = screen;
+  const methods = methodsFor(bill, amount);
+  const method = methodFor(bill, amount);
+  // Also when another method is chosen: its file is there before the customer changes to it.
+  const { part: funding, missing } = usePart(loadFunding, methods.some(isMore));
+  const asks = method && (
+    <>
+      {method.frame !== undefined &&
+        (funding ? (
+          <funding.FundingFrame key={method.funding_method} {...{ flow, words, method, amount }} />
+        ) : missing ? (
+          <p class="note">{say('method_slow')}</p>
+        ) : (
+          <div class="fund loading" />
+        ))}
+      <Agreement
+        {...{ words, method, amount: words.money(amount), biller: bill.session.biller.name }}
+      />
     </>
+  );
+  if (method === undefined)
+    return <p class="note">{say('no_method', { amount: words.money(amount) })}</p>;
+  if (methods.length === 1) return <>{asks}</>;
+  return (
+    <fieldset disabled={sending}>
+      <legend>{say('pay_with')}</legend>
+      {methods.map((one) => (
+        <Fragment key={one.funding_method}>
+          <label class="choice">
+            <input
+              type="radio"
+              name="funding"
+              checked={one === method}
+              onChange={() => flow.chooseMethod(one.funding_method)}
+            />
+            {one.label}
+          </label>
+          {one === method && asks}
+        </Fragment>
+      ))}
+    </fieldset>
   );
 }
 
@@ -149,175 +221,6 @@ function dueText(day: string, today: string, { say, date }: Language): string {
   return say(day < today ? 'was_due_on' : 'due_on', { date: date(day) });
 }
 
-export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
-  const { say, money, locale } = words;
-  const { bill, problem, asks } = screen;
-  const { rules, typed, session } = bill;
-  const field = useRef<HTMLInputElement>(null);
-  const min = rules.min > 1 ? money(rules.min) : undefined;
-  const max = session.account.payment_rules.max_amount_in_cents && money(rules.max);
-  const limits =
-    min !== undefined && max
-      ? say('amount_between', { min, max })
-      : min !== undefined
-        ? say('amount_at_least', { min })
-        : max
-          ? say('amount_at_most', { max })
-          : undefined;
-  const { full } = rules;
-  return (
-    <form
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        flow.submitAmount();
-        const { screen: now } = flow.state;
-        if (now.name === 'amount' && now.problem !== undefined) field.current?.focus();
-      }}
-    >
-      <Title>{say('amount_title')}</Title>
-      <label for="amount">{say('amount_label')}</label>
-      <div class="field">
-        <span aria-hidden="true">$</span>
-        <input
-          id="amount"
-          ref={field}
-          inputMode="decimal"
-          autoComplete="transaction-amount"
-          enterKeyHint="next"
-          value={typed}
-          aria-invalid={problem !== undefined}
-          aria-describedby={
-            [problem && 'amount-problem', limits && 'amount-limits'].filter(Boolean).join(' ') ||
-            undefined
-          }
-          onInput={(event) => flow.typeAmount(event.currentTarget.value)}
-        />
-      </div>
-      {problem !== undefined && (
-        <p class="wrong" id="amount-problem">
-          {say(problem, {
-            min: money(rules.min),
-            max: money(rules.max),
-            example: amountText(4250, locale),
-          })}
-        </p>
-      )}
-      {limits !== undefined && (
-        <p class="small" id="amount-limits">
-          {limits}
-        </p>
-      )}
-      {full !== undefined && (
-        <button
-          type="button"
-          class="quiet"
-          onClick={() => flow.typeAmount(amountText(full, locale))}
-        >
-          {say('amount_full', { amount: money(full) })}
-        </button>
-      )}
-      {asks !== undefined && (
-        <div class="note" role="alert">
-          <p>
-            {say('far_above', {
-              amount: money(asks.amount),
-              due: money(session.account.balance?.amount_due_in_cents ?? 0),
-            })}
-          </p>
-          <div class="row">
-            {asks.meant !== undefined && (
-              <button type="button" onClick={() => flow.choose(asks.meant ?? 0)}>
-                {say('far_above_meant', { amount: money(asks.meant) })}
-              </button>
-            )}
-            <button type="button" onClick={() => flow.choose(asks.amount)}>
-              {say('far_above_yes', { amount: money(asks.amount) })}
-            </button>
-          </div>
-        </div>
-      )}
-      <div class="actions">
-        <button class="main" type="submit">
-          {say('continue')}
-        </button>
-        <button type="button" onClick={() => flow.back()}>
-          {say('back')}
-        </button>
-      </div>
-    </form>
-  );
-}
-
-export function Confirm({ flow, words, screen }: Props<'confirm'>): VNode {
-  const { say, money } = words;
-  const { bill, sending } = screen;
-  const { session } = bill;
-  const amount = money(screen.amount);
-  const methods = methodsFor(bill, screen.amount);
-  const method = methodFor(bill, screen.amount);
-  // Also when another method is chosen: its file is there before the customer changes to it.
-  const { part: funding, missing } = usePart(loadFunding, methods.some(isMore));
-  return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void flow.pay();
-      }}
-    >
-      <Title>{say('confirm_title')}</Title>
-      <Facts
-        rows={[
-          [say('pay_to'), session.biller.name],
-          [say('account'), session.account.masked_account_id],
-          [say('amount'), amount],
-          ...(methods.length === 1 && methods[0]
-            ? ([[say('pay_with'), methods[0].label]] as const)
-            : []),
-        ]}
-      />
-      {methods.length > 1 && (
-        <fieldset disabled={sending}>
-          <legend>{say('pay_with')}</legend>
-          {methods.map(({ funding_method: one, label }) => (
-            <label class="choice" key={one}>
-              <input
-                type="radio"
-                name="funding"
-                checked={method?.funding_method === one}
-                onChange={() => flow.chooseMethod(one)}
-              />
-              {label}
-            </label>
-          ))}
-        </fieldset>
-      )}
-      {method === undefined && <p class="note">{say('no_method', { amount })}</p>}
-      {method?.frame !== undefined && funding && (
-        <funding.FundingFrame
-          key={method.funding_method}
-          {...{ flow, words, method, amount: screen.amount }}
-        />
-      )}
-      {method?.frame !== undefined && missing && <p class="note">{say('method_slow')}</p>}
-      {method && <Agreement {...{ words, method, amount, biller: session.biller.name }} />}
-      <p class="small">{say('confirm_note')}</p>
-      <div class="actions">
-        {/* Not `disabled`: that would throw the keyboard's place away while sending. */}
-        <button class="main" type="submit" aria-disabled={sending}>
-          {sending && <span class="spinner" />}
-          {sending ? say('sending') : say('pay_now', { amount })}
-        </button>
-        {!sending && (
-          <button type="button" onClick={() => flow.back()}>
-            {say('back')}
-          </button>
-        )}
-      </div>
-    </form>
-  );
-}
-
 /** What the customer agrees to by paying with this method. */
 function Agreement(props: {
   readonly words: Language;
@@ -338,6 +241,13 @@ function Agreement(props: {
 /** More than a choice: the method has a page of its own, or the customer may have to act at their bank. */
 export const isMore = ({ frame, may_act }: FlowFundingMethod): boolean =>
   frame !== undefined || may_act === true;
+
+/** How to reach the biller: as it registered, or where its customers find it. */
+export function helpText(biller: string, contact: string | undefined, { say }: Language): string {
+  return contact
+    ? say('support_at', { biller, contact: plainText(contact) })
+    : say('support', { biller });
+}
 
 /** The problems that have a title and a text of their own. */
 const PROBLEMS = [
@@ -368,31 +278,51 @@ export function ProblemScreen(props: {
   readonly close?: (() => void) | undefined;
   readonly words: Language;
 }): VNode {
-  const { again } = props;
+  const { again, code, flow } = props;
   const { say } = props.words;
   const biller = props.biller ?? say('the_biller');
-  const [title, text] = problemWords(props.code);
+  const [title, text] = problemWords(code);
+  // The page repeats these by itself; the customer may be faster.
+  const repeats = flow && code === 'network_lost';
   return (
     <>
-      <Sign kind="neutral" shape="wrong" />
+      {repeats || code === 'token_slow' ? <Busy /> : <Sign kind="neutral" shape="wrong" />}
       <Title>{say(title, { biller })}</Title>
       <p>{say(text, { biller })}</p>
       {props.requestId !== undefined && (
         <p class="small">{say('problem_reference', { id: props.requestId })}</p>
       )}
       <div class="actions">
-        {again && (
-          <button class="main" type="button" onClick={() => props.flow?.again(again)}>
+        {(again ?? repeats) && (
+          <button
+            class="main"
+            type="button"
+            onClick={() => (again ? flow?.again(again) : flow?.tryNow())}
+          >
             {say('try_again')}
           </button>
         )}
         {props.close && (
-          <button class={again ? '' : 'main'} type="button" onClick={props.close}>
-            {props.flow ? leaveLabel(props.flow, props.words, 'close') : say('close')}
-          </button>
+          <Press main={!(again ?? repeats)} onClick={props.close}>
+            {flow ? leaveLabel(flow, props.words, 'close') : say('close')}
+          </Press>
         )}
       </div>
     </>
+  );
+}
+
+/** A button that does something at once. */
+export function Press(props: {
+  readonly main?: boolean;
+  readonly onClick: () => void;
+  readonly children: ComponentChildren;
+}): VNode {
+  const { main, onClick, children } = props;
+  return (
+    <button class={main ? 'main' : ''} type="button" onClick={onClick}>
+      {children}
+    </button>
   );
 }
 
@@ -416,6 +346,19 @@ export function Facts({ rows }: { readonly rows: readonly Row[] }): VNode {
     </dl>
   );
 }
+
+/** An amount of the screen's own, on one line: it grows with the customer's text, as far as the width allows (style.css). */
+export function Sum({ cents, words }: { readonly cents: number; readonly words: Language }): VNode {
+  const text = words.money(cents);
+  return (
+    <strong class="money sum" style={{ '--n': text.length }}>
+      {text}
+    </strong>
+  );
+}
+
+/** Something is going on. */
+export const Busy = (): VNode => <span class="spinner sign" aria-hidden="true" />;
 
 const SHAPES = { right: 'M7 13l4 4 7-9', wrong: 'M12 6v7m0 4v.5', neutral: 'M7 12.5h10' };
 type Kind = keyof typeof SHAPES;

@@ -6,6 +6,7 @@
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { Appearance, TokenReason } from '../embed/types.ts';
 import { request, SESSION_PATH } from './request.ts';
+import { plainText } from './text.ts';
 
 /**
  * A site's backend that has not supplied a token within this time is slow. The page says so while it waits; mount() waits longer.
@@ -17,9 +18,21 @@ const RENEWAL_TIMEOUT_MS = 30_000;
 const INIT_TIMEOUT_MS = 8_000;
 
 /** What the platform wrote into the page. */
-export function metaOf(name: 'origins' | 'partner' | 'mode' | 'visit'): string {
+export function metaOf(name: 'origins' | 'partner' | 'biller' | 'mode' | 'visit'): string {
   return document.querySelector<HTMLMetaElement>(`meta[name=duebridge-${name}]`)?.content ?? '';
 }
+
+/** The partner as it is registered, which the page knows before it has a session; empty for a page of an earlier platform. */
+export function billerOf(): { readonly name?: string; readonly contact?: string } {
+  const { name, contact } = JSON.parse(metaOf('biller') || '{}') as ReturnType<typeof billerOf>;
+  return { ...(name && { name: plainText(name) }), ...(contact && { contact }) };
+}
+
+/** What the theme `auto` is: the colour scheme of the site around the page, which its SDK wrote into the fragment; the system's in a tab. */
+export const isDark = (): boolean =>
+  location.hash
+    ? location.hash.endsWith('-dark')
+    : matchMedia('(prefers-color-scheme: dark)').matches;
 
 /** The connection to the site. */
 export interface Site {

@@ -2,7 +2,7 @@
  * The page's state and its transitions, as a pure function of the previous state and an event. It uses no network, clock or
  * document; `flow.ts` performs the actions and dispatches their results here.
  *
- *   loading -> review -> [amount] -> confirm -> status -> receipt, and `problem` from anywhere
+ *   loading -> review -> status -> receipt; review <-> amount; and `problem` from anywhere
  *
  * A screen only shows what the platform answered: a payment is `processing` until the platform returns another status, whatever
  * happens to this page, its network or its session.
@@ -32,6 +32,8 @@ export interface Bill {
   readonly session: FlowSession;
   readonly rules: AmountRules;
   readonly method: string | undefined;
+  /** Another amount than the bill's own, if the customer chose one. */
+  readonly chosen: number | undefined;
   /** As typed; kept while the customer goes back and forth. */
   readonly typed: string;
   /** The failed or canceled payment that the next one replaces. */
@@ -44,19 +46,14 @@ export type Again = 'bill' | 'session';
 export type Screen =
   /** With a bill when it is read again; what the customer typed and chose is kept. */
   | { readonly name: 'loading'; readonly bill: Bill | undefined }
-  | { readonly name: 'review'; readonly bill: Bill }
+  /** The bill and the button that pays it; without an amount to pay (`amountOf`), the way to choose one. */
+  | { readonly name: 'review'; readonly bill: Bill; readonly sending: boolean }
   | {
       readonly name: 'amount';
       readonly bill: Bill;
       readonly problem?: AmountProblem | undefined;
       /** A valid amount far above the bill, and what was probably meant: the customer chooses. */
       readonly asks?: { readonly amount: number; readonly meant: number | undefined } | undefined;
-    }
-  | {
-      readonly name: 'confirm';
-      readonly bill: Bill;
-      readonly amount: number;
-      readonly sending: boolean;
     }
   | {
       readonly name: 'status';
@@ -101,8 +98,8 @@ export type FlowEvent =
   /** The rules changed after the page was drawn; `session` is the current bill. */
   | { readonly type: 'amount_refused'; readonly session: FlowSession }
   | { readonly type: 'heard'; readonly payment: FlowPayment }
-  /** The session after the payment succeeded: who paid, and where the receipt is sent. */
-  | { readonly type: 'receipted'; readonly session: FlowSession }
+  /** What the session says after the payment succeeded: who paid, and where the receipt is sent. */
+  | { readonly type: 'receipted'; readonly receipt: Pick<FlowSession, 'receipt'> }
   | { readonly type: 'slow' }
   | {
       readonly type: 'stopped';
@@ -138,38 +135,37 @@ export function reduce(state: State, event: FlowEvent): State {
       const { payment } = event.session;
       if (payment && payment.platform_payment_id !== read.replaces)
         return paid(state, read, payment);
-      return show({ name: 'review', bill: read });
+      return show(review(read));
     }
     case 'chose':
-      if (!bill || (screen.name !== 'review' && screen.name !== 'amount')) return state;
-      return show({ name: 'confirm', bill, amount: event.amount, sending: false });
+      return isChoosing(screen) ? show(review(choose(screen.bill, event.amount))) : state;
     case 'edits_amount':
-      return bill ? show({ name: 'amount', bill }) : state;
+      return isChoosing(screen) ? show({ name: 'amount', bill: screen.bill }) : state;
     case 'typed':
       if (screen.name !== 'amount') return state;
       return show({ ...screen, bill: { ...screen.bill, typed: event.text }, asks: undefined });
     case 'submitted':
       return screen.name === 'amount' ? submitted(state, screen.bill, event.cents) : state;
     case 'method':
-      if (screen.name !== 'confirm' || screen.sending) return state;
+      if (screen.name !== 'review' || screen.sending) return state;
       return show({ ...screen, bill: { ...screen.bill, method: event.method } });
-    case 'back': {
-      if (!bill) return state;
-      const { full, fixed } = bill.rules;
-      const typed = screen.name === 'confirm' && screen.amount !== full && fixed === undefined;
-      return show({ name: typed ? 'amount' : 'review', bill });
-    }
+    case 'back':
+      return screen.name === 'amount' ? show(review(screen.bill)) : state;
     case 'sends':
-      return screen.name === 'confirm' ? show({ ...screen, sending: true }) : state;
+      return screen.name === 'review' ? show({ ...screen, sending: true }) : state;
     case 'not_sent':
-      return screen.name === 'confirm' ? show({ ...screen, sending: false }) : state;
+      return screen.name === 'review' ? show({ ...screen, sending: false }) : state;
     case 'amount_refused':
-      return screen.name === 'confirm' ? refusedAmount(state, screen, event.session) : state;
+      return screen.name === 'review' ? show(refusedAmount(screen.bill, event.session)) : state;
     case 'heard':
       return bill ? paid(state, bill, event.payment) : state;
     case 'receipted':
       if (screen.name !== 'receipt') return state;
-      return show({ ...screen, bill: { ...screen.bill, session: event.session } });
+      // Its balance is another one now: what the payment leaves due follows from the one that was paid.
+      return show({
+        ...screen,
+        bill: { ...screen.bill, session: { ...screen.bill.session, ...event.receipt } },
+      });
     case 'slow':
       return screen.name === 'status' ? show({ ...screen, slow: true }) : state;
     case 'stopped': {
@@ -189,6 +185,16 @@ export function reduce(state: State, event: FlowEvent): State {
     case 'left':
       return { ...state, left: event.left, asksToClose: false };
   }
+}
+
+/** The amount that is paid: the chosen one, or the bill's own; undefined while there is neither. */
+export const amountOf = ({ chosen, rules }: Bill): number | undefined => chosen ?? rules.full;
+
+/** What a payment leaves due, where the bill was read before it; undefined when nothing is, or nobody knows. */
+export function leftDue({ session }: Bill, payment: FlowPayment): number | undefined {
+  const due = session.account.balance?.amount_due_in_cents ?? 0;
+  const isBefore = session.payment?.platform_payment_id !== payment.platform_payment_id;
+  return isBefore && due > payment.amount_in_cents ? due - payment.amount_in_cents : undefined;
 }
 
 /** The funding methods that accept this amount. */
@@ -223,11 +229,28 @@ export function nameOf(screen: Screen): ScreenName | undefined {
   return screen.name === 'loading' ? undefined : screen.name;
 }
 
+/** The customer can still choose what to pay. */
+export const isChoosing = (
+  screen: Screen,
+): screen is Extract<Screen, { name: 'review' | 'amount' }> =>
+  screen.name === 'amount' || (screen.name === 'review' && !screen.sending);
+
+const review = (bill: Bill): Screen => ({ name: 'review', bill, sending: false });
+
+const choose = (bill: Bill, amount: number): Bill => ({
+  ...bill,
+  chosen: amount === bill.rules.full ? undefined : amount,
+});
+
 function billFrom(session: FlowSession, before: Bill | undefined): Bill {
+  const rules = amountRules(session);
+  const { chosen } = before ?? {};
+  const isPayable = chosen !== undefined && chosen >= rules.min && chosen <= rules.max;
   return {
     session,
-    rules: amountRules(session),
+    rules,
     method: before?.method ?? session.funding_methods[0]?.funding_method,
+    chosen: isPayable ? chosen : undefined,
     typed: before?.typed ?? '',
     replaces: before?.replaces,
   };
@@ -257,7 +280,7 @@ function submitted(state: State, bill: Bill, cents: number | undefined): State {
     return { ...state, screen: { name: 'amount', bill, problem } };
   const asks = farAbove(cents, bill);
   return asks === undefined
-    ? { ...state, screen: { name: 'confirm', bill, amount: cents, sending: false } }
+    ? { ...state, screen: review(choose(bill, cents)) }
     : { ...state, screen: { name: 'amount', bill, asks } };
 }
 
@@ -274,17 +297,14 @@ function farAbove(
   return { amount, meant: meant ? shifted : undefined };
 }
 
-function refusedAmount(
-  state: State,
-  { bill: before, amount }: Extract<Screen, { name: 'confirm' }>,
-  session: FlowSession,
-): State {
+function refusedAmount(before: Bill, session: FlowSession): Screen {
   const bill = billFrom(session, before);
+  const amount = amountOf(before) ?? 0;
   const { rules } = bill;
-  if (rules.fixed !== undefined) return { ...state, screen: { name: 'review', bill } };
+  if (rules.fixed !== undefined) return review(bill);
   const typed = bill.typed || (amount / 100).toFixed(2);
   const problem = amount > rules.max ? 'amount_too_large' : 'amount_too_small';
-  return { ...state, screen: { name: 'amount', bill: { ...bill, typed }, problem } };
+  return { name: 'amount', bill: { ...bill, typed }, problem };
 }
 
 /** What may be paid, from the account's rules and its balance. */
