@@ -255,7 +255,6 @@ function openCheckout(ground: Ground, driving: Driving) {
   const { signal, closers } = ground;
   const { registry, engine, funding, sealer } = driving;
   const keys = openClientKeys({ database, pepper, clock, log });
-  closers.push(() => keys.flushUsed());
   const client = openAccountReads({ client: driving.client, clock });
   const base = { database, registry, client, clock };
   const tokens = openTokens({ ...base, sealer, pepper, log });

@@ -9,6 +9,7 @@ export * from './embedded-postgres.ts';
 export * from './errors.ts';
 export * from './group-commit.ts';
 export * from './kept-secret.ts';
+export * from './keys.ts';
 export * from './log.ts';
 export * from './migrations.ts';
 export { openNameLookup } from './name-lookup.ts';

@@ -4,7 +4,7 @@
  * enters: a bearer key, or the cookie of a console session.  leaves: the operator, whose id is the actor of every audit line.
  * holds:  keys are stored as digests under the pepper; the deployment's own admin key (DUEBRIDGE_ADMIN_KEY) is an operator with
  *         the role admin that is in no table, so that nobody is ever locked out. A revoked key, a disabled operator and a changed
- *         role count here at once and at every other replica within `CACHE_MS`.
+ *         role count here at once and at every other replica within five seconds.
  */
 import crypto, { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import {
@@ -16,23 +16,28 @@ import {
   type OperatorRole,
   type OperatorView,
 } from '@duebridge/contract';
-import { constraintOf, sql, type Clock, type Database } from '@duebridge/runtime';
+import {
+  constraintOf,
+  digestLookUp,
+  KEY_IS_ACTIVE,
+  keyDigest,
+  newKey,
+  openKeyStore,
+  remember,
+  sql,
+  type Clock,
+  type Database,
+} from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 
-/** How long a database answer is cached. */
-const CACHE_MS = 5_000;
-/** Maximum number of cached digests: every wrong key would otherwise use memory. */
-const MAX_CACHED = 1_000;
+/** Operators and sessions remembered at most. */
+const MAX_REMEMBERED = 1_000;
 /** Lifetime of a console session: a working day. */
 const SESSION_HOURS = 10;
-/** Minimum interval between two writes of `last_used_at` for one key. */
-const LAST_USED_EVERY_MS = 60_000;
-
 /** Minimum interval between two audit lines about refused keys, so that guessing keys cannot fill the audit (decision 38). */
 const REFUSED_EVERY_MS = 60_000;
 
 const KEY_PATTERN = /^dbo_[A-Za-z0-9_-]{43}$/;
-const KEY_ID_PATTERN = /^opk_[0-9a-f]{16}$/;
 
 /** The caller. */
 export interface Operator {
@@ -84,9 +89,9 @@ interface OperatorRow {
 
 const byKeyStatement = sql(
   'operator_by_key',
-  `SELECT o.operator_id, o.name, o.role, k.key_id
+  `SELECT o.operator_id, o.name, o.role, k.key_id, k.digest
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
-    WHERE k.digest = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()) AND o.disabled_at IS NULL`,
+    WHERE k.digest = ANY ($1::bytea[]) AND ${KEY_IS_ACTIVE} AND o.disabled_at IS NULL`,
 );
 /** A session ends with the key that opened it, and with its operator. */
 const bySessionStatement = sql(
@@ -97,8 +102,7 @@ const bySessionStatement = sql(
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
     WHERE s.session_hash IN ($1, $2) AND (s.session_hash = $2) = (s.operator_id IS NULL)
-      AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL
-      AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())`,
+      AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL AND ${KEY_IS_ACTIVE}`,
 );
 const bySubjectStatement = sql(
   'operator_by_subject',
@@ -128,22 +132,6 @@ const listStatement = sql(
              FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id), '[]') AS keys
      FROM duebridge_platform.operators o WHERE $1::text IS NULL OR o.operator_id = $1 ORDER BY o.operator_id`,
 );
-/** Frees the slots of expired keys. */
-const retireKeysStatement = sql(
-  'operator_retire_keys',
-  `UPDATE duebridge_platform.operator_keys SET revoked_at = expires_at
-    WHERE operator_id = $1 AND revoked_at IS NULL AND expires_at <= now()`,
-);
-const insertKeyStatement = sql(
-  'operator_issue_key',
-  `INSERT INTO duebridge_platform.operator_keys AS made (key_id, operator_id, slot, digest, expires_at)
-   SELECT $1, operator_id, (SELECT min(slot) FROM generate_series(1, 3) AS slot WHERE slot NOT IN
-            (SELECT k.slot FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id AND k.revoked_at IS NULL)), $3,
-          now() + $4::int * interval '1 day'
-     FROM duebridge_platform.operators o WHERE operator_id = $2 AND disabled_at IS NULL
-   RETURNING made.expires_at`,
-);
-
 /** A time in a JSON object, in the same form as in columns (decision 12). */
 function iso(column: string): string {
   return `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
@@ -157,15 +145,22 @@ export function openOperators(options: {
   clock: Clock;
 }): Operators {
   const { database, pepper, clock } = options;
-  const digestOf = (key: string): Buffer =>
-    createHmac('sha256', pepper).update('operator').update(key).digest();
+  const digestOf = (key: string): Buffer => keyDigest(pepper, key, 'operator');
+  const store = openKeyStore({
+    database,
+    clock,
+    table: 'duebridge_platform.operator_keys',
+    ownerColumn: 'operator_id',
+    idPrefix: 'opk_',
+    owner: 'The operator',
+  });
+  const byKey = digestLookUp<OperatorRow>(database, byKeyStatement, 'digest');
   const adminDigest = digestOf(options.adminKey);
   const hashOf = (cookie: string): Buffer => crypto.hash('sha256', cookie, 'buffer');
   /** A session that the admin key opened ends with that key: under another one, its hash is not found. */
   const adminHashOf = (cookie: string): Buffer =>
     createHmac('sha256', adminDigest).update(cookie).digest();
-  const cache = new Map<string, { readonly at: number; readonly found: Promise<Operator> }>();
-  const usedAt = new Map<string, number>();
+  const known = remember<Operator>({ clock, max: MAX_REMEMBERED });
   let refused = 0;
   let refusedNotedAt = Number.NEGATIVE_INFINITY;
 
@@ -185,36 +180,6 @@ export function openOperators(options: {
     return unauthorized();
   };
 
-  const remembered = (name: string, read: () => Promise<Operator>): Promise<Operator> => {
-    const at = clock.monotonic();
-    const cached = cache.get(name);
-    if (cached !== undefined && at - cached.at < CACHE_MS) return cached.found;
-    if (cache.size >= MAX_CACHED) cache.clear();
-    const found = read();
-    const entry = { at, found };
-    cache.set(name, entry);
-    found.catch(() => {
-      if (cache.get(name) === entry) cache.delete(name);
-    });
-    return found;
-  };
-
-  const noteUse = (key_id: string): void => {
-    const now = clock.monotonic();
-    if (now - (usedAt.get(key_id) ?? Number.NEGATIVE_INFINITY) < LAST_USED_EVERY_MS) return;
-    usedAt.set(key_id, now);
-    // This only shows which keys are in use. After a failed write the next use writes it.
-    database
-      .query(
-        sql(
-          'operator_key_used',
-          'UPDATE duebridge_platform.operator_keys SET last_used_at = now() WHERE key_id = $1',
-        ),
-        [key_id],
-      )
-      .catch(() => usedAt.delete(key_id));
-  };
-
   const readOne = async (operator_id: string): Promise<OperatorView> => {
     const [view] = await database.query<OperatorView>(listStatement, [operator_id]);
     if (view === undefined) throw new Refusal('NOT_FOUND');
@@ -227,20 +192,22 @@ export function openOperators(options: {
       if (timingSafeEqual(digest, adminDigest)) return adminOperator;
       if (key === undefined) throw unauthorized();
       if (!KEY_PATTERN.test(key)) throw refuse();
-      const operator = await remembered(digest.toString('base64'), async () => {
-        const [row] = await database.query<OperatorRow>(byKeyStatement, [digest]);
-        if (row === undefined) throw unauthorized();
-        return toOperator(row);
-      }).catch((error: unknown) => {
-        throw error instanceof Refusal ? refuse() : error;
-      });
-      if (operator.key_id !== null) noteUse(operator.key_id);
+      const operator = await known
+        .get(digest.toString('base64'), async () => {
+          const row = await byKey(digest);
+          if (row === undefined) throw unauthorized();
+          return toOperator(row);
+        })
+        .catch((error: unknown) => {
+          throw error instanceof Refusal ? refuse() : error;
+        });
+      if (operator.key_id !== null) store.used(operator.key_id);
       return operator;
     },
 
     async verifySession(cookie) {
       const hashes = [hashOf(cookie), adminHashOf(cookie)];
-      return remembered(`session ${hashes[0]?.toString('base64')}`, async () => {
+      return known.get(`session ${hashes[0]?.toString('base64')}`, async () => {
         const [row] = await database.query<OperatorRow & { csrf: string }>(
           bySessionStatement,
           hashes,
@@ -270,7 +237,7 @@ export function openOperators(options: {
     },
 
     async closeSession(cookie) {
-      cache.clear();
+      known.forget();
       await database.query(
         sql(
           'operator_close_session',
@@ -330,7 +297,7 @@ export function openOperators(options: {
           await note(tx, { actor, event: 'operator_changed', detail });
         })
         .catch(refuseTaken);
-      cache.clear();
+      known.forget();
       return readOne(operator_id);
     },
 
@@ -341,55 +308,25 @@ export function openOperators(options: {
     },
 
     async issueKey(operator_id, actor, days) {
-      const key_id = `opk_${randomBytes(8).toString('hex')}`;
-      const operator_key = `dbo_${randomBytes(32).toString('base64url')}`;
-      const expires_at = await database
-        .transaction(async (tx) => {
-          await tx.query(retireKeysStatement, [operator_id]);
-          const [made] = await tx.query<{ expires_at: string | null }>(insertKeyStatement, [
-            key_id,
-            operator_id,
-            digestOf(operator_key),
-            days ?? null,
-          ]);
-          if (made === undefined) throw new Refusal('NOT_FOUND');
-          const detail = {
-            operator_id,
-            key_id,
-            ...(days === undefined ? {} : { valid_for_days: days }),
-          };
-          await note(tx, { actor, event: 'operator_key_issued', detail });
-          return made.expires_at;
-        })
-        .catch((error: unknown) => {
-          const rule = constraintOf(error);
-          if (rule !== 'operator_keys_slot_check' && rule !== 'operator_keys_two_active')
-            throw error;
-          throw new Refusal('CONFLICT', {
-            message: 'The operator has two active keys already: revoke one first',
-          });
-        });
-      return { operator_id, key_id, operator_key, expires_at };
+      const operator_key = newKey('dbo_');
+      const issued = await database.transaction(async (tx) => {
+        const able = await tx.query(roleStatement, [operator_id]);
+        if (able.length === 0) throw new Refusal('NOT_FOUND');
+        const made = await store.issue(tx, operator_id, { digest: digestOf(operator_key), days });
+        const valid = days === undefined ? {} : { valid_for_days: days };
+        const detail = { operator_id, key_id: made.key_id, ...valid };
+        await note(tx, { actor, event: 'operator_key_issued', detail });
+        return made;
+      });
+      return { operator_id, operator_key, ...issued };
     },
 
     async revokeKey(operator_id, key_id, actor) {
-      if (!KEY_ID_PATTERN.test(key_id)) throw new Refusal('NOT_FOUND');
       await database.transaction(async (tx) => {
-        const known = await tx.query(
-          'SELECT 1 FROM duebridge_platform.operator_keys WHERE operator_id = $1 AND key_id = $2 FOR UPDATE',
-          [operator_id, key_id],
-        );
-        if (known.length === 0) throw new Refusal('NOT_FOUND');
-        const revoked = await tx.query(
-          `UPDATE duebridge_platform.operator_keys SET revoked_at = now()
-            WHERE key_id = $1 AND revoked_at IS NULL RETURNING 1`,
-          [key_id],
-        );
-        if (revoked.length > 0) {
-          await note(tx, { actor, event: 'operator_key_revoked', detail: { operator_id, key_id } });
-        }
+        if (!(await store.revoke(tx, operator_id, key_id))) return;
+        await note(tx, { actor, event: 'operator_key_revoked', detail: { operator_id, key_id } });
       });
-      cache.clear();
+      known.forget();
       return readOne(operator_id);
     },
   };

@@ -14,7 +14,7 @@ import {
   type FlowSessionGrant,
   type FlowSessionRequest,
 } from '@duebridge/contract';
-import { groupCommit, sql, type Clock, type Database, type Statement } from '@duebridge/runtime';
+import { digestLookUp, sql, type Clock, type Database, type Statement } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import {
   flowAsItStands,
@@ -237,32 +237,15 @@ export function openSessions(options: {
   };
 }
 
-/** Secrets of one statement, and at most waiting. */
-const [SECRETS_AT_ONCE, MAX_SECRETS] = [500, 10_000];
-
-/**
- * Looks up the row of a secret. What is asked for at the same time is looked up in one statement, one after the other: however many
- * unknown secrets arrive, they take one connection of the pool that payments use. A text that is no secret is not looked up.
- */
+/** Looks up the row of a secret; a text that is no secret is not looked up. */
 function secretLookUp<Row>(
   database: Database,
   prefix: Parameters<typeof newSecret>[0],
   statement: Statement,
   column: string,
 ): (secret: string | undefined) => Promise<Row | undefined> {
-  const lookUps = groupCommit<Buffer, Row | undefined>({
-    maxBatch: SECRETS_AT_ONCE,
-    maxQueued: MAX_SECRETS,
-    async flush(hashes) {
-      const rows = await database.query<Row & Readonly<Record<string, Buffer>>>(statement, [
-        hashes,
-      ]);
-      const found = new Map(rows.map((row) => [row[column]?.toString('hex'), row]));
-      return hashes.map((hash) => found.get(hash.toString('hex')));
-    },
-  });
-  return async (secret = '') =>
-    isSecret(prefix, secret) ? lookUps.add(hashSecret(secret)) : undefined;
+  const lookUp = digestLookUp<Row>(database, statement, column);
+  return async (secret = '') => (isSecret(prefix, secret) ? lookUp(hashSecret(secret)) : undefined);
 }
 
 /**

@@ -22,6 +22,7 @@ import {
 } from '@duebridge/contract';
 import {
   constraintOf,
+  remember,
   sql,
   type Clock,
   type Database,
@@ -133,8 +134,8 @@ const UNREGISTERED = {
   pause_reason: null,
 } satisfies Written;
 
-/** Oldest a read may be, in milliseconds: a pause or a rotated secret takes effect everywhere within this time. */
-const CACHE_MS = 5_000;
+/** Partners that are remembered at most, each for five seconds: a pause or a rotated secret takes effect everywhere within this time. */
+const MAX_REMEMBERED = 100_000;
 
 /** A row: a partner as it was registered, with its secrets sealed. */
 interface StoredPartner extends Omit<Partner, 'paths' | 'budget' | 'auth' | 'connection'> {
@@ -221,10 +222,11 @@ const holdStatement = sql(
 export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerRegistry {
   const { database, allowPrivateAddresses, clock } = options;
   const sealer = openSealer(options.sealKey);
-  const cache = new Map<
-    string,
-    { readonly at: number; readonly found: Promise<Partner | undefined> }
-  >();
+  const known = remember<Partner | undefined>({
+    clock,
+    max: MAX_REMEMBERED,
+    keep: (partner) => partner !== undefined,
+  });
   // Keep secrets outside the objects, so that printing or serialising a Partner cannot reveal one (PL15).
   const sealedOf = new WeakMap<
     Partner,
@@ -279,20 +281,11 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     return row;
   };
 
-  const get = (partner_id: string): Promise<Partner | undefined> => {
-    const at = clock.monotonic();
-    const cached = cache.get(partner_id);
-    if (cached !== undefined && at - cached.at < CACHE_MS) return cached.found;
-    const found = read(partner_id).then((row) => (row === undefined ? undefined : toPartner(row)));
-    const entry = { at, found };
-    cache.set(partner_id, entry);
-    // Cache neither failures nor absences: a failure would outlive its cause, and strangers could fill the map with absences.
-    const forget = (): void => {
-      if (cache.get(partner_id) === entry) cache.delete(partner_id);
-    };
-    found.then((partner) => partner ?? forget(), forget);
-    return found;
-  };
+  const get = (partner_id: string): Promise<Partner | undefined> =>
+    known.get(partner_id, async () => {
+      const row = await read(partner_id);
+      return row === undefined ? undefined : toPartner(row);
+    });
 
   /**
    * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. Locks the endpoint until the
@@ -378,7 +371,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         ]);
         return changed;
       });
-      cache.delete(partner_id);
+      known.forget(partner_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
       return toView(row);
     },
@@ -421,7 +414,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
     async hold(partner_id, reason, actor) {
       await database.query(holdStatement, [partner_id, reason, actor]);
-      cache.delete(partner_id);
+      known.forget(partner_id);
     },
 
     async reseal() {
@@ -441,7 +434,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           resealed += done.length;
         }
       }
-      cache.clear();
+      known.forget();
       return resealed;
     },
   };
