@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import test from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ensureDatabase, openDatabase } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { freePort, testServer } from '@duebridge/runtime/testing';
 
 const root = join(import.meta.dirname, '..');
 const KEY = 'a-key-for-the-front-page';
@@ -15,7 +15,6 @@ test('the program on the front page mounts the kit on an ordinary Fastify app [S
   const page = readFileSync(join(root, 'README.md'), 'utf8');
   const program = /^```ts\n([\s\S]*?)^```$/m.exec(page)?.[1];
   assert.ok(program, 'README.md shows a program');
-  assert.ok(program.includes('port: 4100'));
   // Below node_modules, so that its imports resolve as in a project that has installed the packages.
   const cache = join(root, 'node_modules', '.cache');
   mkdirSync(cache, { recursive: true });
@@ -23,18 +22,17 @@ test('the program on the front page mounts the kit on an ordinary Fastify app [S
   const postgres = await testServer();
   const name = `readme_${process.pid}`;
   const url = await ensureDatabase(postgres.url, name);
-  writeFileSync(
-    join(folder, 'server.mjs'),
-    `${program.replace('port: 4100', 'port: 0')}\nconsole.log(app.server.address().port);\n`,
-  );
+  writeFileSync(join(folder, 'server.mjs'), program);
+  const port = await freePort();
   const child = spawn(process.execPath, [join(folder, 'server.mjs')], {
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       DATABASE_URL: url,
+      PORT: String(port),
       PARTNER_KEY: KEY,
     },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'ignore', 'inherit'],
   });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   t.after(async () => {
@@ -50,13 +48,17 @@ test('the program on the front page mounts the kit on an ordinary Fastify app [S
     await postgres.stop();
     rmSync(folder, { recursive: true, force: true });
   });
-  const port = await new Promise<string>((resolve, reject) => {
-    createInterface({ input: child.stdout }).once('line', resolve);
-    child.once('exit', () => reject(new Error('the program ended')));
-  });
-  const address = `http://127.0.0.1:${port}/biller/b/account/a`;
-  assert.equal((await fetch(address)).status, 401);
-  const answer = await fetch(address, { headers: { 'x-api-key': KEY } });
-  assert.equal(answer.status, 404);
-  assert.equal(((await answer.json()) as { code: string }).code, 'ACCOUNT_NOT_FOUND');
+  const address = `http://127.0.0.1:${port}/biller/water/account/A-1`;
+  const read = (headers: Record<string, string> = {}): Promise<Response> =>
+    fetch(address, { headers });
+  // Until it listens.
+  while (!(await read().catch(() => undefined))) {
+    assert.equal(child.exitCode, null, 'the program ended');
+    await delay(20);
+  }
+  assert.equal((await read()).status, 401);
+  const answer = await read({ 'x-api-key': KEY });
+  assert.equal(answer.status, 200);
+  const { balance } = (await answer.json()) as { balance: { amount_due_in_cents: number } };
+  assert.equal(balance.amount_due_in_cents, 12_050);
 });

@@ -84,7 +84,7 @@ async function startExample(
   const port = await freePort();
   const [program] = of.probe;
   const child = spawn(program, of.start(storage, port), {
-    env: { PATH: process.env['PATH'], ACCOUNTS_SECRET: secret, BOOKS: storage },
+    env: { PATH: process.env['PATH'], DUEBRIDGE_PARTNER_ACCOUNTS_SECRET: secret, BOOKS: storage },
     stdio: 'ignore',
   });
   const kill = async (): Promise<void> => {

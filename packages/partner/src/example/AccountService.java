@@ -25,7 +25,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 /**
  * An account service for {@code duebridge partner serve --accounts-url}: a JDK of 17 or newer, nothing else.
  *
- * <pre>ACCOUNTS_SECRET=... java AccountService.java books 8080</pre>
+ * <pre>DUEBRIDGE_PARTNER_ACCOUNTS_SECRET=... java AccountService.java [books [4300]]</pre>
  *
  * The folder {@code books} holds {@code accounts.csv} with a line {@code biller_id,account_id,active,due_in_cents} for each account,
  * and {@code bookings.csv}, where an outcome is on the disk before it is answered. In earnest, your database takes their place.
@@ -187,8 +187,14 @@ public class AccountService {
     }
 
     public static void main(String[] args) throws IOException {
-        AccountService service = new AccountService(Path.of(args[0]), System.getenv("ACCOUNTS_SECRET"));
-        HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", Integer.parseInt(args[1])), 0);
+        String secret = System.getenv("DUEBRIDGE_PARTNER_ACCOUNTS_SECRET");
+        if (secret == null) {
+            System.err.println("set DUEBRIDGE_PARTNER_ACCOUNTS_SECRET to the secret that the kit signs with");
+            System.exit(2);
+        }
+        AccountService service = new AccountService(Path.of(args.length > 0 ? args[0] : "books"), secret);
+        int port = args.length > 1 ? Integer.parseInt(args[1]) : 4300;
+        HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
         server.setExecutor(Executors.newFixedThreadPool(16));
         server.createContext("/", service::handle);
         server.start();

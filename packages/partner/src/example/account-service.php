@@ -2,7 +2,7 @@
 /**
  * An account service for `duebridge partner serve --accounts-url`: PHP with PDO, SQLite here, any database in earnest.
  *
- *     ACCOUNTS_SECRET=... BOOKS=books.sqlite php -S 127.0.0.1:8080 account-service.php
+ *     DUEBRIDGE_PARTNER_ACCOUNTS_SECRET=... BOOKS=books.sqlite php -S 127.0.0.1:4300 account-service.php
  */
 declare(strict_types=1);
 
@@ -63,7 +63,7 @@ function isSigned(string $method, string $path, string $body): bool
 {
     parse_str(str_replace(',', '&', $_SERVER['HTTP_DUEBRIDGE_SIGNATURE'] ?? ''), $fields);
     $time = (string) ($fields['t'] ?? '');
-    $expected = hash_hmac('sha256', "$time.$method.$path.$body", (string) getenv('ACCOUNTS_SECRET'));
+    $expected = hash_hmac('sha256', "$time.$method.$path.$body", (string) getenv('DUEBRIDGE_PARTNER_ACCOUNTS_SECRET'));
     return ctype_digit($time) && abs(time() - (int) $time) < 300 && hash_equals($expected, (string) ($fields['v1'] ?? ''));
 }
 

@@ -1,12 +1,12 @@
 """An account service for `duebridge partner serve --accounts-url`: Python's standard library and SQLite, nothing else.
 
-    ACCOUNTS_SECRET=... python3 account_service.py books.sqlite 8080
+    DUEBRIDGE_PARTNER_ACCOUNTS_SECRET=... python3 account_service.py books.sqlite 8080
 """
 import hashlib, hmac, json, os, sqlite3, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
-SECRET = os.environ["ACCOUNTS_SECRET"].encode()
+SECRET = os.environ["DUEBRIDGE_PARTNER_ACCOUNTS_SECRET"].encode()
 BOOKS = sys.argv[1]
 
 
