@@ -202,7 +202,8 @@ async function takeOver(
     const held = Number(/^duebridge_payments_in_flight (\d+)$/m.exec(text)?.[1] ?? 0);
     if (held === payments) break;
     assert(performance.now() - startedAt < PATIENCE_MS, `only ${held} payments are held`);
-    await delay(100);
+    // Each reading goes through all payments for the age of the oldest, and takes the time from the takeover.
+    await delay(500);
   }
   const heldMs = performance.now() - startedAt;
   // Let the garbage collector free what loading used: the figure is the memory for holding the payments.
