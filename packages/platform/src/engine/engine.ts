@@ -79,7 +79,7 @@ export interface Engine {
   nextStepAt(platform_payment_id: string): string | undefined;
   /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
-  /** Runs one round now: heartbeat, slots, watched payments of other workers, closing of batches. Resolves when it is done. */
+  /** Runs one round now: slots, watched payments of other workers, closing of batches. Resolves when it is done. */
   tick(): Promise<void>;
 }
 
@@ -287,7 +287,6 @@ class RunningEngine implements Engine {
   }
 
   async tick(): Promise<void> {
-    await this.#lease?.renewNow();
     await this.#roundOver();
     await this.#takeOver();
     await this.#worker?.loaded();

@@ -242,8 +242,6 @@ export interface Lease {
   leave(): void;
   /** The stop is done. Resolves when no registration is under way that would leave a row behind. */
   end(): Promise<void>;
-  /** Renews now, if a lease is held and nothing is under way; resolves when that request was answered. For tests. */
-  renewNow(): Promise<void>;
 }
 
 /** Acquires a lease and keeps it until `end`. */
@@ -251,12 +249,11 @@ export function keepLease(options: LeaseOptions): Lease {
   const { clock, log, times } = options;
   let state: LeaseState = { kind: 'none', retryAt: clock.monotonic() };
   let provenAt = clock.monotonic();
-  let alarm: { readonly at: number; readonly off: AbortController } | undefined;
+  const alarm = alarmOf(clock, () => feed({ kind: 'clock' }));
   let isFailing = false;
   /** Workers of this process that lost their lease and could not be taken off the list. */
   const leftovers = new Set<string>();
   const asked = Promise.withResolvers<void>();
-  let answers: (() => void)[] = [];
   const underWay = new Set<Promise<void>>();
 
   const feed = (event: LeaseEvent): void => {
@@ -268,23 +265,7 @@ export function keepLease(options: LeaseOptions): Lease {
       options.proven(state.worker_id, provenAt);
     }
     if (state.kind === 'ended') asked.resolve();
-    setAlarm();
-  };
-
-  const setAlarm = (): void => {
-    const at = dueAt(state, times);
-    if (at !== undefined && alarm?.at === at) return;
-    alarm?.off.abort();
-    alarm = undefined;
-    if (at === undefined) return;
-    const off = new AbortController();
-    alarm = { at, off };
-    void (async () => {
-      await clock.sleep(at - clock.monotonic(), off.signal);
-      if (off.signal.aborted) return;
-      alarm = undefined;
-      feed({ kind: 'clock' });
-    })();
+    alarm(dueAt(state, times));
   };
 
   const carryOut = (act: LeaseAct): void => {
@@ -348,9 +329,6 @@ export function keepLease(options: LeaseOptions): Lease {
         feed({ kind: 'failed', worker_id, askedAt });
       }
       asked.resolve();
-      const waiting = answers;
-      answers = [];
-      for (const done of waiting) done();
     };
     // A stop waits for a pending registration, which would leave a row behind, but not for a heartbeat.
     if (asking === 'register') track(answer());
@@ -378,16 +356,24 @@ export function keepLease(options: LeaseOptions): Lease {
       feed({ kind: 'end' });
       while (underWay.size > 0) await Promise.all(underWay);
     },
-    renewNow() {
-      if (state.kind === 'ended') return Promise.resolve();
-      const answer = new Promise<void>((resolve) => {
-        answers.push(resolve);
-      });
-      if (state.kind === 'held' && state.askedAt === undefined) {
-        state = { ...state, renewAt: clock.monotonic() };
-        feed({ kind: 'clock' });
-      }
-      return answer;
-    },
+  };
+}
+
+/** One alarm: each call sets it to another time, or off. */
+function alarmOf(clock: Clock, ring: () => void): (at: number | undefined) => void {
+  let set: { readonly at: number; readonly off: AbortController } | undefined;
+  return (at) => {
+    if (at !== undefined && set?.at === at) return;
+    set?.off.abort();
+    set = undefined;
+    if (at === undefined) return;
+    const off = new AbortController();
+    set = { at, off };
+    void (async () => {
+      await clock.sleep(at - clock.monotonic(), off.signal);
+      if (off.signal.aborted) return;
+      set = undefined;
+      ring();
+    })();
   };
 }
