@@ -17,6 +17,7 @@ import {
   steadyClock,
   type Clock,
   type Database,
+  type GroupCommit,
   type Log,
   type Metrics,
 } from '@duebridge/runtime';
@@ -33,14 +34,15 @@ import {
   type SettledFunds,
 } from '../funding.ts';
 import type { Sealer } from '../partners/seal.ts';
-import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import type {
+  AdapterMethod,
   FundingAdapter,
   PreparedOrder,
   ProcessorAuthorization,
   ProcessorEvent,
 } from './adapter.ts';
+import { applyEvent } from './apply-event.ts';
 import { sweepFunds } from './sweep.ts';
 
 /** How long the customer has for a step-up or a redirect: longer than a bank's own limit, shorter than a session. */
@@ -150,46 +152,6 @@ const takenEarlyStatement = sql(
   'funds_taken_early',
   `SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`,
 );
-/**
- * The event, its effect on the row, and its audit line. A payment that failed or was canceled must not keep funds, whatever the
- * row said about them: `taken` then begins a release.
- */
-const applyStatement = sql(
-  'funds_apply_event',
-  `WITH p AS (
-     SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.payment_id, p.status, f.state
-       FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
-      WHERE p.platform_payment_id = $3 AND f.adapter = $1
-   ), fresh AS (
-     INSERT INTO duebridge_platform.funding_events AS made (adapter, event_id, kind, platform_payment_id)
-     SELECT $1, $2, $4, p.platform_payment_id FROM p
-     ON CONFLICT (adapter, event_id) DO NOTHING
-     RETURNING made.kind
-   ), changed AS (
-     UPDATE duebridge_platform.funds f
-        SET news_at = $5::timestamptz,
-            state = CASE WHEN fresh.kind = 'taken' AND p.status IN ('failed', 'canceled')
-                          AND f.state IN ('new', 'acting', 'declined', 'released') AND f.reference IS NOT NULL THEN 'releasing'
-                         WHEN fresh.kind = 'returned' AND f.state = 'captured' THEN 'uncollected'
-                         ELSE f.state END,
-            action = CASE WHEN fresh.kind = 'taken' AND p.status IN ('failed', 'canceled') THEN NULL ELSE f.action END
-       FROM fresh, p WHERE f.platform_payment_id = p.platform_payment_id
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT 'processor ' || $1, 'funds_' || $4, p.platform_payment_id, p.partner_id, $6::jsonb
-       FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded')
-   ), booked AS (
-     ${booking({
-       act: "'returned'",
-       debit: "CASE p.status WHEN 'processing' THEN 'under_way' ELSE 'uncollected' END",
-       credit: "'returned'",
-       at: '$5::timestamptz',
-       from: 'p, fresh',
-       where: `fresh.kind = 'returned' AND p.state = 'captured' AND ${KNOWN_TO_BILLER}`,
-     })}
-   )
-   SELECT kind FROM fresh`,
-);
 /** Opens the port over `adapters`. */
 export function openFunds(options: {
   readonly database: Database;
@@ -223,50 +185,167 @@ export function openFunds(options: {
     for (const outcome of WANTED) outcomes?.inc({ adapter: name, outcome }, 0);
   }
   const count = (adapter: string, outcome: string): void => outcomes?.inc({ adapter, outcome });
-  const instant = (ms: number): string => new Date(ms).toISOString();
-  const placeOf = (id: string): string => `funds/${id}/action`;
   const collectionOf = (funding_method: string): Collection =>
     byMethod.get(funding_method)?.method.collection ?? 'reserved';
 
-  // As the writes of the engine: many payments in one statement.
-  const group = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
-  const rows = groupCommit<string, FundsRow | undefined>({
-    ...group,
-    async flush(ids) {
-      const found = await database.query<FundsRow>(findStatement, [ids]);
-      const byId = new Map(found.map((row) => [row.platform_payment_id, row]));
-      return ids.map((id) => byId.get(id));
+  const on = { database, sealer, clock, log, publicUrl, byName, byMethod };
+  const acts = new Acts({ ...on, count, collectionOf });
+  return {
+    adapters,
+    collection: collectionOf,
+    methods(customer, amount) {
+      const offered = adapters.flatMap((adapter) =>
+        adapter.methods().map(({ asks, ...method }): FundingMethod => {
+          const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
+          return asks === true ? { ...method, frame } : method;
+        }),
+      );
+      return offered.filter(
+        (method) =>
+          method.sandbox === (customer.mode === 'test') &&
+          (amount === undefined || isWithin(method, amount)),
+      );
     },
-  });
-  const references = groupCommit<{ id: string; reference: string }, boolean>({
-    ...group,
-    async flush(some) {
-      const stored = await database.query<Pick<FundsRow, 'platform_payment_id'>>(referStatement, [
-        some.map(({ id }) => id),
-        some.map(({ reference }) => reference),
-      ]);
-      const ids = new Set(stored.map((row) => row.platform_payment_id));
-      return some.map(({ id }) => ids.has(id));
+    authorize: (order, call = NEVER_ABORTED) => acts.authorize(order, call),
+    // What is collected elsewhere was never ours: there is nothing to take or to give back.
+    capture: async (order, call = NEVER_ABORTED) =>
+      collectionOf(order.funding_method) === 'elsewhere'
+        ? { kind: 'captured', source: 'elsewhere' }
+        : acts.capture(order, call),
+    void: async (order, call = NEVER_ABORTED) =>
+      collectionOf(order.funding_method) === 'elsewhere' ? undefined : acts.release(order, call),
+
+    keep: (on, order, instrument) =>
+      keepInput(on, byMethod.get(order.funding_method), order, instrument),
+
+    async actionOf(order) {
+      const id = order.platform_payment_id;
+      const [row] = await database.query<FundsRow>(findStatement, [[id]]);
+      if (row?.action === null || row === undefined) return undefined;
+      return JSON.parse(sealer.open(row.action, placeOf(id))) as FundingAction;
     },
-  });
+
+    async apply(adapter, event) {
+      const { event_id, platform_payment_id, kind } = event;
+      if (!(await applyEvent(database, adapter, event, instant(clock.now())))) return false;
+      count(adapter, `event_${kind}`);
+      if (kind === 'disputed' || kind === 'returned') {
+        log.error(
+          { platform_payment_id, event_id, kind },
+          'the funds of a payment are disputed or were returned: an operator has to act',
+        );
+      }
+      return true;
+    },
+
+    sweep: () =>
+      sweepFunds({
+        database,
+        clock,
+        log,
+        // A sweep asks one by one, and its rows are those of methods that reserve.
+        capture: (order, call) => acts.capture(order, call),
+        release: (order, call) => acts.release(order, call),
+      }),
+  };
+}
+
+/** A call that nobody aborts. */
+const NEVER_ABORTED = { signal: new AbortController().signal };
+
+const instant = (ms: number): string => new Date(ms).toISOString();
+const placeOf = (id: string): string => `funds/${id}/action`;
+
+/** A method, and the adapter that offers it. */
+interface Offered {
+  readonly adapter: FundingAdapter;
+  readonly method: AdapterMethod;
+}
+
+/** Stores the input from the page, if the method takes any. Throws Refusal INVALID_REQUEST. */
+async function keepInput(
+  on: Queryable,
+  own: Offered | undefined,
+  order: FundingOrder,
+  instrument: string | undefined,
+): Promise<void> {
+  const asks = own?.method.asks;
+  const path = 'body.instrument';
+  if (instrument === undefined && asks === true) {
+    throw new Refusal('INVALID_REQUEST', {
+      details: [{ path, problem: 'is required by this funding method' }],
+    });
+  }
+  if (instrument !== undefined && asks !== true) {
+    throw new Refusal('INVALID_REQUEST', {
+      details: [{ path, problem: 'is not accepted by this funding method' }],
+    });
+  }
+  if (own === undefined || own.method.collection === 'elsewhere') return;
+  await keepRow(on, own.adapter, order.platform_payment_id, instrument);
+}
+
+/** What the acts depend on. */
+interface ActsOn {
+  readonly database: Database;
+  readonly sealer: Sealer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly publicUrl: string | undefined;
+  readonly byName: ReadonlyMap<string, FundingAdapter>;
+  readonly byMethod: ReadonlyMap<string, Offered>;
+  readonly count: (adapter: string, outcome: string) => void;
+  readonly collectionOf: (funding_method: string) => Collection;
+}
+
+/** The acts on the funds of one payment: each reads its row, asks the processor what the row allows, and answers the engine. */
+class Acts {
+  readonly #on: ActsOn;
+  readonly #rows: GroupCommit<string, FundsRow | undefined>;
+  readonly #references: GroupCommit<{ id: string; reference: string }, boolean>;
+
+  constructor(on: ActsOn) {
+    this.#on = on;
+    // As the writes of the engine: many payments in one statement.
+    const group = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
+    this.#rows = groupCommit({
+      ...group,
+      async flush(ids) {
+        const found = await on.database.query<FundsRow>(findStatement, [ids]);
+        const byId = new Map(found.map((row) => [row.platform_payment_id, row]));
+        return ids.map((id) => byId.get(id));
+      },
+    });
+    this.#references = groupCommit({
+      ...group,
+      async flush(some) {
+        const stored = await on.database.query<Pick<FundsRow, 'platform_payment_id'>>(
+          referStatement,
+          [some.map(({ id }) => id), some.map(({ reference }) => reference)],
+        );
+        const ids = new Set(stored.map((row) => row.platform_payment_id));
+        return some.map(({ id }) => ids.has(id));
+      },
+    });
+  }
 
   /** The row, its adapter, and the order in the adapter's form. */
-  const read = async (
+  async #read(
     order: FundingOrder,
-  ): Promise<{ adapter: FundingAdapter; row: FundsRow; full: PreparedOrder }> => {
+  ): Promise<{ adapter: FundingAdapter; row: FundsRow; full: PreparedOrder }> {
     const id = order.platform_payment_id;
-    let row = await rows.add(id);
+    let row = await this.#rows.add(id);
     if (row === undefined) {
       // Confirmed by the version before, which kept no row for methods without details.
-      const own = byMethod.get(order.funding_method);
+      const own = this.#on.byMethod.get(order.funding_method);
       if (own === undefined || own.method.asks === true) {
         throw new Error(`no funds are kept for ${id}`);
       }
-      await keepRow(database, own.adapter, id, undefined);
-      row = await rows.add(id);
+      await keepRow(this.#on.database, own.adapter, id, undefined);
+      row = await this.#rows.add(id);
       if (row === undefined) throw new Error(`no funds are kept for ${id}`);
     }
-    const adapter = byName.get(row.adapter);
+    const adapter = this.#on.byName.get(row.adapter);
     if (adapter === undefined) {
       throw new Error(
         `the funding adapter ${row.adapter} is not configured, and payments still need it: add it to DUEBRIDGE_FUNDING`,
@@ -278,54 +357,50 @@ export function openFunds(options: {
       amount_in_cents: order.amount_in_cents,
       instrument: row.instrument ?? undefined,
       reference: row.reference ?? '',
-      return_url: publicUrl === undefined ? undefined : new URL('/flow/return', publicUrl).href,
+      return_url:
+        this.#on.publicUrl === undefined
+          ? undefined
+          : new URL('/flow/return', this.#on.publicUrl).href,
     };
     return { adapter, row, full };
-  };
+  }
 
   /**
    * The order with its reference, which is stored before the processor can hold or take anything. Undefined when a release has begun, or
    * another worker was first: nothing is held yet, so nothing has to be released.
    */
-  const prepared = async (
+  async #prepared(
     adapter: FundingAdapter,
     full: PreparedOrder,
     call: FundingCallOptions,
-  ): Promise<PreparedOrder | undefined> => {
+  ): Promise<PreparedOrder | undefined> {
     if (full.reference !== '') return full;
     const id = full.platform_payment_id;
     const reference = (await adapter.prepare?.(full, call)) ?? id;
-    return (await references.add({ id, reference })) ? { ...full, reference } : undefined;
-  };
+    return (await this.#references.add({ id, reference })) ? { ...full, reference } : undefined;
+  }
 
-  const decline = async (
-    adapter: FundingAdapter,
-    id: string,
-    reason: string,
-  ): Promise<Authorization> => {
+  async #decline(adapter: FundingAdapter, id: string, reason: string): Promise<Authorization> {
     const text = reason.slice(0, 500);
-    await database.query(declineStatement, [id, text]);
-    count(adapter.name, 'declined');
+    await this.#on.database.query(declineStatement, [id, text]);
+    this.#on.count(adapter.name, 'declined');
     return { kind: 'declined', reason: text };
-  };
+  }
 
   /** Ends an authorization that came too late. Releases first, because the customer might still approve it a moment later. */
-  const endLate = async (
+  async #endLate(
     adapter: FundingAdapter,
     full: PreparedOrder,
     call: FundingCallOptions,
     reason: string,
-  ): Promise<Authorization> => {
+  ): Promise<Authorization> {
     if ((await adapter.void(full, call)) === 'captured') await adapter.refund(full, call);
-    return decline(adapter, full.platform_payment_id, reason);
-  };
+    return this.#decline(adapter, full.platform_payment_id, reason);
+  }
 
-  const authorize = async (
-    order: FundingOrder,
-    call: FundingCallOptions,
-  ): Promise<Authorization> => {
-    const { adapter, row, full } = await read(order);
-    const now = clock.now();
+  async authorize(order: FundingOrder, call: FundingCallOptions): Promise<Authorization> {
+    const { adapter, row, full } = await this.#read(order);
+    const now = this.#on.clock.now();
     const wasHeld = row.state === 'authorized';
     switch (row.state) {
       case 'authorized':
@@ -343,55 +418,54 @@ export function openFunds(options: {
         return { kind: 'declined', reason: WITHDRAWN };
       case 'acting':
         if (row.act_by !== null && Date.parse(row.act_by) <= now) {
-          return endLate(adapter, full, call, TOO_LATE);
+          return this.#endLate(adapter, full, call, TOO_LATE);
         }
         if (!isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
         break;
       case 'new':
         break;
     }
-    const ready = await prepared(adapter, full, call);
+    const ready = await this.#prepared(adapter, full, call);
     if (ready === undefined) return { kind: 'waits', afterMs: LOOK_MS };
     const reply = await adapter.authorize(ready, call);
     switch (reply.kind) {
       case 'authorized': {
         const { expires_at } = reply;
         const hold: Hold = expires_at === undefined ? {} : { expires_at };
-        if (!lasts(hold, now)) return endLate(adapter, ready, call, EXPIRED);
-        if (!wasHeld) count(adapter.name, 'authorized');
+        if (!lasts(hold, now)) return this.#endLate(adapter, ready, call, EXPIRED);
+        if (!wasHeld) this.#on.count(adapter.name, 'authorized');
         return { kind: 'authorized', ...hold };
       }
       case 'declined':
-        return decline(adapter, full.platform_payment_id, reply.reason);
+        return this.#decline(adapter, full.platform_payment_id, reply.reason);
       case 'requires_action':
       case 'pending':
-        return wasHeld ? endLate(adapter, ready, call, EXPIRED) : waits(adapter, row, reply, now);
+        return wasHeld
+          ? this.#endLate(adapter, ready, call, EXPIRED)
+          : this.#waits(adapter, row, reply, now);
     }
-  };
+  }
 
   /** The customer or the processor has yet to act. */
-  const waits = async (
+  async #waits(
     adapter: FundingAdapter,
     row: FundsRow,
     reply: Extract<ProcessorAuthorization, { kind: 'requires_action' | 'pending' }>,
     now: number,
-  ): Promise<Authorization> => {
+  ): Promise<Authorization> {
     const id = row.platform_payment_id;
     const acts = reply.kind === 'requires_action';
     if (acts || row.state === 'acting') {
-      const sealed = acts ? sealer.seal(JSON.stringify(reply.action), placeOf(id)) : null;
+      const sealed = acts ? this.#on.sealer.seal(JSON.stringify(reply.action), placeOf(id)) : null;
       const act_by = instant(now + ACT_WITHIN_MS);
-      await database.query(actStatement, [id, sealed, act_by, instant(now)]);
+      await this.#on.database.query(actStatement, [id, sealed, act_by, instant(now)]);
     }
-    if (acts && row.state === 'new') count(adapter.name, 'requires_action');
+    if (acts && row.state === 'new') this.#on.count(adapter.name, 'requires_action');
     return { kind: 'waits', afterMs: acts ? LOOK_MS : ASK_MS };
-  };
+  }
 
-  const capture = async (
-    order: FundingOrder,
-    call: FundingCallOptions,
-  ): Promise<SettledFunds | void> => {
-    const { adapter, row, full } = await read(order);
+  async capture(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
+    const { adapter, row, full } = await this.#read(order);
     const id = order.platform_payment_id;
     const lost = (reason: string): SettledFunds => ({ kind: 'uncollected', reason });
     const neverHeld = lost(`the funds were ${row.state}, not authorized`);
@@ -411,9 +485,9 @@ export function openFunds(options: {
       case 'authorized':
         break;
     }
-    const ready = await prepared(adapter, full, call);
+    const ready = await this.#prepared(adapter, full, call);
     if (ready === undefined) throw new Error(`the funds of ${id} changed meanwhile`);
-    if (row.state !== 'authorized' && collectionOf(order.funding_method) === 'reserved') {
+    if (row.state !== 'authorized' && this.#on.collectionOf(order.funding_method) === 'reserved') {
       // Only a payment of the version before can have been sent without a note of its hold.
       const { kind } = await adapter.authorize(ready, call);
       if (kind === 'declined') return neverHeld;
@@ -421,126 +495,38 @@ export function openFunds(options: {
     }
     const reply = await adapter.capture(ready, call);
     if (reply.kind === 'captured') {
-      count(adapter.name, 'captured');
+      this.#on.count(adapter.name, 'captured');
       return undefined;
     }
     const reason = reply.reason.slice(0, 500);
-    count(adapter.name, 'uncollected');
-    log.error(
+    this.#on.count(adapter.name, 'uncollected');
+    this.#on.log.error(
       { platform_payment_id: id, reason },
       'the biller was paid, but the customer’s funds cannot be collected',
     );
     return lost(reason);
-  };
+  }
 
-  const release = async (
-    order: FundingOrder,
-    call: FundingCallOptions,
-  ): Promise<SettledFunds | void> => {
-    const before = await read(order);
+  async release(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
+    const before = await this.#read(order);
     const refunded = async (): Promise<SettledFunds> => {
-      const early = await database.query(takenEarlyStatement, [order.platform_payment_id]);
+      const early = await this.#on.database.query(takenEarlyStatement, [order.platform_payment_id]);
       return { kind: 'refunded', ...(early.length > 0 ? { source: 'under_way' } : {}) };
     };
     if (before.row.state === 'refunded') return refunded();
     if (before.row.state === 'released' || before.row.state === 'uncollected') return undefined;
-    await database.query(releaseStatement, [order.platform_payment_id]);
+    await this.#on.database.query(releaseStatement, [order.platform_payment_id]);
     // Read again: a reference may have been stored before this statement, and none can be stored after it.
-    const { adapter, full } = await read(order);
+    const { adapter, full } = await this.#read(order);
     if (full.reference === '') return undefined;
     if ((await adapter.void(full, call)) === 'released') {
-      count(adapter.name, 'released');
+      this.#on.count(adapter.name, 'released');
       return undefined;
     }
     await adapter.refund(full, call);
-    count(adapter.name, 'refunded');
+    this.#on.count(adapter.name, 'refunded');
     return refunded();
-  };
-
-  const never = { signal: new AbortController().signal };
-  return {
-    adapters,
-    collection: collectionOf,
-    methods(customer, amount) {
-      const offered = adapters.flatMap((adapter) =>
-        adapter.methods().map(({ asks, ...method }): FundingMethod => {
-          const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
-          return asks === true ? { ...method, frame } : method;
-        }),
-      );
-      return offered.filter(
-        (method) =>
-          method.sandbox === (customer.mode === 'test') &&
-          (amount === undefined || isWithin(method, amount)),
-      );
-    },
-    authorize: (order, call) => authorize(order, call ?? never),
-    // What is collected elsewhere was never ours: there is nothing to take or to give back.
-    capture: async (order, call) =>
-      collectionOf(order.funding_method) === 'elsewhere'
-        ? { kind: 'captured', source: 'elsewhere' }
-        : capture(order, call ?? never),
-    void: async (order, call) =>
-      collectionOf(order.funding_method) === 'elsewhere'
-        ? undefined
-        : release(order, call ?? never),
-
-    async keep(on, order, instrument) {
-      const own = byMethod.get(order.funding_method);
-      const asks = own?.method.asks;
-      const path = 'body.instrument';
-      if (instrument === undefined && asks === true) {
-        throw new Refusal('INVALID_REQUEST', {
-          details: [{ path, problem: 'is required by this funding method' }],
-        });
-      }
-      if (instrument !== undefined && asks !== true) {
-        throw new Refusal('INVALID_REQUEST', {
-          details: [{ path, problem: 'is not accepted by this funding method' }],
-        });
-      }
-      if (own === undefined || own.method.collection === 'elsewhere') return;
-      await keepRow(on, own.adapter, order.platform_payment_id, instrument);
-    },
-
-    async actionOf(order) {
-      const id = order.platform_payment_id;
-      const [row] = await database.query<FundsRow>(findStatement, [[id]]);
-      if (row?.action === null || row === undefined) return undefined;
-      return JSON.parse(sealer.open(row.action, placeOf(id))) as FundingAction;
-    },
-
-    async apply(adapter, event) {
-      const { event_id, platform_payment_id, kind, detail = {} } = event;
-      const fresh = await database.query(applyStatement, [
-        adapter,
-        event_id,
-        platform_payment_id,
-        kind,
-        instant(clock.now()),
-        JSON.stringify({ event_id, ...detail }),
-      ]);
-      if (fresh.length === 0) return false;
-      count(adapter, `event_${kind}`);
-      if (kind === 'disputed' || kind === 'returned') {
-        log.error(
-          { platform_payment_id, event_id, kind },
-          'the funds of a payment are disputed or were returned: an operator has to act',
-        );
-      }
-      return true;
-    },
-
-    sweep: () =>
-      sweepFunds({
-        database,
-        clock,
-        log,
-        // A sweep asks one by one, and its rows are those of methods that reserve.
-        capture,
-        release,
-      }),
-  };
+  }
 }
 
 /** True when an amount is within the limits of a method. */
