@@ -433,18 +433,6 @@ test('a worker without a database gives up its lease in time, and is back with t
   await lease.end();
 });
 
-test('an outage that is there from the start is told, once', async () => {
-  const { clock, asked, warnings, lease } = kept();
-  for (let second = 0; second < 5; second += 1) {
-    for (const { answer } of asked) answer.reject(new Error('no database'));
-    await clock.advance(1_000);
-  }
-  assert.ok(asked.length > 2);
-  assert.deepEqual(warnings, ['the heartbeat failed; retrying']);
-  for (const { answer } of asked) answer.resolve(true);
-  await lease.end();
-});
-
 test('a stop while a worker is registering leaves no running worker and no row', async () => {
   const { clock, asked, done, lease } = kept();
   lease.leave();

@@ -95,18 +95,3 @@ test('dashboards and alerts find each figure under its name and labels, in secon
     '0.1: 1, 0.5: 2, 1: 3, 2.5: 4, 5: 5, 10: 6, 30: 7, 60: 8, 300: 9, 1800: 10, 7200: 11, 43200: 12, 86400: 13, +Inf: 13',
   );
 });
-
-test('five hundred partners have a figure of their own, and keep it', async () => {
-  const metrics = createMetrics({ processFigures: false });
-  const engine = engineMetrics(metrics, {
-    inFlight: () => 0,
-    ages: () => ({ oldestSeconds: 0, overdue: 0 }),
-  });
-  for (let round = 0; round < 2; round += 1) {
-    for (let index = 0; index < 502; index += 1) engine.submitted(`p${index}`, 'processing');
-  }
-  const text = await metrics.text();
-  assert.match(text, /{partner_id="p499",outcome="processing"} 2$/m);
-  assert.doesNotMatch(text, /partner_id="p50[01]"/);
-  assert.match(text, /{partner_id="other",outcome="processing"} 4$/m);
-});

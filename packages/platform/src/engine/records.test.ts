@@ -194,22 +194,6 @@ test('while the database is away a step waits, and is written when it answers [P
   assert.equal(world.statements.length, 3);
 });
 
-test('nothing is written without the lease, and what waits for the database is given up with it [PL10]', async () => {
-  const { clock, world, records } = worker();
-  world.isOurs = false;
-  assert.deepEqual(await records.write('p', 'created', END), { kind: 'given_up' });
-  assert.deepEqual(world.statements, []);
-  world.isOurs = true;
-  world.answer = () => Promise.reject(away());
-  const waiting = records.write('p', 'created', END);
-  await settled();
-  world.isOurs = false;
-  world.answer = undefined;
-  await clock.advance(10_000);
-  assert.deepEqual(await waiting, { kind: 'given_up' });
-  assert.equal(world.statements.length, 1);
-});
-
 test('a stop ends the waiting for a database that is away, and waits for no new outage [LV5]', async () => {
   const { calls, world, records } = worker();
   world.answer = () => Promise.reject(away());

@@ -116,38 +116,6 @@ test('an inconclusive answer closes nothing: no reply, 500, a 404 of a proxy', a
   assert.equal((await closeRejected(rig, because(id))).status, 'failed');
 });
 
-test('a refusal that the partner declares final fails the payment automatically [ST3 FR1]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url, { refusals: ['AMOUNT_TOO_HIGH', 'ACCOUNT_CLOSED'] });
-  const answers: Record<string, Answer> = {
-    high: { status: 422, json: TOO_HIGH },
-    closed: { status: 400, json: { code: 'ACCOUNT_CLOSED' } },
-    odd: { status: 422, json: { code: 'SOMETHING_ELSE', message: 'no' } },
-  };
-  partner.script = (seen) => {
-    const account = /\/account\/([a-z]+)\//.exec(seen.path)?.[1] ?? '';
-    return seen.method === 'PUT' ? answers[account] : undefined;
-  };
-  const engine = rig.engine();
-  await engine.start();
-  const [high, closed, odd] = await Promise.all(
-    ['high', 'closed', 'odd'].map((account_id) => rig.pay(engine, 'acme', { account_id })),
-  );
-  assert(high && closed && odd);
-  assert.equal(
-    (await rig.until(high.platform_payment_id, settled)).failure_reason,
-    'The amount is above the limit of $50.',
-  );
-  assert.equal(
-    (await rig.until(closed.platform_payment_id, settled)).failure_reason,
-    'The biller refused the payment (ACCOUNT_CLOSED).',
-  );
-  assert.deepEqual(await actsOf(rig, high.platform_payment_id), ['authorize', 'void']);
-  const waits = await rig.until(odd.platform_payment_id, inReview);
-  assert.equal(waits.rejection_message, 'no');
-});
-
 test('any review can be closed on the partner’s word, unless its record says otherwise', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);

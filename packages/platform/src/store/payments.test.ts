@@ -3,18 +3,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
-import {
-  advance,
-  ARRIVALS,
-  findNews,
-  findPayment,
-  findWatched,
-  insertPayment,
-  paymentsOfSession,
-} from './payments.ts';
+import { advance, findNews, findPayment, findWatched } from './payments.ts';
 import * as standing from '../../test/standing.ts';
-import { listPayments } from './payment-search.ts';
-import { batchFor } from '../reconciliation/batch.ts';
 
 async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & { id: string }> {
   const rig = await engineRig(t);
@@ -205,55 +195,6 @@ test('funds are captured or released once, however often either is requested [PL
   const released = await again(() => rig.funding.void(order));
   assert.deepEqual(new Set(released.map((settled) => settled?.kind)), new Set(['refunded']));
   assert.deepEqual(await acts(), [{ act: 'authorize' }, { act: 'capture' }, { act: 'refund' }]);
-});
-
-test('payments are listed newest first, page by page, and found by their session', async (t) => {
-  const rig = await ground(t);
-  const partner = await rig.registry.get('acme');
-  assert(partner);
-  const made = [rig.id];
-  for (let count = 0; count < 4; count += 1) {
-    const row = await insertPayment(rig.database, {
-      partner_id: 'acme',
-      biller_id: 'the-biller',
-      account_id: 'A',
-      platform_batch_id: await batchFor(rig.database, partner, Date.now()),
-      amount_in_cents: 1 + count,
-      session_id: count < 2 ? 'session-2' : null,
-      funding_method: 'sandbox_bank',
-      slot: ARRIVALS,
-      stage: 'created',
-      actor: 'test',
-    });
-    made.push(row.platform_payment_id);
-  }
-  const row = await findPayment(rig.database, made.at(-1) ?? '');
-  assert.deepEqual(
-    [row?.partner_id, row?.biller_id, row?.account_id, row?.amount_in_cents, row?.funding_method],
-    ['acme', 'the-biller', 'A', 4, 'sandbox_bank'],
-  );
-  const first = await listPayments(rig.database, {
-    limit: 3,
-    partner_id: 'acme',
-    status: 'processing',
-  });
-  const rest = await listPayments(rig.database, {
-    limit: 3,
-    cursor: first.at(-1)?.platform_payment_id,
-  });
-  assert.deepEqual(
-    [...first, ...rest].map((row) => row.platform_payment_id),
-    made.toReversed(),
-  );
-  assert.deepEqual(await listPayments(rig.database, { limit: 3, status: 'review' }), []);
-  const [mine, ...none] = await paymentsOfSession(rig.database, 'session-1');
-  assert.equal(mine?.platform_payment_id, rig.id);
-  assert.deepEqual(none, []);
-  // The last that was confirmed stands first: the page shows it.
-  assert.deepEqual(
-    (await paymentsOfSession(rig.database, 'session-2')).map((one) => one.platform_payment_id),
-    made.slice(1, 3).toReversed(),
-  );
 });
 
 test('of a batch of steps, the late and the foreign change nothing, and hold up no other [PL4 PL10 EE8]', async (t) => {
