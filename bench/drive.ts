@@ -145,6 +145,13 @@ async function main(): Promise<void> {
   }
 }
 
+/** One call, as every loop makes it. */
+async function call(pool: Pool, method: 'PUT' | 'GET' | 'POST', path: string, body?: string) {
+  const headers = { 'content-type': 'application/json', 'x-api-key': AUTH.key };
+  const answer = await pool.request({ method, path, headers, body: body ?? null });
+  await answer.body.json();
+}
+
 /** A plain loop over rows of a table, with an UPDATE after each call but the first of two that follow each other. */
 async function plainLoop(
   serverUrl: string,
@@ -161,11 +168,6 @@ async function plainLoop(
   await database.query(`INSERT INTO payment SELECT unnest($1::text[]), 'created'`, [ids]);
   const step = sql('step', 'UPDATE payment SET status = $2 WHERE id = $1');
   const pool = new Pool(stubUrl, { connections: concurrency });
-  const call = async (method: 'PUT' | 'GET' | 'POST', path: string, body?: string) => {
-    const headers = { 'content-type': 'application/json', 'x-api-key': AUTH.key };
-    const answer = await pool.request({ method, path, headers, body: body ?? null });
-    await answer.body.json();
-  };
   const body = JSON.stringify({ amount_in_cents: 12_345, platform_batch_id: 'batch' });
   const used = await measureProcessorTime(database);
   const startedAt = performance.now();
@@ -174,17 +176,17 @@ async function plainLoop(
     for (const id of queue) {
       const path = `/biller/acme-1/account/A-1/payment/${id}`;
       if (withProcessor) {
-        await call('POST', `/processor/${id}/authorize`, '{}');
+        await call(pool, 'POST', `/processor/${id}/authorize`, '{}');
         await database.query(step, [id, 'authorized']);
-        await call('PUT', path, body);
+        await call(pool, 'PUT', path, body);
       } else {
-        await call('PUT', path, body);
+        await call(pool, 'PUT', path, body);
         await database.query(step, [id, 'accepted']);
       }
-      await call('GET', path);
+      await call(pool, 'GET', path);
       await database.query(step, [id, 'succeeded']);
       if (!withProcessor) continue;
-      await call('POST', `/processor/${id}/capture`, '{}');
+      await call(pool, 'POST', `/processor/${id}/capture`, '{}');
       await database.query(step, [id, 'captured']);
     }
   };
@@ -202,9 +204,7 @@ function adapterFor(way: Way, partnerUrl: string, concurrency: number) {
   const pool = new Pool(new URL(partnerUrl).origin, { connections: concurrency });
   const ask = async (id: string, act: string): Promise<void> => {
     if (way !== 'processor') return;
-    const path = `/processor/${id}/${act}`;
-    const answer = await pool.request({ method: 'POST', path, body: '{}' });
-    await answer.body.json();
+    await call(pool, 'POST', `/processor/${id}/${act}`, '{}');
   };
   const method = { funding_method: way, label: way, sandbox: true } as const;
   const adapter: FundingAdapter = {
@@ -228,24 +228,13 @@ function adapterFor(way: Way, partnerUrl: string, concurrency: number) {
 export async function bare(url: string, payments: number, concurrency: number): Promise<number> {
   const pool = new Pool(url, { connections: concurrency });
   let next = 0;
-  const body = JSON.stringify({
-    amount_in_cents: 12_345,
-    platform_batch_id: 'batch',
-    platform_payment_id: 'x',
-  });
+  const body = JSON.stringify({ amount_in_cents: 12_345, platform_batch_id: 'batch' });
   const work = async (): Promise<void> => {
     while (next < payments) {
       next += 1;
       const path = `/biller/acme-1/account/A-1/payment/bare-${next}`;
-      for (const method of ['PUT', 'GET'] as const) {
-        const answer = await pool.request({
-          path,
-          method,
-          headers: { 'content-type': 'application/json', 'x-api-key': 'benchmark-key-0123456789' },
-          body: method === 'PUT' ? body : null,
-        });
-        await answer.body.json();
-      }
+      await call(pool, 'PUT', path, body);
+      await call(pool, 'GET', path);
     }
   };
   const startedAt = performance.now();
@@ -261,8 +250,8 @@ export interface Ground {
   readonly registry: PartnerRegistry;
   /** It notes the evidence of its calls. */
   readonly client: PartnerClient;
-  /** Inserts payments, 500 in a transaction unless it says otherwise. */
-  readonly make: (count: number, perTransaction?: number) => Promise<PaymentRow[]>;
+  /** Inserts payments, 500 in a transaction. */
+  readonly make: (count: number) => Promise<PaymentRow[]>;
   /** Writes the evidence that still waits in memory. */
   readonly finish: () => Promise<void>;
   readonly close: () => Promise<void>;
@@ -373,7 +362,7 @@ export async function groundIn(
     engine,
     registry,
     client,
-    async make(count, perTransaction = 500) {
+    async make(count) {
       const places = await Promise.all(
         PARTNERS.map(async (partner_id) => {
           const partner = await registry.get(partner_id);
@@ -385,11 +374,7 @@ export async function groundIn(
       while (rows.length < count) {
         const some = await database.transaction(async (tx) => {
           const made: PaymentRow[] = [];
-          for (
-            let index = 0;
-            index < perTransaction && rows.length + made.length < count;
-            index += 1
-          ) {
+          for (let index = 0; index < 500 && rows.length + made.length < count; index += 1) {
             const place = places[index % places.length];
             assert(place);
             const { partner, platform_batch_id } = place;
@@ -442,27 +427,15 @@ export async function drive(
   way: Way = 'elsewhere',
 ): Promise<Driven> {
   const place = await ground(serverUrl, partnerUrl, concurrency, way);
-  return driveOn(place, payments, undefined, beside);
-}
-
-/** Drives new payments in a database that may hold others. */
-export async function driveIn(
-  url: string,
-  partnerUrl: string,
-  payments: number,
-  concurrency: number,
-  perTransaction?: number,
-): Promise<{ perSecond: number }> {
-  return driveOn(await groundIn(url, partnerUrl, concurrency), payments, perTransaction);
+  return driveOn(place, payments, beside);
 }
 
 async function driveOn(
   place: Ground,
   payments: number,
-  perTransaction?: number,
   beside?: (database: Ground['database']) => () => Promise<void>,
 ): Promise<Driven> {
-  const rows = await place.make(payments, perTransaction);
+  const rows = await place.make(payments);
   let left = rows.length;
   const finished = Promise.withResolvers<void>();
   // As a customer's page does: watches until the payment has ended.
