@@ -205,16 +205,6 @@ export function findNews(
   return on.query<WatchedPayment>(newsStatement, [ids, known]);
 }
 
-const sessionStatement = sql(
-  'payment_of_session',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.session_id = $1 ORDER BY p.platform_payment_id DESC LIMIT 100`,
-);
-
-/** The payments of a flow session, newest first; more than one only through `replaces` (PL3). */
-export function paymentsOfSession(on: Queryable, session_id: string): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(sessionStatement, [session_id]);
-}
-
 /** Details of an audit line: flat, and free of personal data. */
 export type AuditDetail = Readonly<Record<string, string | number | null>>;
 
