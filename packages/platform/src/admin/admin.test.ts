@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import test, { after } from 'node:test';
 import {
   ERRORS,
-  fillPath,
   platformAdminRoutes,
   type BatchComparison,
   type ErrorCode,
@@ -45,17 +44,7 @@ async function pay(account_id: string): Promise<string> {
 test('no admin operation answers without the admin key, or to a different one', async () => {
   let limited = 0;
   for (const route of Object.values(platformAdminRoutes)) {
-    const path = fillPath(route.path, {
-      partner_id: 'water',
-      key_id: 'key_0',
-      platform_payment_id: 'x',
-      platform_batch_id: 'x',
-      operator_id: 'x',
-      client_id: 'x',
-      difference_id: 'x',
-      token_id: 'x',
-      run_id: 'x',
-    });
+    const path = route.path.replaceAll(/\{\w+\}/g, 'x');
     for (const headers of [{}, bearer('wrong'), bearer(`${platform.adminKey}x`)]) {
       const response = await fetch(new URL(path, platform.adminUrl), {
         method: route.method,
