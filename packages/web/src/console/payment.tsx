@@ -37,31 +37,15 @@ export function PaymentPageOf({ id }: { id: string }) {
     );
   }
   const { payment, pending_close, partner_held } = data;
-  const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
-  const path = `/payments/${encodeURIComponent(id)}`;
-  const did = (text: string): string => {
-    again();
-    return text;
-  };
-  const inReview = payment.stage === 'review' ? undefined : 'Only a payment in review.';
-  const waits = payment.paused
-    ? undefined
-    : inReview && 'Only a payment in review, or a paused one.';
-  const isDriven = payment.status === 'processing' && payment.stage !== 'review';
-  const pauseBlocked = payment.paused
-    ? 'It is paused.'
-    : isDriven
-      ? undefined
-      : 'Nothing is sent for it.';
-  const refused =
-    inReview ??
-    (payment.review_reason?.startsWith('rejected_') === true
-      ? undefined
-      : 'The partner did not refuse it.');
-  const unsent =
-    payment.stage === 'created' || payment.stage === 'authorized'
-      ? undefined
-      : 'It may have reached the partner; only the partner can cancel it.';
+  const acts = actsOf(payment, setAccount).map((one) => ({
+    ...one,
+    blocked: isViewer() ?? one.blocked,
+    act: async (reason: string) => {
+      const did = await one.act(reason);
+      again();
+      return did;
+    },
+  }));
   return (
     <>
       <p>
@@ -128,98 +112,102 @@ export function PaymentPageOf({ id }: { id: string }) {
         </p>
       )}
       <div class="buttons">
-        <Act
-          label="Close as failed"
-          danger
-          blocked={isViewer() ?? refused}
-          about={`Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`}
-          act={async (reason) => {
-            const { outcome } = await post<ReviewClose>(`${path}/close`, { reason });
-            return did(
-              outcome === 'closed' ? 'Closed.' : 'Noted. A second person has to confirm it.',
-            );
-          }}
-        />
-        <Act
-          label="Resume"
-          blocked={isViewer() ?? waits}
-          about={
-            payment.paused
-              ? `Ends the pause of ${name}: it continues where it was.`
-              : `Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`
-          }
-          act={async (reason) => {
-            await post(`${path}/resume`, { reason });
-            return did('Resumed.');
-          }}
-        />
-        <Act
-          label="Pause"
-          blocked={isViewer() ?? pauseBlocked}
-          about={`Sends nothing more for ${name} until it is resumed. It does not end meanwhile; other payments go on.`}
-          act={async (reason) => {
-            await post(`${path}/pause`, { reason });
-            return did('Paused.');
-          }}
-        />
-        <Act
-          label="Mark for follow-up"
-          blocked={isViewer()}
-          about={`Marks ${name} for the partner to look at. Nothing else is changed.`}
-          reasonLabel="The note, kept in the audit"
-          act={async (reason) => {
-            await post(`${path}/follow-up`, { reason });
-            return did('Marked.');
-          }}
-        />
-        {payment.follow_up === null ? null : (
-          <Act
-            label="Clear the mark"
-            blocked={isViewer()}
-            about={`Takes ${name} off the list of those to follow up.`}
-            reasonLabel="What came of it, kept in the audit"
-            act={async (reason) => {
-              await post(`${path}/follow-up/clear`, { reason });
-              return did('The mark is cleared.');
-            }}
-          />
-        )}
-        <Act
-          label="Poll now"
-          blocked={
-            isViewer() ??
-            (unsent === undefined ? 'Nothing has been sent to the partner yet.' : undefined)
-          }
-          about={`Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`}
-          act={async (reason) => {
-            const { answer } = await post<PartnerAnswer>(`${path}/poll`, { reason });
-            return did(`The partner says: ${answer.replaceAll('_', ' ')}.`);
-          }}
-        />
-        <Act
-          label="Withdraw"
-          danger
-          blocked={isViewer() ?? unsent}
-          about={`Cancels ${name}, which cannot have left yet.`}
-          act={async (reason) => {
-            await post(`${path}/withdraw`, { reason });
-            return did('Withdrawn.');
-          }}
-        />
-        <Act
-          label="Show the account"
-          blocked={isViewer()}
-          about={`Shows the whole account id of ${name}.`}
-          act={async (reason) => {
-            setAccount((await post<UnmaskedAccount>(`${path}/unmask`, { reason })).account_id);
-            return 'The account is shown.';
-          }}
-        />
+        {acts.map((one) => (
+          <Act key={one.label} {...one} />
+        ))}
       </div>
       <h2>What happened</h2>
       <Story attempts={data.attempts} audit={data.audit} />
     </>
   );
+}
+
+/** What may be done to a payment: each act with what it does, and why it is not possible now. */
+function actsOf(
+  payment: PaymentDetail['payment'],
+  showAccount: (account_id: string) => void,
+): Parameters<typeof Act>[0][] {
+  const { platform_payment_id: id, stage, paused, status, follow_up, review_reason } = payment;
+  const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
+  const send = <Reply,>(act: string, reason: string): Promise<Reply> =>
+    post<Reply>(`/payments/${encodeURIComponent(id)}/${act}`, { reason });
+  /** An act whose answer says nothing more. */
+  const plain = (act: string, done: string) => async (reason: string) => {
+    await send(act, reason);
+    return done;
+  };
+  const inReview = stage === 'review' ? undefined : 'Only a payment in review.';
+  const isRefused = review_reason?.startsWith('rejected_') === true;
+  const isUnsent = stage === 'created' || stage === 'authorized';
+  const isDriven = status === 'processing' && stage !== 'review';
+  return [
+    {
+      label: 'Close as failed',
+      danger: true,
+      blocked: inReview ?? (isRefused ? undefined : 'The partner did not refuse it.'),
+      about: `Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`,
+      async act(reason) {
+        const { outcome } = await send<ReviewClose>('close', reason);
+        return outcome === 'closed' ? 'Closed.' : 'Noted. A second person has to confirm it.';
+      },
+    },
+    {
+      label: 'Resume',
+      blocked: paused ? undefined : inReview && 'Only a payment in review, or a paused one.',
+      about: paused
+        ? `Ends the pause of ${name}: it continues where it was.`
+        : `Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`,
+      act: plain('resume', 'Resumed.'),
+    },
+    {
+      label: 'Pause',
+      blocked: paused ? 'It is paused.' : isDriven ? undefined : 'Nothing is sent for it.',
+      about: `Sends nothing more for ${name} until it is resumed. It does not end meanwhile; other payments go on.`,
+      act: plain('pause', 'Paused.'),
+    },
+    {
+      label: 'Mark for follow-up',
+      about: `Marks ${name} for the partner to look at. Nothing else is changed.`,
+      reasonLabel: 'The note, kept in the audit',
+      act: plain('follow-up', 'Marked.'),
+    },
+    ...(follow_up === null
+      ? []
+      : [
+          {
+            label: 'Clear the mark',
+            about: `Takes ${name} off the list of those to follow up.`,
+            reasonLabel: 'What came of it, kept in the audit',
+            act: plain('follow-up/clear', 'The mark is cleared.'),
+          },
+        ]),
+    {
+      label: 'Poll now',
+      blocked: isUnsent ? 'Nothing has been sent to the partner yet.' : undefined,
+      about: `Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`,
+      async act(reason) {
+        const { answer } = await send<PartnerAnswer>('poll', reason);
+        return `The partner says: ${answer.replaceAll('_', ' ')}.`;
+      },
+    },
+    {
+      label: 'Withdraw',
+      danger: true,
+      blocked: isUnsent
+        ? undefined
+        : 'It may have reached the partner; only the partner can cancel it.',
+      about: `Cancels ${name}, which cannot have left yet.`,
+      act: plain('withdraw', 'Withdrawn.'),
+    },
+    {
+      label: 'Show the account',
+      about: `Shows the whole account id of ${name}.`,
+      async act(reason) {
+        showAccount((await send<UnmaskedAccount>('unmask', reason)).account_id);
+        return 'The account is shown.';
+      },
+    },
+  ];
 }
 
 interface Line {
