@@ -144,7 +144,16 @@ test('a batch is compared with a file that differs in each way, and a difference
       return `${id},${id === second ? 'failed' : one['status']},${amount}`;
     });
   const { page, close } = await signIn('bob');
-  await page.goto(`${work.platform.adminUrl}/console/batches/${batch}`);
+  // What was never compared is not said to agree, on any page.
+  const isSilent = async (): Promise<void> =>
+    assert.equal(await page.getByText(/no differences/i).count(), 0);
+  await page.getByRole('link', { name: 'Batches' }).click();
+  const listed = page.getByRole('row').filter({ hasText: batch });
+  await listed.getByText('not compared yet').waitFor();
+  await isSilent();
+  await listed.getByRole('link').click();
+  await page.getByText('Not compared yet.').waitFor();
+  await isSilent();
   await page.getByLabel('Compare with a file').setInputFiles({
     name: 'export.csv',
     mimeType: 'text/csv',
@@ -157,6 +166,10 @@ test('a batch is compared with a file that differs in each way, and a difference
   for (const kind of ['amount', 'status', 'missing there', 'missing here']) {
     await page.getByRole('cell', { name: kind, exact: true }).waitFor();
   }
+  // Both sides in dollars.
+  const differs = page.getByRole('row').filter({ hasText: first });
+  await differs.getByRole('cell', { name: '$41.00', exact: true }).waitFor();
+  await differs.getByRole('cell', { name: '$0.01', exact: true }).waitFor();
   const row = page.getByRole('row').filter({ hasText: 'only-there' });
   await row.getByRole('button', { name: 'Resolve' }).click();
   const dialog = page.getByRole('dialog').filter({ hasText: 'only-there' });
@@ -172,6 +185,27 @@ test('a batch is compared with a file that differs in each way, and a difference
   assert.equal(await page.getByRole('row').filter({ hasText: 'only-there' }).count(), 0);
   await close();
   assert.equal((await auditOf('difference_resolved'))[0]?.actor, 'bob');
+});
+
+test('three clicks from the first page say why a payment has not ended, and which payments of a day differ', async () => {
+  const id = await work.pay('refuses-8', 3_800, 'why@example.com');
+  const { page, close } = await signIn('vic');
+  const waits = page.getByRole('row').filter({ hasText: 'in review' }).first();
+  await waits.getByRole('link', { name: 'Resume or close' }).click();
+  await page.getByRole('link', { name: id }).click();
+  await page.getByText('waits for an operator').waitFor();
+  await page
+    .getByText(/rejected_422/)
+    .first()
+    .waitFor();
+
+  await page.goto(`${work.platform.adminUrl}/console`);
+  await page.getByRole('link', { name: 'Batches' }).click();
+  const day = page.getByRole('row').filter({ hasText: /\d+ differences/ });
+  await day.getByRole('link').first().click();
+  await page.getByRole('cell', { name: '$41.00', exact: true }).waitFor();
+  await page.getByRole('cell', { name: '$0.01', exact: true }).waitFor();
+  await close();
 });
 
 test('a person is shown, erased, and gone; the address bar never names them', async () => {
@@ -302,8 +336,10 @@ test('a payment that takes long is found by its amount, paused, marked and resum
   await page.getByText(/Marked for the partner by bob on .*: ticket 4711/).waitFor();
   assert.ok(await page.getByRole('button', { name: 'Pause', exact: true }).isDisabled());
   await page.getByRole('link', { name: 'Overview', exact: true }).click();
-  await page.getByRole('link', { name: /1 Follow-up/ }).waitFor();
-  await page.getByRole('link', { name: /1 Paused/ }).click();
+  const toFollow = page.getByRole('row').filter({ hasText: '1 payment to follow up' });
+  await toFollow.getByRole('link', { name: 'Ask the partner' }).waitFor();
+  const paused = page.getByRole('row').filter({ hasText: '1 payment paused by an operator' });
+  await paused.getByRole('link', { name: 'Resume' }).click();
   await row.getByText('ticket 4711').waitFor();
   const viewer = await signIn('vic');
   await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);

@@ -353,6 +353,9 @@ export const ListedBatch = Type.Object({
   statement: Type.Union([BatchStatement, Type.Null()], {
     description: 'Null while the batch is open: read the batch for the statement of that moment.',
   }),
+  differences: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+    description: 'Those that the last comparison with the partner found; null before the first.',
+  }),
 });
 export type ListedBatch = Static<typeof ListedBatch>;
 

@@ -195,7 +195,7 @@ const lastComparison = sql(
 
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
 export async function getBatch(database: Database, platform_batch_id: string): Promise<BatchView> {
-  const [row] = await database.query<ListedBatch>(
+  const [row] = await database.query<Omit<ListedBatch, 'differences'>>(
     sql(
       'batch_get',
       `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
@@ -215,7 +215,10 @@ export function listBatches(on: Queryable, partner_id?: string): Promise<ListedB
   return on.query<ListedBatch>(
     sql(
       'batch_list',
-      `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE $1::text IS NULL OR partner_id = $1
+      `SELECT ${BATCH_COLUMNS},
+              (SELECT differences FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id
+                ORDER BY compared_at DESC, comparison_id DESC LIMIT 1) AS differences
+         FROM duebridge_platform.batches b WHERE $1::text IS NULL OR partner_id = $1
         ORDER BY cutoff_at DESC, partner_id LIMIT 100`,
     ),
     [partner_id ?? null],

@@ -15,6 +15,7 @@ import {
   Act,
   age,
   announcement,
+  counted,
   Facts,
   isViewer,
   moment,
@@ -62,6 +63,11 @@ export function BatchesPage() {
           },
           { head: 'Window ends', cell: (one) => moment(one.cutoff_at) },
           { head: 'Closed', cell: (one) => moment(one.closed_at) },
+          {
+            head: 'Compared with the partner',
+            cell: ({ differences }) =>
+              differences === null ? 'not compared yet' : counted(differences, 'difference'),
+          },
         ]}
       />
     </>
@@ -73,12 +79,12 @@ function comparisonFacts({
   comparison,
   statement,
 }: BatchView): (readonly [string, ComponentChildren])[] {
-  if (comparison === null) return [['Compared with the partner', 'never']];
+  if (comparison === null) return [['Compared with the partner', 'not compared yet']];
   const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;
   return [
     [
       'Compared with the partner',
-      `${moment(compared_at)} by ${actor}, by ${method}: ${differences} differences`,
+      `${moment(compared_at)} by ${actor}, by ${method}: ${counted(differences, 'difference')}`,
     ],
     [
       'Statement of the partner',
@@ -103,6 +109,7 @@ export function BatchPageOf({ id }: { id: string }) {
   const [turn, setTurn] = useState(0);
   const run = async (reconcile: () => Promise<Reconciliation>): Promise<void> => {
     setTrouble(undefined);
+    setProgress('Comparing…');
     try {
       let found = await reconcile();
       // Reading payment by payment answers with its progress until it has ended.
@@ -115,7 +122,7 @@ export function BatchPageOf({ id }: { id: string }) {
       setResult(found);
       setTurn(turn + 1);
       again();
-      announcement.value = `${found.differences.length} differences in ${found.compared} payments`;
+      announcement.value = `${counted(found.differences.length, 'difference')} in ${counted(found.compared, 'payment')}`;
     } catch (problem) {
       setProgress(undefined);
       setTrouble(problem instanceof Error ? problem.message : String(problem));
@@ -186,19 +193,21 @@ export function BatchPageOf({ id }: { id: string }) {
       )}
       {result === undefined ? null : (
         <p class="note">
-          Compared {result.compared} payments by {result.method}: {result.differences.length}{' '}
-          differences. {result.file_needed}
+          Compared {counted(result.compared, 'payment')} by {result.method}:{' '}
+          {counted(result.differences.length, 'difference')}. {result.file_needed}
         </p>
       )}
-      {progress === undefined ? null : <p class="note">{progress}</p>}
+      {progress === undefined ? null : (
+        <p class="note">
+          <progress /> {progress}
+        </p>
+      )}
       <h2>Differences</h2>
       <Summary key={`summary ${turn}`} search={{ platform_batch_id: id }} />
       <Differences
         key={turn}
         search={{ platform_batch_id: id }}
-        {...(data?.comparison === null
-          ? { none: 'Not known: the batch has never been compared with the partner.' }
-          : {})}
+        none={data?.comparison ? 'No differences were found.' : 'Not compared yet.'}
       />
     </>
   );
@@ -222,7 +231,13 @@ export function ReconciliationPage() {
         ))}
       </nav>
       <Summary search={{}} />
-      <Differences search={chosen === null ? { state } : { state, age: chosen }} />
+      <Differences
+        search={chosen === null ? { state } : { state, age: chosen }}
+        none={`No ${state} differences in the batches that were compared.`}
+      />
+      <p>
+        <a href={link('batches')}>Which batches were compared</a>
+      </p>
     </>
   );
 }
@@ -278,11 +293,11 @@ function ageing(found_at: string): string {
 
 function Differences({
   search,
-  none = 'No differences.',
+  none,
 }: {
   search: Record<string, string>;
-  /** What is said when there are none. */
-  none?: string;
+  /** What is said when there are none: also where nothing was compared. */
+  none: string;
 }) {
   const text = new URLSearchParams(search).toString();
   const { data, error, again } = useRead(`differences ${text}`, () =>
@@ -312,13 +327,8 @@ function Differences({
               <a href={link('payments', one.platform_payment_id)}>{one.platform_payment_id}</a>
             ),
           },
-          { head: 'Here', cell: (one) => one.here ?? '–' },
-          { head: 'There', cell: (one) => one.there ?? '–' },
-          {
-            head: 'Amount',
-            number: true,
-            cell: (one) => (one.amount_in_cents === null ? '–' : money(one.amount_in_cents)),
-          },
+          { head: 'Here', cell: (one) => sideOf(one, one.here) },
+          { head: 'At the partner', cell: (one) => sideOf(one, one.there) },
           {
             head: 'Age',
             cell: (one) => (one.resolved_at === null ? ageing(one.found_at) : 'resolved'),
@@ -328,6 +338,13 @@ function Differences({
       />
     </>
   );
+}
+
+/** What one side says: amounts in dollars, whichever kind the difference is of. */
+function sideOf({ kind, amount_in_cents }: OpenDifference, said: string | null) {
+  if (said === null) return 'does not have it';
+  if (kind === 'amount') return money(Number(said));
+  return amount_in_cents === null ? said : `${said}, ${money(amount_in_cents)}`;
 }
 
 function resolutionOf(one: OpenDifference, again: () => void) {

@@ -1,9 +1,9 @@
-/** The overview: what needs an operator, and how payments went. */
+/** The overview: one list of what needs a person, and how payments went. */
 import type { Overview } from '@duebridge/contract';
 import { get } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
-import { age, moment, Table, Trouble, useRead } from './parts.tsx';
+import { age, counted, moment, Table, Trouble, useRead } from './parts.tsx';
 import { link } from './route.ts';
 
 export function OverviewPage() {
@@ -13,84 +13,7 @@ export function OverviewPage() {
     <>
       <h1>Overview</h1>
       <Trouble error={error ?? figures.error} />
-      {data === undefined ? (
-        <p>Loading…</p>
-      ) : (
-        <>
-          <ul class="cards">
-            <Card name="In flight" value={data.in_flight} to="?status=processing" />
-            <Card
-              name="In review"
-              value={data.reviews.reduce((sum, one) => sum + one.count, 0)}
-              to="?status=review"
-              alarm
-            />
-            <Card name="Overdue" value={data.overdue} to="?status=overdue" alarm />
-            <Card name="Unsettled" value={data.unsettled} to="?status=unsettled" />
-            <Card name="Paused" value={data.paused} to="?status=paused" alarm />
-            <Card name="Follow-up" value={data.follow_ups} to="?status=follow_up" />
-            <li class={data.open_differences > 0 ? 'alarm' : ''}>
-              <a href={link('reconciliation')}>
-                <strong>{data.open_differences}</strong> Open differences
-              </a>
-            </li>
-          </ul>
-          <h2>Waiting for an operator</h2>
-          <Table
-            caption="Reviews by reason"
-            command={['payments', '--status', 'needs_human']}
-            rows={data.reviews}
-            keyOf={(one) => one.reason}
-            empty="Nothing waits for an operator."
-            columns={[
-              {
-                head: 'Reason',
-                cell: (one) => one.reason,
-              },
-              { head: 'Payments', number: true, cell: (one) => one.count },
-              { head: 'Oldest waits', cell: (one) => age(one.oldest_at) },
-            ]}
-          />
-          <Ending
-            title="API keys that expire soon"
-            caption="Clients whose last key expires within 14 days: issue a second one"
-            rows={data.clients_ending}
-            keyOf={(one) => one.client_id}
-            columns={[
-              {
-                head: 'Partner',
-                cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
-              },
-              { head: 'Client', cell: (one) => one.client_id },
-            ]}
-          />
-          <Ending
-            title="Keys of operators that expire soon"
-            caption="Operators whose last key expires within 14 days: issue a second one"
-            rows={data.operators_ending}
-            keyOf={(one) => one.operator_id}
-            columns={[{ head: 'Operator', cell: (one) => one.operator_id }]}
-          />
-          {data.partners_held.length === 0 ? null : (
-            <>
-              <h2>Partners on hold</h2>
-              <Table
-                caption="Held partners"
-                rows={data.partners_held}
-                keyOf={(one) => one.partner_id}
-                empty=""
-                columns={[
-                  {
-                    head: 'Partner',
-                    cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
-                  },
-                  { head: 'Why', cell: (one) => one.reason },
-                ]}
-              />
-            </>
-          )}
-        </>
-      )}
+      {data === undefined ? <p>Loading…</p> : <Work data={data} />}
       <Ranges />
       {figures.data === undefined ? null : (
         <>
@@ -102,36 +25,95 @@ export function OverviewPage() {
   );
 }
 
-/** What expires soon; nothing is shown where nothing does. */
-function Ending<Row extends { ends_at: string }>(props: {
-  title: string;
-  caption: string;
-  rows: readonly Row[];
-  keyOf: (row: Row) => string;
-  columns: Parameters<typeof Table<Row>>[0]['columns'];
-}) {
-  const { title, caption, rows, keyOf, columns } = props;
-  if (rows.length === 0) return null;
-  return (
-    <>
-      <h2>{title}</h2>
-      <Table
-        caption={caption}
-        rows={rows}
-        keyOf={keyOf}
-        empty=""
-        columns={[...columns, { head: 'Expires', cell: (one) => moment(one.ends_at) }]}
-      />
-    </>
-  );
+/** One thing that waits for a person. */
+interface Line {
+  readonly what: string;
+  /** Since when, or until when. */
+  readonly when: string;
+  /** The act that is next, and where it is done. */
+  readonly act: string;
+  readonly to: string;
 }
 
-function Card(props: { name: string; value: number; to: string; alarm?: boolean }) {
+/** Everything that needs a person, each with the act that is next; the most pressing first. */
+function workOf(data: Overview): Line[] {
+  const payments = (status: string): string => `${link('payments')}?status=${status}`;
+  const some = (count: number, what: string, line: Omit<Line, 'what'>): Line[] =>
+    count === 0 ? [] : [{ what: what.replace('#', counted(count, 'payment')), ...line }];
+  const { overdue, paused, oldest_paused_at, unsettled, follow_ups, open_differences } = data;
+  return [
+    ...data.partners_held.map(({ partner_id, reason }) => ({
+      what: `Calls to ${partner_id} are held back`,
+      when: reason,
+      act: 'Test or resume the partner',
+      to: link('partners', partner_id),
+    })),
+    ...data.reviews.map(({ reason, count, oldest_at }) => ({
+      what: `${counted(count, 'payment')} in review: ${reason.replaceAll('_', ' ')}`,
+      when: `the oldest for ${age(oldest_at)}`,
+      act: 'Resume or close',
+      to: payments('review'),
+    })),
+    ...some(overdue, '# not ended after a day', {
+      when: data.oldest_in_flight_at ? `the oldest for ${age(data.oldest_in_flight_at)}` : '',
+      act: 'See what the partner answers',
+      to: payments('overdue'),
+    }),
+    ...some(open_differences, counted(open_differences, 'open difference'), {
+      when: '',
+      act: 'Compare both sides and resolve',
+      to: link('reconciliation'),
+    }),
+    ...some(unsettled, '# whose funds are not settled', {
+      when: '',
+      act: 'See why',
+      to: payments('unsettled'),
+    }),
+    ...some(paused, '# paused by an operator', {
+      when: oldest_paused_at ? `the longest for ${age(oldest_paused_at)}` : '',
+      act: 'Resume',
+      to: payments('paused'),
+    }),
+    ...some(follow_ups, '# to follow up with the partner', {
+      when: '',
+      act: 'Ask the partner',
+      to: payments('follow_up'),
+    }),
+    ...data.clients_ending.map(({ partner_id, client_id, ends_at }) => ({
+      what: `The last API key of ${client_id} at ${partner_id} expires`,
+      when: moment(ends_at),
+      act: 'Issue a second key',
+      to: link('partners', partner_id),
+    })),
+    ...data.operators_ending.map(({ operator_id, ends_at }) => ({
+      what: `The last key of the operator ${operator_id} expires`,
+      when: moment(ends_at),
+      act: 'Issue a second key',
+      to: link('operators'),
+    })),
+  ];
+}
+
+function Work({ data }: { data: Overview }) {
   return (
-    <li class={props.alarm === true && props.value > 0 ? 'alarm' : ''}>
-      <a href={link('payments') + props.to}>
-        <strong>{props.value}</strong> {props.name}
-      </a>
-    </li>
+    <>
+      <p>
+        <a href={`${link('payments')}?status=processing`}>
+          {counted(data.in_flight, 'payment')} in flight
+        </a>
+      </p>
+      <Table
+        caption="What needs a person"
+        command={['payments', '--status', 'needs_human']}
+        rows={workOf(data)}
+        keyOf={(one) => `${one.to} ${one.what}`}
+        empty="Nothing needs a person."
+        columns={[
+          { head: 'What', cell: (one) => one.what },
+          { head: 'Since or until', cell: (one) => one.when },
+          { head: 'Next', cell: (one) => <a href={one.to}>{one.act}</a> },
+        ]}
+      />
+    </>
   );
 }

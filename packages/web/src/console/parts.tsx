@@ -19,7 +19,7 @@ const defaults: Settings = {
   zone: 'local',
   shortcuts: true,
   everySeconds: 5,
-  hidden: ['At the partner', 'Biller', 'Batch', 'Posted', 'Last result'],
+  hidden: ['At the partner', 'Biller', 'Batch', 'Posted', 'Last result', 'Attempts'],
 };
 
 function storedSettings(): Settings {
@@ -40,6 +40,10 @@ export function setting(change: Partial<Settings>): void {
 
 const dollars = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
 export const money = (cents: number): string => dollars.format(cents / 100);
+
+/** A number and what it counts: "no differences", "1 payment", "12 payments". */
+export const counted = (count: number, what: string): string =>
+  `${count === 0 ? 'no' : count} ${what}${count === 1 ? '' : 's'}`;
 
 /** A time for people: to the second, without milliseconds. */
 export function moment(iso: string | null): string {

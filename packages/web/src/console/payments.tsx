@@ -312,9 +312,17 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
     ),
   },
   { head: 'Partner', cell: (one: PaymentView) => one.partner_id },
-  { head: 'Mode', cell: (one: PaymentView) => <Mode mode={one.mode} /> },
   { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
-  { head: 'Amount', number: true as const, cell: (one: PaymentView) => money(one.amount_in_cents) },
+  {
+    head: 'Amount',
+    number: true as const,
+    // Test payments are marked, so that nobody takes one for money.
+    cell: (one: PaymentView) => (
+      <>
+        {one.mode === 'test' ? <span class="mode">test</span> : null} {money(one.amount_in_cents)}
+      </>
+    ),
+  },
   {
     head: 'Confirmed',
     cell: (one: PaymentView) => <span class="moment">{moment(one.created_at)}</span>,
@@ -330,7 +338,9 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
   {
     head: 'Reason',
     cell: (one: PaymentView) => (
-      <span class="reason">{one.review_reason ?? one.failure_reason ?? ''}</span>
+      <span class="reason">
+        {(one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' ')}
+      </span>
     ),
   },
 ];
@@ -350,6 +360,16 @@ const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
   },
   Confirmed: { sort: ['newest', 'oldest'], copy: (one) => one.created_at },
   Reason: {
+    cell: (one) => (
+      <span class="reason">
+        {[
+          (one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' '),
+          one.follow_up && `Follow up: ${one.follow_up.note}`,
+        ]
+          .filter(Boolean)
+          .join(' · ')}
+      </span>
+    ),
     copy: (one) => one.review_reason ?? one.failure_reason,
   },
 };
@@ -367,7 +387,6 @@ const listColumns: readonly Column<ListedPayment>[] = [
   },
   { head: 'Next', cell: (one) => <NextStep payment={one} /> },
   ...(reasonColumn === undefined ? [] : [reasonColumn]),
-  { head: 'Follow-up', cell: (one) => one.follow_up?.note ?? '' },
   // Hidden until somebody wants them.
   { head: 'Last result', cell: (one) => one.last_result ?? '–' },
   {
@@ -388,8 +407,3 @@ const listColumns: readonly Column<ListedPayment>[] = [
   },
   { head: 'Posted', cell: (one) => moment(one.posted_at) },
 ];
-
-/** Test payments are marked, so that nobody takes one for money. */
-function Mode({ mode }: { mode: PaymentView['mode'] }) {
-  return mode === 'test' ? <span class="mode">test</span> : <>live</>;
-}
