@@ -11,10 +11,11 @@ export const MAX_TEXT_LENGTH = 256;
 export const MAX_FAILURE_REASON_LENGTH = 500;
 
 /**
- * Ids that the partner chooses, byte-exact (decision 13). "." and ".." are excluded because every URL parser on the way would
- * resolve them as path segments.
+ * Ids that the partner chooses: any printable text, byte-exact (decision 13). Excluded are control characters and others that nobody
+ * sees, halves of a surrogate pair, and "." and "..", which every URL parser on the way would resolve as path segments.
  */
-const PARTNER_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$';
+const PARTNER_ID_PATTERN =
+  '^(?!\\.{1,2}$)[^\\u0000-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff]{1,128}$';
 
 /** Ids that the platform generates (decision 13). */
 const PLATFORM_ID_PATTERN = '^(?!\\.{1,2}$)[A-Za-z0-9._-]{1,64}$';

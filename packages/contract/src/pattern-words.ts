@@ -2,8 +2,8 @@
 
 /** Keyed by the pattern's source. A test fails when the pattern of an operation is missing here. */
 export const PATTERN_WORDS: Readonly<Record<string, string>> = {
-  '^(?!\\.{1,2}$)[A-Za-z0-9._~-]{1,128}$':
-    'must be 1 to 128 letters, digits, or any of . _ ~ -, other than . and ..',
+  '^(?!\\.{1,2}$)[^\\u0000-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff]{1,128}$':
+    'must be 1 to 128 printable characters, other than . and ..',
   '^(?!\\.{1,2}$)[A-Za-z0-9._-]{1,64}$':
     'must be 1 to 64 letters, digits, or any of . _ -, other than . and ..',
   '\\S': 'must not be blank',

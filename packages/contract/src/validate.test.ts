@@ -89,7 +89,10 @@ test('balance and identifiers may be absent, but not invalid [TR3 TR4]', () => {
     { balance: { due_date: '2026-13-01' } },
     { balance: { last_updated_at: 'yesterday' } },
     { external_identifiers: { biller_id: 'b-1' } },
-    { external_identifiers: { account_id: 'a/b' } },
+    { external_identifiers: { account_id: 'a\u0000b' } },
+    { external_identifiers: { account_id: 'a\ud800' } },
+    { external_identifiers: { account_id: '..' } },
+    { external_identifiers: { account_id: 'ä'.repeat(129) } },
     { balance: null },
   ];
   for (const part of wrong) {
@@ -97,7 +100,7 @@ test('balance and identifiers may be absent, but not invalid [TR3 TR4]', () => {
   }
   const right = {
     balance: { amount_due_in_cents: -5 },
-    external_identifiers: { account_id: 'a-1' },
+    external_identifiers: { account_id: '12 34/5 ä#' },
   };
   assert.equal(tokenRequest.holds({ ...customer, ...right }), true);
 });

@@ -221,7 +221,7 @@ test('a wrong id, batch or body is refused with a 4xx and leaves no row [PF3 PF9
     const answer = await partner.call('PUT', paymentPath(id), { body: instruction() });
     assert.ok([400, 404, 414].includes(answer.status), `${id}: ${answer.status}`);
   }
-  for (const account of ['x'.repeat(129), 'a%2Fb', 'a%00', 'caf%C3%A9']) {
+  for (const account of ['x'.repeat(129), 'a%00', '%E2%80%8B']) {
     const answer = await partner.call('PUT', paymentPath('p', account), { body: instruction() });
     assert.equal(answer.status, 400, account);
   }

@@ -68,7 +68,7 @@ test('every bad line is reported with its number and all its faults', () => {
   const csv = [
     'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount',
     'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
-    'acme,A 2,gone,Ada,,10.5,2026-02-30,0.00,',
+    'acme,A\u00072,gone,Ada,,10.5,2026-02-30,0.00,',
     'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
     'acme,A-3,active,Ada,Lovelace,"1,000.00",2026-12-01,5.00,4.99',
     'acme,A-4,active',

@@ -13,7 +13,14 @@
  * An absent column keeps what is stored; an empty cell clears it, where it can be empty. Unknown columns are refused, because a
  * misspelt one would be an amount that is silently not imported. Every bad line is named, and one bad line refuses the file.
  */
-import { MAX_AMOUNT_IN_CENTS, MAX_TEXT_LENGTH, isDate, type Detail } from '@duebridge/contract';
+import {
+  AccountId,
+  compileCheck,
+  isDate,
+  MAX_AMOUNT_IN_CENTS,
+  MAX_TEXT_LENGTH,
+  type Detail,
+} from '@duebridge/contract';
 import { CsvError, parse } from 'csv-parse/sync';
 import type { ImportedAccount } from './ledger.ts';
 
@@ -77,7 +84,7 @@ export function parseAccountsCsv(csv: string, biller_id?: string): ParsedAccount
   const seen = new Map<string, number>();
   for (const { record, info } of lines.slice(1)) {
     const read = readLine(header, record, biller_id);
-    const key = `${read.account.biller_id}:${read.account.account_id}`;
+    const key = `${read.account.biller_id}\n${read.account.account_id}`;
     const before = seen.get(key);
     if (before !== undefined) read.problems.push(`is the same account as line ${before}`);
     seen.set(key, before ?? info.lines);
@@ -117,7 +124,7 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
   return problems;
 }
 
-const PARTNER_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
+const partnerId = compileCheck(AccountId);
 
 function readLine(
   header: readonly string[],
@@ -134,8 +141,9 @@ function readLine(
     return index < 0 ? undefined : (record[index] ?? '').trim();
   };
   const id = (name: string, otherwise: string | undefined): string => {
-    const value = cell(name) ?? otherwise ?? '';
-    if (!PARTNER_ID.test(value)) problems.push(`${name} must be 1 to 128 of A-Z a-z 0-9 . _ ~ -`);
+    // Exactly as written: spaces belong to an id.
+    const value = record[header.indexOf(name)] ?? otherwise ?? '';
+    if (!partnerId.holds(value)) problems.push(`${name} must be 1 to 128 printable characters`);
     return value;
   };
   const name = (column: string): string | null | undefined => {

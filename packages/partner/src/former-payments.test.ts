@@ -133,8 +133,8 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     [{ payment_id: long(129) }, 'payment_id is not one that the interface takes'],
     [{ payment_id: '' }, 'payment_id is not one that the interface takes'],
     [{ payment_id: 'a b' }, 'payment_id is not one that the interface takes'],
-    [{ biller_id: long(129) }, 'biller_id is not one that the interface takes'],
-    [{ account_id: '.' }, 'account_id is not one that the interface takes'],
+    [{ biller_id: long(129) }, 'biller_id must be 1 to 128 printable characters'],
+    [{ account_id: '.' }, 'account_id must be 1 to 128 printable characters'],
     [{ amount_in_cents: '0' }, 'amount_in_cents must be whole cents'],
     [{ amount_in_cents: '1e2' }, 'amount_in_cents must be whole cents'],
     [{ amount_in_cents: '100000000000' }, 'amount_in_cents must be whole cents'],
@@ -173,7 +173,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     {
       path: 'line 3',
       problem:
-        'account_id is not one that the interface takes; its platform_payment_id appears twice',
+        'account_id must be 1 to 128 printable characters; its platform_payment_id appears twice',
     },
   ]);
 });

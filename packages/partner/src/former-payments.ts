@@ -3,6 +3,8 @@
  * repeats one gets the existing payment, and no second one is made.
  */
 import {
+  AccountId,
+  compileCheck,
   isTerminal,
   MAX_AMOUNT_IN_CENTS,
   MAX_FAILURE_REASON_LENGTH,
@@ -129,7 +131,9 @@ const needed = [
 ] as const;
 
 const PLATFORM_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
-const PARTNER_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
+const partnerId = compileCheck(AccountId);
+/** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
+const FORMULA = /(^|[;\t\r\n|])'(?=[=+\-@\t\r'])/g;
 
 /**
  * Parses a CSV text whose first line names the ten fields of a payment record, in any order: also an export of a platform, with its
@@ -148,10 +152,9 @@ export function parseFormerPayments(
   try {
     lines = parse(csv, {
       bom: true,
-      columns: (names: string[]) => (header = names),
+      columns: (names: string[]) => (header = names.map((name) => name.trim())),
       info: true,
       skip_empty_lines: true,
-      trim: true,
     }) as unknown as typeof lines;
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
@@ -186,11 +189,19 @@ function readFormerPayment(
   client_id: string,
 ): { payment: PaymentRow; wrong: string[] } {
   const wrong: string[] = [];
-  const cell = (name: (typeof needed)[number]): string =>
-    (record[name] ?? '').replace(/^'(?=[=+\-@\t\r])/, '');
+  /** Exactly as written: spaces belong to the biller's own ids. */
+  const written = (name: (typeof needed)[number]): string =>
+    (record[name] ?? '').replaceAll(FORMULA, '$1');
+  const cell = (name: (typeof needed)[number]): string => written(name).trim();
   const id = (name: (typeof needed)[number], pattern: RegExp): string => {
     if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
     return cell(name);
+  };
+  const own = (name: 'biller_id' | 'account_id'): string => {
+    if (!partnerId.holds(written(name))) {
+      wrong.push(`${name} must be 1 to 128 printable characters`);
+    }
+    return written(name);
   };
   const time = (name: 'initiated_at' | 'posted_at'): string => {
     const instant = parseInstant(cell(name));
@@ -220,8 +231,8 @@ function readFormerPayment(
       platform_payment_id: id('platform_payment_id', PLATFORM_ID),
       payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
       platform_batch_id: id('platform_batch_id', PLATFORM_ID),
-      biller_id: id('biller_id', PARTNER_ID),
-      account_id: id('account_id', PARTNER_ID),
+      biller_id: own('biller_id'),
+      account_id: own('account_id'),
       client_id,
       status,
       amount_in_cents: amount,

@@ -2,7 +2,7 @@
  * The default AccountSystem: accounts, and double entries that are only ever appended.
  *
  * A transfer is one movement and has two entries that sum to zero: line 1 on the customer's account, line 2 on the biller's side
- * of it (`:received` for payments, `:billed` for what an import says is owed; a colon is in no id of the wire). What an account
+ * of it (`:received` for payments, `:billed` for what an import says is owed). What an account
  * owes is at every moment the sum of its entries: a payment of 500 is -500 on the account, an import that raises the bill from
  * 1,000 to 1,200 is +200. The balance column caches that sum, and changes in the same transaction as the entries (KT12).
  *
@@ -121,9 +121,9 @@ async function existing(tx: Transaction, accounts: readonly AccountKey[]): Promi
   return new Set(rows.map(keyOf));
 }
 
-/** Both ids in one text; neither can contain a colon. */
+/** Both ids in one text; neither can contain a line break. */
 function keyOf(account: AccountKey): string {
-  return `${account.biller_id}:${account.account_id}`;
+  return `${account.biller_id}\n${account.account_id}`;
 }
 
 async function postAll(

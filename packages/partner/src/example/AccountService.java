@@ -53,7 +53,7 @@ public class AccountService {
         }
     }
 
-    static final Pattern ID = Pattern.compile("[A-Za-z0-9._~-]{1,128}");
+    static final Pattern ID = Pattern.compile("[^\\p{Cntrl}]{1,128}");
     static final Pattern SIGNATURE = Pattern.compile("t=(\\d{1,12}),v1=([0-9a-f]{64})");
     /** A string or a whole number of a JSON object, and what stands before it. */
     static final Pattern MEMBER = Pattern.compile(

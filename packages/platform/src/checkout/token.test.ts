@@ -120,7 +120,7 @@ test('no invalid value is coerced into a valid one [TR1 TR2 TR3 S5]', async () =
     { ...whole, first_name: 7 },
     { ...whole, last_name: 'x'.repeat(257) },
     { ...whole, email: 'nobody' },
-    { ...whole, external_identifiers: { account_id: '../a1' } },
+    { ...whole, external_identifiers: { account_id: 'a\u0000' } },
     { ...whole, external_identifiers: { account_id: '' } },
     [whole],
     null,
