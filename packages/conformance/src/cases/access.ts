@@ -14,13 +14,12 @@ import {
   show,
   tell,
 } from '../check/http.ts';
-import { holdsPayment } from '../check/payment-fields.ts';
 import { accessToken, type PartnerContext, type Proof } from '../check/partner-context.ts';
-import { own, sharedAll } from '../check/planned-payments.ts';
+import { own, sharedAll, uses } from '../check/planned-payments.ts';
 import { proxyFor, tunnelTo } from '../check/proxy.ts';
 import { isLoopback } from '../check/target.ts';
 import type { Clock } from '../clock.ts';
-import { oauthOnly } from './shared.ts';
+import { isText, oauthOnly } from './shared.ts';
 
 /** Fields that reveal an account or a payment. */
 const DATA = ['balance', 'holder', 'account_id', 'amount_due_in_cents', 'payment_id', 'status'];
@@ -37,7 +36,7 @@ async function refusesAll(
   const { accepted, paths } = { accepted: await t.subject(), paths: t.target.paths };
   await Promise.all(
     proofs.map(async ([name, proof]) => {
-      const intent = t.intend(own(t.target, offset));
+      const intent = t.intend(offset);
       const calls: (readonly [string, Promise<Reply>])[] = [
         ['GET account', t.readAccount(undefined, { proof })],
         ['GET payment under its account', t.read(accepted.intent, { proof })],
@@ -55,8 +54,7 @@ async function refusesAll(
         const reply = replies[place];
         if (reply !== undefined) refused(t, reply, `${what} with ${name}`);
       }
-      const read = await t.read(intent);
-      t.must(!holdsPayment(read), `no payment created by a PUT with ${name}`, read, {
+      await t.notMade(intent, 'must', `no payment created by a PUT with ${name}`, {
         cause: 'The payment is stored before the credential is checked.',
       });
     }),
@@ -86,7 +84,7 @@ const p01: Draft<PartnerCase> = {
     'every operation without a credential, a PUT with a new id and one that repeats a known payment; then GET of the payment that the new PUT would have created',
   likely_cause:
     'A route is mounted outside the authentication layer, the credential is checked after the request is processed, or a missing header skips the check.',
-  creates: (target) => [own(target, 1)],
+  creates: uses(1),
   run: (t) => refusesAll(t, [['no credential', 'none']], 1),
 };
 
@@ -187,31 +185,21 @@ const p03: Draft<PartnerCase> = {
       '200 with a JSON object',
       reply,
     );
-    if (!read || body === undefined) return;
-    const { access_token, token_type, expires_in, scope } = body;
-    t.must(
-      typeof access_token === 'string' && access_token !== '',
-      'access_token, a non-empty string',
+    if (!read) return;
+    t.field(reply, 'access_token', 'access_token, a non-empty string', isText);
+    t.field(
       reply,
-      {
-        got: `access_token is ${access_token === undefined ? 'missing' : 'not a non-empty string'}`,
-      },
-    );
-    t.must(
-      typeof token_type === 'string' && token_type.toLowerCase() === 'bearer',
+      'token_type',
       'token_type "Bearer"',
-      reply,
-      { got: `token_type is ${show(token_type)}` },
+      (type) => typeof type === 'string' && type.toLowerCase() === 'bearer',
     );
-    t.must(
-      typeof expires_in === 'number' && expires_in > 0,
+    t.field(
+      reply,
+      'expires_in',
       'expires_in, a positive integer number of seconds',
-      reply,
-      { got: `expires_in is ${show(expires_in)}` },
+      (seconds) => typeof seconds === 'number' && seconds > 0,
     );
-    t.must(typeof scope === 'string', 'scope, the scopes granted', reply, {
-      got: `scope is ${show(scope)}`,
-    });
+    t.field(reply, 'scope', 'scope, the scopes granted', (scope) => typeof scope === 'string');
   },
 };
 
@@ -263,14 +251,13 @@ const p05: Draft<PartnerCase> = {
   async run(t: PartnerContext) {
     const proof = await scoped(t, 'read');
     for (const type of TYPES) {
-      const intent = t.intend(own(t.target, 5));
+      const intent = t.intend(5);
       const reply = await t.put(intent, { proof, headers: { 'content-type': type } });
       const refused = t.must(isRefusal(reply), `a refusal of a PUT as ${type}, such as 403`, reply);
       if (type === TYPES[0]) {
         t.strict(!refused || reply.status === 403, '403', reply);
       }
-      const read = await t.read(intent);
-      t.must(!holdsPayment(read), 'no payment under the refused id', read);
+      await t.notMade(intent);
     }
     const { subject } = await t.accepted();
     const again = await t.put(subject.intent, { proof });
@@ -296,7 +283,7 @@ const p06: Draft<PartnerCase> = {
   likely_cause:
     'The server treats write as including read; in the interface they are separate scopes.',
   unfit: oauthOnly,
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t: PartnerContext) {
     const proof = await scoped(t, 'write');
     const replies = [await t.readAccount(undefined, { proof })];

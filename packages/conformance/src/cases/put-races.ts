@@ -18,7 +18,7 @@ import {
   recordOf,
   tellDifferences,
 } from '../check/payment-fields.ts';
-import { NO_BILLER, own, sharedAll } from '../check/planned-payments.ts';
+import { NO_BILLER, own, uses } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
 import { ENDED_FIELDS, isAnswer, LASTING_FIELDS, unchanged } from './shared.ts';
 
@@ -33,12 +33,12 @@ const p27: Draft<PartnerCase> = {
   sends: `${PARALLEL_P27} concurrent identical PUTs with one new id, each over its own connection`,
   likely_cause:
     'The server looks up the id and then inserts without a unique constraint: concurrent retries race between the two steps.',
-  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 27), own(target, 270)],
+  creates: uses(...CONTROLS, 27, 270),
   async run(t) {
     const intent = t.ownPayment(27);
     t.run.spend(intent);
     // P60 compares how repeated payments end with the others: one alone might have failed for another reason.
-    const second = t.intend(own(t.target, 270));
+    const second = t.intend(270);
     t.run.spend(second);
     // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds.
     const all = await t.burst(
@@ -99,9 +99,7 @@ const p30: Draft<PartnerCase> = {
       : Array.from({ length: RACES }, (_, place) => own(target, 300 + place))),
   ],
   async run(t: PartnerContext) {
-    const intent = t.intend(own(t.target, 30));
-    const first = recordOf(await t.put(intent));
-    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const { intent, record: first } = await t.accept(30);
     const account_id = t.target.accounts.other ?? t.target.accounts.unknown;
     const put = await t.put(intent, { account_id });
     const under = await t.read(intent, { account_id });
@@ -138,9 +136,7 @@ const p30: Draft<PartnerCase> = {
     );
     const { other } = t.target.accounts;
     if (other === undefined) return;
-    const intents = Array.from({ length: RACES }, (_, place) =>
-      t.intend(own(t.target, 300 + place)),
-    );
+    const intents = Array.from({ length: RACES }, (_, place) => t.intend(300 + place));
     for (const intent of intents) t.run.spend(intent);
     // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds.
     const puts = await t.burst(
@@ -216,7 +212,7 @@ const p34: Draft<PartnerCase> = {
   clauses: ['RU5', 'S4'],
   sends: `PUT payment, closing the connection before the response (${CUTS_MS.length} times), then the identical PUT`,
   likely_cause: 'The id is stored only after the response has been sent.',
-  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 34)],
+  creates: uses(...CONTROLS, 34),
   async run(t) {
     const intent = t.ownPayment(34);
     for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
@@ -275,7 +271,7 @@ const p63: Draft<PartnerCase> = {
 };
 
 async function sameEverywhere(t: PartnerContext): Promise<void> {
-  const intent = t.intend(own(t.target, 64));
+  const intent = t.intend(64);
   const payment_id = recordOf(await t.put(intent, { fresh: true }))?.['payment_id'];
   t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
   const several = (send: () => ReturnType<typeof t.read>) =>
@@ -301,7 +297,7 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
   const { run } = t;
   // One after another: a copy that is refreshed now and then must catch one of them while it is processing.
   await run.sleep(place * run.pace.poll_first_ms);
-  const intent = t.intend(own(t.target, 340 + place));
+  const intent = t.intend(340 + place);
   const put = await t.put(intent, { fresh: true });
   if (recordOf(put) === undefined || run.endsLater) return;
   const first_ms = run.pace.poll_first_ms;
@@ -349,9 +345,7 @@ const p64: Draft<PartnerCase> = {
   creates: (target) =>
     Array.from({ length: PARALLEL_P64 }, (_, number) => own(target, 200 + number)),
   async run(t: PartnerContext) {
-    const intents = Array.from({ length: PARALLEL_P64 }, (_, number) =>
-      t.intend(own(t.target, 200 + number)),
-    );
+    const intents = Array.from({ length: PARALLEL_P64 }, (_, number) => t.intend(200 + number));
     for (const intent of intents) t.run.spend(intent);
     const puts = await t.burst(intents.map((intent) => () => t.put(intent, { burst: true })));
     const taken = intents.filter((_, place) => {
@@ -492,8 +486,8 @@ async function comparePair(
 ): Promise<boolean> {
   const [one, other] = make(randomBytes(12).toString('hex'));
   const intents = [
-    { ...t.intend(own(t.target, 65)), platform_payment_id: one },
-    { ...t.intend(own(t.target, 66)), platform_payment_id: other },
+    { ...t.intend(65), platform_payment_id: one },
+    { ...t.intend(66), platform_payment_id: other },
   ] as const;
   const first = await t.put(intents[0]);
   const second = await t.put(intents[1]);
@@ -564,7 +558,7 @@ const p66: Draft<PartnerCase> = {
       if (before !== undefined) known.push({ intent, before });
     }
     t.given(known.length > 0, 'no payment was accepted (see P20)');
-    const open = t.intend(own(t.target, 67));
+    const open = t.intend(67);
     const taken = recordOf(await t.put(open)) !== undefined;
     await restart();
     const deadline = t.run.now() + BACK_WITHIN_MS;
@@ -586,7 +580,7 @@ const p66: Draft<PartnerCase> = {
       }
     }
     // P60 compares the payment_ids of all payments of the run, and P62 the balance.
-    for (const offset of [68, 69]) await t.put(t.intend(own(t.target, offset)));
+    for (const offset of [68, 69]) await t.put(t.intend(offset));
     if (taken) await stillEnds(t, open);
   },
 };

@@ -13,7 +13,7 @@ import {
   recordOf,
   tellDifferences,
 } from '../check/payment-fields.ts';
-import { own, sharedAll } from '../check/planned-payments.ts';
+import { own, uses } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
 import { ENDED_FIELDS, LASTING_FIELDS, unchanged } from './shared.ts';
 
@@ -25,7 +25,7 @@ const p25: Draft<PartnerCase> = {
     'PUT payment, then the identical PUT, then one with the same fields in another order and with white space',
   likely_cause:
     'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t) {
     const { subject, record } = await t.accepted();
     const changes: readonly { readonly body?: string }[] = [
@@ -68,11 +68,10 @@ const p26: Draft<PartnerCase> = {
   clauses: ['RU5'],
   sends: `PUT payment, then the identical PUT ${REPEATS} times, one after another`,
   likely_cause: 'Each request posts the payment, or queues it for posting again.',
-  creates: (target) => [...sharedAll(target, CONTROLS), own(target, 26)],
+  creates: uses(...CONTROLS, 26),
   async run(t: PartnerContext) {
     const payment = t.ownPayment(26);
-    const first = await t.put(payment);
-    const payment_id = recordOf(first)?.['payment_id'];
+    const payment_id = recordOf(await t.put(payment))?.['payment_id'];
     t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
     const until = t.run.now() + t.run.pace.repeat_ms;
     let repeats = 0;
@@ -98,11 +97,9 @@ const p28: Draft<PartnerCase> = {
   decisions: [9],
   sends: 'PUT payment, then PUT with the same id and twice the amount',
   likely_cause: 'The server upserts: the second request overwrites the first.',
-  creates: (target) => [own(target, 28)],
+  creates: uses(28),
   async run(t: PartnerContext) {
-    const intent = t.intend(own(t.target, 28));
-    const first = recordOf(await t.put(intent));
-    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const { intent, record: first } = await t.accept(28);
     const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents * 2 } });
     if (isSuccess(reply)) {
       const second = recordOf(reply);
@@ -118,12 +115,9 @@ const p28: Draft<PartnerCase> = {
       t.must(conflict, '200 with the first payment', reply);
       t.should(!conflict, '200 with the first payment', reply);
     }
-    const read = await t.read(intent);
-    t.must(
-      recordOf(read)?.['amount_in_cents'] === first['amount_in_cents'],
-      `amount_in_cents ${show(first['amount_in_cents'])} when read again`,
-      read,
-    );
+    const expected = `amount_in_cents ${show(first['amount_in_cents'])} when read again`;
+    const isFirst = (cents: unknown): boolean => cents === first['amount_in_cents'];
+    t.field(await t.read(intent), 'amount_in_cents', expected, isFirst);
   },
 };
 
@@ -135,18 +129,13 @@ const p29: Draft<PartnerCase> = {
   severity: 'should',
   sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
   likely_cause: 'The server upserts: the second request overwrites the first.',
-  creates: (target) => [own(target, 29)],
+  creates: uses(29),
   async run(t: PartnerContext) {
-    const intent = t.intend(own(t.target, 29));
-    const first = recordOf(await t.put(intent));
-    t.given(first !== undefined, 'no new payment was accepted (see P20)');
+    const { intent, record: first } = await t.accept(29);
     await t.put(intent, { fields: { platform_batch_id: randomUUID() } });
-    const read = await t.read(intent);
-    t.should(
-      recordOf(read)?.['platform_batch_id'] === first['platform_batch_id'],
-      `platform_batch_id ${show(first['platform_batch_id'])}`,
-      read,
-    );
+    const expected = `platform_batch_id ${show(first['platform_batch_id'])}`;
+    const isFirst = (batch: unknown): boolean => batch === first['platform_batch_id'];
+    t.field(await t.read(intent), 'platform_batch_id', expected, isFirst, { severity: 'should' });
   },
 };
 
@@ -156,7 +145,7 @@ const p31: Draft<PartnerCase> = {
   clauses: ['RU2', 'RU5'],
   sends: 'PUT payment, GET until it is terminal, then the identical PUT, then GET',
   likely_cause: 'The repeat resets the status to processing or queues the payment again.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t) {
     const { subject } = await t.accepted();
     const { record } = await t.ended(subject.intent);
@@ -172,11 +161,10 @@ const p32: Draft<PartnerCase> = {
   clauses: ['ID1', 'FR1'],
   sends: 'two PUTs with different ids, the same account and the same amount',
   likely_cause: 'The server detects repeats by account and amount instead of by id.',
-  creates: (target) => [own(target, 32), own(target, 32)],
+  creates: uses(32, 32),
   async run(t: PartnerContext) {
-    const first = recordOf(await t.put(t.intend(own(t.target, 32))));
-    t.given(first !== undefined, 'no new payment was accepted (see P20)');
-    const intent = t.intend(own(t.target, 32));
+    const { record: first } = await t.accept(32);
+    const intent = t.intend(32);
     const reply = await t.put(intent);
     const second = recordOf(reply);
     t.must(

@@ -22,9 +22,10 @@ import {
   type Planned,
   sharedAll,
   type SharedName,
+  uses,
 } from '../check/planned-payments.ts';
 import type { PartnerTarget } from '../check/target.ts';
-import { finallyRefused, statusOf } from './shared.ts';
+import { finallyRefused, isText, statusOf } from './shared.ts';
 
 const p20: Draft<PartnerCase> = {
   id: 'P20',
@@ -34,7 +35,7 @@ const p20: Draft<PartnerCase> = {
   sends: 'PUT payment with a new id',
   likely_cause:
     'The server answers 201 or 202, does not store the batch id, or uses its own status names.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t) {
     const { intent, put } = await t.subject();
     const record = recordOf(put);
@@ -44,33 +45,18 @@ const p20: Draft<PartnerCase> = {
       put,
       { got: `${tell(put)}${put.json_problem === undefined ? '' : ` (${put.json_problem})`}` },
     );
-    if (!read || record === undefined) return;
-    t.must(
-      typeof record['payment_id'] === 'string' && record['payment_id'] !== '',
-      'payment_id, a non-empty string',
-      put,
-      { got: `payment_id is ${show(record['payment_id'])}` },
-    );
+    if (!read) return;
+    t.field(put, 'payment_id', 'payment_id, a non-empty string', isText);
     for (const name of ['platform_payment_id', 'platform_batch_id'] as const) {
-      t.must(record[name] === intent[name], `${name} ${show(intent[name])}`, put, {
-        got: `${name} is ${show(record[name])}`,
-      });
+      t.field(put, name, `${name} ${show(intent[name])}`, (value) => value === intent[name]);
     }
     const place = { biller_id: t.target.biller_id, account_id: intent.account_id };
-    for (const [name, value] of Object.entries(place)) {
-      t.strict(
-        record[name] === undefined || record[name] === value,
-        `${name} ${show(value)}`,
-        put,
-        { got: `${name} is ${show(record[name])}`, clause: 'PF9' },
-      );
+    for (const [name, wanted] of Object.entries(place)) {
+      const isOwn = (value: unknown): boolean => value === undefined || value === wanted;
+      const more = { severity: 'should', clause: 'PF9' } as const;
+      if (t.profile === 'strict') t.field(put, name, `${name} ${show(wanted)}`, isOwn, more);
     }
-    t.must(
-      isPaymentStatus(record['status']),
-      'status processing, succeeded, failed or canceled',
-      put,
-      { got: `status is ${show(record['status'])}` },
-    );
+    t.field(put, 'status', 'status processing, succeeded, failed or canceled', isPaymentStatus);
   },
 };
 
@@ -83,29 +69,27 @@ const p21: Draft<PartnerCase> = {
     'PUT payment with a new id (the payment of P20); the first responses to the other payments of this run are examined too',
   likely_cause:
     'The payment is posted within the request, and the response shows only its final status.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   atEnd: otherPayments,
   async run(t) {
     const { subject, record } = await t.accepted();
-    t.should(
-      record['status'] === 'processing',
+    const should = (name: string, expected: string, holds: (value: unknown) => boolean) =>
+      t.field(subject.put, name, expected, holds, { severity: 'should' });
+    should(
+      'status',
       'status processing in the response to the first PUT',
-      subject.put,
-      { got: `status is ${statusOf(record)}` },
+      (status) => status === 'processing',
     );
-    if (!isTerminalWord(record['status'])) return;
-    t.should(
-      record['status'] !== 'succeeded' || typeof record['posted_at'] === 'string',
-      'posted_at set, because the payment has already succeeded',
-      subject.put,
-      { got: `posted_at is ${show(record['posted_at'])}` },
-    );
-    t.should(
-      record['status'] !== 'failed' || typeof record['failure_reason'] === 'string',
-      'failure_reason set, because the payment has already failed',
-      subject.put,
-      { got: `failure_reason is ${show(record['failure_reason'])}` },
-    );
+    if (record['status'] === 'succeeded') {
+      should('posted_at', 'posted_at set, because the payment has already succeeded', isText);
+    }
+    if (record['status'] === 'failed') {
+      should(
+        'failure_reason',
+        'failure_reason set, because the payment has already failed',
+        isText,
+      );
+    }
   },
 };
 
@@ -145,23 +129,22 @@ const p22: Draft<PartnerCase> = {
   decisions: [12],
   sends: 'PUT payment with a new id (the payment of P20)',
   likely_cause: 'The time is local time without an offset, or seconds since 1970.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t) {
-    const { subject, record } = await t.accepted();
-    const text = record['initiated_at'];
-    const instant = instantOf(text);
-    const read = t.must(
-      instant !== undefined,
+    const { put } = (await t.accepted()).subject;
+    const isRead = t.field(
+      put,
+      'initiated_at',
       'initiated_at such as 2026-03-01T09:30:00.000Z',
-      subject.put,
-      { got: `initiated_at is ${show(text)}` },
+      (value) => instantOf(value) !== undefined,
     );
-    if (!read || instant === undefined) return;
-    t.should(
-      Math.abs(instant - subject.put.sent) <= SKEW_MS,
-      `within five minutes of ${new Date(subject.put.sent).toISOString()}`,
-      subject.put,
-      { got: `initiated_at is ${show(text)}` },
+    if (!isRead) return;
+    t.field(
+      put,
+      'initiated_at',
+      `within five minutes of ${new Date(put.sent).toISOString()}`,
+      (value) => Math.abs((instantOf(value) ?? 0) - put.sent) <= SKEW_MS,
+      { severity: 'should' },
     );
   },
 };
@@ -172,7 +155,7 @@ const p23: Draft<PartnerCase> = {
   clauses: ['PF8', 'ST1'],
   sends: 'PUT payment with a new id, then GET until it ends (the payment of P20)',
   likely_cause: 'posted_at is set when the row is inserted, or holds an expected date.',
-  creates: (target) => sharedAll(target, ['first']),
+  creates: uses('first'),
   async run(t: PartnerContext) {
     const { subject } = await t.accepted();
     const life = await t.end(subject.intent);
@@ -181,13 +164,15 @@ const p23: Draft<PartnerCase> = {
     );
     t.given(seen.length > 0, 'the payment was never seen processing');
     for (const reply of seen) {
-      const posted = recordOf(reply)?.['posted_at'];
       const holds =
-        t.must(posted === null || posted === undefined, 'posted_at null while processing', reply, {
-          got: `posted_at is ${show(posted)}`,
-        }) &&
-        t.should(posted === null, 'posted_at present, and null', reply, {
-          got: 'posted_at is missing',
+        t.field(
+          reply,
+          'posted_at',
+          'posted_at null while processing',
+          (at) => (at ?? null) === null,
+        ) &&
+        t.field(reply, 'posted_at', 'posted_at present, and null', (at) => at === null, {
+          severity: 'should',
         });
       if (!holds) return;
     }
@@ -220,16 +205,9 @@ const p24: Draft<PartnerCase> = {
         continue;
       }
       for (const reply of [put, await t.read(intent)]) {
-        const amount = recordOf(reply)?.['amount_in_cents'];
-        const exact = t.must(
-          amount === intent.amount_in_cents,
-          `amount_in_cents ${intent.amount_in_cents}`,
-          reply,
-          {
-            got: recordOf(reply) === undefined ? tell(reply) : `amount_in_cents is ${show(amount)}`,
-          },
-        );
-        if (!exact) break;
+        const { amount_in_cents: wanted } = intent;
+        const isExact = (cents: unknown): boolean => cents === wanted;
+        if (!t.field(reply, 'amount_in_cents', `amount_in_cents ${wanted}`, isExact)) break;
       }
     }
   },
@@ -278,7 +256,7 @@ const p36: Draft<PartnerCase> = {
     // Side by side: each has an id of its own.
     const tried = await Promise.all(
       amounts.map(async ({ source, severity }) => {
-        const intent = t.intend(own(t.target, 0));
+        const intent = t.intend(0);
         const amount = source === undefined ? '' : `"amount_in_cents":${source},`;
         const put = await t.put(intent, {
           body: `{${amount}"platform_batch_id":"${intent.platform_batch_id}","platform_payment_id":"${intent.platform_payment_id}"}`,
@@ -328,18 +306,16 @@ const p37: Draft<PartnerCase> = {
   profile: 'strict',
   sends: 'PUT payment with a platform_payment_id in the body that differs from the one in the path',
   likely_cause: 'The server silently uses one of the two.',
-  creates: (target) => [own(target, 37)],
+  creates: uses(37),
   async run(t) {
-    const intent = t.intend(own(t.target, 37));
-    const other = t.intend(own(t.target, 37));
+    const intent = t.intend(37);
+    const other = t.intend(37);
     const put = await t.put(intent, { fields: { platform_payment_id: other.platform_payment_id } });
     t.should(isRefusal(put), 'a refusal, such as 400', put);
     if (!isRefusal(put)) return;
     finallyRefused(t, put);
-    for (const made of [intent, other]) {
-      const read = await t.read(made);
-      t.should(!holdsPayment(read), 'no payment under either id', read);
-    }
+    for (const made of [intent, other])
+      await t.notMade(made, 'should', 'no payment under either id');
   },
 };
 
@@ -352,9 +328,9 @@ const p38: Draft<PartnerCase> = {
   profile: 'strict',
   sends: 'PUT payment with an extra field in its body',
   likely_cause: 'The schema forbids additional properties.',
-  creates: (target) => [own(target, 38)],
+  creates: uses(38),
   async run(t) {
-    const reply = await t.put(t.intend(own(t.target, 38)), {
+    const reply = await t.put(t.intend(38), {
       fields: { a_field_of_tomorrow: 'duebridge' },
     });
     t.should(reply.status === 200, '200', reply);
@@ -372,14 +348,14 @@ const p39: Draft<PartnerCase> = {
   likely_cause: 'The body is taken as it comes: any type of content, and any value that is JSON.',
   creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
-    const cut = t.intend(own(t.target, 39));
-    const typed = t.intend(own(t.target, 39));
+    const cut = t.intend(39);
+    const typed = t.intend(39);
     const others = ['[]', 'null', '"pay"'];
     const halves = instruction(cut);
     const tries = [
       { intent: cut, change: { body: halves.slice(0, halves.length / 2) } },
       { intent: typed, change: { headers: { 'content-type': 'text/plain' } } },
-      ...others.map((body) => ({ intent: t.intend(own(t.target, 39)), change: { body } })),
+      ...others.map((body) => ({ intent: t.intend(39), change: { body } })),
     ];
     // Side by side: each has an id of its own.
     const tried = await Promise.all(
@@ -406,7 +382,7 @@ const p40: Draft<PartnerCase> = {
   decisions: [10],
   sends: 'PUT payment under an account id that does not exist, then GET until it is terminal',
   likely_cause: 'The server does not look up the account before it reports the payment as posted.',
-  creates: (target) => sharedAll(target, ['unknown']),
+  creates: uses('unknown'),
   async run(t: PartnerContext) {
     const made = await t.sharedPayment('unknown');
     t.given(made !== undefined, 'the target declares no unknown account');
@@ -441,7 +417,7 @@ const p41: Draft<PartnerCase> = {
     sharedAll(target, NAMES).length === 0
       ? 'the target declares neither an inactive account nor a maximum'
       : undefined,
-  creates: (target) => sharedAll(target, NAMES),
+  creates: uses(...NAMES),
   async run(t) {
     for (const name of NAMES) {
       const made = await t.sharedPayment(name);
@@ -484,9 +460,9 @@ const p42: Draft<PartnerCase> = {
   sends: 'PUT payment without platform_batch_id',
   likely_cause:
     'Only the amount is validated; the missing batch id is noticed only at reconciliation.',
-  creates: (target) => [own(target, 42)],
+  creates: uses(42),
   async run(t) {
-    const intent = t.intend(own(t.target, 42));
+    const intent = t.intend(42);
     const put = await t.put(intent, { fields: { platform_batch_id: undefined } });
     const refused = t.should(
       isRefusal(put),
@@ -495,8 +471,7 @@ const p42: Draft<PartnerCase> = {
     );
     if (!refused) return;
     finallyRefused(t, put);
-    const read = await t.read(intent);
-    t.should(!holdsPayment(read), 'no payment under the refused id', read);
+    await t.notMade(intent, 'should');
   },
 };
 

@@ -9,18 +9,18 @@ import { type Exchange, isRefusal, type Reply, show } from '../check/http.ts';
 import type { Asked, PartnerContext, Seen } from '../check/partner-context.ts';
 import {
   differences,
-  instantOf,
   type Intent,
   type PaymentFields,
   recordOf,
   tellDifferences,
 } from '../check/payment-fields.ts';
-import { sharedAll } from '../check/planned-payments.ts';
+import { uses } from '../check/planned-payments.ts';
 import { CONTROLS, fellByWhatFailed, followsAtOnce, measureBalances, rose } from './balance.ts';
 import {
   ACCEPTED_FIELDS,
   ENDED_FIELDS,
   isAnswer,
+  isInstant,
   isReadableReason,
   looksInternal,
   parsed,
@@ -238,8 +238,6 @@ async function stillKnown(t: PartnerContext): Promise<void> {
   });
 }
 
-const isInstant = (value: Json | undefined): boolean => instantOf(value) !== undefined;
-
 /** The rules of a status, by the record that breaks them; P22, P23, P51 and P52 look at a few payments only. */
 const RULES: readonly {
   readonly clause: 'PF5' | 'PF7' | 'PF8';
@@ -437,7 +435,7 @@ const p62: Draft<PartnerCase> = {
   sends: 'GET balance of every account before the first payment and after the last one has ended',
   likely_cause:
     'The server posts to the ledger at acceptance without reversing it when the payment fails, or posts once per request.',
-  creates: (target) => sharedAll(target, CONTROLS),
+  creates: uses(...CONTROLS),
   async run(t: PartnerContext) {
     const verdict = await measureBalances(t);
     if (verdict.unmeasured !== undefined) {

@@ -4,6 +4,7 @@ import type { FindingMore, Findings } from '../check/findings.ts';
 import { asObject, type Reply } from '../check/http.ts';
 import {
   differences,
+  instantOf,
   type PaymentFields,
   recordOf,
   tellDifferences,
@@ -16,6 +17,12 @@ export function oauthOnly(target: PartnerTarget): string | undefined {
     ? undefined
     : 'the target uses a static key, not OAuth';
 }
+
+/** True for an ISO 8601 time with its zone. */
+export const isInstant = (value: Json | undefined): boolean => instantOf(value) !== undefined;
+
+/** True for a string that is not empty. */
+export const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
 /** The fields of a payment that never change once set (RU5, PF2, PF6, PF7). */
 export const LASTING_FIELDS = [

@@ -2,8 +2,8 @@
  * What a check can report: findings, or a reason why it could not judge, and the resulting verdict. A must-finding makes a check
  * FAIL, a should-finding WARN.
  */
-import type { ClauseId } from '@duebridge/contract';
-import { tell, type Exchange, type Reply } from './http.ts';
+import type { ClauseId, Json } from '@duebridge/contract';
+import { asObject, isSuccess, show, tell, type Exchange, type Reply } from './http.ts';
 
 /** must: the interface or money is broken. should: a warning. */
 export type Severity = 'must' | 'should';
@@ -73,6 +73,20 @@ export class Findings {
   /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
   strict(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
     return this.profile === 'strict' ? this.should(holds, expected, at, more) : true;
+  }
+
+  /** Raises a finding unless one field of the answer's object is right; it says what the field is. */
+  field(
+    reply: Reply,
+    name: string,
+    expected: string,
+    holds: (value: Json | undefined) => boolean,
+    more: FindingMore & { readonly severity?: Severity } = {},
+  ): boolean {
+    const fields = isSuccess(reply) ? asObject(reply.json) : undefined;
+    const got = fields === undefined ? tell(reply) : `${name} is ${show(fields[name])}`;
+    const { severity = 'must', ...rest } = more;
+    return this.#raise(severity, holds(fields?.[name]), expected, reply, { got, ...rest });
   }
 
   /** Ends the check as SKIP unless `holds`: its precondition. */

@@ -10,7 +10,7 @@ import { randomUUID, randomBytes } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';
 import { sleep, type Clock } from '../clock.ts';
 import { cutOff } from './cut-connection.ts';
-import { Findings, Skipped, type Profile } from './findings.ts';
+import { Findings, Skipped, type FindingMore, type Profile } from './findings.ts';
 import {
   asObject,
   isSuccess,
@@ -454,19 +454,39 @@ export class PartnerContext extends Findings {
     return token === undefined ? {} : { authorization: `Bearer ${token}` };
   }
 
-  /** A payment not requested yet: a new id and, unless given, a new batch. */
-  intend(planned: Planned, platform_batch_id: string = randomUUID()): Intent {
-    return {
-      platform_payment_id: newPaymentId(this.run.now()),
-      platform_batch_id,
-      amount_in_cents: planned.amount_in_cents,
-      account_id: planned.account_id,
-    };
+  /** A payment not requested yet, or one of this check alone by its offset: a new id and, unless given, a new batch. */
+  intend(planned: Planned | number, platform_batch_id: string = randomUUID()): Intent {
+    const { amount_in_cents, account_id } =
+      typeof planned === 'number' ? own(this.target, planned) : planned;
+    const platform_payment_id = newPaymentId(this.run.now());
+    return { platform_payment_id, platform_batch_id, amount_in_cents, account_id };
+  }
+
+  /** Puts a new payment. Skips when it is not accepted: P20 reports that. */
+  async accept(
+    planned: Planned | number,
+    options: CallOptions = {},
+  ): Promise<{ readonly intent: Intent; readonly record: PaymentFields }> {
+    const intent = this.intend(planned);
+    const record = recordOf(await this.put(intent, options));
+    this.given(record !== undefined, 'no new payment was accepted (see P20)');
+    return { intent, record };
+  }
+
+  /** Raises a finding when a refused request made a payment all the same. */
+  async notMade(
+    intent: Intent,
+    severity: 'must' | 'should' = 'must',
+    expected = 'no payment under the refused id',
+    more?: FindingMore,
+  ): Promise<boolean> {
+    const read = await this.read(intent);
+    return this[severity](!holdsPayment(read), expected, read, more);
   }
 
   /** The payment of this check alone, the same one on each call; `offset` makes its amount distinct. */
   ownPayment(offset: number): Intent {
-    return this.run.own(this.check, () => this.intend(own(this.target, offset)));
+    return this.run.own(this.check, () => this.intend(offset));
   }
 
   /** Puts a payment. `change` replaces parts of the request, not of the intent. */

@@ -67,6 +67,16 @@ export function shared(target: PartnerTarget, name: SharedName): Planned | undef
   }
 }
 
+/** What a check may request: shared payments by name, and payments of its own by their offset. */
+export function uses(
+  ...payments: readonly (SharedName | number)[]
+): (target: PartnerTarget) => readonly Planned[] {
+  return (target) =>
+    payments.flatMap((one) =>
+      typeof one === 'number' ? own(target, one) : (shared(target, one) ?? []),
+    );
+}
+
 /** The shared payments of these names that the target allows. */
 export function sharedAll(target: PartnerTarget, names: readonly SharedName[]): Planned[] {
   return names.flatMap((name) => shared(target, name) ?? []);
