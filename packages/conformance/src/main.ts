@@ -15,6 +15,7 @@ import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 import { readKnownFailures } from './check/known-failures.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
 import { placeOf, proxyFor } from './check/proxy.ts';
+import { describe } from './check/result-book.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
@@ -459,16 +460,7 @@ ${example}
 
 function list(cases: readonly CaseInfo[], flags: Flags): number {
   if (flags.json === true) {
-    const shown = cases.map(({ id, title, clauses, decisions, severity, profile, sends }) => ({
-      id,
-      title,
-      clauses,
-      decisions: decisions ?? [],
-      severity,
-      profile,
-      sends,
-    }));
-    process.stdout.write(`${JSON.stringify(shown, undefined, 2)}\n`);
+    process.stdout.write(`${JSON.stringify(cases.map(describe), undefined, 2)}\n`);
     return 0;
   }
   for (const { id, title, clauses, severity, profile } of cases) {

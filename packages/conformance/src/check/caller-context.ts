@@ -14,6 +14,7 @@ import { Findings, Skipped } from './findings.ts';
 import { asObject, nothing, type Reply } from './http.ts';
 import {
   startScriptedPartner,
+  together,
   type Behaviour,
   type Call,
   type ScriptedExchange,
@@ -115,7 +116,6 @@ export class CallerRun {
       tokens.wire.hide({ value, name: `PARTNER_${name}` });
     }
     const delegate: { run: CallerRun | undefined } = { run: undefined };
-    const of = (call: Call): Behaviour[] => delegate.run?.behavioursOf(call) ?? [];
     const partner = await startScriptedPartner({
       clock: tokens.clock,
       host: caller.host,
@@ -140,32 +140,10 @@ export class CallerRun {
         status: 'active',
         balance: { amount_due_in_cents: 10_000_000 },
       })),
-      behaviour: {
-        async receive(call, inside) {
-          delegate.run?.noteCall(call);
-          for (const behaviour of of(call)) {
-            const reply = await behaviour.receive?.(call, inside);
-            if (reply !== undefined) return reply;
-          }
-          return undefined;
-        },
-        authorize: (call, refusal, inside) =>
-          of(call).reduce(
-            (last, behaviour) =>
-              behaviour.authorize === undefined ? last : behaviour.authorize(call, last, inside),
-            refusal,
-          ),
-        async answer(call, answer, inside) {
-          for (const behaviour of of(call)) {
-            const reply = await behaviour.answer?.(call, answer, inside);
-            if (reply !== undefined) return reply;
-          }
-          return undefined;
-        },
-        born(payment, call, inside) {
-          for (const behaviour of of(call)) behaviour.born?.(payment, call, inside);
-        },
-      },
+      behaviour: [
+        { receive: (call) => delegate.run?.noteCall(call) },
+        together((call) => (call === undefined ? [] : (delegate.run?.behavioursOf(call) ?? []))),
+      ],
     });
     const run = new CallerRun(tokens, caller, partner);
     try {
@@ -222,7 +200,7 @@ export class CallerRun {
   }
 
   /** Records a call, and finds the payment that a new id belongs to. */
-  noteCall(call: Call): void {
+  noteCall(call: Call): undefined {
     if (this.#raw.length < MAX_RAW) this.#raw.push(call);
     if (call.method !== 'PUT') return;
     const id = idOf(call);

@@ -36,6 +36,34 @@ export interface History {
   keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
+/** The two lists of a history, wherever they are kept. */
+type Kept = 'payments' | 'failed';
+
+function historyOver(
+  read: (kept: Kept) => unknown,
+  write: (kept: Kept, value: unknown) => void,
+): History {
+  const failed = (): Record<string, unknown> => {
+    const value = read('failed');
+    return isObject(value) ? value : {};
+  };
+  const entries = (): readonly HistoryEntry[] => {
+    const value = read('payments');
+    return Array.isArray(value) ? value.filter(isEntry) : [];
+  };
+  return {
+    entries,
+    add(more) {
+      if (more.length > 0) write('payments', [...entries(), ...more].slice(-MAX_ENTRIES));
+    },
+    lastFailed(base_url) {
+      const list = failed()[base_url];
+      return Array.isArray(list) ? list.filter((id) => typeof id === 'string') : [];
+    },
+    keepFailed: (base_url, checks) => write('failed', { ...failed(), [base_url]: checks }),
+  };
+}
+
 /**
  * A history in a folder, which is created when the first entry is added. Unreadable files count as empty. `onTrouble` is told, once
  * and with the file system's words, when the folder cannot be written: a run on a read-only disk still has its report.
@@ -45,48 +73,27 @@ export function fileHistory(
   onTrouble: (why: string) => void = () => undefined,
 ): History {
   let told = false;
-  const write = (file: string, value: unknown): void => {
-    try {
-      writeFile(folder, file, value);
-    } catch (error) {
-      if (!told) onTrouble(error instanceof Error ? error.message : String(error));
-      told = true;
-    }
-  };
-  const payments = join(folder, 'payments.json');
-  const failed = join(folder, 'failed.json');
-  return {
-    entries: () => {
-      const value = readFile(payments);
-      return Array.isArray(value) ? value.filter(isEntry) : [];
-    },
-    add(entries) {
-      if (entries.length > 0) {
-        write(payments, [...this.entries(), ...entries].slice(-MAX_ENTRIES));
+  const file = (kept: Kept): string => join(folder, `${kept}.json`);
+  return historyOver(
+    (kept) => readFile(file(kept)),
+    (kept, value) => {
+      try {
+        writeFile(folder, file(kept), value);
+      } catch (error) {
+        if (!told) onTrouble(error instanceof Error ? error.message : String(error));
+        told = true;
       }
     },
-    lastFailed(base_url) {
-      const value = readFile(failed);
-      const list = isObject(value) ? value[base_url] : undefined;
-      return Array.isArray(list) ? list.filter((id) => typeof id === 'string') : [];
-    },
-    keepFailed(base_url, checks) {
-      const value = readFile(failed);
-      write(failed, { ...(isObject(value) ? value : {}), [base_url]: checks });
-    },
-  };
+  );
 }
 
 /** A history in memory, lost when the process exits. */
 export function memoryHistory(entries: readonly HistoryEntry[] = []): History {
-  const all = [...entries];
-  const failed = new Map<string, readonly string[]>();
-  return {
-    entries: () => all,
-    add: (more) => void all.push(...more),
-    lastFailed: (base_url) => failed.get(base_url) ?? [],
-    keepFailed: (base_url, checks) => void failed.set(base_url, checks),
-  };
+  const kept = new Map<Kept, unknown>([['payments', entries]]);
+  return historyOver(
+    (name) => kept.get(name),
+    (name, value) => void kept.set(name, value),
+  );
 }
 
 function readFile(file: string): unknown {

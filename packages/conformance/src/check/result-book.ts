@@ -2,7 +2,7 @@
  * The results of a run: each check's findings while it runs, and at its end one report value. A run never passes when it checked
  * nothing, or when it left out checks that the target file could have enabled; what was found in an outage counts for nothing.
  */
-import { CLAUSES, type ClauseId } from '@duebridge/contract';
+import { CLAUSES } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
 import { curl } from '../report/curl.ts';
 import type {
@@ -141,14 +141,8 @@ export class ResultBook {
         : undefined;
     const reason = skipped ?? wanting.at(-1);
     return {
-      id: check.id,
-      title: check.title,
-      clauses: check.clauses,
-      decisions: check.decisions ?? [],
-      severity: check.severity,
+      ...describe(check),
       verdict,
-      sends: check.sends,
-      likely_cause: check.likely_cause,
       findings: alike(found).map((finding) => this.#reported(check, finding)),
       notes: context.notes,
       ...(reason === undefined || verdict !== 'SKIP' ? {} : { skipped: this.#wire.mask(reason) }),
@@ -236,31 +230,23 @@ export class ResultBook {
   }
 }
 
+/** The description of a check without what it does. */
+export function describe(check: CaseInfo): CaseInfo {
+  const { id, title, clauses, decisions = [], severity, profile, sends, likely_cause } = check;
+  return { id, title, clauses, decisions, severity, profile, sends, likely_cause };
+}
+
 /** The broken rules, musts first, each with the checks that found it. */
 function brokenClauses(results: readonly CheckResult[]): BrokenClause[] {
-  const found = results.flatMap((result) =>
-    result.findings.map((finding) => ({ result, finding })),
-  );
+  const found = results.flatMap(({ id, findings }) => findings.map((finding) => ({ id, finding })));
   found.sort((one, other) => rank(one.finding) - rank(other.finding));
-  const broken = new Map<ClauseId, BrokenClause>();
-  for (const { result, finding } of found) {
-    const { clause, rule, severity, expected, got, curl } = finding;
-    const known = broken.get(clause);
-    if (known === undefined) {
-      broken.set(clause, {
-        clause,
-        rule,
-        severity,
-        checks: [result.id],
-        expected,
-        got,
-        ...(curl === undefined ? {} : { curl }),
-      });
-    } else if (!known.checks.includes(result.id)) {
-      broken.set(clause, { ...known, checks: [...known.checks, result.id] });
-    }
-  }
-  return [...broken.values()];
+  const byClause = Map.groupBy(found, ({ finding }) => finding.clause);
+  return [...byClause.values()].flatMap((those) => {
+    const [first] = those;
+    if (first === undefined) return [];
+    const { likely_cause: _cause, exchange: _exchange, ...finding } = first.finding;
+    return { ...finding, checks: [...new Set(those.map(({ id }) => id))] };
+  });
 }
 
 function rank({ severity }: ReportedFinding): number {

@@ -218,9 +218,9 @@ function checkLine(result: CheckResult, report: RunReport): string {
     .map((clause) => `<li><span class="clause">${clause}</span> ${html(CLAUSES[clause].rule)}</li>`)
     .join('');
   const decisions =
-    result.decisions.length === 0
+    (result.decisions ?? []).length === 0
       ? ''
-      : `<p>Where the interface is silent, by decision ${result.decisions.join(', ')}.</p>`;
+      : `<p>Where the interface is silent, by decision ${result.decisions?.join(', ') ?? ''}.</p>`;
   const inside = `<p><b>Sent:</b> ${html(result.sends)}.</p>
 <ul class="rules">${rules}</ul>${decisions}
 ${result.skipped === undefined ? '' : `<p><b>Not judged:</b> ${html(result.skipped)}.</p>`}

@@ -1,5 +1,6 @@
 /** The value of a whole run, from which every form of report is printed. The JSON report is this value. */
 import type { ClauseId } from '@duebridge/contract';
+import type { CaseInfo } from '../check/check.ts';
 import type { Profile, Verdict } from '../check/findings.ts';
 import type { Exchange } from '../check/http.ts';
 import type { KnownFailure } from '../check/known-failures.ts';
@@ -20,16 +21,9 @@ export interface ReportedFinding {
   readonly curl?: string;
 }
 
-/** The result of one check. */
-export interface CheckResult {
-  readonly id: string;
-  readonly title: string;
-  readonly clauses: readonly ClauseId[];
-  readonly decisions: readonly number[];
-  readonly severity: 'must' | 'should';
+/** The result of one check, with its description. */
+export interface CheckResult extends CaseInfo {
   readonly verdict: Verdict;
-  readonly sends: string;
-  readonly likely_cause: string;
   readonly findings: readonly ReportedFinding[];
   readonly notes: readonly string[];
   /** Why it was not judged. */
@@ -45,15 +39,9 @@ export interface CheckResult {
   readonly excused?: KnownFailure;
 }
 
-/** A broken rule of the interface, listed once for all checks that found it. */
-export interface BrokenClause {
-  readonly clause: ClauseId;
-  readonly rule: string;
-  readonly severity: 'must' | 'should';
+/** A broken rule of the interface, listed once for all checks that found it; the finding is that of the first. */
+export interface BrokenClause extends Omit<ReportedFinding, 'likely_cause' | 'exchange'> {
   readonly checks: readonly string[];
-  readonly expected: string;
-  readonly got: string;
-  readonly curl?: string;
 }
 
 /** A whole run. The JSON report is this value. */

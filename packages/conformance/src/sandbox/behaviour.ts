@@ -147,6 +147,48 @@ export interface Behaviour {
   answer?(call: Call, answer: Answer, partner: Insides): Maybe<Reply>;
 }
 
+/** Several behaviours as one: the first reply is taken, and each decision is handed to the next. */
+export function together(of: (call?: Call) => readonly Behaviour[]): Required<Behaviour> {
+  return {
+    async receive(call, partner) {
+      for (const behaviour of of(call)) {
+        const reply = await behaviour.receive?.(call, partner);
+        if (reply !== undefined) return reply;
+      }
+      return undefined;
+    },
+    authorize: (call, refusal, partner) =>
+      of(call).reduce(
+        (last, one) => (one.authorize === undefined ? last : one.authorize(call, last, partner)),
+        refusal,
+      ),
+    validate: (call, problems) =>
+      of(call).reduce((last, one) => one.validate?.(call, last) ?? last, problems),
+    key: (call, instruction, partner) =>
+      of(call).reduce(
+        (last, one) => one.key?.(call, instruction, partner) ?? last,
+        call.params['platform_payment_id'] ?? '',
+      ),
+    async beforeStore(call, partner) {
+      for (const behaviour of of(call)) await behaviour.beforeStore?.(call, partner);
+    },
+    born: (payment, call, partner) => of(call).forEach((one) => one.born?.(payment, call, partner)),
+    repeat: (payment, call, partner) =>
+      of(call).forEach((one) => one.repeat?.(payment, call, partner)),
+    stored: (payment, call, partner) =>
+      of(call).forEach((one) => one.stored?.(payment, call, partner)),
+    ended: (payment, partner) => of().forEach((one) => one.ended?.(payment, partner)),
+    async answer(call, answer, partner) {
+      let reply: Reply = answer;
+      for (const behaviour of of(call)) {
+        if (typeof reply === 'function') break;
+        reply = (await behaviour.answer?.(call, reply, partner)) ?? reply;
+      }
+      return reply;
+    },
+  };
+}
+
 /** A behaviour that changes every payment record sent, in PUT and GET answers alike. */
 export function onRecords(
   change: (

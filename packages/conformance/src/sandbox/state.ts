@@ -11,7 +11,7 @@ import {
   type BatchStatement,
 } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
-import type { Behaviour, Insides, Posting, StoredPayment } from './behaviour.ts';
+import type { Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
 
 /** A payment of the same amount on the same account within this time is a duplicate (FR1, decision 10). */
@@ -47,7 +47,7 @@ export function openBook(options: {
   processing_ms: number;
   clock: Clock;
   seed: number;
-  behaviours: () => readonly Behaviour[];
+  ended: (payment: StoredPayment, partner: Insides) => void;
 }): Book {
   let offsetMs = 0;
   let chance = seeded(options.seed);
@@ -146,7 +146,7 @@ export function openBook(options: {
           payment.failure_reason = ending.failure_reason ?? 'The biller refused the payment.';
         }
       }
-      for (const behaviour of options.behaviours()) behaviour.ended?.(payment, book);
+      options.ended(payment, book);
       for (const wake of waiting.get(payment) ?? []) wake();
       waiting.delete(payment);
     },

@@ -1,0 +1,77 @@
+/** The credentials of the scripted partner: a call's header or access token enters, a refusal or nothing leaves. */
+import { randomBytes } from 'node:crypto';
+import { Refusal, SCOPES } from '@duebridge/contract';
+import type { Answer, Call, Insides } from './behaviour.ts';
+import { mediaTypeOf } from './listeners.ts';
+import type { ScriptedAuth } from './running-partner.ts';
+
+/** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
+export function openAuthenticator(
+  auth: ScriptedAuth,
+  secrets: () => readonly string[],
+  book: Insides,
+) {
+  const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
+
+  function judge(call: Call, scope: string | undefined): Refusal | undefined {
+    if (auth.method === 'key') {
+      // Node joins repeated headers with a comma, so that two of them never equal the key.
+      if (call.headers[auth.header.toLowerCase()] !== auth.key) return new Refusal('UNAUTHORIZED');
+      call.scopes = SCOPES;
+      return undefined;
+    }
+    const bearer = /^Bearer +([^ ]+)$/i.exec(call.headers.authorization ?? '')?.[1];
+    const token = bearer === undefined ? undefined : tokens.get(bearer);
+    if (token === undefined || token.expires_ms <= book.now()) {
+      const error = bearer === undefined ? '' : ', error="invalid_token"';
+      return new Refusal('UNAUTHORIZED', {
+        headers: { 'WWW-Authenticate': `Bearer realm="sandbox"${error}` },
+      });
+    }
+    call.scopes = token.scopes;
+    if (scope === undefined || token.scopes.includes(scope)) return undefined;
+    return new Refusal('INSUFFICIENT_SCOPE', {
+      headers: {
+        'WWW-Authenticate': `Bearer realm="sandbox", error="insufficient_scope", scope="${scope}"`,
+      },
+    });
+  }
+
+  function grant(call: Call, body: Buffer | undefined): Answer {
+    if (auth.method !== 'oauth') throw new Refusal('NOT_FOUND');
+    if (mediaTypeOf(call.headers) !== 'application/x-www-form-urlencoded') {
+      return oauthError(415, 'invalid_request', 'send a form');
+    }
+    if (body === undefined) return oauthError(413, 'invalid_request', 'the form is too large');
+    const form = new URLSearchParams(call.text);
+    const repeated = [...form.keys()].some((name) => form.getAll(name).length > 1);
+    if (repeated) return oauthError(400, 'invalid_request', 'a field is repeated');
+    const isClient = form.get('client_id') === auth.client_id;
+    if (!isClient || !secrets().includes(form.get('client_secret') ?? '')) {
+      return oauthError(401, 'invalid_client', 'unknown client');
+    }
+    const grantType = form.get('grant_type');
+    if (grantType === null) return oauthError(400, 'invalid_request', 'grant_type is missing');
+    if (grantType !== 'client_credentials') {
+      return oauthError(400, 'unsupported_grant_type', 'only client_credentials is supported');
+    }
+    const asked = (form.get('scope') ?? '').split(' ').filter((scope) => scope !== '');
+    const scopes = asked.length === 0 ? [...SCOPES] : asked;
+    if (!scopes.every((scope) => SCOPES.some((known) => known === scope))) {
+      return oauthError(400, 'invalid_scope', 'the scopes are read and write');
+    }
+    const expires_in = auth.expires_in ?? 3600;
+    const access_token = randomBytes(32).toString('base64url');
+    tokens.set(access_token, { scopes, expires_ms: book.now() + expires_in * 1000 });
+    return {
+      status: 200,
+      body: { access_token, token_type: 'Bearer', expires_in, scope: scopes.join(' ') },
+    };
+  }
+
+  return { judge, grant, reset: () => tokens.clear() };
+}
+
+function oauthError(status: number, error: string, error_description: string): Answer {
+  return { status, body: { error, error_description } };
+}

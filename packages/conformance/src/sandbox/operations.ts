@@ -1,0 +1,219 @@
+/**
+ * The operations of the scripted partner: a call enters, the answer of a correct partner leaves, unless a behaviour decides otherwise
+ * on the way.
+ *
+ *   receive -> authorize -> validate -> find or store -> answer
+ */
+import { isUtf8 } from 'node:buffer';
+import {
+  compileCheck,
+  isTerminal,
+  JsonProblem,
+  parseJson,
+  partnerRoutes,
+  PaymentInstruction,
+  Refusal,
+  type Check,
+  type Detail,
+  type Json,
+} from '@duebridge/contract';
+import { deadline, pause, type Clock } from '../clock.ts';
+import type { openAuthenticator } from './authenticator.ts';
+import type { Answer, Behaviour, Call, Operation, Reply } from './behaviour.ts';
+import { mediaTypeOf } from './listeners.ts';
+import type { ScriptedExchange } from './running-partner.ts';
+import { statementOf, type Book } from './state.ts';
+
+/** Longest wait granted to a read, in seconds (decision 24): shorter than the idle timeouts of proxies. */
+const MAX_WAIT_SECONDS = 60;
+
+/** What the operations work on. */
+export interface Inside {
+  readonly book: Book;
+  readonly clock: Clock;
+  readonly behaviour: Required<Behaviour>;
+  readonly authenticator: ReturnType<typeof openAuthenticator>;
+}
+
+/** The answer of a correct partner, with the hooks called along the way. Throws Refusal. */
+export async function respond(
+  inside: Inside,
+  call: Call,
+  body: Buffer | undefined,
+  problem: Refusal | undefined,
+  released: AbortSignal,
+  exchange: { credential: ScriptedExchange['credential'] },
+): Promise<Reply> {
+  const { behaviour, book, authenticator } = inside;
+  const reply = await behaviour.receive(call, book);
+  if (reply !== undefined) return reply;
+  if (problem !== undefined) throw problem;
+  if (call.operation === 'unknown') throw new Refusal('NOT_FOUND');
+  if (call.operation === 'access_token') return authenticator.grant(call, body);
+
+  const judged = authenticator.judge(call, partnerRoutes[call.operation].scope);
+  const refusal = behaviour.authorize(call, judged, book);
+  exchange.credential = refusal === undefined ? 'right' : 'refused';
+  if (refusal !== undefined) throw refusal;
+  const wrongParams = PARAMS[call.operation].problems(call.params, 'path');
+  if (wrongParams.length > 0) throw new Refusal('INVALID_REQUEST', { details: wrongParams });
+
+  book.settle();
+  switch (call.operation) {
+    case 'get_account':
+    case 'get_balance':
+      return readAccount(inside, call, released);
+    case 'put_account_payment':
+      return await putPayment(inside, call, body);
+    case 'get_account_payment':
+    case 'get_payment':
+      return await readPayment(inside, call, released);
+    case 'get_batch_statement':
+      return readStatement(call, book);
+  }
+}
+
+async function readAccount(
+  { book, clock }: Inside,
+  call: Call,
+  released: AbortSignal,
+): Promise<Answer> {
+  const { biller_id = '', account_id = '' } = call.params;
+  const account = book.account(biller_id, account_id);
+  if (account === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
+  if (account.read_delay_ms !== undefined) await pause(clock, account.read_delay_ms, released);
+  if (call.operation === 'get_balance') return { status: 200, body: { ...account.balance } };
+  const { status, holder, balance, payment_rules } = account;
+  return {
+    status: 200,
+    body: {
+      biller_id,
+      account_id,
+      status,
+      ...(holder === undefined ? {} : { holder }),
+      ...(balance === undefined ? {} : { balance }),
+      ...(payment_rules === undefined ? {} : { payment_rules }),
+    },
+  };
+}
+
+async function putPayment(inside: Inside, call: Call, body: Buffer | undefined): Promise<Answer> {
+  const { behaviour, book } = inside;
+  const instruction = readInstruction(inside, call, body);
+  const { biller_id = '', account_id = '', platform_payment_id = '' } = call.params;
+  const key = behaviour.key(call, instruction, book);
+  let payment = book.find(key);
+  await behaviour.beforeStore(call, book);
+  if (payment === undefined) {
+    const { platform_batch_id, amount_in_cents } = instruction;
+    payment = book.draft({
+      key,
+      platform_payment_id,
+      platform_batch_id,
+      biller_id,
+      account_id,
+      amount_in_cents,
+    });
+    behaviour.born(payment, call, book);
+    book.store(payment);
+  } else behaviour.repeat(payment, call, book);
+  behaviour.stored(payment, call, book);
+  return { status: 200, body: book.record(payment) };
+}
+
+/** Validates the body of a PUT. A behaviour may accept an invalid one; missing fields then get usable defaults. */
+function readInstruction(
+  { behaviour }: Inside,
+  call: Call,
+  body: Buffer | undefined,
+): PaymentInstruction {
+  if (mediaTypeOf(call.headers) !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
+  if (body === undefined) throw new Refusal('PAYLOAD_TOO_LARGE');
+  let problems: readonly Detail[] = [];
+  try {
+    if (!isUtf8(body)) throw new JsonProblem('the text is not UTF-8');
+    call.body = parseJson(call.text);
+    problems = INSTRUCTION.problems(call.body, 'body');
+  } catch (error) {
+    if (!(error instanceof JsonProblem)) throw error;
+    problems = [{ path: 'body', problem: error.problem }];
+  }
+  const fields = isObject(call.body) ? call.body : {};
+  const { platform_payment_id = '' } = call.params;
+  const echoed = fields['platform_payment_id'];
+  if (problems.length === 0 && echoed !== undefined && echoed !== platform_payment_id) {
+    problems = [{ path: 'body.platform_payment_id', problem: 'must equal the id in the path' }];
+  }
+  problems = behaviour.validate(call, problems);
+  if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
+  const { amount_in_cents, platform_batch_id } = fields;
+  return {
+    amount_in_cents: typeof amount_in_cents === 'number' ? amount_in_cents : asNumber(fields),
+    platform_batch_id: typeof platform_batch_id === 'string' ? platform_batch_id : '',
+  };
+}
+
+async function readPayment(
+  { book, clock }: Inside,
+  call: Call,
+  released: AbortSignal,
+): Promise<Answer> {
+  const { biller_id, account_id, platform_payment_id = '' } = call.params;
+  const payment =
+    book.find(platform_payment_id) ??
+    // Behaviours that use another key still read by the id that the caller knows: the newest payment wins.
+    book.payments().findLast((entry) => entry.platform_payment_id === platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  if (call.operation === 'get_account_payment') {
+    const here = payment.biller_id === biller_id && payment.account_id === account_id;
+    if (!here) throw new Refusal('PAYMENT_NOT_FOUND');
+  }
+  const seconds = waitSeconds(call);
+  if (seconds === undefined) return { status: 200, body: book.record(payment) };
+  if (!isTerminal(payment.status)) {
+    const enough = deadline(clock, seconds * 1000);
+    await book.whenEnded(payment, AbortSignal.any([released, enough.signal]));
+    enough.cancel();
+  }
+  return {
+    status: 200,
+    headers: { 'Preference-Applied': 'wait' },
+    body: book.record(payment),
+  };
+}
+
+const INSTRUCTION = compileCheck(PaymentInstruction);
+
+type PartnerOperation = Exclude<Operation, 'unknown' | 'access_token'>;
+
+const PARAMS: Readonly<Record<PartnerOperation, Check<unknown>>> = {
+  get_account: compileCheck(partnerRoutes.get_account.params),
+  get_balance: compileCheck(partnerRoutes.get_balance.params),
+  put_account_payment: compileCheck(partnerRoutes.put_account_payment.params),
+  get_account_payment: compileCheck(partnerRoutes.get_account_payment.params),
+  get_payment: compileCheck(partnerRoutes.get_payment.params),
+  get_batch_statement: compileCheck(partnerRoutes.get_batch_statement.params),
+};
+
+function readStatement(call: Call, book: Book): Answer {
+  const { platform_batch_id = '' } = call.params;
+  const payments = book.payments().filter((p) => p.platform_batch_id === platform_batch_id);
+  if (payments.length === 0) throw new Refusal('BATCH_NOT_FOUND');
+  return { status: 200, body: statementOf(platform_batch_id, payments) };
+}
+
+/** Seconds of `Prefer: wait=N` (RFC 7240), at most the bound; undefined when the request has none. */
+function waitSeconds(call: Call): number | undefined {
+  const prefer = call.headers['prefer'];
+  const value = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,6})"?/i.exec(String(prefer ?? ''))?.[1];
+  return value === undefined ? undefined : Math.min(MAX_WAIT_SECONDS, Number(value));
+}
+
+function isObject(value: Json | undefined): value is Readonly<Record<string, Json>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function asNumber(fields: Readonly<Record<string, Json>>): number {
+  const value = Number(JSON.parse(JSON.stringify(fields['amount_in_cents'] ?? null)));
+  return Number.isFinite(value) ? value : 0;
+}

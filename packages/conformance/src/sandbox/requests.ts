@@ -1,0 +1,115 @@
+/** A request of the scripted partner as a call, and an answer as what goes over the wire; credentials are masked in what is kept. */
+import http from 'node:http';
+import { partnerRoutes, Refusal, type Route } from '@duebridge/contract';
+import type { Answer, Call, Operation } from './behaviour.ts';
+import type { ScriptedAuth } from './running-partner.ts';
+
+/** Finds the operation of a request and its path fields; `problem` when there is none. */
+export function toCall(
+  request: http.IncomingMessage,
+  text: string,
+  number: number,
+  connection: { readonly number: number; readonly requests: number },
+  released: AbortSignal,
+): { call: Call; problem: Refusal | undefined } {
+  const method = request.method ?? '';
+  const path = request.url ?? '';
+  let operation: Operation = 'unknown';
+  let params: Record<string, string> = {};
+  let problem: Refusal | undefined;
+  const allowed: string[] = [];
+  for (const route of Object.values(partnerRoutes) as Route[]) {
+    const fields = matchPath(route.path, path.split('?')[0] ?? '');
+    if (fields === undefined) continue;
+    allowed.push(route.method);
+    if (route.method !== method) continue;
+    operation = route.id as Operation;
+    if (fields === 'undecodable') problem = new Refusal('INVALID_REQUEST');
+    else params = fields;
+  }
+  if (operation === 'unknown' && allowed.length > 0) {
+    problem = new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: allowed.join(', ') } });
+  }
+  const call: Call = {
+    number,
+    connection: connection.number,
+    earlier: connection.requests,
+    released,
+    operation,
+    method,
+    path,
+    params,
+    headers: request.headers,
+    text,
+    body: undefined,
+    scopes: undefined,
+  };
+  return { call, problem };
+}
+
+function matchPath(template: string, path: string) {
+  const [wanted, given] = [template.split('/'), path.split('/')];
+  if (wanted.length !== given.length) return undefined;
+  const fields: Record<string, string> = {};
+  for (const [index, part] of wanted.entries()) {
+    const value = given[index] ?? '';
+    if (!part.startsWith('{')) {
+      if (part !== value) return undefined;
+      continue;
+    }
+    try {
+      fields[part.slice(1, -1)] = decodeURIComponent(value);
+    } catch {
+      return 'undecodable';
+    }
+  }
+  return fields;
+}
+
+export function toSendable(answer: Answer) {
+  const { body } = answer;
+  const plain = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
+  const bytes = plain ? (body ?? '') : JSON.stringify(body);
+  const headers: Record<string, string | string[]> = plain
+    ? {}
+    : { 'Content-Type': 'application/json; charset=utf-8' };
+  for (const [name, value] of Object.entries(answer.headers ?? {})) {
+    headers[name] = typeof value === 'string' ? value : [...value];
+  }
+  return { status: answer.status, headers, body: bytes };
+}
+
+export function rawBytes(answer: Answer, fixed: Readonly<Record<string, string>>): Buffer {
+  const { status, headers, body } = toSendable(answer);
+  const bytes = Buffer.from(body as string);
+  const lines = [`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Unknown'}`];
+  const all = { ...fixed, 'Content-Length': String(bytes.length), ...headers };
+  for (const [name, value] of Object.entries(all)) {
+    for (const one of [value].flat()) lines.push(`${name}: ${one}`);
+  }
+  return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+}
+
+export function bodyText(body: string | Uint8Array): string {
+  return typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
+}
+
+/** Headers as text, in one entry each, with credentials masked. */
+export function maskedHeaders(
+  request: http.IncomingMessage,
+  auth: ScriptedAuth,
+): Record<string, string> {
+  const secret = new Set(['authorization', 'cookie', 'x-api-key']);
+  if (auth.method === 'key') secret.add(auth.header.toLowerCase());
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(request.headers)) {
+    headers[name] = secret.has(name) ? '(masked)' : String(value);
+  }
+  return headers;
+}
+
+export function maskedForm(text: string): string {
+  const form = new URLSearchParams(text);
+  if (form.has('client_secret')) form.set('client_secret', '(masked)');
+  return form.toString();
+}
