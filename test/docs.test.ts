@@ -337,6 +337,17 @@ test('the map of the code and the walk name files that exist', () => {
   }
 });
 
+test('a payment is followed in at most eight files and 2,000 lines, as long as the page says', () => {
+  const rows = [...read('CONTRIBUTING.md').matchAll(/^\| \[[^\]]+\]\(([^)]+)\) .*\| +(\d+) \|$/gm)];
+  const lines = rows.map(([, file = '']) => read(file).split('\n').length);
+  assert.ok(rows.length > 4 && rows.length <= 8, `${rows.length} files`);
+  assert.ok(lines.reduce((sum, one) => sum + one, 0) <= 2_000, lines.join(' + '));
+  for (const [index, [, file, told]] of rows.entries()) {
+    const off = Math.abs(Number(told) / (lines[index] ?? 0) - 1);
+    assert.ok(off < 0.2, `${file} has ${lines[index]} lines`);
+  }
+});
+
 test('every command and program in a document is run by something', () => {
   const tests = globSync(['packages/*/{src,test}/**/*.test.{ts,tsx}', 'test/**/*.test.ts'], {
     cwd: root,
