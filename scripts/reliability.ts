@@ -12,7 +12,7 @@ const HELP = `Usage:
   npm run reliability                                   1,000 seeds, the planted bugs, 10 rounds of the crash rig
   npm run reliability -- --seeds 20000 --rounds 0       more seeds, no rig; --no-planted leaves the bugs out
   npm run reliability -- --rounds 500 --minutes 60      as many rounds as fit into an hour; --seed N begins with another seed
-  npm run reliability -- --replay 4711                  one seed, with its events as a page (simulation-4711.html)
+  npm run reliability -- --replay 4711                  one seed, with its events as JSON lines (simulation-4711.jsonl)
   npm run reliability -- --shrink 4711                  the fewest faults and payments with which that seed still fails
 
 Exit code 0 when every guarantee held, 1 when one was broken, 3 for wrong arguments.`;
@@ -66,9 +66,9 @@ const number = (name: 'seeds' | 'seed' | 'rounds'): number =>
 const [seed, seeds, rounds] = [number('seed'), number('seeds'), number('rounds')];
 
 if (values.replay !== undefined) {
-  const page = `simulation-${whole('reliability', 'replay', values.replay)}.html`;
-  const { violations } = await simulate(Number(values.replay), 1, ['--chart', page]);
-  console.log(`Seed ${values.replay}: its events are in ${page}.`);
+  const file = `simulation-${whole('reliability', 'replay', values.replay)}.jsonl`;
+  const { violations } = await simulate(Number(values.replay), 1, ['--events', file]);
+  console.log(`Seed ${values.replay}: its events are in ${file}.`);
   end(violations);
 } else if (values.shrink !== undefined) {
   whole('reliability', 'shrink', values.shrink);

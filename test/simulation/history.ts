@@ -1,4 +1,4 @@
-/** What happened in a simulated world, as an all-seeing observer would record it: for the checkers and for the chart. */
+/** What happened in a simulated world, as an all-seeing observer would record it: for the checkers and for who reads them. */
 import type { Collection } from '../../packages/platform/src/funding.ts';
 
 /** One event. `at` is virtual milliseconds since the start of the world. */
@@ -92,6 +92,11 @@ export interface PartnerRow {
   readonly partner: string;
   readonly status: string;
   readonly cents: number;
+}
+
+/** The events as lines of JSON, in their order: the story of a world that somebody wants to read. */
+export function linesOf(history: History): string {
+  return history.events.map((event) => `${JSON.stringify(event)}\n`).join('');
 }
 
 /** The events of one world, in order. */

@@ -1,7 +1,7 @@
 /**
  * Runs worlds by their seeds and prints one JSON value: the payments driven, the faults that happened, the guarantees that were broken.
  *
- *   node test/simulation/seeds.ts --from 1 --count 100 [--until-violation] [--chart FILE.html]
+ *   node test/simulation/seeds.ts --from 1 --count 100 [--until-violation] [--events FILE.jsonl]
  *
  * Random bytes of this process are the world's, so that a seed always tells the same story; only the part of an id that is real time
  * differs from run to run.
@@ -17,7 +17,7 @@ const { values: options } = parseArgs({
     from: { type: 'string', default: '1' },
     count: { type: 'string', default: '100' },
     'until-violation': { type: 'boolean', default: false },
-    chart: { type: 'string' },
+    events: { type: 'string' },
     progress: { type: 'boolean', default: false },
   },
 });
@@ -26,8 +26,8 @@ let random = seededRandom(1);
 ownRandomBytes();
 // After the random bytes are the world's: modules keep what they import.
 const { SimulatedPostgres } = await import('./database.ts');
+const { linesOf } = await import('./history.ts');
 const { runWorld } = await import('./world.ts');
-const { chart } = await import('./chart.ts');
 
 const postgres = await SimulatedPostgres.open();
 const started = performance.now();
@@ -57,7 +57,7 @@ for (let seed = from; seed < from + Number(options.count); seed += 1) {
   }
   story.update(withoutIds(JSON.stringify(outcome.history.events)));
   violations.push(...outcome.violations.map((violation) => ({ seed, ...violation })));
-  if (options.chart !== undefined) writeFileSync(options.chart, chart(outcome));
+  if (options.events !== undefined) writeFileSync(options.events, linesOf(outcome.history));
   if (options.progress && seeds % 10 === 0) console.error(`${seeds} of ${options.count} seeds`);
   if (options['until-violation'] && violations.length > 0) break;
 }

@@ -2,14 +2,14 @@
  * Finds the fewest payments and faults with which a seed still breaks the same guarantee, so that whoever looks for the cause has
  * a short story to read.
  *
- *   node test/simulation/shrink.ts --seed 4711 [--bug 12] [--chart FILE.html]
+ *   node test/simulation/shrink.ts --seed 4711 [--bug 12] [--events FILE.jsonl]
  *
  * `--bug` plants a bug of planted.ts first. Exit code 0 when the seed breaks nothing, 1 when it does.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { chart } from './chart.ts';
 import type { Violation } from './checkers.ts';
+import { linesOf } from './history.ts';
 import type { Outcome } from './world.ts';
 
 /** Worlds that one shrinking may take: a second each at most. */
@@ -69,7 +69,7 @@ if (import.meta.main) {
     options: {
       seed: { type: 'string', default: '1' },
       bug: { type: 'string' },
-      chart: { type: 'string' },
+      events: { type: 'string' },
     },
   });
   const { SimulatedPostgres } = await import('./database.ts');
@@ -82,14 +82,14 @@ if (import.meta.main) {
   if (found === undefined) console.log(`Seed ${values.seed} breaks nothing.`);
   else {
     const { parts, of, violation, worlds, outcome } = found;
-    const page = values.chart ?? `simulation-${values.seed}-short.html`;
+    const file = values.events ?? `simulation-${values.seed}-short.jsonl`;
     console.log(
       `Seed ${values.seed} breaks ${violation.rule} with ${parts.length} of its ${of} parts:`,
     );
     for (const part of parts) console.log(`  ${part}`);
     console.log(violation.what);
-    console.log(`${worlds} worlds were tried; the events are in ${page}.`);
-    writeFileSync(page, chart(outcome));
+    console.log(`${worlds} worlds were tried; the events are in ${file}.`);
+    writeFileSync(file, linesOf(outcome.history));
   }
   // Processes of the worlds that were killed still wait for what never comes.
   process.exit(found === undefined ? 0 : 1);
