@@ -70,24 +70,6 @@ test('promtool finds nothing wrong with the rules, and they fire when they shoul
   assert.match(stdout, /SUCCESS/);
 });
 
-test('the dashboard is one that Grafana can import: each panel has a query and a place of its own', () => {
-  const { panels } = JSON.parse(dashboard) as {
-    panels: {
-      id: number;
-      title: string;
-      targets: { expr: string }[];
-      gridPos: { x: number; y: number };
-    }[];
-  };
-  assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
-  assert.equal(new Set(panels.map(({ gridPos: { x, y } }) => `${x} ${y}`)).size, panels.length);
-  for (const { title, targets } of panels)
-    assert.ok(
-      targets.every(({ expr }) => expr !== ''),
-      title,
-    );
-});
-
 /** Runs a line of the runbook with the variables filled in. Gives its exit code. */
 async function run(
   line: string,

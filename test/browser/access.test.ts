@@ -185,38 +185,6 @@ function heardAndSeen(inEngine: InEngine): void {
         assert.deepEqual(seen, { broken: 0, amounts: 1, overflow: 0, width: 320 });
       },
     );
-
-  inEngine(
-    'right to left, each value stands at the far edge, and a sentence ends with its full stop',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      await narrow(at, 344);
-      await at.start({ appearance: { direction: 'rtl' } });
-      const seen = await at.tab.run('frame', () => {
-        const edges = (element: Element | null): DOMRect | undefined =>
-          element?.getBoundingClientRect();
-        const list = edges(document.querySelector('dl'));
-        const values = [...document.querySelectorAll('dd')].map((value) => edges(value)?.left);
-        const labels = [...document.querySelectorAll('dt')].map((label) => edges(label)?.right);
-        const note = document.querySelector('footer p:last-of-type')?.firstChild;
-        const at = (character: number): number | undefined => {
-          if (!note) return undefined;
-          const range = document.createRange();
-          range.setStart(note, character);
-          range.setEnd(note, character + 1);
-          return range.getBoundingClientRect().left;
-        };
-        const last = (note?.textContent?.length ?? 0) - 1;
-        return {
-          values: values.every((left) => left === list?.left),
-          // Firefox has steps of a sixtieth of a pixel.
-          labels: labels.every((right) => Math.abs(Number(right) - Number(list?.right)) < 0.1),
-          stop: note?.textContent?.endsWith('.') === true && Number(at(last)) > Number(at(0)),
-        };
-      });
-      assert.deepEqual(seen, { values: true, labels: true, stop: true });
-    },
-  );
 }
 
 function developers(inEngine: InEngine): void {

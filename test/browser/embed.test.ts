@@ -5,7 +5,6 @@
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import type { DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import { bundled } from './bundled.ts';
 import { gate, until, useRig } from './rig.ts';
 import {
@@ -33,46 +32,6 @@ const framesOf = ({ tab }: EngineVisit): Promise<number> =>
 // What the site asks for ------------------------------------------------------------------------------------------------------
 
 function options(inEngine: InEngine): void {
-  inEngine(
-    'options that cannot work are refused at once, with a code and a remedy',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      const refused = await at.tab.run(
-        'page',
-        (frameOrigin) => {
-          const { createDuebridge } = (window as unknown as SiteWindow).sdk;
-          const fetchToken = (): Promise<string> => Promise.resolve('');
-          const wrong: object[] = [
-            { fetchToken, frameOrigin },
-            { partner: '', fetchToken, frameOrigin },
-            { partner: 'p', frameOrigin },
-            { partner: 'p', fetchToken },
-            { partner: 'p', fetchToken, frameOrigin, display: 'redirect' },
-            { partner: 'p', fetchToken, frameOrigin: 'pay.example' },
-            { partner: 'p', fetchToken, frameOrigin: 'http://pay.example' },
-            { partner: 'p', fetchToken, frameOrigin: 'javascript:alert(1)' },
-          ];
-          return wrong.map((given) => {
-            try {
-              createDuebridge(given as DuebridgeOptions);
-              return 'accepted';
-            } catch (error) {
-              const { name, code, message } = error as {
-                name: string;
-                code: string;
-                message: string;
-              };
-              return `${name} ${code} ${message.length > 30}`;
-            }
-          });
-        },
-        flow.payOrigin,
-      );
-      assert.deepEqual(new Set(refused), new Set(['DuebridgeError config_invalid true']));
-      assert.equal(refused.length, 8);
-    },
-  );
-
   inEngine(
     'a site that loads the script with its hash needs to say no address',
     async ({ flow, visit }) => {

@@ -11,7 +11,6 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Balance } from '@duebridge/contract';
-import type { AxeResults } from 'axe-core';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { build, type Plugin, type Rolldown } from 'vite';
@@ -213,26 +212,6 @@ async function chooses(tab: Tab, account: string): Promise<void> {
   await bank.click('page', 'button[value=approve]');
   await reads(tab, 'frame', 'h1', 'Paid. Thank you!');
 }
-
-test('the demo site’s pages pass axe, with the payment page open over them', async () => {
-  const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
-  for (const [path, button] of [
-    ['/?account=A-4', 'Pay bill'],
-    ['/options', 'Open'],
-  ] as const) {
-    const { page } = await open(`${site.url}${path}`);
-    await page.getByRole('button', { name: button }).click();
-    await page.frameLocator('iframe').getByRole('heading', { level: 1 }).waitFor();
-    await page.evaluate(axe);
-    const found = await page.evaluate(async () => {
-      const { axe } = window as unknown as { axe: { run(o: object): Promise<AxeResults> } };
-      // The frame has its own tests; here it is the page around it.
-      const { violations } = await axe.run({ iframes: false });
-      return violations.map(({ id, nodes }) => `${id}: ${nodes.map((n) => n.html).join(' | ')}`);
-    });
-    assert.deepEqual(found, [], path);
-  }
-});
 
 // The guide -------------------------------------------------------------------------------------------------------------------
 

@@ -223,21 +223,6 @@ function accidents(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a customer who is offline when it opens is told so, and need do nothing when back',
-    async ({ flow, visit }) => {
-      let isConnected = false;
-      const world = flow.world({ plan: { exchange: () => (isConnected ? undefined : 'cut') } });
-      const at = await visit(world);
-      const mounted = at.start();
-      await at.title('No connection');
-      assert.equal(await mounted, 'mounted');
-      isConnected = true;
-      await at.title('Your bill from Acme Water');
-      assert.deepEqual(await at.codes(1), ['network_lost']);
-    },
-  );
-
-  inEngine(
     'a session that ends where no other can be had says that nothing is lost',
     async ({ flow, visit }) => {
       const world = flow.world({

@@ -345,3 +345,27 @@ test('importing it on a server does nothing, and renders an empty place', async 
   assert.deepEqual(Object.keys(globalThis), before);
   assert.match(readFileSync(join(rig.dist, 'npm/react.js'), 'utf8'), /^"use client";/);
 });
+
+test('options that cannot work are refused at once, with a code and a remedy', async () => {
+  const url = pathToFileURL(join(rig.dist, 'npm/embed.js')).href;
+  const { createDuebridge } = (await import(url)) as SiteWindow['sdk'];
+  const fetchToken = (): Promise<string> => Promise.resolve('');
+  const good = { partner: 'p', fetchToken, frameOrigin: 'https://pay.example' };
+  for (const wrong of [
+    { partner: undefined },
+    { partner: '' },
+    { fetchToken: undefined },
+    { frameOrigin: undefined },
+    { display: 'redirect' },
+    { frameOrigin: 'pay.example' },
+    { frameOrigin: 'http://pay.example' },
+    { frameOrigin: 'javascript:alert(1)' },
+  ]) {
+    assert.throws(
+      () => createDuebridge({ ...good, ...wrong } as never),
+      ({ name, code, message }: Error & { code?: string }) =>
+        `${name} ${code}` === 'DuebridgeError config_invalid' && message.length > 30,
+      JSON.stringify(wrong),
+    );
+  }
+});

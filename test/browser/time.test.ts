@@ -100,23 +100,6 @@ function opening(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a platform that never answers is given up after fifteen seconds, where the site says no other time',
-    async ({ flow, visit }) => {
-      const world = flow.world({ before, plan: { page: () => 'hang' } });
-      const at = await visit(world);
-      const mounted = at.start();
-      await until(() => world.counts.page === 1);
-      await pass(at.tab, 'page', 14_000);
-      assert.equal(
-        await at.tab.run('page', () => document.querySelectorAll('#place > iframe').length),
-        1,
-      );
-      await pass(at.tab, 'page', 1_000);
-      assert.equal(await mounted, 'load_timeout');
-    },
-  );
-
-  inEngine(
     'a redirect whose backend never answers ends, so that the button works again',
     async ({ flow, visit }) => {
       const at = await visit(flow.world({ before }));
@@ -237,34 +220,6 @@ function sleeping(inEngine: InEngine): void {
         assert.equal(await at.tab.run('frame', warns), false);
         assert.equal(world.payments.length, 1);
       }
-    },
-  );
-
-  inEngine(
-    'a phone that wakes two minutes before the end of its session is warned',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world({ sessionMs: 3_600_000 }));
-      await at.start();
-      await at.title('Your bill from Acme Water');
-      const wake = (later: number): Promise<void> =>
-        at.tab.run(
-          'frame',
-          (ms) => {
-            const { now } = Date;
-            Date.now = () => now() + ms;
-            // No timer of the page has run meanwhile.
-            document.dispatchEvent(new Event('visibilitychange'));
-          },
-          later,
-        );
-      const notices = (): Promise<number> =>
-        at.tab.run('frame', () => document.querySelectorAll('.notice').length);
-      await wake(1_800_000);
-      assert.equal(await notices(), 0);
-      await wake(1_700_000);
-      await at.sees('This page closes at');
-      await at.press('Stay');
-      await until(async () => (await notices()) === 0);
     },
   );
 }
