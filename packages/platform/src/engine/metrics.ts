@@ -7,17 +7,7 @@ import type { Metrics } from '@duebridge/runtime';
 const PAYMENT_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 43_200, 86_400];
 
 /** What the engine counts. */
-export interface EngineMetrics {
-  submitted(partner_id: string, outcome: string): void;
-  polled(partner_id: string, outcome: string): void;
-  /** A payment ended, `ms` after its customer confirmed it. */
-  ended(partner_id: string, status: string, ms: number): void;
-  /** The partner broke the interface, in a way that had no effect or that froze a payment. */
-  breached(partner_id: string, kind: string): void;
-  broken(partner_id: string, open: boolean): void;
-  /** Milliseconds from the end at the partner to the end here. */
-  detected(ms: number): void;
-}
+export type EngineMetrics = ReturnType<typeof engineMetrics>;
 
 /**
  * Partners with a label of their own; the rest are counted together as `other`. A partner has some eight lines, so that a page of
@@ -46,7 +36,7 @@ function kindLabel(kind: string): string {
 export function engineMetrics(
   metrics: Metrics,
   now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },
-): EngineMetrics {
+) {
   const labelOf = partnerLabels();
   const counter = (name: string, help: string, label: string) => {
     const made = metrics.counter(name, help, ['partner_id', label]);
@@ -94,12 +84,15 @@ export function engineMetrics(
   return {
     submitted: counter('duebridge_submits_total', 'PUTs of payments, by outcome', 'outcome'),
     polled: counter('duebridge_polls_total', 'GETs of payment status, by outcome', 'outcome'),
-    ended(partner_id, status, ms) {
+    /** A payment ended, `ms` after its customer confirmed it. */
+    ended(partner_id: string, status: string, ms: number): void {
       ended.inc({ partner_id: labelOf(partner_id), status });
       lasting.observe({ status }, Math.max(0, ms) / 1_000);
     },
-    breached: (partner_id, kind) => breaches(partner_id, kindLabel(kind)),
-    broken: (partner_id, open) => breaker.set({ partner_id }, open ? 1 : 0),
-    detected: (ms) => detection.observe({}, ms / 1_000),
+    /** The partner broke the interface, in a way that had no effect or that froze a payment. */
+    breached: (partner_id: string, kind: string): void => breaches(partner_id, kindLabel(kind)),
+    broken: (partner_id: string, open: boolean): void => breaker.set({ partner_id }, open ? 1 : 0),
+    /** Milliseconds from the end at the partner to the end here. */
+    detected: (ms: number): void => detection.observe({}, ms / 1_000),
   };
 }
