@@ -28,13 +28,20 @@ const SHARED: Readonly<Record<string, readonly Right[]>> = {
   audit_seals: ['SELECT', 'INSERT'],
 };
 
+/** Tables of keys, whose statements are made in packages/runtime (keys.ts). */
+const KEY_RIGHTS = ['SELECT', 'INSERT', 'UPDATE'] as const;
+const KEY_TABLES: Readonly<Record<Side, Readonly<Record<string, readonly Right[]>>>> = {
+  platform: { client_keys: KEY_RIGHTS, operator_keys: KEY_RIGHTS },
+  partner: {},
+};
+
 /** What each table is used for, read off the statements. A lock of a row is an update as far as PostgreSQL is concerned. */
 function needsOf(side: Side): Map<string, Set<Right>> {
   const needs = new Map<string, Set<Right>>();
   const need = (table: string, right: Right): void => {
     needs.set(table, (needs.get(table) ?? new Set()).add(right));
   };
-  for (const [table, rights] of Object.entries(SHARED)) {
+  for (const [table, rights] of Object.entries({ ...SHARED, ...KEY_TABLES[side] })) {
     for (const right of rights) need(table, right);
   }
   const words = new RegExp(

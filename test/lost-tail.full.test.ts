@@ -160,7 +160,7 @@ test('a standby takes over that never had the last payments: none is posted twic
   const batch = (first as { platform_batch_id: string }).platform_batch_id;
   const csv = [...partner.payments.keys()].map((id) => `${id},succeeded,1000`).join('\n');
   const result = await until('all others have ended', async () => {
-    const { body } = await stays.admin('POST', `/admin/v1/batches/${batch}/reconcile`, { csv });
+    const { body } = await stays.admin('POST', `/admin/v1/batches/${batch}/reconcile-file`, csv);
     const found = body as unknown as Reconciliation;
     return found.differences.length === 2 ? found : undefined;
   });

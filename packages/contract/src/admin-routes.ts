@@ -264,7 +264,7 @@ export const platformAdminRoutes = adminRoutes({
   },
   reconcile_batch: {
     call: 'POST /batches/{platform_batch_id}/reconcile',
-    summary: 'Compare a batch with the partner: its statement, each payment, or its file',
+    summary: 'Compare a batch with the partner: its statement, or each payment',
     source: 'decision 26',
     role: 'operator',
     body: ReconcileRequest,

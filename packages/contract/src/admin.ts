@@ -8,6 +8,7 @@ import {
   AmountInCents,
   BillerId,
   instant,
+  nullable,
   PlatformBatchId,
   PlatformPaymentId,
   text,
@@ -180,7 +181,7 @@ export const PartnerView = Type.Object({
     }),
   ),
   paused: Type.Boolean(),
-  pause_reason: Type.Union([Type.String(), Type.Null()]),
+  pause_reason: nullable(Type.String()),
   created_at: instant('When it was registered.'),
 });
 export type PartnerView = Static<typeof PartnerView>;
@@ -221,9 +222,9 @@ export const ClientKeyView = Type.Object({
   client_id: Type.String(),
   key_id: Type.String(),
   created_at: instant('When it was issued.'),
-  last_used_at: Type.Union([instant('When it was last accepted.'), Type.Null()]),
+  last_used_at: nullable(instant('When it was last accepted.')),
   expires_at: keyEnd,
-  revoked_at: Type.Union([instant('When it was revoked.'), Type.Null()]),
+  revoked_at: nullable(instant('When it was revoked.')),
 });
 export type ClientKeyView = Static<typeof ClientKeyView>;
 
@@ -240,7 +241,7 @@ export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
 const paymentFields = {
   platform_payment_id: PlatformPaymentId,
-  payment_id: Type.Union([Type.String(), Type.Null()]),
+  payment_id: nullable(Type.String()),
   platform_batch_id: PlatformBatchId,
   partner_id: PartnerId,
   mode: Mode,
@@ -248,13 +249,13 @@ const paymentFields = {
   masked_account_id: Type.String(),
   status: Type.Enum([...PAYMENT_STATUSES]),
   stage: Type.Enum([...PAYMENT_STAGES]),
-  review_reason: Type.Union([Type.String(), Type.Null()]),
-  failure_reason: Type.Union([Type.String(), Type.Null()]),
+  review_reason: nullable(Type.String()),
+  failure_reason: nullable(Type.String()),
   amount_in_cents: AmountInCents,
   created_at: instant('When the customer confirmed.'),
-  initiated_at: Type.Union([Type.String(), Type.Null()]),
-  posted_at: Type.Union([Type.String(), Type.Null()]),
-  ended_at: Type.Union([instant('When the platform learned the end.'), Type.Null()]),
+  initiated_at: nullable(Type.String()),
+  posted_at: nullable(Type.String()),
+  ended_at: nullable(instant('When the platform learned the end.')),
 };
 
 /** A payment as an operator sees it. The account is masked; the partner has the full id. */
@@ -336,14 +337,14 @@ const batchFields = {
   partner_id: PartnerId,
   opened_at: instant('When its first payment was made.'),
   cutoff_at: instant('No payment joins after this.'),
-  closed_at: Type.Union([instant('When its last payment ended after the cut-off.'), Type.Null()]),
+  closed_at: nullable(instant('When its last payment ended after the cut-off.')),
 };
 
 /** One batch with its state, our statement, and the partner's as it was last compared (decision 26). */
 export const BatchView = Type.Object({
   ...batchFields,
   statement: BatchStatement,
-  comparison: Type.Union([BatchComparison, Type.Null()]),
+  comparison: nullable(BatchComparison),
 });
 export type BatchView = Static<typeof BatchView>;
 
@@ -366,8 +367,8 @@ export type BatchPage = Static<typeof BatchPage>;
 export const Difference = Type.Object({
   platform_payment_id: PlatformPaymentId,
   kind: Type.Enum(['missing_here', 'missing_there', 'amount', 'status', 'time']),
-  here: Type.Union([Type.String(), Type.Null()]),
-  there: Type.Union([Type.String(), Type.Null()]),
+  here: nullable(Type.String()),
+  there: nullable(Type.String()),
 });
 export type Difference = Static<typeof Difference>;
 
@@ -398,17 +399,13 @@ export const Reconciliation = Type.Object({
 });
 export type Reconciliation = Static<typeof Reconciliation>;
 
-/** Reconcile with a file: the lines of the partner's export, `platform_payment_id,status,amount_in_cents`. */
-export const ReconcileRequest = Type.Object(
-  { csv: Type.Optional(Type.String({ maxLength: 60_000 })) },
-  strict,
-);
-export type ReconcileRequest = Static<typeof ReconcileRequest>;
+/** Compare with the partner itself; its file has an operation of its own. */
+export const ReconcileRequest = Type.Object({}, strict);
 
 /** Partner kit: a page of its payments. */
 export const KitPaymentPage = Type.Object({
   payments: Type.Array(PaymentRecord),
-  next_cursor: Type.Union([Type.String(), Type.Null()]),
+  next_cursor: nullable(Type.String()),
 });
 export type KitPaymentPage = Static<typeof KitPaymentPage>;
 

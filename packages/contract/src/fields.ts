@@ -59,3 +59,7 @@ export const foreignInstant = (description: string) =>
 
 /** An instant of our own APIs: RFC 3339. */
 export const instant = (description: string) => Type.String({ format: 'date-time', description });
+
+/** A value, or null. */
+export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
+  Type.Union([schema, Type.Null()]);

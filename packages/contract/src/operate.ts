@@ -11,6 +11,7 @@ import {
   AmountInCents,
   BillerId,
   instant,
+  nullable,
   PlatformBatchId,
   PlatformPaymentId,
   text,
@@ -18,8 +19,6 @@ import {
 import { PAYMENT_STATUSES } from './status.ts';
 
 const strict = { additionalProperties: false } as const;
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Union([schema, Type.Null()]);
 const pageLimit = Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' }));
 const cursor = Type.Optional(Type.String({ maxLength: 256 }));
 

@@ -155,10 +155,10 @@ test('secrets and personal data planted in every input leave through no output [
 
   // Everything that an operator can read.
   for (const { method, path } of Object.values(platformAdminRoutes)) {
-    if (method !== 'GET' || path.includes('{platform_batch_id}')) continue;
     const filled = path
       .replace('{partner_id}', talking.partner_id)
       .replace('{platform_payment_id}', id);
+    if (method !== 'GET' || filled.includes('{')) continue;
     await expect(200, platform.admin('GET', filled));
   }
   const figures = await expect(200, platform.admin('GET', '/metrics'));

@@ -154,7 +154,7 @@ async function openAll(
     database,
     channel: openDesk(database, driving.sealer),
     compare: (platform_batch_id: string) =>
-      reconciliations.compare(platform_batch_id, {}, 'remittance'),
+      reconciliations.compare(platform_batch_id, 'remittance'),
     clock,
     log,
   };

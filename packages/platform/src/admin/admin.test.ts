@@ -245,7 +245,7 @@ test('a batch shows its statement and is compared with the partner, difference b
   const first = (await platform.admin('GET', path)).body['comparison'] as BatchComparison;
   assert.deepEqual([first.actor, first.method], ['admin-key', same.body['method']]);
   const wrong = 'platform_payment_id,status,amount_in_cents\nnobody-knows,succeeded,5\n';
-  const other = await platform.admin('POST', `${path}/reconcile`, { csv: wrong });
+  const other = await platform.admin('POST', `${path}/reconcile-file`, wrong);
   const differences = other.body['differences'] as { kind: string; platform_payment_id: string }[];
   assert.ok(
     differences.some(

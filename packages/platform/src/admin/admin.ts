@@ -217,16 +217,15 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     });
     return { platform_payment_id, biller_id, account_id };
   });
-  serve(routes.resume_payment, async ({ params, body, request }) =>
-    showOne(
-      await resumePayment(database, params.platform_payment_id, body.reason, who(request).actor),
-    ),
-  );
-  serve(routes.pause_payment, async ({ params, body, request }) =>
-    showOne(
-      await pausePayment(database, params.platform_payment_id, body.reason, who(request).actor),
-    ),
-  );
+  for (const [route, act] of [
+    [routes.resume_payment, resumePayment],
+    [routes.pause_payment, pausePayment],
+    [routes.withdraw_payment, withdrawPayment],
+  ] as const) {
+    serve(route, async ({ params, body, request }) =>
+      showOne(await act(database, params.platform_payment_id, body.reason, who(request).actor)),
+    );
+  }
   for (const [route, change] of [
     [routes.mark_follow_up, markFollowUp],
     [routes.clear_follow_up, clearFollowUp],
@@ -238,11 +237,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   }
   serve(routes.poll_payment, ({ params, body, request }) =>
     pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
-  );
-  serve(routes.withdraw_payment, async ({ params, body, request }) =>
-    showOne(
-      await withdrawPayment(database, params.platform_payment_id, body.reason, who(request).actor),
-    ),
   );
   serve(routes.preview_acts, ({ body, request }) =>
     previewActs(
@@ -282,8 +276,8 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   serve(routes.close_batch, ({ params, body, request }) =>
     closeBatchNow(database, params.platform_batch_id, body.reason, who(request).actor),
   );
-  serve(routes.reconcile_batch, ({ params, body, request }) =>
-    dependencies.reconciliations.compare(params.platform_batch_id, body, who(request).actor),
+  serve(routes.reconcile_batch, ({ params, request }) =>
+    dependencies.reconciliations.compare(params.platform_batch_id, who(request).actor),
   );
   serve(routes.reconcile_batch_file, ({ params, request }) =>
     reconcileFile(

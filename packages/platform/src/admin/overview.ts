@@ -3,7 +3,14 @@
  * the gauges of /metrics use the same reads.
  */
 import type { Overview } from '@duebridge/contract';
-import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
+import {
+  sql,
+  type Clock,
+  type Database,
+  type Log,
+  type Metrics,
+  type Statement,
+} from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
@@ -41,7 +48,6 @@ const pausedStatement = sql(
    SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`,
 );
 type Paused = Pick<Overview, 'paused' | 'oldest_paused_at'>;
-const nonePaused: Paused = { paused: 0, oldest_paused_at: null };
 const followUpsStatement = sql(
   'overview_follow_ups',
   `SELECT count(*)::int AS count FROM duebridge_platform.follow_ups`,
@@ -108,46 +114,41 @@ interface Flight {
   readonly oldest_unsettled_at: string | null;
 }
 
-const noFlight: Flight = {
-  in_flight: 0,
-  oldest_in_flight_at: null,
-  overdue: 0,
-  unsettled: 0,
-  oldest_unsettled_at: null,
-};
+/** The one row of a statement that only counts. */
+async function only<Row>(
+  database: Database,
+  statement: Statement,
+  values: readonly unknown[] = [],
+): Promise<Row> {
+  const [row] = await database.query<Row>(statement, values);
+  if (row === undefined) throw new Error('a count gave no row');
+  return row;
+}
+
+/** What the overview and the gauges have in common. */
+async function waiting(database: Database) {
+  const [reviews, flight, paused, differences, operators_ending] = await Promise.all([
+    database.query<Reviews>(reviewsStatement),
+    only<Flight>(database, flightStatement, [OVERDUE_AFTER_MS]),
+    only<Paused>(database, pausedStatement),
+    only<{ count: number }>(database, openDifferencesStatement),
+    database.query<OperatorEnding>(operatorsEndingStatement),
+  ]);
+  return { reviews, flight, paused, open_differences: differences.count, operators_ending };
+}
 
 /** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
-  const [
-    reviews,
-    [flight = noFlight],
-    [paused = nonePaused],
-    [followUps],
-    [differences],
-    partners_held,
-    clients_ending,
-    operators_ending,
-  ] = await Promise.all([
-    database.query<Reviews>(reviewsStatement),
-    database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
-    database.query<Paused>(pausedStatement),
-    database.query<{ count: number }>(followUpsStatement),
-    database.query<{ count: number }>(openDifferencesStatement),
-    database.query<{ partner_id: string; reason: string }>(heldStatement),
-    database.query<Ending>(endingStatement),
-    database.query<OperatorEnding>(operatorsEndingStatement),
-  ]);
+  const [{ flight, paused, ...rest }, follow_ups, partners_held, clients_ending] =
+    await Promise.all([
+      waiting(database),
+      only<{ count: number }>(database, followUpsStatement),
+      database.query<{ partner_id: string; reason: string }>(heldStatement),
+      database.query<Ending>(endingStatement),
+    ]);
   const { oldest_unsettled_at: _age, ...counts } = flight;
-  return {
-    ...counts,
-    ...paused,
-    follow_ups: followUps?.count ?? 0,
-    reviews,
-    open_differences: differences?.count ?? 0,
-    partners_held,
-    clients_ending,
-    operators_ending,
-  };
+  const shown = { ...rest, ...counts, ...paused, partners_held, clients_ending };
+  return { ...shown, follow_ups: follow_ups.count };
 }
 
 /** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
@@ -165,99 +166,76 @@ export async function keepGauges(options: {
   signal: AbortSignal;
 }): Promise<void> {
   const { database, metrics, clock, log, signal } = options;
-  const reviews = metrics.gauge(
-    'duebridge_reviews',
-    'Payments waiting for an operator, by reason',
-    ['reason'],
-  );
-  const reviewAge = metrics.gauge(
-    'duebridge_review_oldest_seconds',
-    'Time since when the oldest payment in review has been waiting, by reason',
-    ['reason'],
-  );
-  let unsettled = 0;
-  let unsettledAge = 0;
-  let paused = 0;
-  let pausedAge = 0;
-  let differences = 0;
-  metrics.gauge(
-    'duebridge_unsettled',
-    'Payments that ended and whose funds are neither captured nor released',
-    [],
-    () => unsettled,
-  );
-  metrics.gauge(
-    'duebridge_unsettled_oldest_seconds',
-    'Time since when the oldest ended payment has been waiting for its funds',
-    [],
-    () => unsettledAge,
-  );
-  metrics.gauge(
-    'duebridge_paused',
-    'Payments that an operator paused: nothing is sent for them',
-    [],
-    () => paused,
-  );
-  metrics.gauge(
-    'duebridge_paused_oldest_seconds',
-    'Time since when the longest paused payment has been paused',
-    [],
-    () => pausedAge,
-  );
-  metrics.gauge(
-    'duebridge_open_differences',
-    'Unresolved differences of reconciliations',
-    [],
-    () => differences,
-  );
+  const byReason = {
+    reviews: metrics.gauge('duebridge_reviews', 'Payments waiting for an operator, by reason', [
+      'reason',
+    ]),
+    age: metrics.gauge(
+      'duebridge_review_oldest_seconds',
+      'Time since when the oldest payment in review has been waiting, by reason',
+      ['reason'],
+    ),
+  };
   const ending = metrics.gauge(
     'duebridge_client_keys_ending',
     `Clients whose last API key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}, by partner`,
     ['partner_id'],
   );
-  let operatorsEnding = 0;
-  metrics.gauge(
-    'duebridge_operator_keys_ending',
-    `Operators whose last key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}`,
-    [],
-    () => operatorsEnding,
-  );
+  let last: Awaited<ReturnType<typeof waiting>> | undefined;
+  const age = (at: string | null | undefined): number =>
+    at === null || at === undefined ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
+  const gauges: readonly [name: string, help: string, read: () => number | undefined][] = [
+    [
+      'unsettled',
+      'Payments that ended and whose funds are neither captured nor released',
+      () => last?.flight.unsettled,
+    ],
+    [
+      'unsettled_oldest_seconds',
+      'Time since when the oldest ended payment has been waiting for its funds',
+      () => age(last?.flight.oldest_unsettled_at),
+    ],
+    [
+      'paused',
+      'Payments that an operator paused: nothing is sent for them',
+      () => last?.paused.paused,
+    ],
+    [
+      'paused_oldest_seconds',
+      'Time since when the longest paused payment has been paused',
+      () => age(last?.paused.oldest_paused_at),
+    ],
+    ['open_differences', 'Unresolved differences of reconciliations', () => last?.open_differences],
+    [
+      'operator_keys_ending',
+      `Operators whose last key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}`,
+      () => last?.operators_ending.length,
+    ],
+  ];
+  for (const [name, help, read] of gauges) {
+    metrics.gauge(`duebridge_${name}`, help, [], () => read() ?? 0);
+  }
   const known = new Set<string>();
   const warned = new Set<string>();
   while (!signal.aborted) {
     try {
-      const [rows, [flight = noFlight], [held = nonePaused], [open], ends, operatorEnds] =
-        await Promise.all([
-          database.query<Reviews>(reviewsStatement),
-          database.query<Flight>(flightStatement, [OVERDUE_AFTER_MS]),
-          database.query<Paused>(pausedStatement),
-          database.query<{ count: number }>(openDifferencesStatement),
-          database.query<{ partner_id: string; clients: number }>(endingCountStatement),
-          database.query<OperatorEnding>(operatorsEndingStatement),
-        ]);
-      const age = (at: string | null): number =>
-        at === null ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
+      const [now, ends] = await Promise.all([
+        waiting(database),
+        database.query<{ partner_id: string; clients: number }>(endingCountStatement),
+      ]);
+      last = now;
       // A reason without reviews is set to zero; a missing label would read as "no data".
+      for (const { reason } of now.reviews) known.add(reason);
       for (const reason of known) {
-        reviews.set({ reason }, 0);
-        reviewAge.set({ reason }, 0);
+        const found = now.reviews.find((one) => one.reason === reason);
+        byReason.reviews.set({ reason }, found?.count ?? 0);
+        byReason.age.set({ reason }, age(found?.oldest_at));
       }
-      for (const { reason, count, oldest_at } of rows) {
-        known.add(reason);
-        reviews.set({ reason }, count);
-        reviewAge.set({ reason }, age(oldest_at));
+      for (const { partner_id } of ends) warned.add(partner_id);
+      for (const partner_id of warned) {
+        const found = ends.find((one) => one.partner_id === partner_id);
+        ending.set({ partner_id }, found?.clients ?? 0);
       }
-      for (const partner_id of warned) ending.set({ partner_id }, 0);
-      for (const { partner_id, clients } of ends) {
-        warned.add(partner_id);
-        ending.set({ partner_id }, clients);
-      }
-      operatorsEnding = operatorEnds.length;
-      unsettled = flight.unsettled;
-      unsettledAge = age(flight.oldest_unsettled_at);
-      paused = held.paused;
-      pausedAge = age(held.oldest_paused_at);
-      differences = open?.count ?? 0;
     } catch (error) {
       log.warn({ error }, 'could not read the gauges of waiting payments');
     }

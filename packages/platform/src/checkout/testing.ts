@@ -46,7 +46,7 @@ export interface TestPlatform extends Platform {
   readonly logged: string[];
   /** Calls the public listener. */
   call(method: string, path: string, sending?: Sending): Promise<Answer>;
-  /** Calls the admin listener with the admin key. */
+  /** Calls the admin listener with the admin key; a text is sent as a CSV file. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Registers a partner: a plain biller `water` unless told otherwise. */
   register(partner: TestPartner, change?: Partial<PartnerRegistration>): Promise<PartnerView>;
@@ -118,8 +118,11 @@ export async function startTestPlatform(
   };
   const admin: TestPlatform['admin'] = (method, at, body) =>
     call(platform.adminUrl, method, at, {
-      headers: { authorization: `Bearer ${platform.adminKey}` },
-      ...(body === undefined ? {} : { body }),
+      headers: {
+        authorization: `Bearer ${platform.adminKey}`,
+        ...(typeof body === 'string' ? { 'content-type': 'text/csv' } : {}),
+      },
+      ...(typeof body === 'string' ? { raw: body } : body === undefined ? {} : { body }),
     });
 
   let partners = 0;

@@ -160,7 +160,6 @@ const batchLines: readonly CommandLine[] = [
   line('resolve', routes.resolve_difference, output.oneDifference),
   line('reconcile', routes.reconcile_batch, output.reconciliation, {
     help: 'compare a batch with the partner; exit code 1 when they differ',
-    without: ['csv'],
     options: [
       new Option(
         '--csv <file>',

@@ -307,6 +307,25 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       : withToken(line.tokens, what.access, once);
   };
 
+  /** A read that a customer waits for. */
+  const readNow = (
+    partner: Partner,
+    operation: 'get_account' | 'get_balance',
+    account: Omit<PaymentKey, 'platform_payment_id'>,
+    given: CallOptions = {},
+  ): Promise<Exchange | NotSent> =>
+    send(
+      partner,
+      {
+        access: 'read',
+        method: 'GET',
+        template: partner.paths[operation],
+        values: { ...account },
+        interactive: true,
+      },
+      { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
+    );
+
   /** `send` for a call about a payment, with its answer told to `answered`. */
   const sendFor = async (
     kind: AnsweredCall['kind'],
@@ -352,33 +371,11 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
   };
 
   return {
-    async getAccount(partner, account, given = {}) {
-      const answer = await send(
-        partner,
-        {
-          access: 'read',
-          method: 'GET',
-          template: partner.paths.get_account,
-          values: { ...account },
-          interactive: true,
-        },
-        { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
-      );
-      return judgeAccount(account, answer);
+    async getAccount(partner, account, given) {
+      return judgeAccount(account, await readNow(partner, 'get_account', account, given));
     },
-    async getBalance(partner, account, given = {}) {
-      const answer = await send(
-        partner,
-        {
-          access: 'read',
-          method: 'GET',
-          template: partner.paths.get_balance,
-          values: { ...account },
-          interactive: true,
-        },
-        { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
-      );
-      return judgeBalance(answer);
+    async getBalance(partner, account, given) {
+      return judgeBalance(await readNow(partner, 'get_balance', account, given));
     },
     submit(partner, payment, given = {}) {
       return sendFor(

@@ -26,17 +26,17 @@ import {
   type EngineRig,
   type ScriptedPartner,
 } from '../../test/engine-rig.ts';
-import { compareLines, readLines } from './export-file.ts';
-import { openReconciliations, reconcileBatch as reconcile } from './reconcile.ts';
+import { compareLines, readFile } from './export-file.ts';
+import { openReconciliations, reconcileBatch as reconcile, reconcileFile } from './reconcile.ts';
 import { sortById, statementOf, type StatementLine } from './statement.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
 
-const reconcileBatch = (
-  rig: EngineRig,
-  batch: string,
-  request: { readonly csv?: string },
-  actor: string,
-): ReturnType<typeof reconcile> => reconcile({ ...rig, clock: systemClock }, batch, request, actor);
+const reconcileBatch = (rig: EngineRig, batch: string): ReturnType<typeof reconcile> =>
+  reconcile({ ...rig, clock: systemClock }, batch, 'operator');
+/** A file as it is sent. */
+async function* sent(csv: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(csv);
+}
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const at = (text: string): number => Date.parse(text);
 
@@ -159,8 +159,10 @@ test('two statements are compared line by line, and every disagreement has its k
     { platform_payment_id: 'c', status: 'failed', amount_in_cents: 100 },
     { platform_payment_id: 'd', status: 'succeeded', amount_in_cents: 100 },
   ];
-  const theirs = readLines(
-    '\uFEFFplatform_payment_id,status,amount_in_cents\r\na,succeeded,100\r\n"b",succeeded,99\nc,succeeded,100\ne,succeeded,5\na,succeeded,100\n\n',
+  const theirs = await readFile(
+    sent(
+      '\uFEFFplatform_payment_id,status,amount_in_cents\r\na,succeeded,100\r\n"b",succeeded,99\nc,succeeded,100\ne,succeeded,5\na,succeeded,100\n\n',
+    ),
   );
   assert.deepEqual((await compareLines([ours], theirs)).differences, [
     { platform_payment_id: 'a', kind: 'amount', here: '100', there: '200 in 2 lines' },
@@ -179,8 +181,8 @@ test('two statements are compared line by line, and every disagreement has its k
     'a b,failed,1',
     'a,failed,1,2',
   ]) {
-    assert.throws(
-      () => readLines(text),
+    await assert.rejects(
+      readFile(sent(text)),
       (error) => error instanceof Refusal && error.code === 'INVALID_REQUEST',
     );
   }
@@ -292,7 +294,7 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
 
 test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {
   const { rig, partner, batch, rows } = await paidBatch(t, 4);
-  const { file_needed, ...read } = await reconcileBatch(rig, batch, {}, 'operator');
+  const { file_needed, ...read } = await reconcileBatch(rig, batch);
   assert.match(file_needed ?? '', /only it has were not looked for.*batch export/);
   assert.deepEqual(read, {
     platform_batch_id: batch,
@@ -303,7 +305,7 @@ test('equal statements settle a batch in one call; without one each payment is r
   const own = await statementOf(batch, rows);
   partner.script = (seen) => (seen.path === `/batch/${batch}` ? { json: own } : undefined);
   const calls = partner.seen.length;
-  const reconciled = await reconcileBatch(rig, batch, {}, 'operator');
+  const reconciled = await reconcileBatch(rig, batch);
   assert.deepEqual(reconciled, {
     platform_batch_id: batch,
     method: 'statement',
@@ -327,7 +329,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
   Object.assign(partner.payments.get(moved.platform_payment_id)!, {
     posted_at: '2030-01-01T00:00:00Z',
   });
-  const { differences } = await reconcileBatch(rig, batch, {}, 'operator');
+  const { differences } = await reconcileBatch(rig, batch);
   const kinds = new Map(differences.map((one) => [one.platform_payment_id, one.kind]));
   assert.deepEqual(
     [lost, short, failed, moved].map((row) => kinds.get(row.platform_payment_id)),
@@ -337,7 +339,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
   const after = await Promise.all(rows.map((row) => rig.until(row.platform_payment_id, settled)));
   assert.deepEqual(after, rows);
   const csv = `${rows.map((row) => `${row.platform_payment_id},succeeded,12345`).join('\n')}\nextra-1,succeeded,7\n`;
-  const filed = await reconcileBatch(rig, batch, { csv }, 'operator');
+  const filed = await reconcileFile(rig.database, batch, sent(csv), 'operator');
   assert.deepEqual(filed.differences, [
     { platform_payment_id: 'extra-1', kind: 'missing_here', here: null, there: 'succeeded' },
   ]);
@@ -347,7 +349,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     seen.path === `/batch/${batch}`
       ? { json: oneMore }
       : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
-  const more = await reconcileBatch(rig, batch, {}, 'operator');
+  const more = await reconcileBatch(rig, batch);
   assert.deepEqual(
     more.differences.map((one) => one.kind),
     ['missing_here'],
@@ -361,7 +363,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
       : seen.path.endsWith(lost.platform_payment_id)
         ? { status: 404, json: { code: 'PAYMENT_NOT_FOUND', message: 'no' } }
         : { json: rows.find((row) => seen.path.endsWith(row.platform_payment_id)) };
-  const both = await reconcileBatch(rig, batch, {}, 'operator');
+  const both = await reconcileBatch(rig, batch);
   assert.deepEqual(both.differences.map((one) => one.kind).toSorted(), [
     'missing_here',
     'missing_there',
@@ -372,7 +374,7 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
     const row = rows.find((one) => seen.path.endsWith(one.platform_payment_id));
     return { json: row === lost ? { ...row, platform_batch_id: 'elsewhere' } : row };
   };
-  const elsewhere = await reconcileBatch(rig, batch, {}, 'operator');
+  const elsewhere = await reconcileBatch(rig, batch);
   assert.deepEqual(elsewhere.differences.map((one) => one.kind).toSorted(), [
     'missing_here',
     'missing_there',
@@ -406,14 +408,14 @@ test('reading payment by payment keeps within half of the budget, and goes on wh
     return undefined;
   };
   const reconciliations = openReconciliations({ ...rig, clock });
-  const first = reconciliations.compare(batch, {}, 'operator');
+  const first = reconciliations.compare(batch, 'operator');
   await half.promise;
   patience.resolve();
   const progress = await first;
   assert.deepEqual(progress.running, { of: rows.length });
   assert.ok(progress.compared <= 6 && progress.differences.length === 0);
   patience = Promise.withResolvers();
-  const second = reconciliations.compare(batch, {}, 'operator');
+  const second = reconciliations.compare(batch, 'operator');
   mayGoOn.resolve();
   const done = await second;
   assert.deepEqual([done.compared, done.running, done.differences], [rows.length, undefined, []]);
@@ -453,11 +455,11 @@ test('an unfinished comparison does not count as agreement', async (t) => {
   const { rig, partner, batch } = await paidBatch(t, 3);
   partner.script = () => ({ status: 503, json: {} });
   await assert.rejects(
-    reconcileBatch(rig, batch, {}, 'operator'),
+    reconcileBatch(rig, batch),
     (error) => error instanceof Refusal && error.code === 'PARTNER_UNREACHABLE',
   );
   await assert.rejects(
-    reconcileBatch(rig, 'no-such', {}, 'operator'),
+    reconcileBatch(rig, 'no-such'),
     (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
   );
 });

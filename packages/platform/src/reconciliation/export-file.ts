@@ -1,7 +1,7 @@
 /**
  * Lines of a partner's export, read and compared in turns: a file of a million lines holds nobody up.
  *
- * enters: `platform_payment_id,status,amount_in_cents`, as text or in pieces, and the lines of our own batch page by page.  leaves: the
+ * enters: `platform_payment_id,status,amount_in_cents` in pieces, and the lines of our own batch page by page.  leaves: the
  *         differences.  holds: no turn of the event loop takes longer than LINES_AT_ONCE lines need.
  */
 import {
@@ -20,13 +20,6 @@ const idCheck = compileCheck(PlatformPaymentId);
 const MAX_DETAILS = 20;
 /** Largest file, in bytes: a million lines. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
-
-/** The lines of an export in one text. Throws Refusal INVALID_REQUEST. */
-export function readLines(csv: string): StatementLine[] {
-  const reader = lineReader();
-  reader.read(csv.split(/\r\n|\n|\r/));
-  return reader.end();
-}
 
 /** The lines of an export that arrives in pieces; yields to the event loop in between. */
 export async function readFile(file: AsyncIterable<Uint8Array>): Promise<StatementLine[]> {

@@ -14,14 +14,13 @@ import {
   compileCheck,
   Refusal,
   type Difference,
-  type ReconcileRequest,
   type Reconciliation,
 } from '@duebridge/contract';
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 import { keepDifferences } from './differences.ts';
 import { comparePayment, otherThan } from './compare-payment.ts';
-import { compareLines, readFile, readLines } from './export-file.ts';
+import { compareLines, readFile } from './export-file.ts';
 import { readStatement, REACHED_THE_PARTNER, withLines } from './batch.ts';
 import { sortById, statementOf, type StatementLine } from './statement.ts';
 import type { Exchange } from '../partners/http-call.ts';
@@ -60,15 +59,11 @@ interface Progress {
 export interface Reconciliations {
   /**
    * Compares a batch. Answers after ANSWER_MS with `running`, its progress, when it takes longer; the same request again then waits for the
-   * same comparison. Throws Refusal BATCH_NOT_FOUND, INVALID_REQUEST for a file that cannot be read, and PARTNER_UNREACHABLE when the
+   * same comparison. Throws Refusal BATCH_NOT_FOUND, and PARTNER_UNREACHABLE when the
    * comparison could not be finished: half a comparison would look like agreement. A difference that the partner's statement shows and
    * no payment of ours explains stands under the batch's own id.
    */
-  compare(
-    platform_batch_id: string,
-    request: ReconcileRequest,
-    actor: string,
-  ): Promise<Reconciliation>;
+  compare(platform_batch_id: string, actor: string): Promise<Reconciliation>;
   /** Ends what is under way. */
   stop(): Promise<void>;
 }
@@ -83,7 +78,7 @@ export function openReconciliations(dependencies: ReconcileDependencies): Reconc
 
   const begin = (platform_batch_id: string, actor: string) => {
     const progress: Progress = { compared: 0, of: 0 };
-    const result = reconcileBatch(dependencies, platform_batch_id, {}, actor, {
+    const result = reconcileBatch(dependencies, platform_batch_id, actor, {
       progress,
       signal: stopping.signal,
     });
@@ -97,10 +92,7 @@ export function openReconciliations(dependencies: ReconcileDependencies): Reconc
   };
 
   return {
-    async compare(platform_batch_id, request, actor) {
-      if (request.csv !== undefined) {
-        return reconcileBatch(dependencies, platform_batch_id, request, actor);
-      }
+    async compare(platform_batch_id, actor) {
       for (const [id, { endedAt }] of runs) {
         if (endedAt !== undefined && clock.monotonic() - endedAt > RESULT_MS) runs.delete(id);
       }
@@ -140,7 +132,6 @@ export function openReconciliations(dependencies: ReconcileDependencies): Reconc
 export async function reconcileBatch(
   dependencies: ReconcileDependencies,
   platform_batch_id: string,
-  request: ReconcileRequest,
   actor: string,
   run: { readonly progress: Progress; readonly signal?: AbortSignal } = {
     progress: { compared: 0, of: 0 },
@@ -148,10 +139,7 @@ export async function reconcileBatch(
 ): Promise<Reconciliation> {
   const { database } = dependencies;
   const partner_id = await partnerOf(database, platform_batch_id);
-  const found =
-    request.csv === undefined
-      ? await compareWithPartner(dependencies, platform_batch_id, partner_id, run)
-      : await compareWithFile(database, platform_batch_id, readLines(request.csv));
+  const found = await compareWithPartner(dependencies, platform_batch_id, partner_id, run);
   await keep(database, partner_id, found, actor);
   return found.result;
 }
