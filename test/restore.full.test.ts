@@ -222,7 +222,7 @@ test('a partner restored to an earlier moment gets again what it lost, and pays 
         applicationName: 'duebridge test',
         maxConnections: 1,
       });
-      const imported = await importFormerPayments(database, parsed.payments);
+      const imported = await importFormerPayments(database, parsed.payments, parsed.sha256);
       assert.deepEqual(imported, { imported: 1, known: 2, differing: [] });
       assert.deepEqual(await reconcile(), []);
       const record = await call<{ status: string; payment_id: string }>(

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { sqlState } from '@duebridge/runtime';
 import { importFormerPayments, parseFormerPayments } from './former-payments.ts';
@@ -25,7 +26,7 @@ test('payments of a previous server are known forever: a repeated id returns the
   await haveAccounts(database);
   const parsed = parseFormerPayments(file, 'static-key');
   assert.ok(parsed.ok);
-  assert.deepEqual(await importFormerPayments(database, parsed.payments), {
+  assert.deepEqual(await importFormerPayments(database, parsed.payments, parsed.sha256), {
     imported: 3,
     known: 0,
     differing: [],
@@ -51,13 +52,13 @@ test('payments of a previous server are known forever: a repeated id returns the
   // Again, with one that differs.
   const other = parseFormerPayments(file.replace('2500', '2600'), 'static-key');
   assert.ok(other.ok);
-  assert.deepEqual(await importFormerPayments(database, other.payments), {
+  assert.deepEqual(await importFormerPayments(database, other.payments, other.sha256), {
     imported: 0,
     known: 3,
     differing: ['old-1'],
   });
   const [one] = other.payments;
-  const alone = await importFormerPayments(database, one ? [one] : []);
+  const alone = await importFormerPayments(database, one ? [one] : [], other.sha256);
   assert.deepEqual(alone, { imported: 0, known: 1, differing: ['old-1'] });
   const [row] = await database.query(
     `SELECT ended_at FROM duebridge_partner.payment WHERE platform_payment_id = 'old-1'`,
@@ -207,7 +208,12 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
   const open = parseFormerPayments(`${header}${line()}"p,R\n`, 'c');
   assert.match(open.ok ? '' : (open.problems[0]?.problem ?? ''), /a quotation mark opens one/);
   // The other side had nothing that this one lost.
-  assert.deepEqual(parseFormerPayments(header, 'c'), { ok: true, payments: [], skipped: 0 });
+  assert.deepEqual(parseFormerPayments(header, 'c'), {
+    ok: true,
+    payments: [],
+    skipped: 0,
+    sha256: createHash('sha256').update(header).digest('hex'),
+  });
   const lacking = parseFormerPayments(header.replace('biller_id,', '').repeat(2), 'c');
   assert.deepEqual(lacking, {
     ok: false,
@@ -223,7 +229,7 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
   assert.throws(() => parseFormerPayments(7 as never, 'c'));
 });
 
-test('a long import is stored a thousand rows at a time, each with its trace, and names what differs [PF2]', async (t) => {
+test('a long import is stored a thousand rows at a time, leaves one line in the audit, and names what differs [PF2]', async (t) => {
   const database = await kitDatabase(t);
   const sizes: number[] = [];
   const counting = watchingTransactions(database, (statement, values) => {
@@ -242,18 +248,20 @@ test('a long import is stored a thousand rows at a time, each with its trace, an
   const payments = parse((index) => (index === 3 ? posted : {}));
   const [first = assert.fail()] = payments;
   // One is known already.
-  await importFormerPayments(database, [first]);
-  assert.deepEqual(await importFormerPayments(counting, payments), {
+  await importFormerPayments(database, [first], 'a');
+  assert.deepEqual(await importFormerPayments(counting, payments, 'b'), {
     imported: 1_000,
     known: 1,
     differing: [],
   });
   assert.deepEqual(sizes, [1_000, 1]);
-  const [counts] = await database.query(
-    `SELECT count(*)::int AS n, count(DISTINCT platform_payment_id)::int AS ids FROM duebridge_partner.payment_audit
-      WHERE actor = 'import' AND event = 'imported' AND detail = '{}'`,
+  const lines = await database.query(
+    `SELECT actor, detail FROM duebridge_partner.payment_audit WHERE event = 'payments_imported' ORDER BY audit_id`,
   );
-  assert.deepEqual(counts, { n: 1_001, ids: 1_001 });
+  assert.deepEqual(lines, [
+    { actor: 'import', detail: { file_sha256: 'a', imported: 1, known: 0, differing: 0 } },
+    { actor: 'import', detail: { file_sha256: 'b', imported: 1_000, known: 1, differing: 0 } },
+  ]);
   const ended = await database.query(
     `SELECT client_id FROM duebridge_partner.payment WHERE ended_at = '2024-05-01T08:00:00Z' GROUP BY client_id HAVING count(*) = 1001`,
   );
@@ -272,6 +280,7 @@ test('a long import is stored a thousand rows at a time, each with its trace, an
     parse((index) =>
       index >= 10 && index < 17 ? (changes[index - 10] ?? {}) : index === 3 ? posted : {},
     ),
+    'c',
   );
   assert.deepEqual(again, {
     imported: 0,
@@ -293,7 +302,7 @@ test('two imports of the same file in other orders do not deadlock [PF2]', async
       `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
        VALUES ('b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
     );
-    waiting = importFormerPayments(database, parsed.payments);
+    waiting = importFormerPayments(database, parsed.payments, parsed.sha256);
     const end = performance.now() + 120_000;
     const isWaiting = async (): Promise<boolean> =>
       (
@@ -337,7 +346,7 @@ test('a payment whose payment_id belongs to another one is not imported [PF1]', 
   const database = await kitDatabase(t);
   const parsed = parseFormerPayments(file.replace('old-2,R-2', 'old-2,R-1'), 'static-key');
   assert.ok(parsed.ok);
-  assert.deepEqual(await importFormerPayments(database, parsed.payments), {
+  assert.deepEqual(await importFormerPayments(database, parsed.payments, parsed.sha256), {
     imported: 2,
     known: 0,
     differing: ['old-2'],

@@ -2,6 +2,7 @@
  * Payments that a biller accepted on the server it had before the kit. Their ids must stay known forever (PF2): a platform that
  * repeats one gets the existing payment, and no second one is made.
  */
+import { createHash } from 'node:crypto';
 import {
   AccountId,
   compileCheck,
@@ -47,13 +48,35 @@ const storedStatement = sql(
 
 /**
  * Stores payments that ended on a former server, a thousand per transaction. Existing ids are left unchanged, so the import can
- * be repeated. Accounts and balances do not change. Takes rows from `parseFormerPayments`.
+ * be repeated. Accounts and balances do not change. Takes rows and the file's digest from `parseFormerPayments`; the audit gets one line.
  */
 export async function importFormerPayments(
   database: Database,
   payments: readonly PaymentRow[],
+  file_sha256: string,
 ): Promise<FormerPaymentsResult> {
   const sum = { imported: 0, known: 0, differing: [] as string[] };
+  try {
+    await importPages(database, payments, sum);
+  } finally {
+    // One line for the whole file, and also for one that broke off: the database has the pages before that.
+    const { imported, known, differing } = sum;
+    const detail = { file_sha256, imported, known, differing: differing.length };
+    const line = {
+      platform_payment_id: null,
+      actor: 'import',
+      event: 'payments_imported',
+    } as const;
+    await writeAudit(database, [{ ...line, detail }]);
+  }
+  return sum;
+}
+
+async function importPages(
+  database: Database,
+  payments: readonly PaymentRow[],
+  sum: { imported: number; known: number; differing: string[] },
+): Promise<void> {
   for (let from = 0; from < payments.length; from += PAGE_ROWS) {
     const page = payments
       .slice(from, from + PAGE_ROWS)
@@ -76,17 +99,6 @@ export async function importFormerPayments(
         own.map((row) => row.posted_at),
         own.map((row) => row.failure_reason),
       ]);
-      if (made.length > 0) {
-        await writeAudit(
-          tx,
-          made.map(({ platform_payment_id }) => ({
-            platform_payment_id,
-            actor: 'import',
-            event: 'imported' as const,
-            detail: {},
-          })),
-        );
-      }
       sum.imported += made.length;
       const isNew = new Set(made.map((row) => row.platform_payment_id));
       const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
@@ -104,7 +116,6 @@ export async function importFormerPayments(
       }
     }
   }
-  return sum;
 }
 
 const fields = [
@@ -145,7 +156,12 @@ export function parseFormerPayments(
   csv: string,
   client_id: string,
 ):
-  | { readonly ok: true; readonly payments: readonly PaymentRow[]; readonly skipped: number }
+  | {
+      readonly ok: true;
+      readonly payments: readonly PaymentRow[];
+      readonly skipped: number;
+      readonly sha256: string;
+    }
   | { readonly ok: false; readonly problems: readonly Detail[] } {
   let header: readonly string[] = [];
   let lines: { record: Record<string, string>; info: { lines: number } }[];
@@ -181,7 +197,12 @@ export function parseFormerPayments(
   });
   return problems.length > 0
     ? { ok: false, problems }
-    : { ok: true, payments, skipped: lines.length - had.length };
+    : {
+        ok: true,
+        payments,
+        skipped: lines.length - had.length,
+        sha256: createHash('sha256').update(csv).digest('hex'),
+      };
 }
 
 function readFormerPayment(

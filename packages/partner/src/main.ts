@@ -277,7 +277,7 @@ async function importFormer(
   }
   const opened = await openPartnerDatabase(readDatabaseConfig(terminal.env), { beside: true });
   try {
-    const done = await former.importFormerPayments(opened.database, parsed.payments);
+    const done = await former.importFormerPayments(opened.database, parsed.payments, parsed.sha256);
     print(terminal, options, done, () =>
       [
         `${done.imported} imported, ${done.known} known before`,

@@ -142,8 +142,8 @@ CREATE TABLE duebridge_partner.payment_audit (
   event text NOT NULL,
   detail jsonb NOT NULL,
   CONSTRAINT payment_audit_pkey PRIMARY KEY (audit_id),
-  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text, 'accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text]))),
-  CONSTRAINT payment_audit_of_payment CHECK (((platform_payment_id IS NULL) = (event = ANY (ARRAY['accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text]))))
+  CONSTRAINT payment_audit_event_known CHECK ((event = ANY (ARRAY['mismatch'::text, 'foreign_client'::text, 'canceled'::text, 'settled'::text, 'contradicted'::text, 'imported'::text, 'payments_imported'::text, 'accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text]))) NOT VALID,
+  CONSTRAINT payment_audit_of_payment CHECK (((platform_payment_id IS NULL) = (event = ANY (ARRAY['payments_imported'::text, 'accounts_imported'::text, 'credential_issued'::text, 'credential_revoked'::text, 'tokens_revoked'::text])))) NOT VALID
 );
 
 CREATE INDEX payment_audit_at ON duebridge_partner.payment_audit USING btree (at, audit_id);

@@ -346,7 +346,7 @@ export interface AuditLine {
     | 'canceled'
     | 'settled'
     | 'contradicted'
-    | 'imported'
+    | 'payments_imported'
     | 'accounts_imported'
     | 'credential_issued'
     | 'credential_revoked'
