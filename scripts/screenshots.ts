@@ -4,14 +4,15 @@
  * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`. Without
  * --only and --language it goes on with the pages of the operator console.
  */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { accountBody } from '../demo/site/account-page.ts';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
 import { tagOf } from '../packages/web/src/flow/tags.ts';
-import { SCREENS, walkTo } from '../test/browser/screens.ts';
+import { drawSite, SCREENS, walkTo } from '../test/browser/screens.ts';
 import { readWords } from './words.ts';
 
 /** The functions that the test site defines on its window. */
@@ -47,6 +48,18 @@ const IMAGES: Readonly<Record<string, string>> = {
   'review.desktop': 'pay-bill-desktop.png',
   'test-mode.desktop': 'pay-test-mode.png',
 };
+/** The biller's site around the page: that of the demo, with the bill of the scripted platform. */
+const SITE_STYLE = readFileSync(join(import.meta.dirname, '../demo/site/style.css'), 'utf8');
+const SITE_BODY = accountBody({
+  billerName: 'Acme Water',
+  account_id: '10034417',
+  firstName: 'Ada',
+  name: 'Ada Lovelace',
+  place: '1 Main St, Austin, TX 78701',
+  amount: '$123.45',
+  due: 'Due December 3, 2099',
+  others: [],
+});
 const MAX_IMAGE_BYTES = 150_000;
 
 mkdirSync(folder, { recursive: true });
@@ -67,10 +80,13 @@ try {
         deviceScaleFactor: scale,
         timezoneId: 'America/Chicago',
         reducedMotion: 'reduce',
+        // The site behind the page is drawn into the test site, whose policy would not have it.
+        bypassCSP: true,
       });
       const page = await context.newPage();
       await page.goto(`${flow.site(screen.site ?? 'acme')}/`);
       await page.waitForFunction(() => 'siteReady' in globalThis);
+      await drawSite(page, SITE_STYLE, SITE_BODY);
       // Only a frame in the page stays after Done.
       const settings = {
         partner: world.partner,
@@ -104,3 +120,16 @@ try {
 if (options.only === undefined && options.language === undefined) {
   await import('./console-screenshots.ts');
 }
+// All pictures of the folder on one page.
+const pictures = readdirSync(folder).filter((name) => name.endsWith('.png'));
+const figures = pictures.map(
+  (name) =>
+    `<figure><img src="${name}" alt="" loading="lazy"><figcaption>${name}</figcaption></figure>`,
+);
+const style =
+  'body{font:14px system-ui;display:flex;flex-wrap:wrap;gap:1rem;background:#ddd}figure{margin:0}img{height:24rem}';
+writeFileSync(
+  join(folder, 'index.html'),
+  `<!doctype html><html lang="en"><meta charset="utf-8"><title>Screens</title><style>${style}</style>${figures.join('')}</html>`,
+);
+console.log(`all of them: ${join(folder, 'index.html')}`);

@@ -15,6 +15,7 @@ import {
   type TokenReply,
   type TokenRequest,
 } from '@duebridge/contract';
+import { accountBody, escape, siteFooter, siteHeader } from './account-page.ts';
 
 /** A customer of the biller, already signed in for the demo. */
 export interface DemoAccount {
@@ -180,12 +181,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
     <script src="/${script}" type="module"></script>
   </head>
   <body>
-    <header>
-      <a class="brand" href="/">${escape(options.billerName)}</a>
-      <nav aria-label="Pages"><a href="/">My account</a><a href="/options">More ways to show it</a></nav>
-    </header>
-    <main>${body}</main>
-    <footer>A demo. ${escape(options.billerName)} does not exist, and no money moves.</footer>
+    ${body}
   </body>
 </html>`;
     reply(response, 200, 'text/html', html);
@@ -201,33 +197,22 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
   }
 
   async function accountPage(account: DemoAccount | undefined): Promise<string> {
-    if (!account) return '<h1>No accounts</h1>';
-    const { amount, due } = balanceText(await options.readBalance?.(account));
-    const others = accounts.map((one) => {
-      const here = one === account ? ' aria-current="page"' : '';
-      const about = one.about ?? `${one.first_name} ${one.last_name}`;
-      return `<li><a href="/?account=${encodeURIComponent(one.account_id)}"${here}>${escape(about)}</a></li>`;
+    const { billerName } = options;
+    if (!account) return `${siteHeader(billerName)}<main><h1>No accounts</h1></main>`;
+    const { first_name, last_name, account_id, address } = account;
+    return accountBody({
+      ...balanceText(await options.readBalance?.(account)),
+      billerName,
+      account_id,
+      firstName: first_name,
+      name: `${first_name} ${last_name}`,
+      place: `${address.address_line_1}, ${address.city}, ${address.state} ${address.zip}`,
+      others: accounts.map((one) => ({
+        about: one.about ?? `${one.first_name} ${one.last_name}`,
+        href: `/?account=${encodeURIComponent(one.account_id)}`,
+        isThis: one === account,
+      })),
     });
-    const { address } = account;
-    const place = `${address.address_line_1}, ${address.city}, ${address.state} ${address.zip}`;
-    return `
-      <h1>Hello, ${escape(account.first_name)}</h1>
-      <section class="card" aria-labelledby="bill" data-account="${escape(account.account_id)}">
-        <div>
-          <h2 id="bill">Amount due</h2>
-          <p class="amount" id="amount">${escape(amount)}</p>
-          <p class="muted" id="due">${escape(due)}</p>
-        </div>
-        <button id="pay" type="button">Pay bill</button>
-        <p id="message" role="status"></p>
-      </section>
-      <section class="card facts" aria-label="Account">
-        <p><span class="muted">Account</span> ${escape(account.account_id)}</p>
-        <p><span class="muted">Name</span> ${escape(`${account.first_name} ${account.last_name}`)}</p>
-        <p><span class="muted">Service at</span> ${escape(place)}</p>
-      </section>
-      ${accounts.length > 1 ? `<section><h2>Sign in as</h2><ul class="others">${others.join('')}</ul></section>` : ''}
-      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section>`;
   }
 
   function optionsPage(account: DemoAccount | undefined): string {
@@ -235,7 +220,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
       `<label>${label} <select id="${name}">${values
         .map((value) => `<option>${value}</option>`)
         .join('')}</select></label>`;
-    return `
+    return `${siteHeader(options.billerName)}<main>
       <h1>More ways to show it</h1>
       <section class="card controls" data-account="${escape(account?.account_id ?? '')}">
         ${choose('display', 'Display', ['inline', 'modal'])}
@@ -247,7 +232,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
         <p id="message" role="status"></p>
       </section>
       <section class="stage" id="stage" aria-label="The payment page, inline"></section>
-      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section>`;
+      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section></main>${siteFooter(options.billerName)}`;
   }
 
   return {
@@ -294,8 +279,4 @@ function reply(
     'x-content-type-options': 'nosniff',
   });
   response.end(body);
-}
-
-function escape(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 }

@@ -282,6 +282,23 @@ export const SCREENS: readonly ScreenCase[] = [
   },
 ];
 
+interface Drawn {
+  innerHTML: string;
+  append(child: Drawn | string): void;
+  querySelector(selector: string): Drawn | null;
+}
+
+/** Draws the page of a biller around the payment page, for pictures: in a context that sets the site's policy aside. */
+export async function drawSite(page: Page, style: string, html: string): Promise<void> {
+  await page.addStyleTag({ content: style });
+  await page.evaluate((drawn) => {
+    const { body } = (globalThis as unknown as { document: { body: Drawn } }).document;
+    const place = body.querySelector('#place');
+    body.innerHTML = drawn;
+    body.querySelector('main')?.append(place ?? '');
+  }, html);
+}
+
 /** Walks to a screen in a page of Chromium where the SDK has been mounted. */
 export async function walkTo(screen: ScreenCase, page: Page, language: Tag): Promise<FrameLocator> {
   const frame = page.frameLocator('iframe');
