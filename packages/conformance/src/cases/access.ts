@@ -14,7 +14,8 @@ import {
   show,
   tell,
 } from '../check/http.ts';
-import { accessToken, type PartnerContext, type Proof } from '../check/partner-context.ts';
+import { type PartnerContext, type Proof } from '../check/partner-context.ts';
+import { accessToken } from '../check/partner-run.ts';
 import { own, sharedAll, uses } from '../check/planned-payments.ts';
 import { proxyFor, tunnelTo } from '../check/proxy.ts';
 import { isLoopback } from '../check/target.ts';
@@ -504,15 +505,4 @@ function errorOf(
   t.strict(holds, `${statuses.join(' or ')} {"error":"${words[0] ?? ''}"}`, reply);
 }
 
-export const ACCESS: readonly Draft<PartnerCase>[] = [
-  p01,
-  p02,
-  p03,
-  p04,
-  p05,
-  p06,
-  p07,
-  p08,
-  p09,
-  p67,
-];
+export const ACCESS = [p01, p02, p03, p04, p05, p06, p07, p08, p09, p67];

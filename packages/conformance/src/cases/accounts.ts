@@ -275,4 +275,4 @@ const p15: Draft<PartnerCase> = {
   },
 };
 
-export const ACCOUNTS: readonly Draft<PartnerCase>[] = [p10, p11, p12, p13, p14, p15];
+export const ACCOUNTS = [p10, p11, p12, p13, p14, p15];

@@ -3,12 +3,8 @@
  * A balance may lag, be refreshed nightly, or change for other reasons. A fall that is too small therefore proves nothing. A fall
  * that is too large is reported only after two more payments have shown that the balance follows each payment immediately.
  */
-import type {
-  AccountEffect,
-  Balances,
-  BalanceVerdict,
-  PartnerContext,
-} from '../check/partner-context.ts';
+import type { PartnerContext } from '../check/partner-context.ts';
+import type { AccountEffect, Balances, BalanceVerdict } from '../check/partner-run.ts';
 import { holdsPayment, type Intent } from '../check/payment-fields.ts';
 import type { SharedName } from '../check/planned-payments.ts';
 

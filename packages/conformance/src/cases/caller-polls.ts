@@ -386,4 +386,4 @@ function loses(isOver: () => boolean): Behaviour {
   };
 }
 
-export const CALLER_POLLS: readonly Draft<CallerCase>[] = [c03, c13, c14];
+export const CALLER_POLLS = [c03, c13, c14];

@@ -411,4 +411,4 @@ const c06: Draft<CallerCase> = {
   },
 };
 
-export const CALLER_REQUESTS: readonly Draft<CallerCase>[] = [c09, c01, c06];
+export const CALLER_REQUESTS = [c09, c01, c06];

@@ -483,4 +483,4 @@ const p58: Draft<PartnerCase> = {
   },
 };
 
-export const POLLING: readonly Draft<PartnerCase>[] = [p50, p51, p52, p53, p54, p55, p56, p57, p58];
+export const POLLING = [p50, p51, p52, p53, p54, p55, p56, p57, p58];

@@ -1,9 +1,10 @@
 /**
- * Checks of the PUT that comes again (P25, P26, P28, P29, P31 to P33, P35): a platform repeats a PUT whenever it has not read the
+ * Checks of the PUT that comes again (P25, P26, P28, P29, P31 to P33, P35), and of ids that only look alike (P65): a platform repeats a PUT whenever it has not read the
  * answer, so a repeat that makes a second payment charges a customer twice.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Draft, PartnerCase } from '../check/check.ts';
+import type { Severity } from '../check/findings.ts';
 import { isSuccess, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
@@ -233,6 +234,151 @@ const p33: Draft<PartnerCase> = {
   },
 };
 
+/** Pairs of ids that a careless key would treat as equal; each pair has its own letters and digits. */
+interface Pair {
+  readonly name: string;
+  readonly cause: string;
+  /** True for ids of the form that platforms send. */
+  readonly uuid?: true;
+  readonly make: (random: string) => readonly [string, string];
+}
+
+const PAIRS: readonly Pair[] = [
+  {
+    name: 'that differ only in case',
+    cause:
+      'The id is compared case-insensitively: the column’s collation ignores case, or the code lowercases it.',
+    make: (random) => [`judge-${random}-xyz`, `JUDGE-${random.toUpperCase()}-XYZ`],
+  },
+  {
+    name: 'of 36 characters that differ only in the last one',
+    cause: 'The id is truncated to the length of its column.',
+    make: (random) => pad(random, 36),
+  },
+  {
+    name: 'of 64 characters that differ only in the last one',
+    cause: 'The id is truncated to the length of its column.',
+    make: (random) => pad(random, 64),
+  },
+  {
+    name: 'that differ in a trailing character that some code trims',
+    cause: 'The id is trimmed or normalised before it is compared.',
+    make: (random) => [`judge-${random}`, `judge-${random}.`],
+  },
+  {
+    name: 'that are UUIDs and differ only in case',
+    cause: 'The id is lowercased, or its column has the type uuid, which has one spelling.',
+    uuid: true,
+    make: (random) => {
+      const id = `a${random.slice(0, 7)}-${random.slice(7, 11)}-7${random.slice(11, 14)}-8${random.slice(14, 17)}-${random.slice(12, 24)}`;
+      return [id, id.toUpperCase()];
+    },
+  },
+  {
+    name: 'of which one has a numbered suffix',
+    cause: 'The number of an attempt is cut off the id before it is compared.',
+    make: (random) => [`judge-${random}`, `judge-${random}-2`],
+  },
+  {
+    name: 'of which one ends with a space',
+    cause: 'The id is trimmed before it is compared.',
+    make: (random) => [`judge-${random}`, `judge-${random} `],
+  },
+  {
+    name: 'made of digits, one with leading zeros',
+    cause: 'The id is converted to a number.',
+    make: (random) => {
+      const digits = String(Number.parseInt(random.slice(0, 10), 16) + 1);
+      return [digits, `00${digits}`];
+    },
+  },
+  {
+    name: 'with more digits than a floating-point number can represent',
+    cause: 'The id is converted to a floating-point number.',
+    make: (random) => {
+      const digits = `9${String(Number.parseInt(random.slice(0, 10), 16)).padStart(16, '1')}`;
+      return [`${digits}1`, `${digits}2`];
+    },
+  },
+];
+
+const p65: Draft<PartnerCase> = {
+  id: 'P65',
+  title: 'Similar ids are different payments',
+  clauses: ['PF2', 'ID1'],
+  decisions: [13],
+  sends: `${PAIRS.length} pairs of PUTs whose ids differ in case, in the last character, in a suffix, a trailing dot or space, or in leading zeros`,
+  likely_cause:
+    'The id is lowercased, truncated, trimmed or converted to a number before it is compared.',
+  creates: (target) => PAIRS.flatMap(() => [own(target, 65), own(target, 66)]),
+  async run(t: PartnerContext) {
+    const plain = PAIRS.filter(({ uuid }) => uuid !== true);
+    const told = await Promise.all(plain.map((pair) => comparePair(t, pair, 'must')));
+    const refused = told.filter((compared) => !compared).length;
+    // Where ids are UUIDs only, two spellings of one are the same value, and platforms send one spelling.
+    const severity = refused === plain.length ? 'should' : 'must';
+    for (const pair of PAIRS.filter(({ uuid }) => uuid === true)) {
+      await comparePair(t, pair, severity);
+    }
+    t.given(
+      refused < plain.length || t.all.length > 0,
+      'the server refuses every id that is not a UUID',
+    );
+    if (refused > 0)
+      t.notes.push(`${refused} of ${plain.length} pairs were refused and could not be compared.`);
+  },
+};
+
+/** Puts two similar ids. Returns false when the server refuses one of them. */
+async function comparePair(
+  t: PartnerContext,
+  { name, cause, make }: Pair,
+  severity: Severity,
+): Promise<boolean> {
+  const [one, other] = make(randomBytes(12).toString('hex'));
+  const intents = [
+    { ...t.intend(65), platform_payment_id: one },
+    { ...t.intend(66), platform_payment_id: other },
+  ] as const;
+  const first = await t.put(intents[0]);
+  const second = await t.put(intents[1]);
+  if (!isSuccess(first) || !isSuccess(second)) return false;
+  for (const [intent, reply] of [
+    [intents[0], first],
+    [intents[1], second],
+    [intents[0], await t.read(intents[0])],
+    [intents[1], await t.read(intents[1])],
+  ] as const) {
+    const record = recordOf(reply);
+    const isOwn =
+      record?.['platform_payment_id'] === intent.platform_payment_id &&
+      record['amount_in_cents'] === intent.amount_in_cents;
+    // The other checks must not take the record of the one payment for that of the other.
+    if (!isOwn) t.run.forget(intent);
+    t[severity](
+      isOwn,
+      `ids ${name}: the payment ${show(intent.platform_payment_id)} of ${intent.amount_in_cents} cents`,
+      reply,
+      { cause },
+    );
+  }
+  t[severity](
+    recordOf(first)?.['payment_id'] !== recordOf(second)?.['payment_id'],
+    `ids ${name}: two payments`,
+    second,
+    {
+      got: `payment_id ${show(recordOf(first)?.['payment_id'])} for both`,
+      cause,
+    },
+  );
+  return true;
+}
+
+function pad(random: string, length: number): readonly [string, string] {
+  const start = `judge-${random}`.padEnd(length - 1, 'x');
+  return [`${start}a`, `${start}b`];
+}
+
 /** How many payments of earlier runs are put again. */
 const MOST_REPEATS = 10;
 
@@ -264,4 +410,4 @@ const p35: Draft<PartnerCase> = {
   },
 };
 
-export const PUT_REPEATS: readonly Draft<PartnerCase>[] = [p25, p26, p28, p29, p31, p32, p33, p35];
+export const PUT_REPEATS = [p25, p26, p28, p29, p31, p32, p33, p35, p65];

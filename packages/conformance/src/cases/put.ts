@@ -475,17 +475,4 @@ const p42: Draft<PartnerCase> = {
   },
 };
 
-export const PUTS: readonly Draft<PartnerCase>[] = [
-  p20,
-  p21,
-  p22,
-  p23,
-  p24,
-  p36,
-  p37,
-  p38,
-  p39,
-  p40,
-  p41,
-  p42,
-];
+export const PUTS = [p20, p21, p22, p23, p24, p36, p37, p38, p39, p40, p41, p42];

@@ -6,7 +6,8 @@ import { Skipped, type FindingMore } from '../check/findings.ts';
 import { type Json } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
 import { type Exchange, isRefusal, type Reply, show } from '../check/http.ts';
-import type { Asked, PartnerContext, Seen } from '../check/partner-context.ts';
+import type { PartnerContext } from '../check/partner-context.ts';
+import type { Asked, Seen } from '../check/partner-run.ts';
 import {
   differences,
   type Intent,
@@ -494,4 +495,4 @@ const p62: Draft<PartnerCase> = {
   },
 };
 
-export const WHOLE_RUN: readonly Draft<PartnerCase>[] = [p59, p60, p61, p62];
+export const WHOLE_RUN = [p59, p60, p61, p62];

@@ -1,6 +1,6 @@
 /**
- * Checks of who gets a token, and of what a platform answers (T04 to T07, T11 to T17, T20, T21): a token starts payments in a
- * customer's name, and an error must not tell strangers anything. One file because it is one chapter of checks, each read by itself.
+ * Checks of who gets a token, and of what a platform answers (T04 to T07, T11, T12, T14 to T17, T20, T21): a token starts payments in a
+ * customer's name, and an error must not tell strangers anything.
  */
 import { platformRoutes } from '@duebridge/contract';
 import type { Draft, TokenCase } from '../check/check.ts';
@@ -241,83 +241,6 @@ const t12: Draft<TokenCase> = {
   },
 };
 
-/** Concurrent requests: fast, yet far below the burst of any rate limit. */
-const AT_ONCE_T13 = 10;
-
-/** Shortest token that can carry 128 bits, which nobody can guess (decision 8 gives 256). */
-const LEAST_CHARACTERS = 22;
-
-const t13: Draft<TokenCase> = {
-  id: 'T13',
-  title: 'Tokens are unique and unguessable',
-  clauses: ['TK1'],
-  decisions: [8],
-  severity: 'should',
-  sends: 'the same token request many times (token_sample, a thousand by default)',
-  likely_cause: 'The token is a counter, a timestamp, or an encoded copy of the customer’s data.',
-  async run(t: TokenContext) {
-    const replies: Reply[] = [];
-    const wanted = t.target.token_sample;
-    while (replies.length < wanted) {
-      const some = Array.from({ length: Math.min(AT_ONCE_T13, wanted - replies.length) }, () =>
-        t.create(leastBody()),
-      );
-      replies.push(...(await Promise.all(some)));
-      if (replies.slice(-AT_ONCE_T13).every((reply) => tokenOf(reply) === undefined)) break;
-    }
-    const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
-    const last = replies.at(-1);
-    t.given(tokens.length > 1, 'fewer than two tokens were issued');
-    t.should(new Set(tokens).size === tokens.length, `${tokens.length} different tokens`, last, {
-      got: `${new Set(tokens).size} different ones`,
-    });
-    t.should(
-      !tokens.some((token) => hasPersonalData(token)),
-      'no personal data inside a token',
-      last,
-      {
-        got: 'a token contains the customer’s name, email address or phone number, in plain text or encoded',
-      },
-    );
-    const varying = positionsThatVary(tokens);
-    t.should(
-      varying >= LEAST_CHARACTERS,
-      `at least ${LEAST_CHARACTERS} characters that differ from token to token`,
-      last,
-      { got: `${varying} do` },
-    );
-  },
-};
-
-/** True when the token, or any part of it decoded as base64 or hexadecimal, reveals something about the customer. */
-function hasPersonalData(token: string): boolean {
-  const readings = [
-    token,
-    ...token
-      .split(/[._~-]/)
-      .flatMap((part) => [
-        Buffer.from(part, 'base64url').toString('latin1'),
-        Buffer.from(part, 'hex').toString('latin1'),
-      ]),
-  ];
-  return readings.some((text) => /ada@example|ada.{0,3}example|5125550100/i.test(text));
-}
-
-/** Number of positions at which more than one third of the tokens differ from the most common character. */
-function positionsThatVary(tokens: readonly string[]): number {
-  const longest = Math.max(...tokens.map((token) => token.length));
-  let varying = 0;
-  for (let place = 0; place < longest; place += 1) {
-    const counts = new Map<string, number>();
-    for (const token of tokens) {
-      const character = token[place] ?? '';
-      counts.set(character, (counts.get(character) ?? 0) + 1);
-    }
-    if (Math.max(...counts.values()) <= (tokens.length * 2) / 3) varying += 1;
-  }
-  return varying;
-}
-
 /** Maximum number of bursts sent to exceed a limit, and the margin by which a count must exceed it to prove anything. */
 const MOST_BURSTS = 4;
 const SLACK = 0.1;
@@ -469,13 +392,13 @@ const SIMILAR: readonly (readonly [string, string])[] = [
 ];
 
 /** Concurrent requests: enough to overlap, and far below the burst of any rate limit. */
-const AT_ONCE_T17 = 10;
+const AT_ONCE = 10;
 
 const t17: Draft<TokenCase> = {
   id: 'T17',
   title: 'Each customer gets a different token',
   clauses: ['TK1', 'S1'],
-  sends: `POST create token for three customers, two of them of the same account; for customers with similar email addresses or with the same one; then for ${AT_ONCE_T17} customers concurrently`,
+  sends: `POST create token for three customers, two of them of the same account; for customers with similar email addresses or with the same one; then for ${AT_ONCE} customers concurrently`,
   likely_cause:
     'The token is derived from the client, the account or a normalised email address, comes from a cache without a key, or is kept in a variable that concurrent requests share.',
   async run(t: TokenContext) {
@@ -487,7 +410,7 @@ const t17: Draft<TokenCase> = {
     ];
     const replies = [];
     for (const body of bodies) replies.push(await t.create(body));
-    const crowd = Array.from({ length: AT_ONCE_T17 }, (_, place) => ({
+    const crowd = Array.from({ length: AT_ONCE }, (_, place) => ({
       ...leastBody(),
       email: `customer-${place}@example.com`,
     }));
@@ -609,18 +532,4 @@ function hasForm({ answer_body, answer_headers }: Exchange): boolean {
   );
 }
 
-export const TOKEN_ACCESS: readonly Draft<TokenCase>[] = [
-  t04,
-  t05,
-  t06,
-  t07,
-  t11,
-  t12,
-  t13,
-  t14,
-  t15,
-  t16,
-  t17,
-  t20,
-  t21,
-];
+export const TOKEN_ACCESS = [t04, t05, t06, t07, t11, t12, t14, t15, t16, t17, t20, t21];

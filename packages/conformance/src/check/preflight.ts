@@ -9,7 +9,8 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../clock.ts';
 import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
-import { accessToken, PartnerContext, type PartnerRun } from './partner-context.ts';
+import { PartnerContext } from './partner-context.ts';
+import { accessToken, type PartnerRun } from './partner-run.ts';
 import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
