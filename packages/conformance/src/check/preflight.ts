@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../clock.ts';
-import { errorCode, isSuccess, tell, type Exchange, type Reply, type Wire } from './http.ts';
+import { errorCode, isRefusal, isSuccess, tell, type Exchange, type Reply } from './http.ts';
 import { PartnerContext } from './partner-context.ts';
 import { accessToken, type PartnerRun } from './partner-run.ts';
 import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
@@ -39,7 +39,8 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
   if (authentication.method === 'oauth') {
     const away = await reach(run.clock, authentication.token_url, 'the token URL', target.ca_file);
     if (away !== undefined) return { sentence: away };
-    const granted = await withTimeout(run.wire, ANSWER_TIMEOUT_MS, {
+    const granted = await run.wire.send(PREFLIGHT, {
+      timeout_ms: ANSWER_TIMEOUT_MS,
       method: 'POST',
       url: authentication.token_url,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
@@ -61,7 +62,8 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
     biller_id: target.biller_id,
     account_id: target.accounts.payable,
   });
-  const read = await withTimeout(run.wire, ANSWER_TIMEOUT_MS, { method: 'GET', url, headers });
+  const timeout_ms = ANSWER_TIMEOUT_MS;
+  const read = await run.wire.send(PREFLIGHT, { method: 'GET', url, headers, timeout_ms });
   return readProblem(read, run);
 }
 
@@ -176,93 +178,64 @@ function reachSentence(
   return `${place} cannot be reached (${code}): fix ${name}, or the network in between.`;
 }
 
+/** What to say of the first answer of a server, by what it is; `flag` sets the URL, and `usual` is for all other answers. */
+export interface FirstAnswer {
+  readonly silent: string;
+  readonly refused: string;
+  readonly missing: string;
+  readonly flag: string;
+  readonly usual: string;
+}
+
+/** The problem that an answer other than success shows. */
+export function answerProblem(reply: Reply, say: FirstAnswer): ConfigProblem {
+  const { status, exchange } = reply;
+  if (status === undefined) return { sentence: say.silent, exchange };
+  if (status === 401 || status === 403) return { sentence: say.refused, exchange };
+  if (status === 404 || status === 405) return { sentence: say.missing, exchange };
+  if (status < 300 || status >= 400) return { sentence: say.usual, exchange };
+  const to = reply.headers['location'] ?? 'another URL';
+  const sentence = `The server redirects to ${to}, and redirects are never followed: set ${say.flag} to that URL.`;
+  return { sentence, exchange };
+}
+
+/** The problem that a web page shows where JSON was expected; undefined when there is none. */
+export function pageProblem(reply: Reply, sentence: string): ConfigProblem | undefined {
+  return /^\s*</.test(reply.text) ? { sentence, exchange: reply.exchange } : undefined;
+}
+
 function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
-  const at = { exchange: reply.exchange };
-  if (reply.status === undefined) {
-    return {
-      sentence: `The token endpoint ${token_url} sends no response (${tell(reply)}): see its log.`,
-      ...at,
-    };
-  }
-  if (reply.status === 404 || reply.status === 405) {
-    return {
-      sentence: `The token endpoint ${token_url} answers ${reply.status}: fix --token-url.`,
-      ...at,
-    };
-  }
-  if (reply.status >= 300 && reply.status < 400) {
-    return {
-      sentence: `The token endpoint redirects to ${reply.headers['location'] ?? 'another URL'}: set --token-url to that URL.`,
-      ...at,
-    };
-  }
-  if (reply.status >= 400 && reply.status < 500) {
-    return {
-      sentence: `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and make sure that the endpoint reads a form.`,
-      ...at,
-    };
-  }
-  return {
-    sentence: `The token endpoint ${token_url} returns no access_token (${tell(reply)}): fix --token-url, or the endpoint.`,
-    ...at,
-  };
+  const refused = `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and make sure that the endpoint reads a form.`;
+  const none = `The token endpoint ${token_url} returns no access_token (${tell(reply)}): fix --token-url, or the endpoint.`;
+  return answerProblem(reply, {
+    silent: `The token endpoint ${token_url} sends no response (${tell(reply)}): see its log.`,
+    refused,
+    missing: `The token endpoint ${token_url} answers ${reply.status ?? ''}: fix --token-url.`,
+    flag: '--token-url',
+    usual: isRefusal(reply) ? refused : none,
+  });
 }
 
 function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
   const { base_url, authentication, accounts } = run.target;
-  const at = { exchange: reply.exchange };
-  if (reply.status === undefined) {
-    const hint = base_url.startsWith('http:') ? ', or check whether it requires https' : '';
-    return {
-      sentence: `The server accepts connections, but GET account gets no response (${reply.exchange.no_answer ?? 'nothing'}): see its log${hint}.`,
-      ...at,
-    };
-  }
   if (isSuccess(reply)) {
-    return /^\s*</.test(reply.text)
-      ? {
-          sentence: `GET account returns a web page: base_url or paths.get_account points to a website, not to the API.`,
-          ...at,
-        }
-      : undefined;
+    return pageProblem(
+      reply,
+      'GET account returns a web page: base_url or paths.get_account points to a website, not to the API.',
+    );
   }
-  if (reply.status === 401 || reply.status === 403) {
-    const fix =
-      authentication.method === 'key'
-        ? `the key in the header ${authentication.header}: fix --header and --key`
-        : 'the access token: fix --scope, or make the API accept tokens from its own token endpoint';
-    return { sentence: `The server refuses (${reply.status}) ${fix}.`, ...at };
-  }
-  if (reply.status === 404) {
-    return {
-      sentence: `GET account answers 404: fix base_url or paths.get_account, or pass an existing account with --biller and --account (now ${accounts.payable}).`,
-      ...at,
-    };
-  }
-  if (reply.status >= 300 && reply.status < 400) {
-    return {
-      sentence: `The server redirects to ${reply.headers['location'] ?? 'another URL'}, and redirects are never followed: set --base-url to that URL.`,
-      ...at,
-    };
-  }
-  if (reply.status >= 500) {
-    return {
-      sentence: `GET of the known account answers ${reply.status}: see the server's log; the checks need a readable account.`,
-      ...at,
-    };
-  }
-  return {
-    sentence: `GET of the known account answers ${tell(reply)}: fix base_url, paths.get_account, --biller or --account.`,
-    ...at,
-  };
-}
-
-function withTimeout(
-  wire: Wire,
-  timeout_ms: number,
-  out: { method: string; url: string; headers: Readonly<Record<string, string>>; body?: string },
-): Promise<Reply> {
-  return wire.send(PREFLIGHT, { ...out, timeout_ms });
+  const hint = base_url.startsWith('http:') ? ', or check whether it requires https' : '';
+  const credential =
+    authentication.method === 'key'
+      ? `the key in the header ${authentication.header}: fix --header and --key`
+      : 'the access token: fix --scope, or make the API accept tokens from its own token endpoint';
+  return answerProblem(reply, {
+    silent: `The server accepts connections, but GET account gets no response (${reply.exchange.no_answer ?? 'nothing'}): see its log${hint}.`,
+    refused: `The server refuses (${reply.status ?? ''}) ${credential}.`,
+    missing: `GET account answers ${reply.status ?? ''}: fix base_url or paths.get_account, or pass an existing account with --biller and --account (now ${accounts.payable}).`,
+    flag: '--base-url',
+    usual: `GET of the known account answers ${tell(reply)}: see the server's log, or fix base_url, paths.get_account, --biller or --account.`,
+  });
 }
 
 function isAddress(host: string): boolean {

@@ -4,7 +4,7 @@ import { sleep, type Clock } from '../clock.ts';
 import { Findings, type Profile } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
 import type { Pace } from './pace.ts';
-import { PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
+import { answerProblem, pageProblem, PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
 /** Maximum wait for the first answer. */
@@ -194,38 +194,14 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   // A platform that takes the smallest body but refuses one with every field is for the checks to report (T01).
   const isInvalid = full.status === 400 || full.status === 422;
   const reply = isInvalid ? await ask(leastBody()) : full;
-  const at = { exchange: reply.exchange };
   if (isSuccess(reply)) {
-    return /^\s*</.test(reply.text)
-      ? { sentence: 'The token endpoint returns a web page: fix base_url.', ...at }
-      : undefined;
+    return pageProblem(reply, 'The token endpoint returns a web page: fix base_url.');
   }
-  if (reply.status === undefined) {
-    return {
-      sentence: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
-      ...at,
-    };
-  }
-  if (reply.status === 401 || reply.status === 403) {
-    return {
-      sentence: `The platform refuses (${reply.status}) the credentials: fix --client-id and --api-key.`,
-      ...at,
-    };
-  }
-  if (reply.status === 404) {
-    return {
-      sentence: `The platform answers 404: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
-      ...at,
-    };
-  }
-  if (reply.status >= 300 && reply.status < 400) {
-    return {
-      sentence: `The server redirects to ${reply.headers['location'] ?? 'another URL'}, and redirects are never followed: set --base-url to that URL.`,
-      ...at,
-    };
-  }
-  return {
-    sentence: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
-    ...at,
-  };
+  return answerProblem(reply, {
+    silent: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
+    refused: `The platform refuses (${reply.status ?? ''}) the credentials: fix --client-id and --api-key.`,
+    missing: `The platform answers ${reply.status ?? ''}: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
+    flag: '--base-url',
+    usual: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
+  });
 }
