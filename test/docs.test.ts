@@ -227,6 +227,9 @@ const OF_PEOPLE = new Set([
   'end_transfer',
   'make_bank_file',
   'get_bank_file',
+  'refund_payment',
+  'list_refunds',
+  'decide_refund',
 ]);
 
 test('no operation of a program, and no error, is missing from the reference [ER3]', () => {

@@ -72,6 +72,7 @@ const PATH_FIELDS = {
   client_id: Type.String({ maxLength: 128 }),
   remittance_id: Type.String({ maxLength: 64 }),
   file_id: Type.String({ maxLength: 64 }),
+  refund_id: Type.String({ maxLength: 64 }),
   difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
 };
 

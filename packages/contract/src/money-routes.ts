@@ -5,7 +5,14 @@
  */
 import { Type, type Static } from 'typebox';
 import { PartnerId } from './admin.ts';
-import { AmountInCents, BillerId, instant, PlatformBatchId, text } from './fields.ts';
+import {
+  AmountInCents,
+  BillerId,
+  instant,
+  PlatformBatchId,
+  PlatformPaymentId,
+  text,
+} from './fields.ts';
 import { Mode } from './mode.ts';
 
 const strict = { additionalProperties: false } as const;
@@ -62,6 +69,11 @@ export const Payout = Type.Object(
     account_number: Type.String({ pattern: '^[0-9]{1,12}$' }),
     minimum_in_cents: Type.Optional(AmountInCents),
     held: Type.Optional(Type.Boolean({ description: 'True: nothing is transferred.' })),
+    bears_refunds: Type.Optional(
+      Type.Boolean({
+        description: 'False: refunds are not taken off its remittances; the platform bears them.',
+      }),
+    ),
   },
   strict,
 );
@@ -75,6 +87,7 @@ export const PayoutView = Type.Object({
   account: Type.String({ description: 'The last four digits.' }),
   minimum_in_cents: Type.Integer(),
   held: Type.Boolean(),
+  bears_refunds: Type.Boolean(),
 });
 export type PayoutView = Static<typeof PayoutView>;
 
@@ -123,6 +136,50 @@ export const TransferEnd = Type.Object(
   strict,
 );
 export type TransferEnd = Static<typeof TransferEnd>;
+
+// Refunds ------------------------------------------------------------------------------------------------------------------
+
+export const REFUND_REASONS = [
+  'wrong_account',
+  'charged_twice',
+  'amount_differs',
+  'not_authorized',
+  'goodwill',
+  'other',
+] as const;
+export const REFUND_STATES = ['asked', 'sending', 'done', 'refused'] as const;
+
+export const RefundRequest = Type.Object(
+  {
+    amount_in_cents: Type.Optional(AmountInCents),
+    reason_code: Type.Enum([...REFUND_REASONS]),
+    reason: text('Kept in the audit.'),
+    refund_id: Type.Optional(PlatformBatchId),
+  },
+  strict,
+);
+export type RefundRequest = Static<typeof RefundRequest>;
+
+export const RefundView = Type.Object({
+  refund_id: Type.String(),
+  platform_payment_id: PlatformPaymentId,
+  partner_id: PartnerId,
+  biller_id: BillerId,
+  funding_method: Type.String(),
+  amount_in_cents: Type.Integer(),
+  reason_code: Type.Enum([...REFUND_REASONS]),
+  reason: Type.String(),
+  borne_by: Type.Enum(['biller', 'platform']),
+  state: Type.Enum([...REFUND_STATES], {
+    description: 'asked: a second person has to approve it; sending: the processor may have it.',
+  }),
+  asked_by: Type.String(),
+  approved_by: nullable(Type.String()),
+  note: nullable(Type.String({ description: 'The processor’s words when it refused.' })),
+  made_at: instant('When it was asked for.'),
+  ended_at: nullable(instant('When it ended.')),
+});
+export type RefundView = Static<typeof RefundView>;
 
 /** What waits, and why. */
 export const RemittanceRound = Type.Object({
@@ -219,5 +276,36 @@ export const moneyOperations = {
     role: 'admin',
     reply: BankFileView,
     errors: ['NOT_FOUND'],
+  },
+  refund_payment: {
+    call: 'POST /payments/{platform_payment_id}/refund',
+    summary: 'Refund a captured payment, in full or in part',
+    source: 'decisions 19 and 38',
+    role: 'operator',
+    body: RefundRequest,
+    reply: RefundView,
+    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+  },
+  list_refunds: {
+    call: 'GET /money/refunds',
+    summary: 'List refunds, newest first, at most 100',
+    source: 'decision 38',
+    query: Type.Object(
+      {
+        platform_payment_id: Type.Optional(PlatformPaymentId),
+        state: Type.Optional(Type.Enum([...REFUND_STATES])),
+      },
+      strict,
+    ),
+    reply: Type.Object({ refunds: Type.Array(RefundView) }),
+  },
+  decide_refund: {
+    call: 'POST /money/refunds/{refund_id}/decide',
+    summary: 'Approve a refund that waits for a second person, or withdraw it',
+    source: 'decision 38',
+    role: 'operator',
+    body: Type.Object({ decision: Type.Enum(['approve', 'withdraw']) }, strict),
+    reply: RefundView,
+    errors: ['NOT_FOUND', 'CONFLICT'],
   },
 } as const;

@@ -226,7 +226,7 @@ CREATE TABLE duebridge_platform.deductions (
   made_at timestamp with time zone NOT NULL DEFAULT now(),
   remittance_id text,
   CONSTRAINT deductions_pkey PRIMARY KEY (deduction_id),
-  CONSTRAINT deductions_amount_in_cents_check CHECK ((amount_in_cents > 0)),
+  CONSTRAINT deductions_amount_in_cents_check CHECK (((amount_in_cents > 0) OR ((kind = 'correction'::text) AND (amount_in_cents <> 0)))) NOT VALID,
   CONSTRAINT deductions_kind_check CHECK ((kind = ANY (ARRAY['refund'::text, 'return'::text, 'correction'::text])))
 );
 
@@ -543,11 +543,44 @@ CREATE TABLE duebridge_platform.payouts (
   minimum_in_cents bigint NOT NULL DEFAULT 1,
   held boolean NOT NULL DEFAULT false,
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  bears_refunds boolean NOT NULL DEFAULT true,
   CONSTRAINT payouts_pkey PRIMARY KEY (partner_id, biller_id),
   CONSTRAINT payouts_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payouts_minimum_in_cents_check CHECK ((minimum_in_cents > 0)),
   CONSTRAINT payouts_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text])))
 );
+
+CREATE TABLE duebridge_platform.refunds (
+  refund_id text NOT NULL,
+  platform_payment_id text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  funding_method text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  reason_code text NOT NULL,
+  reason text NOT NULL,
+  borne_by text NOT NULL,
+  state text NOT NULL,
+  asked_by text NOT NULL,
+  approved_by text,
+  note text,
+  made_at timestamp with time zone NOT NULL DEFAULT now(),
+  ended_at timestamp with time zone,
+  CONSTRAINT refunds_pkey PRIMARY KEY (refund_id),
+  CONSTRAINT refunds_amount_in_cents_check CHECK ((amount_in_cents > 0)),
+  CONSTRAINT refunds_borne_by_check CHECK ((borne_by = ANY (ARRAY['biller'::text, 'platform'::text]))),
+  CONSTRAINT refunds_state_check CHECK ((state = ANY (ARRAY['asked'::text, 'sending'::text, 'done'::text, 'refused'::text])))
+);
+
+CREATE INDEX refunds_newest ON duebridge_platform.refunds USING btree (made_at);
+
+CREATE INDEX refunds_of_payment ON duebridge_platform.refunds USING btree (platform_payment_id);
+
+CREATE INDEX refunds_open ON duebridge_platform.refunds USING btree (refund_id) WHERE (state = ANY (ARRAY['asked'::text, 'sending'::text]));
+
+CREATE TRIGGER refunds_guard BEFORE UPDATE ON duebridge_platform.refunds FOR EACH ROW EXECUTE FUNCTION duebridge_platform.refunds_guard();
+
+CREATE TRIGGER refunds_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.refunds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
 CREATE TABLE duebridge_platform.remittances (
   remittance_id text NOT NULL,
@@ -807,6 +840,23 @@ BEGIN
          AND NEW.payment_id IS NOT DISTINCT FROM OLD.payment_id) THEN
     RAISE EXCEPTION 'what the partner said at acceptance never changes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_acceptance';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.refunds_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF (NEW.refund_id, NEW.platform_payment_id, NEW.partner_id, NEW.biller_id, NEW.funding_method, NEW.amount_in_cents, NEW.borne_by)
+     IS DISTINCT FROM
+     (OLD.refund_id, OLD.platform_payment_id, OLD.partner_id, OLD.biller_id, OLD.funding_method, OLD.amount_in_cents, OLD.borne_by)
+     OR (NEW.state <> OLD.state AND NOT ((OLD.state = 'asked' AND NEW.state IN ('sending', 'refused'))
+                                         OR (OLD.state = 'sending' AND NEW.state IN ('done', 'refused')))) THEN
+    RAISE EXCEPTION 'a refund never changes, and ends once'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'refunds_guard';
   END IF;
   RETURN NEW;
 END $function$

@@ -55,6 +55,7 @@ import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
 import { openDesk } from './money/desk.ts';
+import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
@@ -158,7 +159,18 @@ async function openAll(
     clock,
     log,
   };
-  const remitNow = () => remit(remitting);
+  const refunding = {
+    database,
+    refundPart: (...asked: Parameters<typeof driving.funding.refundPart>) =>
+      driving.funding.refundPart(...asked),
+    secondPersonAboveCents: config.secondPersonAboveCents ?? SECOND_PERSON_ABOVE_CENTS,
+    clock,
+    log,
+  };
+  const remitNow = async () => {
+    await repeatRefunds(refunding);
+    return remit(remitting);
+  };
   const { auditChain, ended } = keepWorking({
     ...ground,
     ...driving,
@@ -194,6 +206,7 @@ async function openAll(
       clock,
       payer: config.payer,
       remit: remitNow,
+      refunding,
     },
   );
 
@@ -324,7 +337,7 @@ function openAdminListener(
   mountAdmin(adminApp, {
     ...stages,
     operators,
-    secondPersonAboveCents: config.secondPersonAboveCents ?? 100_000,
+    secondPersonAboveCents: config.secondPersonAboveCents ?? SECOND_PERSON_ABOVE_CENTS,
     authenticate: adminAuthentication(operators, clock),
   });
   mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
@@ -455,6 +468,9 @@ async function openPools(
   closers.push(() => heartbeat.close());
   return { front, engine, heartbeat };
 }
+
+/** Acts on more than this need a second person, unless configured otherwise. */
+const SECOND_PERSON_ABOVE_CENTS = 100_000;
 
 /** How long a stop waits for the loops beside the engine. */
 const LOOPS_STOP_MS = 1_000;

@@ -400,16 +400,31 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       self.customers.set(id, gone);
       return gone;
     },
+    'GET /v1/refunds': ({ form }) => ({
+      object: 'list',
+      url: '/v1/refunds',
+      has_more: false,
+      data: self.refunds.filter((one) => one.payment_intent === form.get('payment_intent')),
+    }),
     'POST /v1/refunds': ({ form }) => {
       const intent = get(self.intents, form.get('payment_intent') ?? '');
-      if (self.refunds.some((one) => one.payment_intent === intent.id)) {
+      const before = self.refunds
+        .filter((one) => one.payment_intent === intent.id)
+        .reduce((sum, one) => sum + one.amount, 0);
+      const amount = Number(form.get('amount') ?? intent.amount);
+      if (before > 0 && before + amount > intent.amount) {
         throw new Refused(400, {
           type: 'invalid_request_error',
           code: 'charge_already_refunded',
           message: 'Charge has already been refunded.',
         });
       }
-      const refund = newRefund(newId('re'), intent);
+      const refund_id = form.get('metadata[refund_id]');
+      const refund = {
+        ...newRefund(newId('re'), intent),
+        amount,
+        metadata: refund_id === undefined ? intent.metadata : { ...intent.metadata, refund_id },
+      };
       self.refunds.push(refund);
       return refund;
     },

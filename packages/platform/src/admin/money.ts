@@ -8,6 +8,7 @@ import type { Payer } from '../money/bank-file.ts';
 import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
 import { listPayouts, setPayout } from '../money/payouts.ts';
 import type { Waiting } from '../money/remittance.ts';
+import { decideRefund, listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
 import { listRemittances, readStatementOf } from '../money/statement.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -21,6 +22,7 @@ export interface MoneyDependencies {
   /** The account that pays billers; undefined while it is not configured. */
   readonly payer: Payer | undefined;
   readonly remit: () => Promise<readonly Waiting[]>;
+  readonly refunding: Refunding;
 }
 
 /** A check of more days would read payments that nobody can be asked about. */
@@ -32,7 +34,7 @@ export function mountMoney(
   actor: (request: FastifyRequest) => string,
   dependencies: MoneyDependencies,
 ): void {
-  const { database, registry, clock, remit } = dependencies;
+  const { database, registry, clock, remit, refunding } = dependencies;
   const partnerOf = async (partner_id: string): Promise<Partner> => {
     const partner = await registry.get(partner_id);
     if (partner === undefined) throw new Refusal('NOT_FOUND');
@@ -70,5 +72,14 @@ export function mountMoney(
   );
   serve(routes.get_bank_file, ({ params, request }) =>
     readBankFile(dependencies, params.file_id, actor(request)),
+  );
+  serve(routes.refund_payment, ({ params, body, request }) =>
+    requestRefund(refunding, params.platform_payment_id, body, actor(request)),
+  );
+  serve(routes.list_refunds, async ({ query }) => ({
+    refunds: await listRefunds(database, query),
+  }));
+  serve(routes.decide_refund, ({ params, body, request }) =>
+    decideRefund(refunding, params.refund_id, body.decision, actor(request)),
   );
 }

@@ -6,6 +6,7 @@ import {
   type MoneyBalances,
   type MoneyCheck,
   type PayoutView,
+  type RefundView,
   type RemittanceRound,
   type RemittanceView,
 } from '@duebridge/contract';
@@ -87,7 +88,33 @@ export const moneyLines: readonly CommandLine[] = [
         : 'Noted. A second person must give the same reference.',
     { help: 'what became of a transfer, or of all transfers of a file (give its file_id)' },
   ),
+  line('money refunds', routes.list_refunds, ({ refunds }) => refundTable(refunds)),
+  line('money decide', routes.decide_refund, (view) => refundTable([view])),
+  line('payment refund', routes.refund_payment, (view) => refundTable([view]), {
+    fields: {
+      amount_in_cents: {
+        flags: '--amount-cents <n>',
+        help: 'default: all that is left',
+        parse: Number,
+      },
+    },
+  }),
 ];
+
+function refundTable(refunds: readonly RefundView[]): string {
+  return inColumns(
+    [
+      ['REFUND', (one) => one.refund_id],
+      ['PAYMENT', (one) => one.platform_payment_id],
+      ['AMOUNT', (one) => formatCents(one.amount_in_cents)],
+      ['REASON', (one) => one.reason_code],
+      ['BORNE BY', (one) => one.borne_by],
+      ['ASKED BY', (one) => one.asked_by],
+      ['STATE', (one) => (one.note === null ? one.state : `${one.state}: ${one.note}`)],
+    ],
+    refunds,
+  );
+}
 
 function contentOf({ content }: BankFileView): string {
   return content.trimEnd();
@@ -109,6 +136,7 @@ function payoutTable(payouts: readonly PayoutView[]): string {
       ['ACCOUNT', (one) => one.account],
       ['MINIMUM', (one) => formatCents(one.minimum_in_cents)],
       ['HELD', (one) => (one.held ? 'yes' : 'no')],
+      ['REFUNDS', (one) => (one.bears_refunds ? 'biller' : 'platform')],
     ],
     payouts,
   );

@@ -51,6 +51,17 @@ export type ProcessorAuthorization =
 export type ProcessorCapture =
   { readonly kind: 'captured' } | { readonly kind: 'uncollectable'; readonly reason: string };
 
+/** A part of a payment that is refunded. */
+export interface RefundPart {
+  /** Ours, forever: the processor must be able to find the refund by it, however much later. */
+  readonly refund_id: string;
+  readonly amount_in_cents: number;
+}
+
+/** The result of a partial refund; `reason` for the operator. */
+export type RefundedPart =
+  { readonly kind: 'refunded' } | { readonly kind: 'refused'; readonly reason: string };
+
 /** The contents of a webhook. The platform never relies on events alone: most of them only cause it to ask the processor. */
 export interface ProcessorEvent {
   /** The processor's id of the event; each event is applied once. */
@@ -115,6 +126,15 @@ export interface FundingAdapter {
   void(order: PreparedOrder, call: FundingCallOptions): Promise<'released' | 'captured'>;
   /** Refunds captured funds in full, once. */
   refund(order: PreparedOrder, call: FundingCallOptions): Promise<void>;
+  /**
+   * Refunds a part of what was captured, once for each `refund_id`, however often it is called; left out where the processor cannot. Only
+   * `refused` means that nothing was refunded and nothing will be; throw for everything that is not certain.
+   */
+  refundPart?(
+    order: PreparedOrder,
+    part: RefundPart,
+    call: FundingCallOptions,
+  ): Promise<RefundedPart>;
   readonly page?: AdapterPage;
   /** Verifies and parses a webhook; returns undefined for an event that is not relevant here. Throws UnverifiedEvent. */
   readEvent?(request: ProcessorRequest): Promise<ProcessorEvent | undefined>;

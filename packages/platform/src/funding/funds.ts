@@ -41,6 +41,8 @@ import type {
   PreparedOrder,
   ProcessorAuthorization,
   ProcessorEvent,
+  RefundedPart,
+  RefundPart,
 } from './adapter.ts';
 import { applyEvent } from './apply-event.ts';
 import { sweepFunds } from './sweep.ts';
@@ -108,6 +110,12 @@ export interface Funds extends Funding {
    * recorded under this adapter.
    */
   apply(adapter: string, event: ProcessorEvent): Promise<boolean>;
+  /** Refunds a part of what was captured; see FundingAdapter.refundPart. */
+  refundPart(
+    order: FundingOrder,
+    part: RefundPart,
+    call: FundingCallOptions,
+  ): Promise<RefundedPart>;
   /** Captures authorizations that are about to expire, and makes releases that nothing else makes. */
   sweep(): Promise<void>;
 }
@@ -217,6 +225,8 @@ export function openFunds(options: {
 
     keep: (on, order, instrument) =>
       keepInput(on, byMethod.get(order.funding_method), order, instrument),
+
+    refundPart: (order, part, call) => acts.refundPart(order, part, call),
 
     async actionOf(order) {
       const id = order.platform_payment_id;
@@ -505,6 +515,18 @@ class Acts {
       'the biller was paid, but the customer’s funds cannot be collected',
     );
     return lost(reason);
+  }
+
+  async refundPart(
+    order: FundingOrder,
+    part: RefundPart,
+    call: FundingCallOptions,
+  ): Promise<RefundedPart> {
+    const { adapter, full } = await this.#read(order);
+    if (adapter.refundPart === undefined) {
+      return { kind: 'refused', reason: `${adapter.name} has no partial refunds` };
+    }
+    return adapter.refundPart(full, part, call);
   }
 
   async release(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {

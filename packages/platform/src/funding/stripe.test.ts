@@ -499,6 +499,38 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal((await read(session, payment)).status, 'succeeded');
   });
 
+  test('parts of a card payment are refunded at Stripe, each once, also after it has forgotten its keys', async () => {
+    const { session } = await newSession(posted());
+    const payment = await pay(session, NUMBERS.good);
+    await settled(payment);
+    const id = payment.platform_payment_id;
+    const refund = async (amount_in_cents: number, refund_id: string) => {
+      const body = { amount_in_cents, reason_code: 'other', reason: 'a test', refund_id };
+      return (await platform.admin('POST', `/admin/v1/payments/${id}/refund`, body)).body;
+    };
+    assert.equal((await refund(100, 'one'))['state'], 'done');
+    assert.equal((await refund(100, 'one'))['state'], 'done');
+    assert.equal((await refund(50, 'two'))['state'], 'done');
+    // As after a crash before the note, a day later.
+    stripe.forgetKeys();
+    const order = {
+      platform_payment_id: id,
+      funding_method: payment.funding_method,
+      amount_in_cents: payment.amount_in_cents,
+    };
+    const part = { refund_id: 'two', amount_in_cents: 50 };
+    const call = { signal: AbortSignal.timeout(10_000) };
+    assert.deepEqual(await funds().refundPart(order, part, call), { kind: 'refunded' });
+    const made = stripe.refunds.filter((one) => one.payment_intent === stripe.intentOf(id).id);
+    assert.deepEqual(
+      made.map(({ amount }) => amount),
+      [100, 50],
+    );
+    const all = { refund_id: 'three', amount_in_cents: payment.amount_in_cents };
+    const refused = await funds().refundPart(order, all, call);
+    assert.equal(refused.kind, 'refused');
+  });
+
   test('authorization and capture webhooks arrive in the wrong order and twice: the card is captured once [PL7]', async () => {
     const { session, account } = await newSession();
     const payment = await pay(session, NUMBERS.good);

@@ -24,6 +24,8 @@ import type {
   ProcessorCapture,
   ProcessorEvent,
   ProcessorRequest,
+  RefundedPart,
+  RefundPart,
 } from './adapter.ts';
 import { UnverifiedEvent } from './adapter.ts';
 
@@ -130,6 +132,12 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     capture: (order, call) => ways(order).capture(order, call),
     void: (order, call) => ways(order).void(order, call),
     refund: (order, call) => ways(order).refund(order, call),
+    async refundPart(order, part) {
+      const intent = await ways(order).taken(order);
+      return intent === undefined
+        ? { kind: 'refused', reason: 'Stripe has no money of this payment' }
+        : refundPartOf(stripe, order, intent, part);
+    },
     page: {
       script: new URL('./dist/fund/stripe.js', import.meta.resolve('@duebridge/web/package.json')),
       settings: { publishable_key: publishableKey, script: script.href },
@@ -150,7 +158,12 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
 }
 
 /** The operations of one kind of method. */
-type Way = Required<Pick<FundingAdapter, 'prepare' | 'authorize' | 'capture' | 'void' | 'refund'>>;
+type Way = Required<
+  Pick<FundingAdapter, 'prepare' | 'authorize' | 'capture' | 'void' | 'refund'>
+> & {
+  /** The PaymentIntent that has taken the money, or undefined. */
+  taken(order: PreparedOrder): Promise<string | undefined>;
+};
 
 // Cards ----------------------------------------------------------------------------------------------------------------------
 
@@ -243,6 +256,7 @@ function cardFunds(stripe: Stripe): Way {
       }
     },
     refund: (order) => refundOf(stripe, order, order.reference),
+    taken: (order) => Promise.resolve(order.reference),
   };
 }
 
@@ -266,6 +280,13 @@ function bankFunds(stripe: Stripe): Way {
       giveUp(order, reason),
     );
   const debitOf = (customer: string) => findDebit(stripe, customer);
+  /** A failed debit has taken nothing. */
+  const takenBy = async (order: PreparedOrder): Promise<string | undefined> => {
+    const setup = await stripe.setupIntents.retrieve(order.reference);
+    const customer = idOf(setup.customer);
+    const debit = customer === undefined ? undefined : await debitOf(customer);
+    return debit === undefined || debit.last_payment_error !== null ? undefined : debit.id;
+  };
   return {
     async prepare(order) {
       const metadata = metadataOf(order);
@@ -349,13 +370,10 @@ function bankFunds(stripe: Stripe): Way {
       return 'released';
     },
     async refund(order) {
-      const setup = await stripe.setupIntents.retrieve(order.reference);
-      const customer = idOf(setup.customer);
-      const debit = customer === undefined ? undefined : await debitOf(customer);
-      // A failed debit has taken nothing.
-      if (debit === undefined || debit.last_payment_error !== null) return;
-      await refundOf(stripe, order, debit.id);
+      const debit = await takenBy(order);
+      if (debit !== undefined) await refundOf(stripe, order, debit);
     },
+    taken: takenBy,
   };
 }
 
@@ -450,6 +468,49 @@ async function refundOf(
     // Refunded already, or the customer's bank has already taken it back.
     const done = ['charge_already_refunded', 'charge_disputed', 'refund_disputed_payment'];
     if (!isRefusal(error) || !done.includes(error.code ?? '')) throw error;
+  }
+}
+
+/** Stripe's words for a refund that it will never make. */
+const NEVER_REFUNDED = [
+  'charge_already_refunded',
+  'charge_disputed',
+  'refund_disputed_payment',
+  'amount_too_large',
+];
+
+/**
+ * A part of what was taken. Stripe forgets idempotency keys after a day, so that a refund is first looked for among those of the payment, by
+ * our id in its metadata.
+ */
+async function refundPartOf(
+  stripe: Stripe,
+  order: PreparedOrder,
+  payment_intent: string,
+  { refund_id, amount_in_cents }: RefundPart,
+): Promise<RefundedPart> {
+  const { data } = await stripe.refunds.list({ payment_intent, limit: 100 });
+  const known = data.find(({ metadata }) => metadata?.['refund_id'] === refund_id);
+  try {
+    const refund =
+      known ??
+      (await keyed(order, `refund:${refund_id}`, (key) =>
+        stripe.refunds.create(
+          {
+            payment_intent,
+            amount: amount_in_cents,
+            metadata: { platform_payment_id: order.platform_payment_id, refund_id },
+          },
+          key,
+        ),
+      ));
+    // `pending` ends by itself; one that fails later gives the money back to the account, and a webhook says so.
+    return refund.status === 'failed' || refund.status === 'canceled'
+      ? { kind: 'refused', reason: `the refund ${refund.id} is ${refund.status}` }
+      : { kind: 'refunded' };
+  } catch (error) {
+    if (!isRefusal(error) || !NEVER_REFUNDED.includes(error.code ?? '')) throw error;
+    return { kind: 'refused', reason: `Stripe refused it (${error.code})` };
   }
 }
 

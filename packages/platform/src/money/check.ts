@@ -85,6 +85,52 @@ const remittanceFaultsStatement = sql(
            CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END)
     ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
+/** Per refund, and per payment, of which more than was taken may not be refunded. */
+const refundFaultsStatement = sql(
+  'money_refund_faults',
+  `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents, coalesce(b.refunding, 0)::bigint AS refunding,
+          coalesce(b.refunded, 0)::bigint AS refunded
+     FROM duebridge_platform.refunds f
+     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.credit = 'refunding' THEN t.amount_in_cents ELSE -t.amount_in_cents END) AS refunding,
+                       sum(CASE WHEN t.credit = 'refunded' THEN t.amount_in_cents ELSE 0 END) AS refunded
+                  FROM duebridge_platform.transfers t WHERE t.act IN ('refund', 'refund_done', 'refund_refused') GROUP BY t.id) AS b
+            ON b.id = f.refund_id
+    WHERE (coalesce(b.refunding, 0), coalesce(b.refunded, 0)) IS DISTINCT FROM
+          (CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END, CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END)
+    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
+const overRefundedStatement = sql(
+  'money_over_refunded',
+  `SELECT s.id, s.partner_id, s.cents::bigint AS cents, p.amount_in_cents AS taken
+     FROM (SELECT f.platform_payment_id AS id, min(f.partner_id) AS partner_id, sum(f.amount_in_cents) AS cents
+             FROM duebridge_platform.refunds f WHERE f.state <> 'refused' GROUP BY 1) AS s
+     JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
+    WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
+async function findRefundFaults(on: Queryable): Promise<string[]> {
+  const refunds = await on.query<{
+    id: string;
+    partner_id: string;
+    state: string;
+    cents: number;
+    refunding: number;
+    refunded: number;
+  }>(refundFaultsStatement);
+  const over = await on.query<{ id: string; partner_id: string; cents: number; taken: number }>(
+    overRefundedStatement,
+  );
+  return [
+    ...refunds.map(
+      (one) =>
+        `refund ${one.id} of ${one.partner_id} is ${one.state} with ${formatCents(one.cents)}, and the book has ${formatCents(one.refunding)} on its way and ${formatCents(one.refunded)} refunded`,
+    ),
+    ...over.map(
+      (one) =>
+        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} are refunded, and only ${formatCents(one.taken)} were taken`,
+    ),
+  ];
+}
+
 /** What a biller is owed, by what it is made of: payments of batches that are not remitted yet, remittances that have not left, and deductions. */
 const unremittedStatement = sql(
   'money_unremitted',
@@ -170,6 +216,7 @@ export async function findFaults(
     ...(await on.query<RemittanceFault>(remittanceFaultsStatement, [above])).map(
       describeRemittance,
     ),
+    ...(await findRefundFaults(on)),
     ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
   ];
 }

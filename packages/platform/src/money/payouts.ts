@@ -24,15 +24,16 @@ interface StoredPayout {
   readonly sealed: string;
   readonly minimum_in_cents: number;
   readonly held: boolean;
+  readonly bears_refunds: boolean;
 }
 
-const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held';
+const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds';
 const setStatement = sql(
   'payout_set',
-  `INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held)
-   VALUES ($1, $2, $3, $4, $5, $6)
+  `INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds)
+   VALUES ($1, $2, $3, $4, $5, $6, $7)
    ON CONFLICT (partner_id, biller_id) DO UPDATE SET way = excluded.way, sealed = excluded.sealed,
-     minimum_in_cents = excluded.minimum_in_cents, held = excluded.held, updated_at = now()`,
+     minimum_in_cents = excluded.minimum_in_cents, held = excluded.held, bears_refunds = excluded.bears_refunds, updated_at = now()`,
 );
 const listStatement = sql(
   'payout_list',
@@ -64,19 +65,29 @@ export async function setPayout(
   const creditor: Creditor = { holder_name, routing_number, account_number };
   const minimum_in_cents = payout.minimum_in_cents ?? 1;
   const held = payout.held ?? false;
+  const bears_refunds = payout.bears_refunds ?? true;
   await database.transaction(async (tx) => {
     const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
-    await tx.query(setStatement, [partner_id, biller_id, way, sealed, minimum_in_cents, held]);
+    await tx.query(setStatement, [
+      partner_id,
+      biller_id,
+      way,
+      sealed,
+      minimum_in_cents,
+      held,
+      bears_refunds,
+    ]);
     const detail = {
       biller_id,
       way,
       minimum_in_cents,
       held: String(held),
+      bears_refunds: String(bears_refunds),
       account: account_number.slice(-4),
     };
     await note(tx, { actor, event: 'payout_set', partner_id, detail });
   });
-  return viewOf({ partner_id, biller_id, way, minimum_in_cents, held }, creditor);
+  return viewOf({ partner_id, biller_id, way, minimum_in_cents, held, bears_refunds }, creditor);
 }
 
 /** How the billers of a partner are paid. */
@@ -96,10 +107,16 @@ export function openCreditor(
   return JSON.parse(sealer.open(sealed, placeOf(partner_id, biller_id))) as Creditor;
 }
 
-function viewOf(
-  { partner_id, biller_id, way, minimum_in_cents, held }: Omit<StoredPayout, 'sealed'>,
-  { holder_name, account_number }: Creditor,
-): PayoutView {
-  const account = `…${account_number.slice(-4)}`;
-  return { partner_id, biller_id, way, holder_name, account, minimum_in_cents, held };
+function viewOf(stored: Omit<StoredPayout, 'sealed'>, creditor: Creditor): PayoutView {
+  const { partner_id, biller_id, way, minimum_in_cents, held, bears_refunds } = stored;
+  return {
+    partner_id,
+    biller_id,
+    way,
+    holder_name: creditor.holder_name,
+    account: `…${creditor.account_number.slice(-4)}`,
+    minimum_in_cents,
+    held,
+    bears_refunds,
+  };
 }

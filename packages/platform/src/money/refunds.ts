@@ -1,0 +1,278 @@
+/**
+ * Refunds: money of a payment that goes back to its customer, in full or in part, on an operator's word.
+ *
+ * enters: a captured payment, an amount and a reason code.  leaves: one refund at the processor, its rows of the book, and what is taken off
+ *         the biller's next remittance.
+ * holds:  all refunds of a payment together are never more than was taken: they are counted under a lock of the payment. A refund is
+ *         committed with its row of the book before the processor is asked, and asked for by one id forever, so that an answer that is
+ *         lost is asked for again and refunds nothing twice. Above the limit a second person approves it.
+ *
+ * By `state`: `asked` waits for a second person; `sending`: the processor may have it; `done`; `refused`: by the processor for certain, or
+ * withdrawn. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
+ */
+import { Refusal, type RefundRequest, type RefundView } from '@duebridge/contract';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { v7 as uuidv7 } from 'uuid';
+import type { RefundedPart } from '../funding/adapter.ts';
+import type { FundingCallOptions, FundingOrder } from '../funding.ts';
+import { note } from '../store/audit.ts';
+import type { Queryable } from '../store/payments.ts';
+
+/** What refunding stands on. */
+export interface Refunding {
+  readonly database: Database;
+  /** Asks the processor of the payment; see FundingAdapter.refundPart. */
+  readonly refundPart: (
+    order: FundingOrder,
+    part: { readonly refund_id: string; readonly amount_in_cents: number },
+    call: FundingCallOptions,
+  ) => Promise<RefundedPart>;
+  readonly secondPersonAboveCents: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Refunds that one round asks for. */
+const AT_ONCE = 200;
+const CALL_MS = 15_000;
+
+const COLUMNS = `refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code, reason, borne_by, state,
+  asked_by, approved_by, note, made_at, ended_at`;
+const getStatement = sql(
+  'refund_get',
+  `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE refund_id = $1`,
+);
+const listStatement = sql(
+  'refund_list',
+  `SELECT ${COLUMNS} FROM duebridge_platform.refunds
+    WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, refund_id DESC LIMIT 100`,
+);
+const lockStatement = sql(
+  'refund_lock',
+  `SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
+     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`,
+);
+const fundsStatement = sql(
+  'refund_funds',
+  `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
+);
+const refundedStatement = sql(
+  'refund_sum',
+  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
+    WHERE platform_payment_id = $1 AND state <> 'refused'`,
+);
+const bearerStatement = sql(
+  'refund_bearer',
+  `SELECT bears_refunds FROM duebridge_platform.payouts WHERE partner_id = $1 AND biller_id = $2`,
+);
+const insertStatement = sql(
+  'refund_insert',
+  `INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code,
+          reason, borne_by, state, asked_by)
+   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'asked', $10)`,
+);
+/** A move with its row of the book: `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
+const moveStatement = sql(
+  'refund_move',
+  `WITH r AS (
+     UPDATE duebridge_platform.refunds AS r
+        SET state = $3, approved_by = coalesce($7, r.approved_by), note = coalesce($8, r.note),
+            ended_at = CASE WHEN $3 IN ('done', 'refused') THEN $9::timestamptz ELSE r.ended_at END
+      WHERE r.refund_id = $1 AND r.state = $2 RETURNING r.*
+   ), booked AS (
+     INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id, funding_method)
+     SELECT r.refund_id, $4, ($9::timestamptz AT TIME ZONE 'UTC')::date,
+            CASE WHEN $5::text <> 'bearer' THEN $5 WHEN r.borne_by = 'biller' THEN 'owed' ELSE 'borne' END,
+            CASE WHEN $6::text <> 'bearer' THEN $6 WHEN r.borne_by = 'biller' THEN 'owed' ELSE 'borne' END,
+            r.amount_in_cents, r.partner_id, r.biller_id, r.funding_method
+       FROM r WHERE $4::text IS NOT NULL ON CONFLICT (id, act) DO NOTHING
+   ), deducted AS (
+     INSERT INTO duebridge_platform.deductions (deduction_id, platform_payment_id, partner_id, biller_id, kind, amount_in_cents, reason)
+     SELECT r.refund_id || CASE $3 WHEN 'refused' THEN '-back' ELSE '' END, r.platform_payment_id, r.partner_id, r.biller_id,
+            CASE $3 WHEN 'refused' THEN 'correction' ELSE 'refund' END,
+            CASE $3 WHEN 'refused' THEN -r.amount_in_cents ELSE r.amount_in_cents END, r.reason_code
+       FROM r WHERE r.borne_by = 'biller' AND $4::text IS NOT NULL AND $3 IN ('sending', 'refused')
+   ), noted AS (
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $10, 'refund_' || r.state, r.platform_payment_id, r.partner_id,
+            jsonb_strip_nulls(jsonb_build_object('refund_id', r.refund_id, 'amount_in_cents', r.amount_in_cents, 'reason_code', r.reason_code,
+                                                 'borne_by', r.borne_by, 'asked_by', r.asked_by, 'approved_by', r.approved_by, 'note', $8::text))
+       FROM r
+   )
+   SELECT r.refund_id FROM r`,
+);
+
+const MOVES = {
+  sending: { from: 'asked', to: 'sending', book: ['refund', 'bearer', 'refunding'] },
+  withdrawn: { from: 'asked', to: 'refused', book: [null, null, null] },
+  done: { from: 'sending', to: 'done', book: ['refund_done', 'refunding', 'refunded'] },
+  refused: { from: 'sending', to: 'refused', book: ['refund_refused', 'refunding', 'bearer'] },
+} as const;
+
+async function move(
+  on: Queryable,
+  refund_id: string,
+  by: keyof typeof MOVES,
+  said: { readonly now: number; readonly actor: string; approved_by?: string; note?: string },
+): Promise<boolean> {
+  const { from, to, book } = MOVES[by];
+  const moved = await on.query(moveStatement, [
+    refund_id,
+    from,
+    to,
+    ...book,
+    said.approved_by ?? null,
+    said.note?.slice(0, 500) ?? null,
+    new Date(said.now).toISOString(),
+    said.actor,
+  ]);
+  return moved.length > 0;
+}
+
+const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
+
+/** Refunds, newest first, at most 100. */
+export function listRefunds(
+  on: Queryable,
+  filter: { readonly platform_payment_id?: string; readonly state?: string },
+): Promise<RefundView[]> {
+  return on.query<RefundView>(listStatement, [
+    filter.platform_payment_id ?? null,
+    filter.state ?? null,
+  ]);
+}
+
+async function refundOf(on: Queryable, refund_id: string): Promise<RefundView> {
+  const [row] = await on.query<RefundView>(getStatement, [refund_id]);
+  if (row === undefined) throw new Refusal('NOT_FOUND');
+  return row;
+}
+
+/**
+ * Asks for a refund; at or below the limit it is sent at once. The same `refund_id` again gives the refund as it is. Throws Refusal
+ * PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
+ */
+export async function requestRefund(
+  refunding: Refunding,
+  platform_payment_id: string,
+  request: RefundRequest,
+  actor: string,
+): Promise<RefundView> {
+  const { database, clock, secondPersonAboveCents } = refunding;
+  const refund_id = request.refund_id ?? uuidv7({ msecs: clock.now() });
+  const isSent = await database.transaction(async (tx) => {
+    const [payment] = await tx.query<{
+      partner_id: string;
+      biller_id: string;
+      funding_method: string;
+      amount_in_cents: number;
+      status: string;
+      is_settled: boolean;
+    }>(lockStatement, [platform_payment_id]);
+    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
+    if (known !== undefined) {
+      if (known.platform_payment_id !== platform_payment_id) {
+        throw conflict('This refund_id is that of a refund of another payment');
+      }
+      return false;
+    }
+    const [funds] = await tx.query<{ state: string }>(fundsStatement, [platform_payment_id]);
+    const isTaken = payment.status === 'succeeded' && payment.is_settled;
+    if (!isTaken || funds?.state !== 'captured') {
+      throw conflict('Its money is not with the platform: only what was taken can be refunded');
+    }
+    const [sum] = await tx.query<{ cents: number }>(refundedStatement, [platform_payment_id]);
+    const left = payment.amount_in_cents - (sum?.cents ?? 0);
+    const amount_in_cents = request.amount_in_cents ?? left;
+    if (amount_in_cents > left || left <= 0) {
+      throw conflict(`Of this payment ${left} cents are left to be refunded`);
+    }
+    const { partner_id, biller_id, funding_method } = payment;
+    const [payout] = await tx.query<{ bears_refunds: boolean }>(bearerStatement, [
+      partner_id,
+      biller_id,
+    ]);
+    await tx.query(insertStatement, [
+      refund_id,
+      platform_payment_id,
+      partner_id,
+      biller_id,
+      funding_method,
+      amount_in_cents,
+      request.reason_code,
+      request.reason,
+      payout?.bears_refunds === true ? 'biller' : 'platform',
+      actor,
+    ]);
+    if (amount_in_cents > secondPersonAboveCents) {
+      const { reason } = request;
+      const detail = { refund_id, amount_in_cents, reason };
+      await note(tx, { actor, event: 'refund_asked', platform_payment_id, partner_id, detail });
+      return false;
+    }
+    return move(tx, refund_id, 'sending', { now: clock.now(), actor });
+  });
+  if (isSent) await send(refunding, await refundOf(database, refund_id));
+  return refundOf(database, refund_id);
+}
+
+/** A second person approves a refund, or withdraws it. Throws Refusal NOT_FOUND, and CONFLICT when it waits for nobody, or for another. */
+export async function decideRefund(
+  refunding: Refunding,
+  refund_id: string,
+  decision: 'approve' | 'withdraw',
+  actor: string,
+): Promise<RefundView> {
+  const { database, clock } = refunding;
+  const refund = await refundOf(database, refund_id);
+  if (decision === 'approve' && refund.asked_by === actor) {
+    throw conflict('You asked for this refund: a second person must approve it');
+  }
+  const by = decision === 'approve' ? 'sending' : 'withdrawn';
+  const said = { now: clock.now(), actor, approved_by: actor };
+  if (!(await move(database, refund_id, by, said))) {
+    throw conflict('This refund does not wait for an approval');
+  }
+  if (decision === 'approve') await send(refunding, refund);
+  return refundOf(database, refund_id);
+}
+
+/** Asks the processor. What it does not answer is asked again by the next round, under the same id. */
+async function send(refunding: Refunding, refund: RefundView): Promise<void> {
+  const { database, refundPart, clock, log } = refunding;
+  const { refund_id, platform_payment_id, funding_method, amount_in_cents } = refund;
+  try {
+    const [payment] = await database.query<{ amount_in_cents: number }>(
+      sql(
+        'refund_payment',
+        `SELECT p.amount_in_cents FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
+      ),
+      [platform_payment_id],
+    );
+    const order = {
+      platform_payment_id,
+      funding_method,
+      amount_in_cents: payment?.amount_in_cents ?? 0,
+    };
+    const call = { signal: AbortSignal.timeout(CALL_MS) };
+    const answer = await refundPart(order, { refund_id, amount_in_cents }, call);
+    const said = { now: clock.now(), actor: 'refunds' };
+    await (answer.kind === 'refunded'
+      ? move(database, refund_id, 'done', said)
+      : move(database, refund_id, 'refused', { ...said, note: answer.reason }));
+  } catch (error) {
+    log.warn({ refund_id, error: messageOf(error) }, 'a refund has no answer yet; it is repeated');
+  }
+}
+
+/** Asks again for the refunds that have no answer. Any number of replicas may do it. */
+export async function repeatRefunds(refunding: Refunding): Promise<void> {
+  const open = await refunding.database.query<RefundView>(
+    sql(
+      'refund_open',
+      `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE state = 'sending' ORDER BY refund_id LIMIT ${AT_ONCE}`,
+    ),
+  );
+  for (const refund of open) await send(refunding, refund);
+}
