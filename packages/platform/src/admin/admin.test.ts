@@ -125,32 +125,6 @@ test('a partner is registered once, read, changed and paused, and no answer cont
   assertCode(await platform.admin('GET', '/admin/v1/partners/%00'), 'INVALID_REQUEST');
 });
 
-test('a key is issued, rotated, listed and revoked, and then refused [AU1]', async () => {
-  const path = '/admin/v1/partners/water/keys';
-  const first = (await platform.admin('POST', path, {})).body;
-  const second = await platform.admin('POST', path, { client_id: first['client_id'] });
-  assert.equal(second.body['client_id'], first['client_id']);
-  assertCode(await platform.admin('POST', path, { client_id: first['client_id'] }), 'CONFLICT');
-  assertCode(await platform.admin('POST', path, { client_id: 'nobody' }), 'NOT_FOUND');
-  assertCode(await platform.admin('POST', '/admin/v1/partners/nobody/keys', {}), 'NOT_FOUND');
-  assertCode(await platform.admin('GET', '/admin/v1/partners/nobody/keys'), 'NOT_FOUND');
-  const old = {
-    'x-client-id': String(first['client_id']),
-    'x-api-key': String(first['api_key']),
-  };
-  assert.equal((await platform.token(old)).status, 200);
-  const revoked = await platform.admin('DELETE', `${path}/${String(first['key_id'])}`);
-  assert.equal(revoked.status, 200, revoked.text);
-  assert.notEqual(revoked.body['revoked_at'], null);
-  assertCode(await platform.token(old), 'UNAUTHORIZED');
-  const fresh = { ...old, 'x-api-key': String(second.body['api_key']) };
-  assert.equal((await platform.token(fresh)).status, 200);
-  const list = await platform.admin('GET', path);
-  assert.ok(!list.text.includes(String(second.body['api_key'])));
-  assertCode(await platform.admin('DELETE', `${path}/key_none`), 'NOT_FOUND');
-  assertCode(await platform.admin('DELETE', `${path}/%00`), 'NOT_FOUND');
-});
-
 test('payments are listed newest first, page by page, none twice and none missed', async () => {
   partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
   const made: string[] = [];

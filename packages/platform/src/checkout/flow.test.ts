@@ -8,7 +8,6 @@ import {
   tokenRequest,
   type Answer,
 } from './testing.ts';
-import { STREAM_LIMITS } from './events.ts';
 import { MAX_SESSIONS_PER_TOKEN } from './session.ts';
 
 const partner = await startTestPartner({ after });
@@ -766,30 +765,6 @@ test('a stream shows the payment at once, each change once, and ends at the end 
   assert.equal(events[0]?.status, 'processing');
   // One opened after the end says so and ends as well.
   assert.deepEqual(await follow(session, payment.platform_payment_id), [events.at(-1)]);
-});
-
-test('a customer who opens many streams, from any number of sessions, keeps a few: the oldest is closed', async () => {
-  const account = newAccount();
-  const customer = newCustomer();
-  const { session: first } = await platform.session(credentials, account, customer);
-  const { platform_payment_id } = await pay(first);
-  const sessions = [first, (await platform.session(credentials, account, customer)).session];
-  const streams: ReadableStreamDefaultReader<Uint8Array>[] = [];
-  for (let opened = 0; opened <= STREAM_LIMITS.perFlow; opened += 1) {
-    const response = await fetch(
-      new URL(`/v1/flow/payments/${platform_payment_id}/events`, platform.url),
-      { headers: bearer(sessions[opened % 2]!) },
-    );
-    const reader = response.body!.getReader();
-    assert.equal((await reader.read()).done, false);
-    streams.push(reader);
-  }
-  const [oldest, ...others] = streams;
-  // What has been written before may come first; then it ends while the payment goes on.
-  for (;;) {
-    if ((await oldest!.read()).done) break;
-  }
-  await Promise.all(others.map((reader) => reader.cancel()));
 });
 
 test('a stop ends every stream and leaves the payment to the next worker', async (t) => {
