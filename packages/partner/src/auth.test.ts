@@ -207,18 +207,6 @@ test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and
   assert.equal(id.status, 200, 'the client id may stand in the form beside Basic');
 });
 
-test('guessing secrets is slowed down, and the right secret still works [OA1 LI1]', async (t) => {
-  const partner = await oauthPartner(t);
-  const statuses = new Set<number>();
-  for (let tried = 0; tried < 40; tried += 1) {
-    const answer = await askToken(partner, formOf('read', client, `wrong-secret-no-${tried}`));
-    statuses.add(answer.status);
-    if (answer.status === 429) assert.ok(Number(answer.headers['retry-after']) >= 1);
-  }
-  assert.deepEqual(statuses, new Set([401, 429]));
-  assert.equal((await askToken(partner, formOf('read'))).status, 200);
-});
-
 test('unknown callers with long client ids do not fill the memory [OA1]', async (t) => {
   const partner = await oauthPartner(t);
   setFlagsFromString('--expose-gc');
@@ -355,62 +343,6 @@ test('a revocation ends the tokens of one client that are alive, and counts each
   }
   const headers = { authorization: `Bearer ${theirs}` };
   assert.equal((await authenticator.authenticate(headers, 'read')).client_id, 'other');
-});
-
-test('credentials are checked from memory between two reads of the table [OA4]', async (t) => {
-  const database = await kitDatabase(t);
-  let looks = 0;
-  const counting = {
-    ...database,
-    query: ((statement, values) => {
-      looks += 1;
-      return database.query(statement, values);
-    }) as typeof database.query,
-  };
-  const clock = manualClock();
-  const authenticator = openAuthenticator({
-    auth: { method: 'oauth', clients: [client] },
-    database: counting,
-    clock,
-  });
-  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
-  const headers = { authorization: `Bearer ${access_token}` };
-  looks = 0;
-  await Promise.all(
-    Array.from({ length: 50 }, async () => authenticator.authenticate(headers, 'read')),
-  );
-  await Promise.all(
-    Array.from({ length: 50 }, async () => authenticator.authenticate(headers, 'read')),
-  );
-  assert.equal(looks, 1);
-  const unknown = { authorization: `Bearer dbp_${'A'.repeat(43)}` };
-  for (let tried = 0; tried < 5; tried += 1) {
-    await assert.rejects(async () => authenticator.authenticate(unknown, 'read'), {
-      code: 'UNAUTHORIZED',
-    });
-  }
-  assert.equal(looks, 2);
-});
-
-test('an expired token is refused, whatever the wall clock says [OA3 LI1 KT11]', async (t) => {
-  const database = await kitDatabase(t);
-  const clock = manualClock();
-  const authenticator = openAuthenticator({
-    auth: { method: 'oauth', clients: [client] },
-    database,
-    clock,
-  });
-  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
-  const headers = { authorization: `Bearer ${access_token}` };
-  await authenticator.authenticate(headers, 'read');
-  clock.stepWallClock(-7_200_000);
-  await database.query(
-    `UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp() - interval '1 second'`,
-  );
-  await clock.advance(5_000);
-  await assert.rejects(async () => authenticator.authenticate(headers, 'read'), {
-    code: 'UNAUTHORIZED',
-  });
 });
 
 test('tokens and secrets are not stored in the clear, and old tokens are forgotten [OA1]', async (t) => {

@@ -107,33 +107,6 @@ test('a full queue refuses the next caller and keeps those it has', async () => 
   assert.deepEqual(await Promise.all([running, ...queued]), [10, 20, 30]);
 });
 
-test('a flush waits for more items only as long as configured, and not at all when it is full', async () => {
-  const clock = manualClock();
-  const flushes: number[][] = [];
-  const group = groupCommit({
-    flush: (items: number[]) => {
-      flushes.push(items);
-      return Promise.resolve(items);
-    },
-    maxBatch: 10,
-    maxQueued: 100,
-    lingerMs: 5,
-    clock,
-  });
-  const one = group.add(1);
-  await clock.advance(4);
-  const two = group.add(2);
-  assert.equal(flushes.length, 0);
-  await clock.advance(1);
-  assert.deepEqual(flushes, [[1, 2]]);
-  await Promise.all([one, two]);
-  await Promise.all(Array.from({ length: 10 }, (_, item) => group.add(item)));
-  assert.deepEqual(
-    flushes.map((flush) => flush.length),
-    [2, 10],
-  );
-});
-
 test('one bad row fails alone, and the others are stored', async (t) => {
   const database = await testDatabase(t, { migrations });
   const insert = sql(
