@@ -1,6 +1,6 @@
 /**
  * Every scenario does on the wire what its title says. The tests observe it with clients other than ours: undici's bare request,
- * and a socket where HTTP would hide the bytes.
+ * and a socket where HTTP would hide the bytes. Falsified fields are proved by the platforms that believe them (kill-matrix.test.ts).
  */
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -261,121 +261,11 @@ test('redirects lead to a host that counts the requests that follow', async (t) 
   assert.deepEqual(targets, ['localhost', '169.254.169.254', '[fd00:ec2::254]']);
 });
 
-test('F22 to F26 corrupt the body of a 200 whose payment is stored', async (t) => {
-  const f22 = await start(t, { scenario: 'F22' });
-  const page = await f22.call('PUT');
-  assert.match(page.text, /^<!doctype html>/);
-  assert.match(String(page.headers['content-type']), /text\/html/);
-  assert.equal(f22.partner.payments().length, 1);
-
-  const f23 = await start(t, { scenario: 'F23' });
-  const plain = await f23.call('PUT');
-  assert.equal(plain.headers['content-type'], 'text/plain');
-  assert.equal(record(plain)['platform_payment_id'], 'p1');
-  assert.equal((await f23.call('PUT')).headers['content-type'], undefined);
-
-  const f24 = await start(t, { scenario: 'F24' });
-  const texts: string[] = [];
-  for (let round = 0; round < 6; round += 1) texts.push((await f24.call('PUT')).text);
-  assert.throws(() => JSON.parse(texts[0]!));
-  assert.equal(texts[1], '');
-  assert.equal(texts[2], 'null');
-  assert.ok(Array.isArray(JSON.parse(texts[3]!)));
-  assert.match(texts[5]!, /"amount_in_cents":NaN/);
-
-  const f25 = await start(t, { scenario: 'F25' });
-  const cut = await f25.call('PUT');
-  assert.equal(cut.status, 200);
-  assert.equal(cut.error, undefined, 'it arrives as a complete answer');
-  assert.throws(() => JSON.parse(cut.text));
-  const cutBytes = await bytesOf(f25.partner, 'p2');
-  assert.doesNotMatch(cutBytes.text, /content-length|chunked/i);
-
-  const f26 = await start(t, { scenario: 'F26' });
-  assert.equal((await f26.call('PUT')).text.match(/"status"/g)?.length, 2);
-  assert.match((await f26.call('PUT')).text, /^\{"__proto__":/);
-});
-
 test('F24 sends a byte order mark, which text() of a client may hide', async (t) => {
   const { partner, call } = await start(t, { scenario: 'F24' });
   for (let round = 0; round < 4; round += 1) await call('PUT');
   const { text } = await bytesOf(partner);
   assert.match(text, /\r\n\xef\xbb\xbf\{/);
-});
-
-test('F27 to F38 each falsify one field of the record', async (t) => {
-  const one = async (scenario: string, method: 'PUT' | 'GET' = 'PUT', times = 1) => {
-    const { partner, call } = await start(t, { scenario });
-    if (method === 'GET') await call('PUT');
-    const texts: string[] = [];
-    for (let round = 0; round < times; round += 1) texts.push((await call(method)).text);
-    return { partner, call, texts, first: JSON.parse(texts[0]!) as Record<string, unknown> };
-  };
-  assert.equal((await one('F27')).first['platform_payment_id'], 'p1-x');
-  assert.equal((await one('F28')).first['amount_in_cents'], 1_251);
-  const amounts = (await one('F29', 'PUT', 3)).texts.map(
-    (text) => /"amount_in_cents":([^,]+)/.exec(text)?.[1],
-  );
-  assert.deepEqual(amounts, ['"1250"', '1250.0', '1.25e+3']);
-  const [account, batch] = (await one('F30', 'PUT', 2)).texts.map(
-    (text) => JSON.parse(text) as Record<string, unknown>,
-  );
-  assert.notEqual(account!['account_id'], 'active');
-  assert.notEqual(batch!['platform_batch_id'], 'batch-1');
-  const ids = (await one('F31', 'GET', 3)).texts.map(
-    (text) => (JSON.parse(text) as Record<string, unknown>)['payment_id'],
-  );
-  assert.equal(new Set(ids).size, 3);
-  const words = (await one('F32', 'PUT', 3)).texts.map(
-    (text) => (JSON.parse(text) as Record<string, unknown>)['status'],
-  );
-  assert.deepEqual(words, ['FAILED', 'canceled ', 'completed']);
-  const missing = (await one('F33', 'PUT', 3)).texts.map((text) => Object.keys(JSON.parse(text)));
-  assert.ok(!missing[0]!.includes('status'));
-  assert.ok(!missing[1]!.includes('amount_in_cents'));
-  assert.ok(!missing[2]!.includes('initiated_at'));
-  assert.equal((await one('F34')).first['state'], 'FAILED');
-  assert.notEqual((await one('F35')).first['posted_at'], null);
-
-  const f36 = await start(t, { scenario: 'F36' });
-  await f36.call('PUT');
-  f36.partner.advance(1_000);
-  const statuses = [];
-  for (let round = 0; round < 3; round += 1) {
-    statuses.push(record(await f36.call('GET'))['status']);
-  }
-  assert.deepEqual(statuses, ['succeeded', 'processing', 'failed']);
-
-  const f37 = await start(t, { scenario: 'F37' });
-  await f37.call('PUT');
-  f37.partner.advance(1_000);
-  const stale = await f37.call('GET');
-  assert.equal(record(stale)['status'], 'processing');
-  assert.equal(stale.headers['age'], '60');
-
-  const f38 = await start(t, { scenario: 'F38' });
-  await f38.call('PUT');
-  const nodes = [];
-  for (let round = 0; round < 4; round += 1) nodes.push((await f38.call('GET')).status);
-  assert.deepEqual(nodes, [404, 200, 404, 200]);
-});
-
-test('F35 removes posted_at from succeeded', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F35' });
-  await call('PUT');
-  partner.advance(1_000);
-  const bare = record(await call('GET'));
-  assert.deepEqual([bare['status'], bare['posted_at']], ['succeeded', null]);
-});
-
-test('F39 stays processing until healed, and then ends', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F39' });
-  await call('PUT');
-  partner.advance(48 * 3_600_000);
-  assert.equal(record(await call('GET'))['status'], 'processing');
-  await partner.heal();
-  assert.equal(record(await call('GET'))['status'], 'succeeded');
-  assert.equal(partner.postings().length, 1);
 });
 
 test('F40 and F41 send more than a caller may read', async (t) => {
@@ -504,42 +394,6 @@ test('F49 delivers the PUT again days after the end, and nothing changes', async
   assert.equal(late!.answer?.status, 200);
   assert.equal(partner.payments().length, 1);
   assert.equal(partner.postings().length, 1);
-});
-
-test('F50 returns the record of another payment', async (t) => {
-  const { call } = await start(t, { scenario: 'F50' });
-  const other = record(await call('PUT'));
-  assert.notEqual(other['platform_payment_id'], 'p1');
-  assert.equal(other['status'], 'succeeded');
-});
-
-test('F51 to F64 each corrupt one part of the token response', async (t) => {
-  const grants = async (scenario: string, field: string, times: number) => {
-    const { token } = await start(t, { scenario });
-    const values: unknown[] = [];
-    for (let round = 0; round < times; round += 1) {
-      values.push(record(await token())[field]);
-    }
-    return values;
-  };
-  assert.deepEqual(await grants('F51', 'expires_in', 3), [undefined, null, 3600]);
-  assert.deepEqual(await grants('F52', 'expires_in', 1), ['3600']);
-  assert.deepEqual(await grants('F53', 'expires_in', 2), [0, -3600]);
-  assert.deepEqual(await grants('F54', 'expires_in', 2), [3_600_000, 1e12]);
-  assert.deepEqual(await grants('F55', 'expires_in', 3), ['1h', { seconds: 3600 }, 1.5]);
-  assert.deepEqual(await grants('F56', 'expires_in', 2), ['NaN', 'Infinity']);
-  assert.ok(Number((await grants('F58', 'expires_in', 1))[0]) * 1000 > 2 ** 31 - 1);
-  assert.deepEqual(await grants('F59', 'token_type', 4), ['mac', undefined, 'BEARER', 'Bearer']);
-  assert.deepEqual(await grants('F60', 'scope', 1), ['read']);
-  const tokens = await grants('F61', 'access_token', 4);
-  assert.equal(tokens[0], '');
-  assert.match(String(tokens[1]), /\r\n/);
-  assert.match(String(tokens[2]), / /);
-  assert.equal(String(tokens[3]).length, 1024 * 1024);
-  assert.deepEqual(await grants('F62', 'error', 2), ['invalid_client', 'invalid_scope']);
-  const f64 = await start(t, { scenario: 'F64' });
-  assert.match((await f64.token()).text, /^<!doctype/);
-  assert.equal(record(await f64.token())['error'], 'server_error');
 });
 
 test('F57 refuses each new token once, F63 and F65 fail or are slow, F68 redirects', async (t) => {
