@@ -43,9 +43,7 @@ try {
   const refused = await work.pay('refuses-1', 3_100, 'refused@example.com');
   const { body } = await work.platform.admin('GET', `/admin/v1/payments/${refused}`);
   const batch = (body['payment'] as { platform_batch_id: string }).platform_batch_id;
-  await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {
-    csv: 'only-there,succeeded,4200\n',
-  });
+  await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {});
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
     colorScheme,

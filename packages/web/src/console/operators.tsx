@@ -21,10 +21,6 @@ export function OperatorsPage() {
       setTrouble(problem instanceof Error ? problem.message : String(problem));
     }
   };
-  const add = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
-    event.preventDefault();
-    void attempt(() => post('/operators', Object.fromEntries(new FormData(event.currentTarget))));
-  };
   return (
     <>
       <h1>Operators</h1>
@@ -107,8 +103,20 @@ export function OperatorsPage() {
           onInput={({ currentTarget }) => setDays(currentTarget.value)}
         />
       </label>
+      <AddOperator add={(body) => void attempt(() => post('/operators', body))} />
+    </>
+  );
+}
+
+function AddOperator({ add }: { add: (body: Record<string, unknown>) => void }) {
+  const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
+    event.preventDefault();
+    add(Object.fromEntries(new FormData(event.currentTarget)));
+  };
+  return (
+    <>
       <h2>Add an operator</h2>
-      <form class="filters" onSubmit={add}>
+      <form class="filters" onSubmit={submit}>
         <label>
           Id
           <input name="operator_id" required pattern="[a-z0-9][a-z0-9._\-]*" />

@@ -26,7 +26,8 @@ import { go, keepHere, keptHere, link, query, secret } from './route.ts';
 /** The list as it was left, for Back: its rows, of whatever number of pages. */
 let left: { readonly key: string; readonly page: PaymentPage } | undefined;
 
-export function PaymentsPage() {
+/** The rows that are shown: they keep their places while the list is read again. */
+function useList() {
   const text = query.value.toString();
   const personal = secret.value;
   const { account_id, email } = personal;
@@ -42,10 +43,6 @@ export function PaymentsPage() {
   // The audit records each search for a person, so search only once.
   const { data, error, again } = useRead(key, () => readPage(), { live: !isSearch });
   const [shown, setShown] = useState(left);
-  const [own, setOwn] = useState(ownViews);
-  const [picked, setPicked] = useState<ReadonlySet<string>>(
-    () => new Set((keptHere('picked') ?? '').split(' ').filter((id) => id !== '')),
-  );
   const [failed, setFailed] = useState<string>();
   const isRefresh = useRef(false);
   // Rows keep their positions: known payments are updated in place, and new ones appear after a click on a button, or the key r.
@@ -72,7 +69,6 @@ export function PaymentsPage() {
   useEffect(() => {
     if (isThere) scrollTo(0, Number(keptHere('scroll') ?? 0));
   }, [key, isThere]);
-  useEffect(() => keepHere({ picked: [...picked].join(' ') }), [picked]);
   const known = new Set(page?.payments.map((one) => one.platform_payment_id));
   const fresh = data?.payments.filter((one) => !known.has(one.platform_payment_id)) ?? [];
   useEffect(() => {
@@ -91,6 +87,29 @@ export function PaymentsPage() {
       setFailed(trouble instanceof Error ? trouble.message : String(trouble));
     }
   };
+  const showFresh = (): void => {
+    if (data !== undefined) setShown({ key, page: data });
+  };
+  return {
+    page,
+    fresh,
+    showFresh,
+    more,
+    loadMore,
+    again,
+    trouble: error ?? failed,
+    text,
+    isSearch,
+  };
+}
+
+export function PaymentsPage() {
+  const { page, fresh, showFresh, more, loadMore, again, trouble, text, isSearch } = useList();
+  const [own, setOwn] = useState(ownViews);
+  const [picked, setPicked] = useState<ReadonlySet<string>>(
+    () => new Set((keptHere('picked') ?? '').split(' ').filter((id) => id !== '')),
+  );
+  useEffect(() => keepHere({ picked: [...picked].join(' ') }), [picked]);
   // An export, and an act on all that match, have no order.
   const { sort = 'newest', ...filter } = filterOf(query.value);
   const saveView = (): void => {
@@ -119,10 +138,10 @@ export function PaymentsPage() {
       </nav>
       <Filters />
       <Chips />
-      <Trouble error={error ?? failed} />
+      <Trouble error={trouble} />
       <div class="pill" role="status">
-        {fresh.length > 0 && data !== undefined ? (
-          <button type="button" onClick={() => setShown({ key, page: data })}>
+        {fresh.length > 0 ? (
+          <button type="button" onClick={showFresh}>
             Show {fresh.length} new
           </button>
         ) : null}
