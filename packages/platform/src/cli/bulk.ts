@@ -11,10 +11,9 @@ import {
   platformAdminRoutes as routes,
   type BulkAct,
   type BulkPreview,
-  type PartnerAnswer,
   type PaymentPage,
-  type ReviewClose,
 } from '@duebridge/contract';
+import { bulkNote } from '@duebridge/contract/bulk-note';
 import {
   CommandError,
   exitCodes,
@@ -122,7 +121,7 @@ async function actOn(
   try {
     const path = fillPath(ACT_ROUTES[act].path, { platform_payment_id });
     const answer = await ask<unknown>('POST', path, { reason });
-    return { platform_payment_id, state: 'done', note: noteOf(act, answer) };
+    return { platform_payment_id, state: 'done', note: bulkNote(act, answer) };
   } catch (error) {
     // Only an answer of the admin API says that nothing was done; without a key or an address no payment can be acted on.
     if (!(error instanceof CommandError) || error.code === undefined) throw error;
@@ -134,21 +133,6 @@ async function actOn(
       );
     }
     return { platform_payment_id, state: 'refused', note: error.message };
-  }
-}
-
-function noteOf(act: BulkAct, answer: unknown): string {
-  switch (act) {
-    case 'resume':
-      return 'It is sent again';
-    case 'withdraw':
-      return 'It is canceled';
-    case 'poll':
-      return `The partner says ${(answer as PartnerAnswer).answer.replaceAll('_', ' ')}`;
-    case 'close':
-      return (answer as ReviewClose).outcome === 'closed'
-        ? 'It ended as failed'
-        : 'It waits for a second person';
   }
 }
 

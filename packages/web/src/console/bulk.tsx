@@ -4,13 +4,8 @@
  * holds: the plan lives in this tab. A call whose result is not known stops the run; it may be continued, or planned anew after a
  *        reload, because the platform refuses what was done already.
  */
-import type {
-  BulkAct,
-  BulkPreview,
-  PartnerAnswer,
-  PaymentPage,
-  ReviewClose,
-} from '@duebridge/contract';
+import type { BulkAct, BulkPreview, PaymentPage } from '@duebridge/contract';
+import { bulkNote } from '@duebridge/contract/bulk-note';
 import { signal } from '@preact/signals';
 import type { TargetedSubmitEvent } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -98,7 +93,7 @@ async function drive(reason: string): Promise<void> {
     if (item.state !== 'waiting') continue;
     try {
       const path = `/payments/${encodeURIComponent(item.platform_payment_id)}/${act}`;
-      end(place, 'done', noteOf(act, await post<unknown>(path, { reason })));
+      end(place, 'done', bulkNote(act, await post<unknown>(path, { reason })));
     } catch (error) {
       if (error instanceof ApiError && !error.again) end(place, 'refused', error.message);
       else {
@@ -121,21 +116,6 @@ function end(at: number, state: Item['state'], note: string): void {
     place === at ? { ...item, state, note } : item,
   );
   if (items !== undefined) change({ items });
-}
-
-function noteOf(act: BulkAct, answer: unknown): string {
-  switch (act) {
-    case 'resume':
-      return 'It is sent again';
-    case 'withdraw':
-      return 'It is canceled';
-    case 'poll':
-      return `The partner says ${(answer as PartnerAnswer).answer.replaceAll('_', ' ')}`;
-    case 'close':
-      return (answer as ReviewClose).outcome === 'closed'
-        ? 'It ended as failed'
-        : 'It waits for a second person';
-  }
 }
 
 function count(state: Item['state']): number {
