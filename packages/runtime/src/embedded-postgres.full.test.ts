@@ -27,10 +27,12 @@ async function folder(t: TestContext, mode = 0o755): Promise<string> {
   await fs.chmod(made, mode);
   // One hook for all: they run in the order they were made, and the folder must go last.
   t.after(async () => {
-    for (const server of servers.splice(0)) {
-      await server.stop();
+    const used = servers.splice(0);
+    // Several may be users of one cluster.
+    for (const server of used) await server.stop();
+    for (const { clusterDirectory } of used) {
       // It may be outside the folder.
-      await fs.rm(server.clusterDirectory, { recursive: true, force: true });
+      await fs.rm(clusterDirectory, { recursive: true, force: true });
     }
     await fs.rm(made, { recursive: true, force: true });
   });

@@ -134,11 +134,12 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    // PostgreSQL ends by itself within a minute when its data directory is removed.
     if (await isThere(cluster.pgdata)) {
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
+    } else if (await isLast(server)) {
+      await endWithoutFiles(server);
     }
     await server.user.end().catch(() => undefined);
   };
@@ -447,12 +448,19 @@ async function connect(cluster: Cluster, port: number): Promise<Client> {
     connectionString: urlOf(cluster, port),
     application_name: 'duebridge user',
     connectionTimeoutMillis: 5_000,
-    query_timeout: 5_000,
+    // A server that is too busy to answer must not be left behind by its last user.
+    query_timeout: STOP_S * 1_000,
     keepAlive: true,
   });
   user.on('error', () => undefined);
   await user.connect();
-  await user.query('SELECT pg_advisory_lock_shared($1)', [USER_LOCK]);
+  try {
+    await user.query('SELECT pg_advisory_lock_shared($1)', [USER_LOCK]);
+  } catch (error) {
+    // The server may have given it the lock all the same.
+    void user.end().catch(() => undefined);
+    throw error;
+  }
   return user;
 }
 
@@ -463,6 +471,19 @@ async function isLast({ user }: Server): Promise<boolean> {
     .query<{ alone: boolean }>(statement, [USER_LOCK])
     .catch(() => undefined);
   return answer?.rows[0]?.alone === true;
+}
+
+/** Ends a server whose data directory was removed, so that there is nothing to keep and pg_ctl does not find it. */
+async function endWithoutFiles({ pid }: Server): Promise<void> {
+  try {
+    process.kill(pid, 'SIGQUIT');
+    for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
+      await delay(20);
+      process.kill(pid, 0);
+    }
+  } catch {
+    // It is gone.
+  }
 }
 
 /** Stops a server and waits for its end: fast, then at once, which loses no commit either. */

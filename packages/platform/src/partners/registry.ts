@@ -173,7 +173,7 @@ const getStatement = sql(
 const addStatement = sql(
   'partner_add',
   `WITH added AS (
-     INSERT INTO duebridge_platform.partners (${REGISTERED})
+     INSERT INTO duebridge_platform.partners AS made (${REGISTERED})
      SELECT ${REGISTERED} FROM jsonb_populate_record(NULL::duebridge_platform.partners, $1) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
