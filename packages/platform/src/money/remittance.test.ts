@@ -13,7 +13,7 @@ import { insertPayment } from '../store/payments.ts';
 import { ground, ME, MINE } from '../../test/standing.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { bankDayFrom } from './bank-days.ts';
-import { checkMoney } from './check.ts';
+import { checkMoney, findFaults } from './check.ts';
 import { endTransfer, makeBankFile, openDesk, readBankFile } from './desk.ts';
 import { setPayout } from './payouts.ts';
 import { remit, type RemittanceChannel } from './remittance.ts';
@@ -312,6 +312,45 @@ test('what came back, what is below the minimum and what is taken off goes into 
       ['carried', 1_800],
     ],
   );
+});
+
+test('a payment that is remitted twice or left out, and a transfer without its note, are named [PL17]', async (t) => {
+  const rig = await rigOf(t);
+  const { database } = rig;
+  /** Does to the rows what a bug would, says what the check says, and undoes it. */
+  const tampered = async (...statements: string[]): Promise<string> => {
+    let said = '';
+    const undone = database.transaction(async (tx) => {
+      await tx.query('SET LOCAL session_replication_role = replica');
+      for (const text of statements) await tx.query(text);
+      said = (await findFaults(tx, '')).join();
+      throw new Error('undone');
+    });
+    await assert.rejects(undone, { message: 'undone' });
+    return said;
+  };
+  const REMITTANCES = 'duebridge_platform.remittances';
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  // Made, and not sent yet.
+  await database.query(`UPDATE duebridge_platform.payouts SET held = true`);
+  await rig.round();
+  await rig.holds();
+  const copy = `INSERT INTO ${REMITTANCES} SELECT (r).* FROM (SELECT jsonb_populate_record(r, '{"remittance_id": "~2", "platform_batch_id": "b"}') AS r FROM ${REMITTANCES} r) AS one`;
+  assert.match(
+    await tampered(copy),
+    /owes it \$7\.00, and what is still to be remitted is \$14\.00/,
+  );
+  assert.match(
+    await tampered(`DELETE FROM ${REMITTANCES}`),
+    /owes it \$7\.00, and what is still to be remitted is \$0\.00/,
+  );
+  const smaller = `UPDATE ${REMITTANCES} SET gross_in_cents = 600, net_in_cents = 600`;
+  assert.match(await tampered(smaller), /what is still to be remitted is \$6\.00/);
+  // Sent at the bank, and the row of the book is missing.
+  assert.match(await tampered(`UPDATE ${REMITTANCES} SET state = 'sent'`), /is sent with \$7\.00/);
+  await rig.holds();
 });
 
 test('bank days leave out weekends and the holidays of the Federal Reserve', () => {
