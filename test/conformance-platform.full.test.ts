@@ -10,7 +10,7 @@ import {
   type Draft,
   type RunReport,
 } from '@duebridge/conformance';
-import { freePort } from '@duebridge/runtime/testing';
+import { assertInTime, freePort, testInRealTime } from '@duebridge/runtime/testing';
 import { BothSides, gasCompany, type PlatformSide } from './support/both-sides.ts';
 import { FAULT_HEADER, openFaultDoor } from './support/fault-door.ts';
 import { CLIENT, findings, judgedPartner, KEY, PACE, unjudged } from './support/judged.ts';
@@ -149,27 +149,31 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
     assert.deepEqual(unjudged(report), []);
   });
 
-  test('as a caller with OAuth, under every scenario, in the strict profile', async () => {
-    const {
-      side: { register },
-      common,
-    } = await openPlatform();
-    const rest = SCENARIO_CHECKS.filter((id) => !PAUSES.includes(id));
-    const reports = await Promise.all([
-      judgeCalls({ register }, common, 'scripted', 'oauth', [...CALLER_CHECKS, ...rest]),
-      ...PAUSES.map((id) =>
-        judgeCalls(
-          { register },
-          common,
-          `scripted-${id.toLowerCase()}`,
-          'oauth',
-          [id],
-          PATIENCE_SECONDS.paused,
+  testInRealTime(
+    'as a caller with OAuth, under every scenario, in the strict profile',
+    async () => {
+      const {
+        side: { register },
+        common,
+      } = await openPlatform();
+      const rest = SCENARIO_CHECKS.filter((id) => !PAUSES.includes(id));
+      const reports = await Promise.all([
+        judgeCalls({ register }, common, 'scripted', 'oauth', [...CALLER_CHECKS, ...rest]),
+        ...PAUSES.map((id) =>
+          judgeCalls(
+            { register },
+            common,
+            `scripted-${id.toLowerCase()}`,
+            'oauth',
+            [id],
+            PATIENCE_SECONDS.paused,
+          ),
         ),
-      ),
-    ]);
-    assert.equal(reports.map(findings).filter(Boolean).join('\n'), '');
-    // All these runs share the platform, so none may restart it (C14).
-    assert.deepEqual(reports.flatMap(unjudged), ['C14', ...UNSEEN]);
-  });
+      ]);
+      assert.equal(reports.map(findings).filter(Boolean).join('\n'), '');
+      // All these runs share the platform, so none may restart it (C14). On a slow machine the judge's patience ends before the last call.
+      const left = reports.flatMap(unjudged);
+      assertInTime(left.join() === ['C14', ...UNSEEN].join(), `not judged: ${left.join(', ')}`);
+    },
+  );
 });
