@@ -107,7 +107,7 @@ const CALL_TIMEOUT_MS = 2_500;
 const ENDS = ['succeeded', 'failed', 'canceled'];
 
 /** Maximum attempts and polls for one payment; after that it is abandoned. */
-const MAX_STEPS = 300;
+const MAX_STEPS = 1_000;
 
 /** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
 export function smallPlatform(
