@@ -315,7 +315,7 @@ async function bundle(
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define: {
       DUEBRIDGE_VERSION: JSON.stringify(as),
-      DUEBRIDGE_WORDS: JSON.stringify(page.words ?? {}),
+      PAGE_WORDS: JSON.stringify(page.words ?? {}),
       DUEBRIDGE_TEST_AMOUNTS: JSON.stringify(
         TEST_AMOUNTS.map(({ amount_in_cents, note }) => ({ amount_in_cents, note })),
       ),

@@ -3,7 +3,7 @@ import type { Tag } from './tags.ts';
 import type { Words } from './words/en.ts';
 
 /** Set by the build: the file of each language's text, below `flow/assets/`. */
-declare const DUEBRIDGE_WORDS: Readonly<Record<Tag, string>>;
+declare const PAGE_WORDS: Readonly<Record<Tag, string>>;
 
 /** An attempt that takes longer is given up; the next one uses another connection. */
 const ATTEMPT_MS = 10_000;
@@ -14,7 +14,7 @@ const RETRY_MS = 2_000;
 export async function loadWords(tag: Tag): Promise<Words> {
   for (;;) {
     try {
-      const file = new URL(`../assets/${DUEBRIDGE_WORDS[tag]}`, location.href);
+      const file = new URL(`../assets/${PAGE_WORDS[tag]}`, location.href);
       const signal = AbortSignal.timeout(ATTEMPT_MS);
       const answer = await fetch(file, { credentials: 'omit', signal });
       if (answer.ok) return (await answer.json()) as Words;
