@@ -160,10 +160,43 @@ export function billerName(partner: Partner, biller_id: string): string {
   return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
 }
 
-const CHANGED = `name, biller_names, support_contact, base_url, origins, paths, budget, refusals, account_check, auth_method, auth_public,
-  auth_sealed, connection_public, connection_sealed, paused, pause_reason`;
-const REGISTERED = `partner_id, kind, mode, biller_id, batch_time_zone, batch_cutoff, ${CHANGED}`;
-const COLUMNS = `${REGISTERED}, created_at`;
+const CHANGED = [
+  'name',
+  'biller_names',
+  'support_contact',
+  'base_url',
+  'origins',
+  'paths',
+  'budget',
+  'refusals',
+  'account_check',
+  'auth_method',
+  'auth_public',
+  'auth_sealed',
+  'connection_public',
+  'connection_sealed',
+  'paused',
+  'pause_reason',
+] as const;
+const REGISTERED = [
+  'partner_id',
+  'kind',
+  'mode',
+  'biller_id',
+  'batch_time_zone',
+  'batch_cutoff',
+  ...CHANGED,
+] as const;
+const COLUMNS = `${REGISTERED.join(', ')}, created_at`;
+
+/** The values of columns as parameters; objects are those of jsonb columns. */
+function valuesOf(columns: readonly (keyof Written)[], row: Written): unknown[] {
+  return columns.map((column) => {
+    const value = row[column] ?? null;
+    const isJson = typeof value === 'object' && value !== null && !Array.isArray(value);
+    return isJson ? JSON.stringify(value) : value;
+  });
+}
 
 const getStatement = sql(
   'partner_get',
@@ -173,25 +206,24 @@ const getStatement = sql(
 const addStatement = sql(
   'partner_add',
   `WITH added AS (
-     INSERT INTO duebridge_platform.partners AS made (${REGISTERED})
-     SELECT ${REGISTERED} FROM jsonb_populate_record(NULL::duebridge_platform.partners, $1) RETURNING ${COLUMNS}
+     INSERT INTO duebridge_platform.partners (${REGISTERED.join(', ')})
+     VALUES (${REGISTERED.map((_, index) => `$${index + 2}`).join(', ')}) RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $2, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
+     SELECT $1, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
    )
    SELECT * FROM added`,
 );
 
-/** Columns that the change does not name stay as they are in the row. */
 const changeStatement = sql(
   'partner_change',
   `WITH changed AS (
-     UPDATE duebridge_platform.partners p
-        SET (${CHANGED}) = (SELECT ${CHANGED} FROM jsonb_populate_record(p, $2)), updated_at = now()
+     UPDATE duebridge_platform.partners
+        SET ${CHANGED.map((column, index) => `${column} = $${index + 5}`).join(', ')}, updated_at = now()
       WHERE partner_id = $1 RETURNING ${COLUMNS}
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $3, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $4::text, 'reason', $5::text)) FROM changed
+     SELECT $2, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $3::text, 'reason', $4::text)) FROM changed
    )
    SELECT * FROM changed`,
 );
@@ -330,8 +362,8 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
             ...sealedColumns(partner_id, registration),
           };
           const [added] = await tx.query<StoredPartner>(addStatement, [
-            JSON.stringify(written),
             actor,
+            ...valuesOf(REGISTERED, written),
           ]);
           return added;
         });
@@ -356,6 +388,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url);
         refuse([...problems, ...others]);
         const written: Written = {
+          ...before,
           ...given,
           ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
           ...sealedColumns(partner_id, change),
@@ -364,10 +397,10 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         const fields = Object.keys(change).filter((field) => field !== 'reason');
         const [changed] = await tx.query<StoredPartner>(changeStatement, [
           partner_id,
-          JSON.stringify(written),
           actor,
           fields.join(' '),
           reason ?? null,
+          ...valuesOf(CHANGED, written),
         ]);
         return changed;
       });
