@@ -265,9 +265,12 @@ test('a flood from one address is stopped before anything else is checked [LI1]'
 
 test('a thousand equal requests get a thousand different tokens, none of which contains customer data [TK1]', async () => {
   const before = await rows('tokens');
-  const answers = await Promise.all(
-    Array.from({ length: 1_000 }, () => platform.token(credentials)),
-  );
+  const answers: Awaited<ReturnType<typeof platform.token>>[] = [];
+  // In waves: a thousand connections at once are as many as one address may have.
+  for (let wave = 0; wave < 5; wave += 1) {
+    const some = Array.from({ length: 200 }, () => platform.token(credentials));
+    answers.push(...(await Promise.all(some)));
+  }
   const tokens = answers.map((answer) => String(answer.body['token']));
   assert.ok(answers.every((answer) => answer.status === 200));
   assert.equal(new Set(tokens).size, 1_000);
