@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { platformAdminRoutes as routes, Refusal, type Route } from '@duebridge/contract';
 import type { Clock, Database, Handler } from '@duebridge/runtime';
 import type { FastifyRequest } from 'fastify';
-import { checkMoney, HOURLY_DAYS, readBalances } from '../money/check.ts';
+import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS, readBalances } from '../money/check.ts';
 import type { Payer } from '../money/bank-file.ts';
 import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
 import { listPayouts, setPayout } from '../money/payouts.ts';
@@ -41,7 +41,10 @@ export function mountMoney(
     return partner;
   };
   serve(routes.get_money, async ({ query }) => ({
-    balances: await readBalances(database, query.day),
+    // The whole book is added up.
+    balances: await database.transaction((tx) => readBalances(tx, query.day), {
+      statementTimeoutMs: CHECK_TIMEOUT_MS,
+    }),
   }));
   serve(routes.check_money, ({ query }) =>
     checkMoney(database, clock.now(), Math.min(MAX_DAYS, Number(query.days ?? HOURLY_DAYS))),

@@ -22,7 +22,7 @@ const MAX_FAULTS = 100;
 const END_OF_IDS = '~';
 const DAY_MS = 24 * 3_600_000;
 /** A check of a year reads every payment of it. */
-const CHECK_TIMEOUT_MS = 15 * 60_000;
+export const CHECK_TIMEOUT_MS = 15 * 60_000;
 
 const balancesStatement = sql(
   'money_balances',
