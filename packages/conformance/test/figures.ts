@@ -56,10 +56,10 @@ function figures(): string {
       ],
     ],
   );
-  const right = RIGHT_PARTNERS.map(({ name, warns }) =>
-    warns === undefined ? name : `${name} (warned by ${warns.join(', ')})`,
+  const warned = RIGHT_PARTNERS.flatMap(({ name, warns }) =>
+    warns === undefined ? [] : `${name} (${warns.join(', ')})`,
   );
-  return `${sides}\n\n<!-- prettier-ignore -->\n${checks}\n\nThe right partners, each a partner\n\n${right.map((name) => `- ${name}`).join('\n')}\n`;
+  return `${sides}\n\n<!-- prettier-ignore -->\n${checks}\n\nOf the right partners these are warned, each a partner:\n\n${warned.map((name) => `- ${name}`).join('\n')}\n`;
 }
 
 if (import.meta.main) writeFileSync(PAGE, withFigures(readFileSync(PAGE, 'utf8')));
