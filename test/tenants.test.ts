@@ -46,11 +46,6 @@ const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[]
     'SELECT count(*)::int AS stored',
     'counts which ids of the session’s own flow are stored, and reads nothing of them',
   ],
-  [
-    'checkout/keys.ts',
-    'UPDATE duebridge_platform.client_keys SET last_used_at',
-    'ids of keys that were just verified',
-  ],
   ['statement.ts', 'WITH RECURSIVE id AS', 'the operator’s list, behind the admin key'],
 ];
 

@@ -3,7 +3,7 @@
  * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Behaviour, Call, Scenario } from '../sandbox/partner.ts';
+import type { Behaviour, Call, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -85,7 +85,16 @@ async function judgeFault(
   if (rule.after === 'may_stop') return;
   const over = (): boolean =>
     rule.ends === true ? t.calls(payment).some(returnedTheEnd) : fault.nextCall() !== undefined;
-  const ended = await t.until(over);
+  const inVain = (): boolean => rule.ends === true && readsInVain(t.calls(payment));
+  const ended = (await t.until(() => over() || inVain())) && over();
+  if (inVain()) {
+    t.must(false, `after ${what}: the same PUT again`, t.cite(t.calls(payment).at(-1)), {
+      got: `${READS_IN_VAIN} reads that were answered with 404, and no PUT`,
+      clause: 'RU5',
+      cause: 'The platform takes the response for an acceptance.',
+    });
+    return;
+  }
   await goesOn(t, payment, ended, {
     expected: `after ${what}: ${rule.ends === true ? 'calls until a terminal status' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
     got: `${t.calls(payment).length} calls, and then none`,
@@ -93,6 +102,18 @@ async function judgeFault(
     cause: 'The platform treats the response as final, or the error ends the retry loop.',
   });
   if (ended && rule.ends === true) await showsTheEnd(t, payment);
+}
+
+/** Reads in a row that find no payment, after which a platform should have put it again. */
+const READS_IN_VAIN = 10;
+
+/** Whether a platform only reads a payment that the partner does not have. */
+function readsInVain(calls: readonly ScriptedExchange[]): boolean {
+  const last = calls.slice(-READS_IN_VAIN);
+  return (
+    last.length === READS_IN_VAIN &&
+    last.every(({ method, answer }) => method === 'GET' && answer?.status === 404)
+  );
 }
 
 /** Waits for the next call, or for a terminal status that the partner never reported. */
