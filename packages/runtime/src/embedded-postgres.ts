@@ -426,7 +426,10 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
   }
 }
 
-/** Whether a process is the server of this cluster: where /proc says so, a server's working directory is its cluster. */
+/**
+ * Whether a process is the server of this cluster: where there is /proc, a server's working directory is its cluster. Root without
+ * CAP_SYS_PTRACE, as in a container, may not read that of another user's process; the command line is open to everybody.
+ */
 async function isServerOf(pid: number, cluster: Cluster): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -434,8 +437,14 @@ async function isServerOf(pid: number, cluster: Cluster): Promise<boolean> {
     return false;
   }
   if (process.platform !== 'linux') return true;
-  const at = await fs.readlink(`/proc/${pid}/cwd`).catch(() => '');
-  return at === (await fs.realpath(cluster.pgdata));
+  const pgdata = await fs.realpath(cluster.pgdata);
+  try {
+    return (await fs.readlink(`/proc/${pid}/cwd`)) === pgdata;
+  } catch {
+    const words = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    const given = words.split('\0').find((_, index, all) => all[index - 1] === '-D') ?? '';
+    return (await fs.realpath(given).catch(() => '')) === pgdata;
+  }
 }
 
 function urlOf(cluster: Cluster, port: number): string {
