@@ -86,7 +86,7 @@ function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['account
 }
 
 function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {
-  const { key: keys, clients, clientId, clientSecret: secrets } = values;
+  const { key: keys, clients, clientId, clientSecret: secrets, formerly } = values;
   switch (values.auth) {
     case 'key':
       if (clients !== undefined || clientId !== undefined) {
@@ -99,11 +99,21 @@ function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {
           'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_AUTH=oauth and a client',
         );
       }
-      return { method: 'key', header: values.keyHeader, keys };
+      return {
+        method: 'key',
+        header: values.keyHeader,
+        keys,
+        ...(formerly === undefined ? {} : { formerly }),
+      };
     case 'oauth': {
       if (keys !== undefined) {
         throw new ConfigurationError(
           'a static key is given: OAuth and a key exclude each other (decision 15)',
+        );
+      }
+      if (formerly !== undefined) {
+        throw new ConfigurationError(
+          'DUEBRIDGE_PARTNER_FORMERLY is of a static key: give "formerly" of the client in DUEBRIDGE_PARTNER_CLIENTS',
         );
       }
       if (clients !== undefined) return { method: 'oauth', clients };

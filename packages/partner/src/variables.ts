@@ -55,6 +55,12 @@ export const variables = {
     description: 'the static key; during a rotation new,old',
     secret: true,
   },
+  formerly: {
+    name: 'DUEBRIDGE_PARTNER_FORMERLY',
+    parse: (ids: string): readonly string[] => ids.split(',').map((id) => id.trim()),
+    default: undefined,
+    description: 'OAuth clients that the key’s holder used before, comma-separated',
+  },
   clientId: {
     name: 'DUEBRIDGE_PARTNER_CLIENT_ID',
     parse: text,

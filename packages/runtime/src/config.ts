@@ -107,7 +107,6 @@ const removed: Readonly<Record<string, string>> = {
   CLIENT_RATE: 'every client may create 25 tokens a second',
   HSTS_SECONDS: 'let the proxy that terminates TLS send Strict-Transport-Security',
   PARTNER_CLIENT_SECRET_2: 'list both secrets in DUEBRIDGE_PARTNER_CLIENT_SECRET, with a comma',
-  PARTNER_FORMERLY: 'give "formerly" of the client in DUEBRIDGE_PARTNER_CLIENTS',
   PARTNER_KEY_2: 'list both keys in DUEBRIDGE_PARTNER_KEY, with a comma',
   STRIPE_API_URL: 'Stripe has one address',
   STRIPE_SCRIPT_URL: 'Stripe has one address',
