@@ -51,19 +51,21 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "order ? 'capture'",
+    seed: 2,
   },
   {
     name: 'a lost lease is never asked for again',
     file: 'platform/src/engine/lease.ts',
     find: "  return state.leaving ? { kind: 'ended' } : { kind: 'none', retryAt: now };",
     replace: "  return { kind: 'ended' };",
+    seed: 3,
   },
   {
     name: 'a registration that failed is never repeated',
     file: 'platform/src/engine/lease.ts',
     find: "        return { kind: 'none', retryAt };",
     replace: "        return { kind: 'none', retryAt: Number.POSITIVE_INFINITY };",
-    seed: 22,
+    seed: 3,
   },
   {
     name: 'every retry has an id of its own',
@@ -97,7 +99,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (slots.length === 0) return [];\n',
     replace: '  if (slots.length < 1_024) return [];\n',
-    seed: 23,
+    seed: 1,
   },
   {
     name: 'an unknown outcome ends the payment as failed',
@@ -118,7 +120,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: '  return retryMs(tries, random(), times.retryMs, times.maxRetryMs);',
     replace: '  return 10_000 * retryMs(tries, random(), times.retryMs, times.maxRetryMs);',
-    seed: 22,
+    seed: 1,
   },
   {
     name: 'a call that has ended keeps its place in the queue',
@@ -132,7 +134,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/call-queue.ts',
     find: '    this.#trialAt = now + this.#trialMs * (0.75 + random / 4);',
     replace: '    this.#trialAt = Number.MAX_SAFE_INTEGER - now - random;',
-    seed: 17,
+    seed: 1,
   },
   {
     name: 'the slots of a dead worker stay with it',
@@ -244,7 +246,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claim-steps.ts',
     find: "    case 'lost':\n      return { kind: 'unknown' };",
     replace: "    case 'lost':\n      return { kind: 'fresh' };",
-    seed: 18,
+    seed: 3,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
@@ -279,7 +281,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/partner-signals.ts',
     find: '    const { reason, hold } = signal;',
     replace: '    const { reason, hold } = signal;\n    queue.closeUntil(now + 60_000);',
-    seed: 39,
+    seed: 56,
   },
   {
     name: 'a call to a processor that hangs is never given up',
