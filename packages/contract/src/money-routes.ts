@@ -65,8 +65,8 @@ export const Payout = Type.Object(
     biller_id: Type.Optional(BillerId),
     way: Way,
     holder_name: text('Whose account it is.', 140),
-    routing_number: Type.String({ pattern: '^[0-9]{1,12}$' }),
-    account_number: Type.String({ pattern: '^[0-9]{1,12}$' }),
+    routing_number: Type.String({ pattern: '^[0-9]{9}$' }),
+    account_number: Type.String({ pattern: '^[0-9]{4,17}$' }),
     minimum_in_cents: Type.Optional(AmountInCents),
     held: Type.Optional(Type.Boolean({ description: 'True: nothing is transferred.' })),
     bears_refunds: Type.Optional(

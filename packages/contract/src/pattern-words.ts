@@ -21,6 +21,8 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$':
     'must be 1 to 255 letters, digits, or any of _ . -, and no card or bank number',
   '^[0-9a-f]{64}$': 'must be 64 hexadecimal digits in lower case',
+  '^[0-9]{4,17}$': 'must be 4 to 17 digits',
+  '^[0-9]{9}$': 'must be nine digits',
   '^[0-9]{1,12}$': 'must be a whole number of at most 12 digits',
   '^([1-9]|[1-4][0-9]|50)$': 'must be a whole number from 1 to 50',
   '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',

@@ -75,24 +75,28 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
 test('the batch becomes a remittance, a file of the bank, and a statement', async () => {
   const payout = ['money', 'payout', '--partner', 'water'];
   const account = ['--holder', 'Water Works', '--routing', '021000021', '--account', '-'];
-  await assert.rejects(
-    run([
-      ...payout,
-      '--way',
-      'pain001',
-      '--holder',
-      'W',
-      '--routing',
-      '021000022',
-      '--account',
-      '1',
-    ]),
-    /routing_number/,
-  );
+  const refused = (routing: string, number: string, words: RegExp) =>
+    assert.rejects(
+      run([
+        ...payout,
+        '--way',
+        'pain001',
+        '--holder',
+        'W',
+        '--routing',
+        routing,
+        '--account',
+        number,
+      ]),
+      words,
+    );
+  await refused('021000022', '1234567', /routing_number/);
+  await refused('0210000210', '1234567', /routing_number must be nine digits/);
+  await refused('021000021', '123', /account_number must be 4 to 17 digits/);
   const set = await run(
     [...payout, '--way', 'pain001', ...account],
     platform.adminKey,
-    '1234567\n',
+    '12345678901234567\n',
   );
   assert.match(set, /water .*pain001 +Water Works +…4567 +\$0\.01 +no/);
   assert.equal(await run(['money', 'payouts', '--partner', 'water']), set);
