@@ -257,6 +257,79 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
   await rig.holds();
 });
 
+test('a transfer that is on its way to the channel is not sent while its biller is held', async (t) => {
+  const sent: string[] = [];
+  let lost = true;
+  const rig = await rigOf(t, (channel) => ({
+    ...channel,
+    async send(order) {
+      if (lost) throw new Error('the request was lost');
+      sent.push(order.creditor.account_number);
+      return channel.send(order);
+    },
+  }));
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  lost = false;
+  await rig.payout({ held: true });
+  await rig.round();
+  assert.deepEqual([sent, await rig.remittances()], [[], [['sending', 700]]]);
+  await rig.payout({ account_number: '999888777' });
+  await rig.round();
+  assert.deepEqual([sent, await rig.remittances()], [['999888777'], [['sent', 700]]]);
+});
+
+test('what waits for people hides nothing that comes after it', async (t) => {
+  const rig = await rigOf(t, (channel) => ({
+    ...channel,
+    state: (id) =>
+      id.startsWith('0-') ? Promise.resolve({ kind: 'under_way' }) : channel.state(id),
+  }));
+  const { database } = rig;
+  await rig.payout();
+  await rig.paid();
+  // 500 batches with open differences, and 2,000 transfers at the bank, all of them older.
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at, closed_at, statement)
+       SELECT 'old-' || n, 'acme', now() - make_interval(days => 1000 + n), now(), '{}' FROM generate_series(1, 500) AS n`,
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences)
+       SELECT 'old-' || n, 't', 'statement', 1, 1 FROM generate_series(1, 500) AS n`,
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind)
+       SELECT gen_random_uuid(), 'old-' || n, 'acme', 'p', 'status' FROM generate_series(1, 500) AS n`,
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+       SELECT '0-' || n, 'sent-' || n, 'acme', 'acme', 1, 1, 0, 0, 1, '', now(), 'sent' FROM generate_series(1, 2000) AS n`,
+    );
+  });
+  await rig.close();
+  const waiting = await rig.round();
+  assert.equal(waiting.filter(({ why }) => why === 'it has open differences').length, 500);
+  const [one] = await listRemittances(database, {});
+  assert.deepEqual([one?.state, one?.net_in_cents], ['sent', 700]);
+  await endTransfer(
+    database,
+    one?.remittance_id ?? '',
+    { outcome: 'returned', reference: 'closed' },
+    'ada',
+  );
+  // Which of 2,001 a round leaves out is chance.
+  for (let rounds = 0; rounds < 5; rounds += 1) {
+    await rig.round();
+    if ((await listRemittances(database, { state: 'returned' })).length === 1) return;
+  }
+  assert.fail('nobody asked for it');
+});
+
 test('what came back, what is below the minimum and what is taken off goes into the next remittance', async (t) => {
   const rig = await rigOf(t);
   const { database } = rig;

@@ -76,15 +76,17 @@ const ACTOR = 'remittance';
 
 // Making ----------------------------------------------------------------------------------------------------------------------
 
+/** `$1`: those that wait for people, who resolve their differences; apart, so that they do not hide the others behind the limit. */
 const closedStatement = sql(
   'remit_closed',
-  `SELECT b.platform_batch_id, b.partner_id, b.cutoff_at, b.closed_at < g.began_at AS is_former,
+  `SELECT * FROM (
+   SELECT b.platform_batch_id, b.partner_id, b.cutoff_at, b.closed_at < g.began_at AS is_former,
           EXISTS (SELECT 1 FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id AND c.compared_at >= b.closed_at) AS is_compared,
           EXISTS (SELECT 1 FROM duebridge_platform.differences d WHERE d.platform_batch_id = b.platform_batch_id AND d.resolved_at IS NULL) AS differs
      FROM duebridge_platform.batches b, duebridge_platform.book_progress g
     WHERE b.closed_at IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
-    ORDER BY b.cutoff_at, b.platform_batch_id LIMIT ${AT_ONCE}`,
+      AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)) AS closed
+    WHERE (differs AND is_compared AND NOT is_former) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`,
 );
 const claimStatement = sql(
   'remit_claim',
@@ -141,7 +143,6 @@ interface ClosedBatch {
   readonly cutoff_at: string;
   readonly is_former: boolean;
   readonly is_compared: boolean;
-  readonly differs: boolean;
 }
 
 /** Why a batch is not remitted yet, in words for `money`; undefined when it is. */
@@ -153,7 +154,6 @@ async function makeOf(
     await compare(batch.platform_batch_id);
     return 'it is being compared with its partner';
   }
-  if (!batch.is_former && batch.differs) return 'it has open differences';
   const partner = await registry.get(batch.partner_id);
   if (partner === undefined) return 'its partner is not registered';
   return database.transaction((tx) => makeIn(tx, partner, batch, clock.now()), {
@@ -283,15 +283,19 @@ const dueStatement = sql(
   `SELECT r.remittance_id FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
     WHERE r.state = 'due' AND r.due_on <= $1::date AND NOT o.held ORDER BY r.due_on, r.remittance_id LIMIT ${AT_ONCE}`,
 );
+/** Those to be sent first, the others in any order: many that wait for people must not hide one that has ended. */
 const openStatement = sql(
   'remit_open',
-  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, o.way, o.sealed
+  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries
      FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
-    WHERE r.state IN ('sending', 'sent') ORDER BY r.remittance_id LIMIT ${4 * AT_ONCE}`,
+    WHERE r.state = 'sent' OR (r.state = 'sending' AND NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
 );
+/** The account as it is now; none while the biller is held. */
 const triedStatement = sql(
   'remit_tried',
-  `UPDATE duebridge_platform.remittances SET tries = tries + 1 WHERE remittance_id = $1 AND state = 'sending' RETURNING 1 AS one`,
+  `UPDATE duebridge_platform.remittances r SET tries = tries + 1 FROM duebridge_platform.payouts o
+    WHERE r.remittance_id = $1 AND r.state = 'sending' AND o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND NOT o.held
+    RETURNING o.way, o.sealed`,
 );
 
 interface OpenRemittance {
@@ -301,8 +305,6 @@ interface OpenRemittance {
   readonly net_in_cents: number;
   readonly state: 'sending' | 'sent';
   readonly tries: number;
-  readonly way: string;
-  readonly sealed: string;
 }
 
 /** Sends one, or asks for it when it may have been sent before. */
@@ -313,14 +315,17 @@ async function send(
   const { remittance_id } = one;
   const found = one.tries > 0 ? await channel.find(remittance_id) : undefined;
   // Noted before the call: after a crash in between, the channel is asked first.
-  if ((await database.query(triedStatement, [remittance_id])).length === 0) return;
+  const [payout] = await database.query<{ way: string; sealed: string }>(triedStatement, [
+    remittance_id,
+  ]);
+  if (payout === undefined) return;
   const sent =
     found ??
     (await channel.send({
       remittance_id,
       amount_in_cents: one.net_in_cents,
-      way: one.way,
-      creditor: openCreditor(sealer, one),
+      way: payout.way,
+      creditor: openCreditor(sealer, { ...one, sealed: payout.sealed }),
     }));
   await (sent.kind === 'sent'
     ? move(database, remittance_id, 'sent', clock.now(), { reference: sent.reference })
@@ -361,7 +366,10 @@ export async function remit(remitting: Remitting): Promise<Waiting[]> {
       log.warn({ what, error: messageOf(error) }, 'a step of a remittance failed; it is repeated');
     }
   };
-  for (const batch of await database.query<ClosedBatch>(closedStatement)) {
+  for (const { platform_batch_id } of await database.query<ClosedBatch>(closedStatement, [true])) {
+    waiting.push({ what: `batch ${platform_batch_id}`, why: 'it has open differences' });
+  }
+  for (const batch of await database.query<ClosedBatch>(closedStatement, [false])) {
     await tried(`batch ${batch.platform_batch_id}`, () => makeOf(remitting, batch));
   }
   const today = new Date(clock.now()).toISOString().slice(0, 10);
