@@ -13,7 +13,7 @@ import {
   PlatformPaymentId,
   text,
 } from './fields.ts';
-import { Mode } from './mode.ts';
+import { Mode, MODES } from './mode.ts';
 
 const strict = { additionalProperties: false } as const;
 const cents = (description: string) => Type.Integer({ description });
@@ -108,6 +108,7 @@ export const RemittanceView = Type.Object({
   due_on: Type.String({ format: 'date' }),
   state: Type.Enum([...REMITTANCE_STATES]),
   carried_to: nullable(RemittanceId),
+  file_id: nullable(Type.String({ description: 'The file of the bank that it is in.' })),
   reference: nullable(Type.String({ description: 'The bank’s.' })),
   reason: nullable(Type.String({ description: 'Why it came back.' })),
   made_at: instant('When it was made.'),
@@ -115,6 +116,20 @@ export const RemittanceView = Type.Object({
   ended_at: nullable(instant('When it was paid or came back.')),
 });
 export type RemittanceView = Static<typeof RemittanceView>;
+
+export const BankFileOrder = Type.Object(
+  {
+    way: Type.Enum(['pain001', 'nacha']),
+    mode: Type.Optional(
+      Type.Enum([...MODES], {
+        description:
+          'Whose transfers it holds (default live): those of test registrations are never in a file with others.',
+      }),
+    ),
+  },
+  strict,
+);
+export type BankFileOrder = Static<typeof BankFileOrder>;
 
 export const BankFileView = Type.Object({
   file_id: Type.String(),
@@ -265,7 +280,7 @@ export const moneyOperations = {
     summary: 'Put the transfers that wait into a file for the bank',
     source: 'decision 38',
     role: 'admin',
-    body: Type.Object({ way: Type.Enum(['pain001', 'nacha']) }, strict),
+    body: BankFileOrder,
     reply: BankFileView,
     errors: ['CONFLICT'],
   },

@@ -73,6 +73,21 @@ test('an unusable secret is refused at the start, without being quoted', async (
   );
 });
 
+test('the account that pays is whole, and its company id fits a NACHA file', () => {
+  const payer = {
+    name: 'Payments Inc',
+    routing_number: '011000015',
+    account_number: '123456789',
+    company_id: '1234567890',
+  };
+  const read = (more: object) =>
+    readPlatformConfig({ DUEBRIDGE_PAYER: JSON.stringify({ ...payer, ...more }) }).payer;
+  assert.deepEqual(read({}), payer);
+  for (const wrong of [{ company_id: '12345678901' }, { routing_number: '011000016' }]) {
+    assert.throws(() => read(wrong), ConfigurationError);
+  }
+});
+
 test('the admin listener stays on loopback when the public one is opened to the world', () => {
   const config = readPlatformConfig({ HOST: '0.0.0.0' });
   assert.equal(config.host, '0.0.0.0');

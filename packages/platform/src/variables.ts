@@ -61,7 +61,7 @@ function signingSecrets(value: string): readonly string[] {
 /** The account that pays billers. Throws an Error that does not repeat it. */
 function payerText(value: string): Payer {
   const wrong = new Error(
-    'must be JSON with the texts name, routing_number (nine digits), account_number and company_id',
+    'must be JSON with the texts name, routing_number (nine digits), account_number and company_id (ten characters at most)',
   );
   let given: unknown;
   try {
@@ -81,7 +81,8 @@ function payerText(value: string): Payer {
     account_number: text('account_number'),
     company_id: text('company_id'),
   };
-  if (!isRoutingNumber(payer.routing_number)) throw wrong;
+  // A NACHA file has room for ten; a cut id would be that of another company.
+  if (!isRoutingNumber(payer.routing_number) || payer.company_id.length > 10) throw wrong;
   return payer;
 }
 

@@ -71,7 +71,7 @@ export function mountMoney(
     endTransfer(database, params.remittance_id, body, actor(request)),
   );
   serve(routes.make_bank_file, ({ body, request }) =>
-    makeBankFile(dependencies, body.way, actor(request)),
+    makeBankFile(dependencies, body, actor(request)),
   );
   serve(routes.get_bank_file, ({ params, request }) =>
     readBankFile(dependencies, params.file_id, actor(request)),

@@ -72,7 +72,7 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
   assert.match(await run(['money', 'check']), /Every cent of the payments of 3 days/);
 });
 
-test('the batch becomes a remittance, a file of the bank, and a statement', async () => {
+test('the batch becomes a remittance, a file of the bank, and a statement', async (t) => {
   const payout = ['money', 'payout', '--partner', 'water'];
   const account = ['--holder', 'Water Works', '--routing', '021000021', '--account', '-'];
   const refused = (routing: string, number: string, words: RegExp) =>
@@ -116,9 +116,17 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   const [one] = await listed();
   assert.deepEqual([one?.net_in_cents, one?.payments], [3_750, 2]);
   const id = one?.remittance_id ?? '';
-  const file = await json<BankFileView>(['money', 'bank-file', '--way', 'pain001']);
+  const bankFile = ['money', 'bank-file', '--mode', 'test'];
+  const file = await json<BankFileView>([...bankFile, '--way', 'pain001']);
   assert.match(file.content, /<InstdAmt Ccy="USD">37\.50</);
+  const told = t.mock.method(process.stderr, 'write', () => true);
   assert.equal(await run(['money', 'bank-file', file.file_id]), file.content);
+  assert.deepEqual(
+    told.mock.calls.map((call) => call.arguments[0]),
+    [`file ${file.file_id}, 1 transfers, $37.50\n`],
+  );
+  told.mock.restore();
+  assert.match(await run(['money', 'remittances']), new RegExp(file.file_id));
   assert.match(
     await run(['money', 'end', file.file_id, '--outcome', 'paid', '--reference', 'BANK-1']),
     /Transfers ended: 1/,

@@ -74,10 +74,10 @@ export const moneyLines: readonly CommandLine[] = [
       for await (const piece of readAdmin(terminal, TARGET, request.path)) terminal.write(piece);
     },
   }),
-  line('money bank-file', routes.make_bank_file, contentOf, {
+  line('money bank-file', routes.make_bank_file, bankFile, {
     help: 'the file for the bank: of the transfers that wait, or one made before',
     defaults: { way: 'pain001' },
-    instead: [instead('file_id', routes.get_bank_file, contentOf)],
+    instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
   line(
     'money end',
@@ -116,7 +116,11 @@ function refundTable(refunds: readonly RefundView[]): string {
   );
 }
 
-function contentOf({ content }: BankFileView): string {
+/** The content alone is the output, so that it can go into a file; `money end` needs the id, which goes to standard error. */
+function bankFile({ file_id, transfers, amount_in_cents, content }: BankFileView): string {
+  process.stderr.write(
+    `file ${file_id}, ${transfers} transfers, ${formatCents(amount_in_cents)}\n`,
+  );
   return content.trimEnd();
 }
 
@@ -154,6 +158,7 @@ function remittanceTable(remittances: readonly RemittanceView[]): string {
       ['OFF', (one) => formatCents(one.deducted_in_cents)],
       ['CARRIED', (one) => formatCents(one.carried_in_cents)],
       ['NET', (one) => formatCents(one.net_in_cents)],
+      ['FILE', (one) => one.file_id],
       ['STATE', (one) => (one.reason === null ? one.state : `${one.state}: ${one.reason}`)],
     ],
     remittances,

@@ -16,6 +16,7 @@ const file: BankFile = {
   },
   made_at: '2026-03-06T17:05:09.123Z',
   execute_on: '2026-03-09',
+  files_before: 0,
   transfers: Array.from({ length: 7 }, (_, n) => ({
     remittance_id: `01a20cd6-3fcc-7267-8d53-cdbf7feff4b${n}`,
     amount_in_cents: 100_001 + n,
@@ -69,6 +70,9 @@ test('NACHA: records of 94 characters in blocks of ten, whose counts, hash and s
     [end?.slice(1, 7), Number(end?.slice(7, 13)), end?.slice(13, 21), end?.slice(43, 55)],
     ['000001', records.length / 10, '00000014', String(total).padStart(12, '0')],
   );
+  // The 36 files of a day.
+  const modifiers = [0, 25, 26, 35].map((files_before) => nacha({ ...file, files_before })[33]);
+  assert.deepEqual(modifiers, ['A', 'Z', '0', '9']);
   // A cut amount would be another amount.
   const [one] = file.transfers;
   assert.ok(one);

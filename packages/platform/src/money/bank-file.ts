@@ -31,6 +31,8 @@ export interface BankFile {
   /** When it is made, ISO 8601 in UTC, and the bank day on which it is to be executed, `YYYY-MM-DD`. */
   readonly made_at: string;
   readonly execute_on: string;
+  /** How many files of this form were made on the same day before it. */
+  readonly files_before: number;
   readonly transfers: readonly BankTransfer[];
 }
 
@@ -124,8 +126,13 @@ const shortDay = (day: string): string => day.slice(2, 10).replaceAll('-', '');
 /** The largest amount of one entry: ten digits of cents. */
 export const MAX_NACHA_CENTS = 9_999_999_999;
 
+/** By these a bank tells apart the files that one company sends on one day. */
+const FILE_ID_MODIFIERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
+/** Files of one day. */
+export const MAX_NACHA_FILES = FILE_ID_MODIFIERS.length;
+
 /** The file in NACHA's form: one batch of CCD credits, each with one addenda record that holds the id of its remittance. */
-export function nacha({ payer, made_at, execute_on, transfers }: BankFile): string {
+export function nacha({ payer, made_at, execute_on, files_before, transfers }: BankFile): string {
   const origin = payer.routing_number.slice(0, 8);
   const hash = transfers.reduce((sum, one) => sum + Number(one.routing_number.slice(0, 8)), 0);
   // The sum of the routing numbers, of which ten digits are kept.
@@ -135,7 +142,7 @@ export function nacha({ payer, made_at, execute_on, transfers }: BankFile): stri
   const trace = (place: number): string => `${origin}${digits(place + 1, 7)}`;
   const company = alpha(payer.company_id, 10);
   const records = [
-    `101 ${payer.routing_number}${company}${shortDay(made_at)}${made_at.slice(11, 16).replace(':', '')}A094101${alpha('', 23)}${alpha(payer.name, 23)}${alpha('', 8)}`,
+    `101 ${payer.routing_number}${company}${shortDay(made_at)}${made_at.slice(11, 16).replace(':', '')}${FILE_ID_MODIFIERS.charAt(files_before)}094101${alpha('', 23)}${alpha(payer.name, 23)}${alpha('', 8)}`,
     `5220${alpha(payer.name, 16)}${alpha('', 20)}${company}CCD${alpha('BILLS', 10)}${shortDay(made_at)}${shortDay(execute_on)}${alpha('', 3)}1${origin}${digits(1, 7)}`,
     ...transfers.flatMap((one, place) => [
       `622${one.routing_number}${alpha(one.account_number, 17)}${digits(one.amount_in_cents, 10)}${alpha(shortId(one.remittance_id).slice(-15), 15)}${alpha(one.holder_name, 22)}${alpha('', 2)}1${trace(place)}`,

@@ -3,22 +3,31 @@
  *
  * enters: remittances, as their channel; what an operator says about a transfer.  leaves: files for the bank (bank-file.ts), and what became
  *         of each transfer.
- * holds:  a transfer is in one file, and a file is the same bytes whenever it is fetched. What was transferred by hand counts when two
- *         persons have given the same reference.
+ * holds:  a transfer is in one file, and a file is the same bytes whenever it is fetched. A file is of one mode: what a test registration is
+ *         owed never reaches the bank with real money. Nothing is put into a file for a biller that is held back, or to an account that is
+ *         no longer the biller's. What was transferred by hand counts when two persons have given the same reference.
  */
 import { createHash } from 'node:crypto';
-import { Refusal, type BankFileView, type TransferEnd } from '@duebridge/contract';
+import { isDeepStrictEqual } from 'node:util';
+import {
+  Refusal,
+  type BankFileOrder,
+  type BankFileView,
+  type TransferEnd,
+} from '@duebridge/contract';
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
-import { MAX_NACHA_CENTS, nacha, pain001, type Payer } from './bank-file.ts';
-import type { Creditor } from './payouts.ts';
+import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
+import { openCreditor, type Creditor } from './payouts.ts';
 import type { RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
+/** Remittances that one sentence names. */
+const MAX_NAMED = 10;
 
 const putStatement = sql(
   'desk_put',
@@ -31,8 +40,22 @@ const findStatement = sql(
 );
 const takeStatement = sql(
   'desk_take',
-  `SELECT remittance_id, amount_in_cents, sealed FROM duebridge_platform.bank_transfers
-    WHERE way = $1 AND file_id IS NULL AND result IS NULL ORDER BY remittance_id LIMIT ${MAX_TRANSFERS} FOR UPDATE`,
+  `SELECT t.remittance_id, t.amount_in_cents, t.sealed, o.partner_id, o.biller_id, o.sealed AS present
+     FROM duebridge_platform.bank_transfers t
+     JOIN duebridge_platform.remittances r USING (remittance_id)
+     JOIN duebridge_platform.partners m ON m.partner_id = r.partner_id
+     JOIN duebridge_platform.payouts o ON o.partner_id = r.partner_id AND o.biller_id = r.biller_id
+    WHERE t.way = $1 AND t.file_id IS NULL AND t.result IS NULL AND m.mode = $2 AND NOT o.held
+    ORDER BY t.remittance_id LIMIT ${MAX_TRANSFERS} FOR UPDATE OF t`,
+);
+/** Files are made one after the other, so that each has a number of its own on its day. */
+const lockStatement = sql(
+  'desk_lock',
+  "SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform bank files', 0))",
+);
+const madeStatement = sql(
+  'desk_made',
+  'SELECT count(*)::int AS made FROM duebridge_platform.bank_files WHERE way = $1 AND made_at >= $2::date AND made_at < $2::date + 1',
 );
 const keepFileStatement = sql(
   'desk_keep_file',
@@ -51,7 +74,8 @@ const fileStatement = sql(
 const endStatement = sql(
   'desk_end',
   `UPDATE duebridge_platform.bank_transfers SET result = $2, reference = $3
-    WHERE (remittance_id = $1 OR file_id = $1) AND result IS NULL RETURNING remittance_id`,
+    WHERE (remittance_id = $1 OR file_id = $1) AND result IS NULL
+      AND (way = 'by_hand' OR file_id IS NOT NULL OR $2 = 'returned') RETURNING remittance_id`,
 );
 const askStatement = sql(
   'desk_ask',
@@ -98,8 +122,28 @@ export function openDesk(database: Database, sealer: Sealer): RemittanceChannel 
   };
 }
 
+/** The account of a transfer that waits. Undefined when the biller has another one by now. */
+function creditorOf(sealer: Sealer, row: WaitingTransfer): Creditor | undefined {
+  const creditor = JSON.parse(
+    sealer.open(row.sealed, creditorPlace(row.remittance_id)),
+  ) as Creditor;
+  const present = openCreditor(sealer, { ...row, sealed: row.present });
+  return isDeepStrictEqual(creditor, present) ? creditor : undefined;
+}
+
+interface WaitingTransfer {
+  readonly remittance_id: string;
+  readonly amount_in_cents: number;
+  readonly sealed: string;
+  readonly partner_id: string;
+  readonly biller_id: string;
+  /** The account that the biller has now, sealed. */
+  readonly present: string;
+}
+
 /**
- * Puts what waits into a file. Throws Refusal CONFLICT when nothing waits, or when the platform's own account is not configured.
+ * Puts what waits in one mode (default: live) into a file. Throws Refusal CONFLICT when nothing waits, when a transfer was made for an
+ * account that its biller no longer has, when the day has no number left, or when the platform's own account is not configured.
  */
 export async function makeBankFile(
   desk: {
@@ -108,7 +152,7 @@ export async function makeBankFile(
     readonly clock: Clock;
     readonly payer: Payer | undefined;
   },
-  way: 'pain001' | 'nacha',
+  { way, mode = 'live' }: BankFileOrder,
   actor: string,
 ): Promise<BankFileView> {
   const { database, sealer, clock, payer } = desk;
@@ -118,23 +162,38 @@ export async function makeBankFile(
     });
   }
   return database.transaction(async (tx) => {
-    const rows = await tx.query<{ remittance_id: string; amount_in_cents: number; sealed: string }>(
-      takeStatement,
-      [way],
-    );
+    await tx.query(lockStatement);
+    const rows = await tx.query<WaitingTransfer>(takeStatement, [way, mode]);
     if (rows.length === 0) {
-      throw new Refusal('CONFLICT', { message: 'No transfer waits for a file of this kind' });
+      throw new Refusal('CONFLICT', {
+        message: `No transfer of ${mode} mode waits for a file of this kind`,
+      });
     }
     const made_at = new Date(clock.now()).toISOString();
     const file_id = uuidv7({ msecs: clock.now() });
-    const transfers = rows.map(({ remittance_id, amount_in_cents, sealed }) => ({
-      remittance_id,
-      amount_in_cents,
-      ...(JSON.parse(sealer.open(sealed, creditorPlace(remittance_id))) as Creditor),
-    }));
+    const changed: string[] = [];
+    const transfers = rows.flatMap((row) => {
+      const { remittance_id, amount_in_cents } = row;
+      const creditor = creditorOf(sealer, row);
+      if (creditor !== undefined) return [{ remittance_id, amount_in_cents, ...creditor }];
+      changed.push(remittance_id);
+      return [];
+    });
+    if (changed.length > 0) {
+      throw new Refusal('CONFLICT', {
+        message: `The account of a biller has changed since its transfer was made: end with the outcome returned, and make the file again: ${changed.slice(0, MAX_NAMED).join(', ')}`,
+      });
+    }
+    const [day] = await tx.query<{ made: number }>(madeStatement, [way, made_at.slice(0, 10)]);
+    const files_before = day?.made ?? 0;
+    if (way === 'nacha' && files_before >= MAX_NACHA_FILES) {
+      throw new Refusal('CONFLICT', {
+        message: `A bank takes ${MAX_NACHA_FILES} NACHA files a day at most: make the next one tomorrow (UTC)`,
+      });
+    }
     const execute_on = bankDayFrom(dayAfter(made_at.slice(0, 10)));
     const write = way === 'nacha' ? nacha : pain001;
-    const content = write({ file_id, payer, made_at, execute_on, transfers });
+    const content = write({ file_id, payer, made_at, execute_on, files_before, transfers });
     const sha256 = createHash('sha256').update(content).digest('hex');
     const amount_in_cents = rows.reduce((sum, one) => sum + one.amount_in_cents, 0);
     const sealed = sealer.seal(content, filePlace(file_id));
@@ -149,7 +208,7 @@ export async function makeBankFile(
       sealed,
     ]);
     await tx.query(inFileStatement, [file_id, rows.map((one) => one.remittance_id)]);
-    const detail = { file_id, way, transfers: rows.length, amount_in_cents, sha256 };
+    const detail = { file_id, way, mode, transfers: rows.length, amount_in_cents, sha256 };
     await note(tx, { actor, event: 'bank_file_made', detail });
     return {
       file_id,
@@ -182,7 +241,8 @@ export async function readBankFile(
 
 /**
  * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand needs a second person who gives the same
- * reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice.
+ * reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, or when one that
+ * waits for a file is said to be paid.
  */
 export function endTransfer(
   database: Database,
@@ -209,7 +269,14 @@ export function endTransfer(
       });
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
-    if (ended.length === 0) throw new Refusal('NOT_FOUND');
+    if (ended.length === 0) {
+      const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
+      if (open?.result !== null) throw new Refusal('NOT_FOUND');
+      throw new Refusal('CONFLICT', {
+        message:
+          'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
+      });
+    }
     const detail = { id, outcome, reference, transfers: ended.length };
     await note(tx, { actor, event: 'transfer_ended', detail });
     return { outcome: 'done', transfers: ended.length };

@@ -33,6 +33,9 @@ const account = {
   account_number: '000111222',
 } as const;
 
+/** The registration of these tests is a test one. */
+const TEST_FILE = { way: 'pain001', mode: 'test' } as const;
+
 /** A partner with payments of $7.00 each, and rounds of remittances some days later. */
 async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => channel) {
   const rig = await ground(t);
@@ -151,12 +154,14 @@ test('a batch is compared, remitted once, put into a file, and paid; its stateme
   await holds();
   assert.deepEqual(await rig.balance(), { owed: 0, remitting: 1_400, paid: 0 });
   const desk = { ...rig.remitting, payer };
-  const file = await makeBankFile(desk, 'pain001', 'ada');
+  // Money of a test registration does not exist: the bank never hears of it.
+  await assert.rejects(makeBankFile(desk, { way: 'pain001' }, 'ada'), { code: 'CONFLICT' });
+  const file = await makeBankFile(desk, TEST_FILE, 'ada');
   assert.deepEqual([file.transfers, file.amount_in_cents], [1, 1_400]);
   assert.match(file.content, /Acme Water &amp; Sons/);
   assert.equal((await readBankFile(desk, file.file_id, 'bert')).content, file.content);
-  await assert.rejects(makeBankFile(desk, 'pain001', 'ada'), { code: 'CONFLICT' });
-  await assert.rejects(makeBankFile({ ...desk, payer: undefined }, 'pain001', 'ada'), {
+  await assert.rejects(makeBankFile(desk, TEST_FILE, 'ada'), { code: 'CONFLICT' });
+  await assert.rejects(makeBankFile({ ...desk, payer: undefined }, TEST_FILE, 'ada'), {
     code: 'CONFLICT',
   });
   const said = { outcome: 'paid', reference: 'BANK-1' } as const;
@@ -171,7 +176,7 @@ test('a batch is compared, remitted once, put into a file, and paid; its stateme
   assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 1_400 });
   const [one] = await listRemittances(database, { partner_id: 'acme', state: 'paid' });
   assert.ok(one);
-  assert.deepEqual([one.reference, one.payments], ['BANK-1', 2]);
+  assert.deepEqual([one.reference, one.payments, one.file_id], ['BANK-1', 2, file.file_id]);
   let csv = '';
   for await (const piece of await readStatementOf(database, one.remittance_id, 'csv')) csv += piece;
   const rows = csv.trimEnd().split('\r\n');
@@ -255,6 +260,69 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
     `send ${second}`,
   ]);
   await rig.holds();
+});
+
+test('a hold and another account reach a transfer that waits for a file', async (t) => {
+  const rig = await rigOf(t);
+  const { database, round } = rig;
+  const desk = { ...rig.remitting, payer };
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  await round();
+  await rig.payout({ held: true });
+  await assert.rejects(makeBankFile(desk, TEST_FILE, 'ada'), /No transfer of test mode waits/);
+  await rig.payout({ account_number: '999888777' });
+  const [one] = await listRemittances(database, { state: 'sent' });
+  assert.ok(one);
+  await assert.rejects(
+    makeBankFile(desk, TEST_FILE, 'ada'),
+    new RegExp(`account of a biller has changed .* returned.*${one.remittance_id}`),
+  );
+  const end = (outcome: 'paid' | 'returned') =>
+    endTransfer(database, one.remittance_id, { outcome, reference: 'another account' }, 'ada');
+  // No bank has seen it.
+  await assert.rejects(end('paid'), /is in no file/);
+  assert.equal((await end('returned')).outcome, 'done');
+  await assert.rejects(end('paid'), { code: 'NOT_FOUND' });
+  await round();
+  await rig.paid();
+  await rig.close();
+  await round();
+  const file = await makeBankFile(desk, TEST_FILE, 'ada');
+  assert.equal(file.amount_in_cents, 1_400);
+  assert.match(file.content, /999888777/);
+  await rig.holds();
+});
+
+test('the NACHA files of a day have a number each, and there are 36 of them', async (t) => {
+  const rig = await rigOf(t);
+  const desk = { ...rig.remitting, payer };
+  const order = { way: 'nacha', mode: 'test' } as const;
+  await rig.payout({ way: 'nacha' });
+  const modifiers: (string | undefined)[] = [];
+  for (const made of [0, 1, 34]) {
+    // Others made today, by other people.
+    await rig.database.query(
+      `INSERT INTO duebridge_platform.bank_files (file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed)
+       SELECT 'other-' || $1 || '-' || n, 'nacha', $2, 'bert', 1, 1, '', '' FROM generate_series(1, $1 - (SELECT count(*) FROM duebridge_platform.bank_files)) AS n`,
+      [made, new Date(rig.clock.now()).toISOString()],
+    );
+    await rig.paid();
+    await rig.close();
+    await rig.round();
+    modifiers.push((await makeBankFile(desk, order, 'ada')).content[33]);
+  }
+  assert.deepEqual(modifiers, ['A', 'B', '8']);
+  await rig.database.query(
+    `INSERT INTO duebridge_platform.bank_files SELECT 'last', way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files LIMIT 1`,
+  );
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  await assert.rejects(makeBankFile(desk, order, 'ada'), /36 NACHA files a day/);
+  rig.clock.advance(24 * 3_600_000);
+  assert.equal((await makeBankFile(desk, order, 'ada')).content[33], 'A');
 });
 
 test('a transfer that is on its way to the channel is not sent while its biller is held', async (t) => {

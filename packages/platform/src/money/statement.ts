@@ -16,14 +16,15 @@ import { xmlText } from './bank-file.ts';
 const PAGE = 5_000;
 
 const REMITTANCE = `remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents, deducted_in_cents, carried_in_cents,
-  net_in_cents, sha256, due_on::text AS due_on, state, carried_to, reference, reason, made_at, sent_at, ended_at`;
+  net_in_cents, sha256, due_on::text AS due_on, state, carried_to, reference, reason, made_at, sent_at, ended_at,
+  (SELECT t.file_id FROM duebridge_platform.bank_transfers t WHERE t.remittance_id = r.remittance_id) AS file_id`;
 const getStatement = sql(
   'remittance_get',
-  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances WHERE remittance_id = $1`,
+  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r WHERE remittance_id = $1`,
 );
 const listStatement = sql(
   'remittance_list',
-  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances
+  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r
     WHERE ($1::text IS NULL OR partner_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, remittance_id DESC LIMIT 100`,
 );
 const paymentsStatement = sql(
