@@ -288,7 +288,7 @@ const openStatement = sql(
   'remit_open',
   `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries
      FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
-    WHERE r.state = 'sent' OR (r.state = 'sending' AND NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
+    WHERE r.state IN ('sending', 'sent') AND (r.state = 'sent' OR NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
 );
 /** The account as it is now; none while the biller is held. */
 const triedStatement = sql(
