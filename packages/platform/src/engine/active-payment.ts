@@ -15,6 +15,8 @@ export interface PaymentGroup {
   readonly biller_id: string;
   readonly platform_batch_id: string;
   readonly funding_method: string;
+  /** The biller among those of all partners, in the queue of the funding method. */
+  readonly funding_party: string;
   readonly collection: Collection;
 }
 

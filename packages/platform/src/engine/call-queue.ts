@@ -6,7 +6,7 @@
  * holds:  never more calls at once than `places`, nor more a second than `rate`. No timers and no calls: the dispatcher passes the
  *         time of its monotonic clock, and asks again when a call ends or at the time that `take` names.
  *
- * A queue serves parties: the billers of a partner, or the partners of a funding method. They take turns, and while a second party
+ * A queue serves parties: the billers of a partner, or those of all partners of a funding method. They take turns, and while a second party
  * has payments here, each has at most half of the places. The payments of a party wait in four lanes, which take turns by weight and
  * have a part of the places each. A call that hangs keeps its place until its own deadline, and no other.
  *
@@ -79,17 +79,17 @@ export class CallQueue<T extends Due> {
   /** In the order of turns: the party served last is last. */
   readonly #parties = new Map<string, Party<T>>();
   readonly #breaker: Breaker;
-  readonly #roomFor: (party: string) => number;
+  readonly #roomFor: (item: T) => number;
   #closedUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
   #saved = 0;
   #savedAt = Number.NEGATIVE_INFINITY;
 
-  /** `roomFor`: how many first calls of a party may be under way, where what follows them has its own limit. */
+  /** `roomFor`: how many first calls of the party of an item may be under way, where what follows them has its own limit. */
   constructor(
     trialMs: number,
     { places, rate }: { readonly places: number; readonly rate: number },
-    roomFor: (party: string) => number = () => Infinity,
+    roomFor: (item: T) => number = () => Infinity,
   ) {
     this.#roomFor = roomFor;
     this.#trialMs = trialMs;
@@ -112,7 +112,7 @@ export class CallQueue<T extends Due> {
       for (const lane of LANES) {
         const head = currentHead(party.lanes[lane], isCurrent);
         if (head === undefined || this.#isFull(party, lane)) continue;
-        if (lane === 'new' && party.underWay.new >= this.#roomFor(name)) {
+        if (lane === 'new' && party.underWay.new >= this.#roomFor(head)) {
           until = Math.min(until, now + ROOM_LOOK_MS);
           continue;
         }
@@ -193,11 +193,9 @@ export class CallQueue<T extends Due> {
     return true;
   }
 
-  /** First calls that wait here. */
-  get waiting(): number {
-    let waiting = 0;
-    for (const { lanes } of this.#parties.values()) waiting += lanes.new.size;
-    return waiting;
+  /** First calls of a party that wait here. */
+  waitingOf(party: string): number {
+    return this.#parties.get(party)?.lanes.new.size ?? 0;
   }
 
   /** Starts nothing before `until`: an operator has paused the partner. */

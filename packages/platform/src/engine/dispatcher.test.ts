@@ -105,6 +105,19 @@ test('what is begun is finished first: authorizations run at most 256 ahead of t
   assert.ok(count.capture > 500, `${count.capture} captured`);
 });
 
+test('a slow biller of an aggregator delays no other: what runs ahead is bounded for each, and they take turns [PL16 LV4]', async () => {
+  const rig = dispatcherRig();
+  rig.script = ({ order }) => (order.biller_id === 'slow' ? { afterMs: 14_000 } : undefined);
+  for (let payment = 1; payment <= 1_000; payment += 1)
+    rig.dispatcher.add(rig.pay(payment, { biller_id: 'slow' }));
+  await rig.run(5_000);
+  const ahead = rig.read(/^authorize/).length;
+  assert.ok(ahead <= 256 + 8, `${ahead} of the slow biller were authorized`);
+  rig.dispatcher.add(rig.pay(1_001, { biller_id: 'quick' }));
+  await rig.run(1_000);
+  assert.deepEqual(rig.read(/^(?:authorize|put) 1001$/), ['authorize 1001', 'put 1001']);
+});
+
 test('a hold that expires while its payment waits is asked for again before anything is sent [PL7]', async () => {
   const rig = dispatcherRig();
   rig.partners.set('acme', partnerCalled('acme', { paused: true }));

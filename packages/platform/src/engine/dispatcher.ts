@@ -127,7 +127,7 @@ export class Dispatcher {
     this.#funding = new FundingCalls({
       ...options,
       trialMs: times.trialMs,
-      roomFor: (partner_id) => this.partnerOf(partner_id).roomAt(clock.monotonic()),
+      roomFor: ({ group }) => group.partner.roomAt(clock.monotonic(), group.biller_id),
       signal: this.#calls.signal,
       isEnded: () => this.#ended,
     });
@@ -298,7 +298,7 @@ export class Dispatcher {
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#funding.queueOf(payment.group.funding_method);
       const lane = step === 'settle' ? 'poll' : 'new';
-      queue.push(payment, payment.group.partner.partner_id, payment.tries > 0 ? 'retry' : lane);
+      queue.push(payment, payment.group.funding_party, payment.tries > 0 ? 'retry' : lane);
       this.#pumpFunding(queue);
       return;
     }
@@ -320,7 +320,15 @@ export class Dispatcher {
       if (this.#groups.size >= MAX_GROUPS) this.#groups.clear();
       const partner = this.partnerOf(partner_id);
       const collection = this.#options.funding.collection(funding_method);
-      group = { partner, biller_id, platform_batch_id, funding_method, collection };
+      const funding_party = JSON.stringify([partner_id, biller_id]);
+      group = {
+        partner,
+        biller_id,
+        platform_batch_id,
+        funding_method,
+        funding_party,
+        collection,
+      };
       this.#groups.set(key, group);
     }
     return group;

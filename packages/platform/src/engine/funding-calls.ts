@@ -12,7 +12,11 @@ import type { PaymentEvent } from './payment-steps.ts';
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
-/** Calls at once of one funding method. One partner has half of them at most while there are others, and a hung call has a deadline. */
+/**
+ * Calls at once of one funding method. Billers take turns in it, not partners: a slow biller must not delay another of the same
+ * aggregator. Each has half of the places at most while there are others, its authorizations are bounded by `roomFor`, and a hung call
+ * has a deadline.
+ */
 const FUNDING_PLACES = 1_024;
 /** Ends the wait for a deadline. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
 const ANSWERED = 'answered';
@@ -23,8 +27,8 @@ interface Dependencies {
   readonly clock: Clock;
   readonly log: Log;
   readonly trialMs: number;
-  /** How many authorizations of a partner may be under way. */
-  readonly roomFor: (partner_id: string) => number;
+  /** How many authorizations of the payment's biller may be under way. */
+  readonly roomFor: (payment: ActivePayment) => number;
   /** Aborts the calls under way. */
   readonly signal: AbortSignal;
   /** After a stop, which aborts calls, no failure is logged. */
@@ -61,7 +65,7 @@ export class FundingCalls {
   /** Authorizes or settles the funds of a payment. Throws only when the database is away. */
   async ask(payment: ActivePayment): Promise<PaymentEvent> {
     const { clock, log, signal: stops } = this.#on;
-    const { funding_method, partner } = payment.group;
+    const { funding_method, funding_party } = payment.group;
     const deadline = new AbortController();
     const signal = AbortSignal.any([stops, deadline.signal]);
     void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
@@ -69,7 +73,7 @@ export class FundingCalls {
       const event = await unlessAborted(this.#act(payment, signal), signal);
       const queue = this.queueOf(funding_method);
       const wasFailing = queue.isTroubled;
-      queue.worked(partner.partner_id, clock.monotonic());
+      queue.worked(funding_party, clock.monotonic());
       if (wasFailing && !queue.isTroubled) {
         log.info({ funding_method }, 'the funding method answers again');
       }
@@ -103,10 +107,10 @@ export class FundingCalls {
   #failed({ platform_payment_id, tries, group }: ActivePayment, error: unknown, isLate: boolean) {
     if (this.#on.isEnded()) return;
     const { log, clock } = this.#on;
-    const { funding_method, partner } = group;
+    const { funding_method, funding_party } = group;
     const queue = this.queueOf(funding_method);
     const wasFailing = queue.isTroubled;
-    queue.failed(partner.partner_id, clock.monotonic(), clock.random(), !isLate);
+    queue.failed(funding_party, clock.monotonic(), clock.random(), !isLate);
     if (wasFailing) return;
     const why = kindOfError(error);
     if (queue.isTroubled) {

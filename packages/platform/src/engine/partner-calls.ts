@@ -10,7 +10,7 @@ import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
 
 /**
- * Payments of a partner that are authorized ahead of their PUTs, so that what is begun is finished before more is begun. Enough for a
+ * Payments of a biller that are authorized ahead of their PUTs, so that what is begun is finished before more is begun. Enough for a
  * processor that takes 1.5 s while the partner takes 170 payments a second.
  */
 const AHEAD = 256;
@@ -64,11 +64,11 @@ export class PartnerCalls<T extends Due> {
   }
 
   /**
-   * How many more payments may be authorized. A partner that takes nothing bounds none: its customers wait at the page for a decision
-   * of their bank.
+   * How many authorizations of a biller's payments may be under way. A partner that takes nothing bounds none: its customers wait at
+   * the page for a decision of their bank.
    */
-  roomAt(now: number): number {
-    return this.queue.isHeld(now) ? Infinity : AHEAD - this.queue.waiting;
+  roomAt(now: number, biller_id: string): number {
+    return this.queue.isHeld(now) ? Infinity : AHEAD - this.queue.waitingOf(biller_id);
   }
 
   /**
