@@ -77,31 +77,48 @@ export const PartnerBudget = Type.Object(
 );
 export type PartnerBudget = Static<typeof PartnerBudget>;
 
-const pem = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, maxLength: 20_000, description }));
+const pem = (description: string) => Type.String({ minLength: 1, maxLength: 20_000, description });
 
-/**
- * How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. An empty object removes
- * it all.
- */
+const connectionFields = {
+  certificate: pem('The certificate that the platform shows, with its chain, as PEM.'),
+  private_key: pem('Its key, as PEM; encrypted at rest, never returned.'),
+  authority: pem(
+    'The authorities that sign the partner’s certificate, as PEM, instead of the public ones.',
+  ),
+  proxy_url: Type.String({
+    maxLength: 2048,
+    description:
+      'Calls go through this HTTP proxy (CONNECT); encrypted at rest, since it may hold a password.',
+  }),
+};
+
+/** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
 export const PartnerConnection = Type.Object(
   {
-    certificate: pem('The certificate that the platform shows, with its chain, as PEM.'),
-    private_key: pem('Its key, as PEM; encrypted at rest, never returned.'),
-    authority: pem(
-      'The authorities that sign the partner’s certificate, as PEM, instead of the public ones.',
-    ),
-    proxy_url: Type.Optional(
-      Type.String({
-        maxLength: 2048,
-        description:
-          'Calls go through this HTTP proxy (CONNECT); encrypted at rest, since it may hold a password.',
-      }),
-    ),
+    certificate: Type.Optional(connectionFields.certificate),
+    private_key: Type.Optional(connectionFields.private_key),
+    authority: Type.Optional(connectionFields.authority),
+    proxy_url: Type.Optional(connectionFields.proxy_url),
   },
   strict,
 );
 export type PartnerConnection = Static<typeof PartnerConnection>;
+
+/** A change of it: absent fields stay as they are, null removes one, and an empty object removes all. */
+export const PartnerConnectionChange = Type.Object(
+  {
+    certificate: Type.Optional(nullable(connectionFields.certificate)),
+    private_key: Type.Optional(nullable(connectionFields.private_key)),
+    authority: Type.Optional(nullable(connectionFields.authority)),
+    proxy_url: Type.Optional(nullable(connectionFields.proxy_url)),
+  },
+  {
+    ...strict,
+    description:
+      'Absent fields stay as they are, null removes one, and an empty object removes them all.',
+  },
+);
+export type PartnerConnectionChange = Static<typeof PartnerConnectionChange>;
 
 const partnerFields = {
   partner_id: PartnerId,
@@ -141,7 +158,10 @@ export const PartnerRegistration = Type.Object(
 );
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
-/** Changes to a registered partner: every field except its id; absent fields stay unchanged. */
+/**
+ * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths`, `budget` and `connection`
+ * too; any other field is replaced as a whole.
+ */
 export const PartnerChange = Type.Object(
   {
     name: Type.Optional(partnerFields.name),
@@ -154,7 +174,7 @@ export const PartnerChange = Type.Object(
     refusals: partnerFields.refusals,
     account_check: partnerFields.account_check,
     auth: Type.Optional(PartnerAuth),
-    connection: Type.Optional(PartnerConnection),
+    connection: Type.Optional(PartnerConnectionChange),
     paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
     reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
   },

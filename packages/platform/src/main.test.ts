@@ -7,6 +7,7 @@ import path from 'node:path';
 import test, { after } from 'node:test';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
+import { certificate } from '../test/certificates.ts';
 import { platformCommand } from './main.ts';
 
 const partner = await startTestPartner({ after });
@@ -96,6 +97,23 @@ test('a partner is added with a key from standard input, the environment or a fl
     ['gas', 'water', 'water-2'],
   );
   assert.deepEqual(list[1]?.origins, ['https://water.example', 'https://www.water.example']);
+});
+
+test('a change keeps the parts of a connection that are not given, and --direct removes those', async () => {
+  const change = async (words: string): Promise<unknown> => {
+    const view = (await json(`partner change water-2 ${words}`)) as { connection?: unknown };
+    return view.connection;
+  };
+  const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-pem-'));
+  const authority = path.join(directory, 'authority.pem');
+  await writeFile(authority, certificate('Authority of the City').cert);
+  await change(`--authority ${authority}`);
+  const both = { private_authority: true, proxy: '127.0.0.1:3128' };
+  assert.deepEqual(await change('--proxy-url http://127.0.0.1:3128'), both);
+  const proxy = { private_authority: false, proxy: '127.0.0.1:3129' };
+  assert.deepEqual(await change('--direct --proxy-url http://127.0.0.1:3129'), proxy);
+  assert.equal(await change('--direct'), undefined);
+  await rm(directory, { recursive: true });
 });
 
 test('the billers of an aggregator get the names that customers read, and a name without a biller is refused', async () => {

@@ -55,6 +55,12 @@ const partnerLines: readonly CommandLine[] = [
   line('partner change', routes.change_partner, output.facts, {
     help: 'change the options that are given; the others stay',
     without: ['paused'],
+    options: [
+      new Option(
+        '--direct',
+        'call it without certificate, authority and proxy, but for those that are given',
+      ).implies({ certificate: '', privateKey: '', authority: '', proxyUrl: '' }),
+    ],
   }),
   line('partner pause', pausesPartner, output.partnerState, {
     help: 'send nothing to a partner until it is resumed; payments wait, none fails',

@@ -7,12 +7,16 @@ import {
   pathFields,
   type Detail,
   type Mode,
-  type PartnerChange,
   type PartnerConnection,
   type PartnerRegistration,
 } from '@duebridge/contract';
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isHostName, urlProblem } from './address-guard.ts';
+
+/** Fields of a registration, of which any may be absent. */
+export type PartlyGiven<Key extends keyof PartnerRegistration> = {
+  readonly [Field in Key]?: PartnerRegistration[Field] | undefined;
+};
 
 /** A registration as a whole. */
 export function registrationProblems(
@@ -47,8 +51,9 @@ function isTimeZone(zone: string): boolean {
   }
 }
 
+/** What a change gives; its connection as it will be, because parts that stay must fit those that change. */
 export function changeProblems(
-  change: Pick<PartnerChange, 'base_url' | 'origins' | 'paths' | 'auth' | 'connection'>,
+  change: PartlyGiven<'base_url' | 'origins' | 'paths' | 'auth' | 'connection'>,
   allowPrivate: boolean,
 ): Detail[] {
   const problems: Detail[] = [];

@@ -65,6 +65,21 @@ test('a registered partner is returned with all defaults filled in and no secret
   assert.equal(await registry.get('nobody'), undefined);
 });
 
+test('a path or a limit that a change does not give stays as it is', async (t) => {
+  const registry = (await registries(t)).open();
+  const get_payment = '/v2/payments/{platform_payment_id}';
+  const budget = { max_concurrent_calls: 4, call_timeout_ms: 2_000 };
+  await registry.add({ ...registration, paths: { get_payment }, budget }, 'test');
+  const get_balance = '/v2/balance/{account_id}';
+  const view = await registry.change(
+    'acme',
+    { paths: { get_balance }, budget: { call_timeout_ms: 9_000 } },
+    'test',
+  );
+  assert.deepEqual(view.paths, { get_payment, get_balance });
+  assert.deepEqual(view.budget, { max_concurrent_calls: 4, call_timeout_ms: 9_000 });
+});
+
 test('a biller registers its biller_id, and an aggregator has none [TR4]', async (t) => {
   const registry = (await registries(t)).open();
   const { biller_id: _, ...bare } = registration;

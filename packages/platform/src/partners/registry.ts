@@ -8,6 +8,7 @@
  */
 import { X509Certificate } from 'node:crypto';
 import {
+  PartnerConnection,
   partnerRoutes,
   Refusal,
   type Detail,
@@ -15,7 +16,7 @@ import {
   type PartnerAuth,
   type PartnerBudget,
   type PartnerChange,
-  type PartnerConnection,
+  type PartnerConnectionChange,
   type PartnerPaths,
   type PartnerRegistration,
   type PartnerView,
@@ -29,7 +30,12 @@ import {
   type Log,
   type Transaction,
 } from '@duebridge/runtime';
-import { changeProblems, modeProblems, registrationProblems } from './registration-problems.ts';
+import {
+  changeProblems,
+  modeProblems,
+  registrationProblems,
+  type PartlyGiven,
+} from './registration-problems.ts';
 import { openSealer } from './seal.ts';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
@@ -77,7 +83,7 @@ export interface PartnerSecrets {
 export interface PartnerRegistry {
   /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
   add(registration: PartnerRegistration, actor: string): Promise<PartnerView>;
-  /** Changes what is given. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
+  /** Changes what is given, also within `paths`, `budget` and `connection`. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
   change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView>;
   /** The partner as it was at most five seconds ago; undefined when there is none. */
   get(partner_id: string): Promise<Partner | undefined>;
@@ -285,7 +291,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
   /** The columns of credentials and of a connection that a registration or a change names. */
   const sealedColumns = (
     partner_id: string,
-    { auth, connection }: Pick<PartnerChange, 'auth' | 'connection'>,
+    { auth, connection }: PartlyGiven<'auth' | 'connection'>,
   ): Written => {
     const split = auth === undefined ? undefined : splitAuth(auth);
     const isDirect = connection !== undefined && Object.keys(connection).length === 0;
@@ -306,6 +312,22 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
               : sealer.seal(JSON.stringify(connection), place(partner_id, 'connection')),
           }),
     };
+  };
+
+  /** A connection as a change leaves it. */
+  const changedConnection = (
+    { partner_id, connection_sealed }: StoredPartner,
+    change: PartnerConnectionChange,
+  ): PartnerConnection => {
+    const given = Object.keys(change).length;
+    if (given === 0) return {};
+    // Opened only if some of it may stay: a connection that cannot be opened any more can still be replaced.
+    const before =
+      connection_sealed === null || given === Object.keys(PartnerConnection.properties).length
+        ? '{}'
+        : sealer.open(connection_sealed, place(partner_id, 'connection'));
+    const merged = { ...(JSON.parse(before) as PartnerConnection), ...change };
+    return Object.fromEntries(Object.entries(merged).filter(([, part]) => part !== null));
   };
 
   const read = async (partner_id: string): Promise<StoredPartner | undefined> => {
@@ -378,9 +400,10 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     async change(partner_id, change, actor) {
       const before = await read(partner_id);
       if (before === undefined) throw new Refusal('NOT_FOUND');
-      const { auth: _, connection: __, reason, base_url, ...given } = change;
+      const { auth, connection: parts, reason, base_url, ...given } = change;
+      const connection = parts === undefined ? undefined : changedConnection(before, parts);
       const problems = [
-        ...changeProblems(change, allowPrivateAddresses),
+        ...changeProblems({ ...change, connection }, allowPrivateAddresses),
         ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
       ];
       const row = await database.transaction(async (tx) => {
@@ -390,8 +413,10 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         const written: Written = {
           ...before,
           ...given,
+          paths: { ...before.paths, ...given.paths },
+          budget: { ...before.budget, ...given.budget },
           ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
-          ...sealedColumns(partner_id, change),
+          ...sealedColumns(partner_id, { auth, connection }),
           pause_reason: pauseReason(before, change),
         };
         const fields = Object.keys(change).filter((field) => field !== 'reason');

@@ -400,6 +400,7 @@ class Reader {
 
   async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
     const { parse, secretIn, isFile } = this.#words(name);
+    if (typed === '' && isNullable(schema)) return null;
     if (secretIn !== undefined) {
       return secretOption(this.#terminal, typed as string | undefined, secretIn);
     }
@@ -410,7 +411,6 @@ class Reader {
     if (typed === true && shape.const !== undefined) return shape.const;
     if (typeof typed !== 'string') return typed;
     if (parse !== undefined) return parse(typed);
-    if (typed === '' && isNullable(schema)) return null;
     if (isFile === true) return readTextFile(this.#terminal, typed);
     if (shape.type !== 'integer') return typed;
     const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = shape;
