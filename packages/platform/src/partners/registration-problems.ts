@@ -10,7 +10,7 @@ import {
   type PartnerConnection,
   type PartnerRegistration,
 } from '@duebridge/contract';
-import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
 import { isHostName, urlProblem } from './address-guard.ts';
 
 /** Fields of a registration, of which any may be absent. */
@@ -174,35 +174,38 @@ function connectionProblems(connection: PartnerConnection, allowPrivate: boolean
   const add = (field: string, problem: string): void => {
     problems.push({ path: `body.connection.${field}`, problem });
   };
-  const shown = readPem(certificate, (pem) => new X509Certificate(pem));
-  const key = readPem(private_key, createPrivateKey);
-  if (certificate !== undefined && shown === undefined)
-    add('certificate', 'must be a certificate as PEM');
-  if (private_key !== undefined && key === undefined)
-    add('private_key', 'must be an unencrypted private key as PEM');
+  const wrongCertificate = tlsProblem({ cert: certificate });
+  if (wrongCertificate !== undefined)
+    add('certificate', `must be a certificate with its chain as PEM (${wrongCertificate})`);
+  const wrongKey = tlsProblem({ key: private_key });
+  if (wrongKey !== undefined)
+    add('private_key', `must be an unencrypted private key as PEM (${wrongKey})`);
   if (certificate !== undefined && private_key === undefined)
     add('private_key', 'is required with a certificate');
   if (private_key !== undefined && certificate === undefined)
     add('certificate', 'is required with a private key');
-  if (shown !== undefined && key !== undefined && !shown.checkPrivateKey(key)) {
+  if (problems.length === 0 && tlsProblem({ cert: certificate, key: private_key }) !== undefined) {
     add('private_key', 'is not the key of the certificate');
   }
-  if (
-    authority !== undefined &&
-    readPem(authority, (pem) => new X509Certificate(pem)) === undefined
-  ) {
-    add('authority', 'must be certificates as PEM');
-  }
+  // As `ca`, certificates that cannot be read are ignored without a word.
+  const wrongAuthority = tlsProblem({ cert: authority });
+  if (wrongAuthority !== undefined)
+    add('authority', `must be certificates as PEM (${wrongAuthority})`);
   const proxy = proxy_url === undefined ? undefined : proxyProblem(proxy_url, allowPrivate);
   if (proxy !== undefined) add('proxy_url', proxy);
   return problems;
 }
 
-function readPem<T>(pem: string | undefined, read: (pem: string) => T): T | undefined {
+/** Why TLS cannot use these, in the words of OpenSSL, such as "no start line"; undefined when it can. */
+function tlsProblem(material: {
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}): string | undefined {
   try {
-    return pem === undefined ? undefined : read(pem);
-  } catch {
+    createSecureContext(material);
     return undefined;
+  } catch (error) {
+    return String(Reflect.get(Object(error) as object, 'reason') ?? 'unreadable');
   }
 }
 
@@ -211,6 +214,11 @@ function proxyProblem(text: string, allowPrivate: boolean): string | undefined {
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol)) return 'must be an http or https URL';
   if (url.pathname !== '/' || url.search !== '') return 'must be a host and a port alone';
+  try {
+    decodeURIComponent(url.username + url.password);
+  } catch {
+    return 'must write % in its name and password as %25';
+  }
   url.username = '';
   url.password = '';
   return urlProblem(url.href.replace(/^http:/, 'https:'), allowPrivate);

@@ -155,6 +155,13 @@ test('a registration that would misdirect a secret or a payment is refused [PL14
     [{ connection: { proxy_url: 'socks5://proxy.example' } }, 'body.connection.proxy_url'],
     [{ connection: { proxy_url: 'http://10.0.0.7:3128' } }, 'body.connection.proxy_url'],
     [{ connection: { proxy_url: 'http://proxy.example/path' } }, 'body.connection.proxy_url'],
+    [{ connection: { proxy_url: 'http://us:100%@proxy.example' } }, 'body.connection.proxy_url'],
+    // The second certificate is broken.
+    [{ connection: { authority: own.cert + own.cert.slice(0, 200) } }, 'body.connection.authority'],
+    [
+      { connection: { certificate: own.cert + own.cert.slice(0, 200), private_key: own.key } },
+      'body.connection.certificate',
+    ],
   ];
   for (const [change, path] of wrong) {
     assert.deepEqual(
