@@ -77,6 +77,7 @@ export const moneyLines: readonly CommandLine[] = [
   line('money bank-file', routes.make_bank_file, bankFile, {
     help: 'the file for the bank: of the transfers that wait, or one made before',
     defaults: { way: 'pain001' },
+    fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },
     instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
   line(
