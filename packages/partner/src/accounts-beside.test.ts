@@ -25,6 +25,9 @@ const secret = 'a-secret-that-both-know';
 const example = (name: string): string =>
   fileURLToPath(new URL(`./example/${name}`, import.meta.url));
 
+/** The id of an account with what separates things in paths, files and JSON. */
+const ODD = '12,34/5+"ä\\ ';
+
 /** An example in another language: where its records are, and how it starts. */
 interface Example {
   /** The program and arguments that succeed when the example can run. */
@@ -44,7 +47,7 @@ const inSqlite = {
   fill(file: string) {
     const database = new DatabaseSync(file);
     database.exec(
-      `PRAGMA busy_timeout = 5000; INSERT INTO account VALUES ('acme', 'A-1', 1, 10000), ('acme', 'shut', 0, 1)`,
+      `PRAGMA busy_timeout = 5000; INSERT INTO account VALUES ('acme', 'A-1', 1, 10000), ('acme', 'shut', 0, 1), ('acme', '${ODD}', 1, 500)`,
     );
     database.close();
   },
@@ -68,7 +71,8 @@ const examples: Readonly<Record<'python3' | 'php' | 'java', Example>> = {
     filled: 'before it starts',
     fill(folder) {
       mkdirSync(folder);
-      writeFileSync(path.join(folder, 'accounts.csv'), 'acme,A-1,1,10000\nacme,shut,0,1\n');
+      const lines = ['acme,A-1,1,10000', 'acme,shut,0,1', `acme,${encodeURIComponent(ODD)},1,500`];
+      writeFileSync(path.join(folder, 'accounts.csv'), `${lines.join('\n')}\n`);
     },
     tear: (folder) => appendFileSync(path.join(folder, 'bookings.csv'), 'torn,acme,A-1,1'),
     start: (storage, port) => [example('AccountService.java'), storage, String(port)],
@@ -142,6 +146,7 @@ for (const [name, of] of Object.entries(examples)) {
       ...Array.from({ length: 30 }, (_, index) => put(`p-${index % 10}`)),
       put('to-shut', 'shut'),
       put('to-none', 'none'),
+      put('to-odd', encodeURIComponent(ODD)),
     ]);
     for (let index = 0; index < 10; index += 1) {
       assert.equal((await ended(partner, `p-${index}`)).body['status'], 'succeeded');
@@ -149,6 +154,8 @@ for (const [name, of] of Object.entries(examples)) {
     const shut = await ended(partner, 'to-shut', paymentPath('to-shut', 'shut'));
     const none = await ended(partner, 'to-none', paymentPath('to-none', 'none'));
     assert.deepEqual([shut.body['status'], none.body['status']], ['failed', 'failed']);
+    const odd = await ended(partner, 'to-odd', paymentPath('to-odd', encodeURIComponent(ODD)));
+    assert.equal(odd.body['status'], 'succeeded');
     const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
     assert.equal(balance.body['amount_due_in_cents'], 10_000 - 10 * 100);
     // A repeated posting gets the same answer, and so does a look-up.
@@ -169,13 +176,23 @@ for (const [name, of] of Object.entries(examples)) {
     // After a kill and a restart it still knows what it booked.
     await kill();
     of.tear?.(storage);
-    const restarted = accountsOverHttp({ url: (await startExample(t, of, storage)).url, secret });
+    const { url: at, kill: stop } = await startExample(t, of, storage);
+    const restarted = accountsOverHttp({ url: at, secret });
     assert.deepEqual(await restarted.lookup?.('p-1', signal), again);
     assert.equal(await restarted.lookup?.('torn', signal), undefined);
     const [repeated] = await restarted.post([posting!], signal);
     assert.deepEqual(repeated, again);
     const kept = await restarted.findAccount('acme', 'A-1');
     assert.equal(kept?.balance?.amount_due_in_cents, 9_000);
+    const { account_id, balance: due } = (await restarted.findAccount('acme', ODD)) ?? {};
+    assert.deepEqual([account_id, due], [ODD, { amount_due_in_cents: 400 }]);
+    // What is booked after a restart follows what was booked before it.
+    const later = { ...posting!, platform_payment_id: 'later', account_id: ODD };
+    const [booked] = await restarted.post([later], signal);
+    await stop();
+    const third = accountsOverHttp({ url: (await startExample(t, of, storage)).url, secret });
+    assert.deepEqual(await third.lookup?.('later', signal), booked);
+    assert.deepEqual((await third.findAccount('acme', ODD))?.balance, { amount_due_in_cents: 300 });
   });
 }
 

@@ -2,6 +2,8 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.URLDecoder;
+import java.net.URLEncoder;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -28,22 +30,23 @@ import static java.nio.charset.StandardCharsets.UTF_8;
  * <pre>DUEBRIDGE_PARTNER_ACCOUNTS_SECRET=... java AccountService.java [books [4300]]</pre>
  *
  * The folder {@code books} holds {@code accounts.csv} with a line {@code biller_id,account_id,active,due_in_cents} for each account,
- * and {@code bookings.csv}, where an outcome is on the disk before it is answered. In earnest, your database takes their place.
+ * and {@code bookings.csv}, where an outcome is on the disk before it is answered. Ids in both are percent-encoded as in a URL,
+ * because they may be any printable text, commas included. In earnest, your database takes their place.
  */
 public class AccountService {
     record Account(boolean active, long due) {}
 
     record Answer(int status, String content) {}
 
-    /** Outcome of a payment; {@code postedAt} is empty where it failed. No id of the interface holds a comma or a quote. */
+    /** Outcome of a payment; {@code postedAt} is empty where it failed. */
     record Booking(String payment, String biller, String account, long cents, String postedAt) {
         static Booking read(String line) {
             String[] fields = line.split(",", -1);
-            return new Booking(fields[0], fields[1], fields[2], Long.parseLong(fields[3]), fields[4]);
+            return new Booking(decode(fields[0]), decode(fields[1]), decode(fields[2]), Long.parseLong(fields[3]), fields[4]);
         }
 
         String line() {
-            return String.join(",", payment, biller, account, Long.toString(cents), postedAt) + "\n";
+            return String.join(",", encode(payment), encode(biller), encode(account), Long.toString(cents), postedAt) + "\n";
         }
 
         String answer() {
@@ -60,7 +63,7 @@ public class AccountService {
         "\\G\\s*[{,]\\s*\"(\\w+)\"\\s*:\\s*(?:\"((?:[^\"\\\\]|\\\\.)*)\"|(\\d{1,15}))(?=\\s*[,}])");
 
     final byte[] secret;
-    /** By biller and account, with a slash between them. */
+    /** By biller and account, with a line break between them, which no id holds. */
     final Map<String, Account> accounts = new HashMap<>();
     final Map<String, Booking> bookings = new HashMap<>();
     final FileChannel file;
@@ -69,7 +72,7 @@ public class AccountService {
         this.secret = secret.getBytes(UTF_8);
         for (String line : Files.readAllLines(books.resolve("accounts.csv"))) {
             String[] fields = line.split(",");
-            accounts.put(fields[0] + "/" + fields[1], new Account(fields[2].equals("1"), Long.parseLong(fields[3])));
+            accounts.put(decode(fields[0]) + "\n" + decode(fields[1]), new Account(fields[2].equals("1"), Long.parseLong(fields[3])));
         }
         Path path = books.resolve("bookings.csv");
         String text = Files.exists(path) ? Files.readString(path) : "";
@@ -77,21 +80,31 @@ public class AccountService {
         String whole = text.substring(0, text.lastIndexOf('\n') + 1);
         whole.lines().map(Booking::read).forEach(this::book);
         file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
-        file.truncate(whole.length()).position(whole.length());
+        long end = whole.getBytes(UTF_8).length;
+        file.truncate(end).position(end);
+    }
+
+    static String encode(String id) {
+        return URLEncoder.encode(id, UTF_8).replace("+", "%20");
+    }
+
+    /** URLDecoder decodes forms, in which a plus is a space; in a path it is a plus. */
+    static String decode(String text) {
+        return URLDecoder.decode(text.replace("+", "%2B"), UTF_8);
     }
 
     void book(Booking booking) {
         bookings.put(booking.payment, booking);
         if (booking.postedAt.isEmpty()) return;
-        accounts.computeIfPresent(booking.biller + "/" + booking.account,
+        accounts.computeIfPresent(booking.biller + "\n" + booking.account,
             (key, account) -> new Account(account.active, account.due - booking.cents));
     }
 
     synchronized String findAccount(String biller, String id) {
-        Account account = accounts.get(biller + "/" + id);
+        Account account = accounts.get(biller + "\n" + id);
         return account == null ? null : """
             {"biller_id":"%s","account_id":"%s","status":"%s","balance":{"amount_due_in_cents":%d}}"""
-            .formatted(biller, id, account.active ? "active" : "inactive", account.due);
+            .formatted(quoted(biller), quoted(id), account.active ? "active" : "inactive", account.due);
     }
 
     synchronized String findPosting(String payment) {
@@ -103,7 +116,7 @@ public class AccountService {
     synchronized String postPayment(String payment, String biller, String id, long cents) throws IOException {
         Booking booking = bookings.get(payment);
         if (booking == null) { // else a repeat: the same answer, and nothing is booked
-            Account account = accounts.get(biller + "/" + id);
+            Account account = accounts.get(biller + "\n" + id);
             boolean takes = account != null && account.active;
             String postedAt = takes ? Instant.now().truncatedTo(ChronoUnit.SECONDS).toString() : "";
             booking = new Booking(payment, biller, id, cents, postedAt);
@@ -136,7 +149,9 @@ public class AccountService {
     Answer answer(HttpExchange exchange) throws Exception {
         byte[] body = exchange.getRequestBody().readAllBytes();
         if (!isSigned(exchange, body)) return problem(401, "UNAUTHORIZED", "The signature is missing, wrong or old");
-        String[] parts = exchange.getRequestURI().getPath().substring(1).split("/");
+        // Split before it is decoded: an id may contain a slash.
+        String[] parts = exchange.getRequestURI().getRawPath().substring(1).split("/");
+        for (int part = 0; part < parts.length; part++) parts[part] = decode(parts[part]);
         String found = null;
         switch (exchange.getRequestMethod() + " " + parts[0] + " " + parts.length) {
             case "GET accounts 3" -> found = findAccount(parts[1], parts[2]);
@@ -162,8 +177,15 @@ public class AccountService {
     static Map<String, String> readObject(String json) {
         Map<String, String> members = new HashMap<>();
         Matcher member = MEMBER.matcher(json);
-        while (member.find()) members.put(member.group(1), member.group(2) == null ? member.group(3) : member.group(2));
+        while (member.find()) {
+            String text = member.group(2) == null ? member.group(3) : member.group(2);
+            members.put(member.group(1), text.replaceAll("\\\\(.)", "$1")); // an id is sent with quotes and backslashes escaped alone
+        }
         return members;
+    }
+
+    static String quoted(String id) {
+        return id.replace("\\", "\\\\").replace("\"", "\\\"");
     }
 
     static Answer problem(int status, String code, String message) {
