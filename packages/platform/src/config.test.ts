@@ -101,6 +101,7 @@ test('rate limits are the documented ones unless the deployment sets others [LI1
   const usual = readPlatformConfig({});
   assert.deepEqual(usual.ipRate, { perSecond: 200, burst: 400 });
   const other = readPlatformConfig({ DUEBRIDGE_IP_RATE: '0' });
-  assert.ok(Number(other.clientRate?.perSecond) > 1_000);
   assert.equal(other.ipRate, undefined);
+  // A client's tokens stay limited: no variable raises that.
+  assert.equal(other.clientRate, undefined);
 });

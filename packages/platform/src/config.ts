@@ -99,9 +99,6 @@ export interface PlatformSecrets {
   readonly adminKey: string;
 }
 
-/** A rate that nobody reaches. */
-const UNLIMITED: Rate = { perSecond: 1e6, burst: 1e6 };
-
 /** Reads the environment. Throws ConfigurationError naming every variable that is wrong. */
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
@@ -133,9 +130,7 @@ export function readPlatformConfig(
       bankMaxCents: stripeBankMaxCents,
     }),
     openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
-    ...(ipRate === 0
-      ? { clientRate: UNLIMITED, ipRate: undefined }
-      : { ipRate: { perSecond: ipRate, burst: 2 * ipRate } }),
+    ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
   };
 }
 

@@ -135,8 +135,7 @@ export const variables = {
     name: 'DUEBRIDGE_IP_RATE',
     parse: integer(0, 100_000),
     default: 200,
-    description:
-      'requests per second from one address, pages included; 0 for no limit of requests or tokens',
+    description: 'requests per second from one address, pages included; 0 for no limit',
   },
   paidRetentionDays: {
     name: 'DUEBRIDGE_RETENTION_DAYS',
