@@ -85,8 +85,10 @@ function reportsOf(body: unknown): Violation[] {
   return reports.slice(0, MAX_REPORTS).flatMap((report: unknown) => {
     const { type, body: violation } = Object(report) as { type?: unknown; body?: unknown };
     const { effectiveDirective, blockedURL } = Object(violation) as Record<string, unknown>;
+    // Counted all the same: it is null where nothing with an address was stopped.
+    const blocked = typeof blockedURL === 'string' ? blockedURL : '';
     return type === 'csp-violation' && typeof effectiveDirective === 'string'
-      ? [{ effectiveDirective, blockedURL: String(blockedURL) }]
+      ? [{ effectiveDirective, blockedURL: blocked }]
       : [];
   });
 }
