@@ -246,6 +246,25 @@ test('no operator key and no session secret is stored in the database', async ()
   assert.ok(!text.includes(cookie.split('=')[1] ?? 'none'));
 });
 
+test('a session that is read while it is closed is closed', async () => {
+  const meanwhile: (() => Promise<unknown>)[] = [];
+  const { database } = platform;
+  const query: typeof database.query = async (...asked) => {
+    await meanwhile.pop()?.();
+    return database.query(...asked);
+  };
+  const operators = openOperators({
+    database: { ...database, query },
+    adminKey: 'some-admin-key',
+    pepper: createSecretKey(Buffer.alloc(32, 7)),
+    clock: manualClock(Date.now()),
+  });
+  const { cookie } = await operators.openSession(await operators.verifyKey('some-admin-key'));
+  meanwhile.push(() => operators.verifySession(cookie));
+  await operators.closeSession(cookie);
+  await assert.rejects(operators.verifySession(cookie), Refusal);
+});
+
 test('a session ends with the admin key or the identity that opened it', async () => {
   const pepper = createSecretKey(Buffer.alloc(32, 7));
   const clock = manualClock(Date.now());

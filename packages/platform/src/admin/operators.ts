@@ -237,7 +237,6 @@ export function openOperators(options: {
     },
 
     async closeSession(cookie) {
-      known.forget();
       await database.query(
         sql(
           'operator_close_session',
@@ -245,6 +244,8 @@ export function openOperators(options: {
         ),
         [hashOf(cookie), adminHashOf(cookie)],
       );
+      // After the deletion: a request meanwhile may have read the session and remembered it.
+      known.forget();
     },
 
     list: () => database.query<OperatorView>(listStatement, [null]),
