@@ -82,6 +82,13 @@ test('a partner is added with a key from standard input, the environment or a fl
     env: { DUEBRIDGE_PARTNER_KEY: 'partner-key-canary-5f2c' },
   });
   assert.equal(fromEnv.code, 0, fromEnv.said);
+  // The partner's server reads the same variable, and may have been given two keys.
+  const two = await run(addWater.replace('--id water', '--id water-3'), {
+    env: { DUEBRIDGE_PARTNER_KEY: 'partner-key-canary-5f2c,partner-key-canary-old' },
+  });
+  assert.equal(two.code, 2);
+  assert.match(two.said, /DUEBRIDGE_PARTNER_KEY lists several .*: give the new one alone/);
+  assert.ok(!two.said.includes('canary'));
   const gas = await run(
     `partner add --id gas --name Gas --kind aggregator --base-url ${partner.url} --auth oauth ` +
       `--token-url ${partner.url}/oauth/token --client-id us --client-secret - --json`,

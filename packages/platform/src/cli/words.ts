@@ -101,12 +101,14 @@ export const WORDS: Words = {
   key: {
     help: 'key: the value; - reads it from standard input; else DUEBRIDGE_PARTNER_KEY',
     secretIn: 'DUEBRIDGE_PARTNER_KEY',
+    rotates: true,
   },
   token_url: { help: 'oauth: the token endpoint' },
   client_id: { help: 'oauth: issued by the partner' },
   client_secret: {
     help: 'oauth: - reads it from standard input; else DUEBRIDGE_PARTNER_CLIENT_SECRET',
     secretIn: 'DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    rotates: true,
   },
   scope: { flags: '--scope <scopes>', help: 'oauth: such as "read write"' },
   certificate: {

@@ -8,7 +8,7 @@
  */
 import { fillPath, pathFields, type Route, type RouteReply } from '@duebridge/contract';
 import { Option, type Command } from 'commander';
-import { CommandError, exitCodes } from '../errors.ts';
+import { CommandError, ConfigurationError, exitCodes } from '../errors.ts';
 import { askAdmin, type AdminTarget } from './admin-client.ts';
 import { jsonOption, print } from './print.ts';
 import { readTextFile, secretOption, type Terminal } from './terminal.ts';
@@ -23,6 +23,8 @@ export interface FieldWords {
   readonly parse?: (text: string) => unknown;
   /** A secret: `-` reads it from standard input; not given, it is taken from this environment variable. */
   readonly secretIn?: string;
+  /** The partner's server reads the same variable, which holds "new,old" while one secret replaces another. One is meant here. */
+  readonly rotates?: true;
   /** The option names a text file that holds the value. */
   readonly isFile?: true;
 }
@@ -399,10 +401,16 @@ class Reader {
   }
 
   async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
-    const { parse, secretIn, isFile } = this.#words(name);
+    const { parse, secretIn, rotates, isFile } = this.#words(name);
     if (typed === '' && isNullable(schema)) return null;
     if (secretIn !== undefined) {
-      return secretOption(this.#terminal, typed as string | undefined, secretIn);
+      const value = await secretOption(this.#terminal, typed as string | undefined, secretIn);
+      if (rotates && typed === undefined && value?.includes(',')) {
+        throw new ConfigurationError(
+          `${secretIn} lists several with commas: give the new one alone, or by ${this.#flag(name)} -`,
+        );
+      }
+      return value;
     }
     const shape = plain(schema);
     if (Array.isArray(typed) && shape.patternProperties !== undefined) {
