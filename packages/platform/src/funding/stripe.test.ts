@@ -529,6 +529,23 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const all = { refund_id: 'three', amount_in_cents: payment.amount_in_cents };
     const refused = await funds().refundPart(order, all, call);
     assert.equal(refused.kind, 'refused');
+    // One that Stripe has not made yet may still fail: the customer has nothing, and it is asked for again.
+    const [, two] = made;
+    assert.ok(two);
+    for (const status of ['pending', 'requires_action'] as const) {
+      Object.assign(two, { status });
+      await assert.rejects(funds().refundPart(order, part, call), {
+        message: `the refund ${two.id} is ${status}`,
+      });
+    }
+    Object.assign(two, { status: 'failed' });
+    assert.equal((await funds().refundPart(order, part, call)).kind, 'refused');
+    // Whoever cancels a PaymentIntent leaves nothing to refund, today or later.
+    Object.assign(stripe.intentOf(id), { status: 'canceled' });
+    assert.deepEqual(await funds().refundPart(order, { ...part, refund_id: 'four' }, call), {
+      kind: 'refused',
+      reason: 'Stripe has no money of this payment',
+    });
   });
 
   test('authorization and capture webhooks arrive in the wrong order and twice: the card is captured once [PL7]', async () => {

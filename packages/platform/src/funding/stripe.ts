@@ -256,7 +256,10 @@ function cardFunds(stripe: Stripe): Way {
       }
     },
     refund: (order) => refundOf(stripe, order, order.reference),
-    taken: (order) => Promise.resolve(order.reference),
+    async taken(order) {
+      const { status, id } = await look(order.reference);
+      return status === 'succeeded' ? id : undefined;
+    },
   };
 }
 
@@ -504,10 +507,13 @@ async function refundPartOf(
           key,
         ),
       ));
-    // `pending` ends by itself; one that fails later gives the money back to the account, and a webhook says so.
-    return refund.status === 'failed' || refund.status === 'canceled'
-      ? { kind: 'refused', reason: `the refund ${refund.id} is ${refund.status}` }
-      : { kind: 'refunded' };
+    const { id, status } = refund;
+    if (status === 'succeeded') return { kind: 'refunded' };
+    if (status === 'failed' || status === 'canceled') {
+      return { kind: 'refused', reason: `the refund ${id} is ${status}` };
+    }
+    // It may still fail; asked again, it is found by its metadata.
+    throw new Error(`the refund ${id} is ${status}`);
   } catch (error) {
     if (!isRefusal(error) || !NEVER_REFUNDED.includes(error.code ?? '')) throw error;
     return { kind: 'refused', reason: `Stripe refused it (${error.code})` };

@@ -266,12 +266,12 @@ async function send(refunding: Refunding, refund: RefundView): Promise<void> {
   }
 }
 
-/** Asks again for the refunds that have no answer. Any number of replicas may do it. */
+/** Asks again for the refunds that have no answer, in any order: those that stay pending keep no other waiting. Any number of replicas may do it. */
 export async function repeatRefunds(refunding: Refunding): Promise<void> {
   const open = await refunding.database.query<RefundView>(
     sql(
       'refund_open',
-      `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE state = 'sending' ORDER BY refund_id LIMIT ${AT_ONCE}`,
+      `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE state = 'sending' ORDER BY random() LIMIT ${AT_ONCE}`,
     ),
   );
   for (const refund of open) await send(refunding, refund);
