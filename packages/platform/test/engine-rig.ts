@@ -298,9 +298,14 @@ export interface PayOptions {
 /** Everything an engine needs, over a fresh database. */
 export async function engineRig(
   cleanup: Cleanup,
-  options: { log?: Log; url?: never } = {},
+  options: { log?: Log; url?: never; icuLocale?: string } = {},
 ): Promise<EngineRig> {
-  const database = await testDatabase(cleanup, { migrations, name: 'engine' });
+  const { icuLocale } = options;
+  const database = await testDatabase(cleanup, {
+    migrations,
+    name: 'engine',
+    ...(icuLocale === undefined ? {} : { icuLocale }),
+  });
   const log = options.log ?? silentLog;
   const registry = openPartnerRegistry({
     database,

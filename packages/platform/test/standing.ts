@@ -19,8 +19,8 @@ export interface Ground extends EngineRig {
 }
 
 /** Makes it. */
-export async function ground(t: Parameters<typeof engineRig>[0]): Promise<Ground> {
-  const rig = await engineRig(t);
+export async function ground(...rigged: Parameters<typeof engineRig>): Promise<Ground> {
+  const rig = await engineRig(...rigged);
   await rig.register('acme', 'http://127.0.0.1:9');
   await idleWorker(rig.database, ME, [MINE]);
   await idleWorker(rig.database, 'another', [FOREIGN]);

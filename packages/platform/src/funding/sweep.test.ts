@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { silentLog } from '@duebridge/runtime';
+import { silentLog, systemClock } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import { ground } from '../../test/standing.ts';
+import { writer } from '../../test/engine-rig.ts';
+import { ground, ME } from '../../test/standing.ts';
+import { endPayments, settlePayments } from '../store/terminal.ts';
 import { sweepFunds } from './sweep.ts';
 
 test('holds that cannot be captured keep no other waiting, replicas take different ones, and reviews are left to their operator [PL7]', async (t) => {
@@ -50,4 +52,40 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
   await clock.advance(11 * 60_000);
   await sweep();
   assert.equal(asked.length, 2 * bad.length + 1, 'the others again, after a pause');
+});
+
+test('funds whose payment ends while they are captured early are booked once, by its settlement', async (t) => {
+  const rig = await ground(t);
+  const { database } = rig;
+  const id = await rig.standing('accepted');
+  await database.query(
+    `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at)
+     VALUES ($1, 'a', 'r', 'authorized', now())`,
+    [id],
+  );
+  const at = '2026-03-01T10:00:05.000Z';
+  const ending = {
+    status: 'succeeded',
+    payment_id: 'P',
+    initiated_at: at,
+    posted_at: at,
+    failure_reason: null,
+  } as const;
+  await sweepFunds({
+    database,
+    clock: systemClock,
+    log: silentLog,
+    async capture() {
+      const end = { platform_payment_id: id, from: 'accepted', by: 'partner', ending } as const;
+      assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
+    },
+    release: () => Promise.resolve(),
+  });
+  assert.deepEqual(await settlePayments(database, writer(ME), [{ platform_payment_id: id }]), [
+    true,
+  ]);
+  assert.deepEqual(
+    await database.query('SELECT act, debit, credit FROM duebridge_platform.transfers'),
+    [{ act: 'settled', debit: 'taken', credit: 'owed' }],
+  );
 });

@@ -51,11 +51,15 @@ const claimStatement = sql(
   `UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz
     WHERE f.platform_payment_id = ANY($3::text[]) AND ${MAY_BE_CLAIMED} RETURNING f.platform_payment_id`,
 );
+/** A payment that ended while its funds were taken early is settled by its worker, which books them: here nothing is written. */
 const endStatement = sql(
   'funds_end',
-  `WITH f AS (
+  `WITH open AS (
+     SELECT p.platform_payment_id FROM duebridge_platform.payments p
+      WHERE p.platform_payment_id = $1 AND ($4 <> 'authorized' OR p.status = 'processing') FOR NO KEY UPDATE
+   ), f AS (
      UPDATE duebridge_platform.funds AS f SET state = $2, reason = coalesce($3, f.reason)
-      WHERE f.platform_payment_id = $1 AND f.state = $4 RETURNING f.platform_payment_id
+       FROM open WHERE f.platform_payment_id = open.platform_payment_id AND f.state = $4 RETURNING f.platform_payment_id
    ), booked AS (
      ${booking({
        act: '$7::text',

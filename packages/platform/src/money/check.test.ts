@@ -140,8 +140,79 @@ test('an operator’s word moves what was left open, whether it was settled befo
   assert.equal(entryByWord('released', { isSettled: true, isEarly: false }), undefined);
 });
 
-test('a cent that is missing, too much, or back at the customer twice is named', async (t) => {
+test('an operator’s word and a worker’s settlement, or two words, at the same moment book one of them', async (t) => {
   const rig = await ground(t);
+  const { database } = rig;
+  const word = (id: string, outcome: 'captured' | 'borne') =>
+    settleByWord(database, {
+      platform_payment_id: id,
+      outcome,
+      reason: 'r',
+      evidence: 'e',
+      actor: 'ada',
+      approved_by: null,
+    });
+  /** A payment that succeeded, whose funds were lost before its end. */
+  const lost = async (): Promise<string> => {
+    const id = await ended(rig);
+    await database.query(
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', 'uncollected')`,
+      [id],
+    );
+    return id;
+  };
+  const waiting = async (count: number): Promise<void> => {
+    for (;;) {
+      const waits = await database.query(
+        `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      );
+      if (waits.length === count) return;
+    }
+  };
+  const id = await lost();
+  let said: Promise<unknown> | undefined;
+  await database.transaction(async (tx) => {
+    const settled = { kind: 'uncollected', reason: 'gone' } as const;
+    assert.deepEqual(await settlePayments(tx, writer(ME), [{ platform_payment_id: id, settled }]), [
+      true,
+    ]);
+    said = word(id, 'captured');
+    await waiting(1);
+  });
+  await said;
+  assert.deepEqual(await rowsOf(rig, id), [
+    'settled uncollected owed 700',
+    'word taken uncollected 700',
+  ]);
+
+  const other = await lost();
+  await settle(rig, other, { kind: 'uncollected', reason: 'gone' });
+  let both: Promise<PromiseSettledResult<unknown>[]> | undefined;
+  await database.transaction(async (tx) => {
+    await tx.query(
+      'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 FOR UPDATE',
+      [other],
+    );
+    both = Promise.allSettled([word(other, 'captured'), word(other, 'borne')]);
+    await waiting(2);
+  });
+  assert.deepEqual((await both)?.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
+  assert.deepEqual((await held(rig)).faults, []);
+  // Its bank takes back what was collected on a word: the book has no place for a second word.
+  await database.query(
+    `UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1`,
+    [id],
+  );
+  await assert.rejects(word(id, 'borne'), { code: 'CONFLICT' });
+  const [funds] = await database.query<{ state: string }>(
+    'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+    [id],
+  );
+  assert.equal(funds?.state, 'uncollected');
+});
+
+test('a cent that is missing, too much, or back at the customer twice is named, however the database sorts text', async (t) => {
+  const rig = await ground(t, { icuLocale: 'en-US' });
   const { database } = rig;
   const settled = async (): Promise<string> => {
     const id = await ended(rig);

@@ -18,8 +18,6 @@ import type { Waiting } from './remittance.ts';
 export const HOURLY_DAYS = 3;
 /** Faults that are named; the rest is counted. */
 const MAX_FAULTS = 100;
-/** Above every id of a payment. */
-const END_OF_IDS = '~';
 const DAY_MS = 24 * 3_600_000;
 /** A check of a year reads every payment of it. */
 export const CHECK_TIMEOUT_MS = 15 * 60_000;
@@ -47,7 +45,7 @@ const faultsStatement = sql(
           coalesce(b.came, 0)::bigint AS came, coalesce(b.went, 0)::bigint AS went, coalesce(p.has_ended, false) AS has_ended
      FROM (SELECT p.platform_payment_id, p.partner_id, p.settled_at IS NOT NULL AS has_ended, p.amount_in_cents,
                   CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND ${KNOWN_TO_BILLER} THEN p.amount_in_cents ELSE 0 END AS expected
-             FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1 AND p.platform_payment_id < $2) AS p
+             FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1) AS p
      FULL JOIN
           (SELECT t.id, min(t.partner_id) AS partner_id,
                   sum(CASE WHEN t.credit = 'owed' THEN t.amount_in_cents ELSE 0 END) AS owed,
@@ -55,7 +53,7 @@ const faultsStatement = sql(
                   sum(CASE WHEN t.debit IN ('taken', 'elsewhere') THEN t.amount_in_cents ELSE 0 END) AS came,
                   sum(CASE WHEN t.credit IN ('refunded', 'returned') THEN t.amount_in_cents ELSE 0 END) AS went
              FROM duebridge_platform.transfers t
-            WHERE t.id >= $1 AND t.id < $2 AND t.act IN ('settled', 'taken_early', 'returned', 'refunded_late', 'word')
+            WHERE t.id >= $1 AND t.act IN ('settled', 'taken_early', 'returned', 'refunded_late', 'word')
             GROUP BY t.id) AS b ON b.id = p.platform_payment_id
     WHERE coalesce(p.expected, 0) <> coalesce(b.owed, 0)
        OR coalesce(b.under_way, 0) NOT IN (0, coalesce(p.amount_in_cents, 0))
@@ -212,7 +210,7 @@ export async function findFaults(
   balances?: readonly MoneyBalances[],
 ): Promise<string[]> {
   return [
-    ...(await on.query<Fault>(faultsStatement, [above, END_OF_IDS])).map(describeFault),
+    ...(await on.query<Fault>(faultsStatement, [above])).map(describeFault),
     ...(await on.query<RemittanceFault>(remittanceFaultsStatement, [above])).map(
       describeRemittance,
     ),

@@ -92,14 +92,16 @@ const claimStatement = sql(
   'remit_claim',
   'INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1 AS one',
 );
-/** What the payments say and what the book says, apart: they must agree before money leaves. */
+/** What the payments say and what the book says, apart, a payment counted once whatever its rows: they must agree before money leaves. */
 const owedStatement = sql(
   'remit_owed',
-  `SELECT p.biller_id, count(*)::int AS payments, sum(p.amount_in_cents)::bigint AS gross, coalesce(sum(t.amount_in_cents), 0)::bigint AS booked
-     FROM duebridge_platform.payments p
-     LEFT JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed' AND t.act IN ('settled', 'word')
-    WHERE p.platform_batch_id = $1 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
-    GROUP BY p.biller_id ORDER BY p.biller_id`,
+  `SELECT s.biller_id, count(*)::int AS payments, sum(s.gross)::bigint AS gross, sum(s.booked)::bigint AS booked
+     FROM (SELECT p.platform_payment_id, p.biller_id, p.amount_in_cents AS gross, coalesce(sum(t.amount_in_cents), 0) AS booked
+             FROM duebridge_platform.payments p
+             LEFT JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed' AND t.act IN ('settled', 'word')
+            WHERE p.platform_batch_id = $1 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
+            GROUP BY 1, 2, 3) AS s
+    GROUP BY s.biller_id ORDER BY s.biller_id`,
 );
 const digestStatement = sql(
   'remit_digest',

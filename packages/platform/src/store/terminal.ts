@@ -169,6 +169,7 @@ export const NOT_IN_REVIEW = 'The payment is not in review';
 export const NOT_CLOSABLE =
   'The payment is neither in review nor paused: pause it, and close it half a minute later';
 const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
+const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
 export const NOT_WAITING = 'The payment is neither in review nor paused';
 
 const withdrawStatement = sql(
@@ -333,6 +334,10 @@ const settleByWordStatement = sql(
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
+const lockStatement = sql(
+  'payment_lock',
+  'SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE',
+);
 const openFundsStatement = sql(
   'funds_left_open',
   `SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
@@ -340,19 +345,25 @@ const openFundsStatement = sql(
 );
 const bookedStatement = sql(
   'funds_booked',
-  `SELECT t.act FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act IN ('settled', 'taken_early')`,
+  `SELECT t.act FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act IN ('settled', 'taken_early', 'word')`,
 );
 
 /**
  * Ends the matter of the funds of an ended payment on an operator's word: when its capture or its release fails for good, or when they
  * could not be collected. A worker that still tries finds the row settled. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is
- * open, or when the outcome does not fit the payment's end.
+ * open, when the outcome does not fit the payment's end, or when a word has moved its money already.
  */
-export async function settleByWord(
-  on: Queryable,
+export function settleByWord(
+  database: Database,
   settlement: SettlementByWord,
 ): Promise<PaymentRow> {
+  return database.transaction((tx) => settleLocked(tx, settlement));
+}
+
+async function settleLocked(on: Queryable, settlement: SettlementByWord): Promise<PaymentRow> {
   const { platform_payment_id, outcome, reason, evidence, actor, approved_by } = settlement;
+  // What is booked follows from what the next statements read: neither a worker nor a second operator may settle in between.
+  await on.query(lockStatement, [platform_payment_id]);
   const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
     platform_payment_id,
   ]);
@@ -361,6 +372,10 @@ export async function settleByWord(
     isSettled: booked.some(({ act }) => act === 'settled'),
     isEarly: booked.some(({ act }) => act === 'taken_early'),
   });
+  // The book has one place for a word: a second one would change the funds, and not the book.
+  if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
+    throw new Refusal('CONFLICT', { message: SETTLED_BY_WORD });
+  }
   const [row] = await on.query<PaymentRow>(settleByWordStatement, [
     platform_payment_id,
     outcome,
