@@ -100,8 +100,13 @@ const refundFaultsStatement = sql(
 const overRefundedStatement = sql(
   'money_over_refunded',
   `SELECT s.id, s.partner_id, s.cents::bigint AS cents, p.amount_in_cents AS taken
-     FROM (SELECT f.platform_payment_id AS id, min(f.partner_id) AS partner_id, sum(f.amount_in_cents) AS cents
-             FROM duebridge_platform.refunds f WHERE f.state <> 'refused' GROUP BY 1) AS s
+     FROM (SELECT b.id, min(b.partner_id) AS partner_id, sum(b.cents) AS cents
+             FROM (SELECT f.platform_payment_id AS id, f.partner_id, f.amount_in_cents AS cents
+                     FROM duebridge_platform.refunds f WHERE f.state IN ('sending', 'done')
+                   UNION ALL
+                   SELECT t.id, t.partner_id, t.amount_in_cents FROM duebridge_platform.transfers t
+                    WHERE t.act = 'returned' AND t.id IN (SELECT f.platform_payment_id FROM duebridge_platform.refunds f)) AS b
+            GROUP BY b.id) AS s
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
     WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
@@ -124,7 +129,7 @@ async function findRefundFaults(on: Queryable): Promise<string[]> {
     ),
     ...over.map(
       (one) =>
-        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} are refunded, and only ${formatCents(one.taken)} were taken`,
+        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} are refunded or returned, and only ${formatCents(one.taken)} were taken`,
     ),
   ];
 }

@@ -102,8 +102,12 @@ test('parts of a payment are refunded up to what was taken, and no cent more, by
   await assert.rejects(rig.refund(id, { amount_in_cents: 101 }), { code: 'CONFLICT' });
   // All that is left, and the same request again.
   const last = await rig.refund(id, { refund_id: 'mine' });
-  assert.deepEqual([last.amount_in_cents, last.state], [100, 'done']);
+  // Parts do not avoid the second person: together they are above the limit.
+  assert.deepEqual([last.amount_in_cents, last.state], [100, 'asked']);
   assert.deepEqual(await rig.refund(id, { refund_id: 'mine' }), last);
+  for (const { refund_id } of await listRefunds(rig.database, { state: 'asked' })) {
+    await decideRefund(rig.refunding, refund_id, 'approve', 'carl');
+  }
   await assert.rejects(rig.refund(id), { code: 'CONFLICT' });
   await assert.rejects(rig.refund(await rig.paid(), { refund_id: 'mine' }), { code: 'CONFLICT' });
   assert.equal(
@@ -149,6 +153,32 @@ test('above the limit a second person approves or withdraws it', async (t) => {
   await rig.holds();
 });
 
+test('what its customer’s bank has taken back is not refunded too, and one that was is named', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  const sent = await rig.refund(id, { amount_in_cents: 300 });
+  const asked = await rig.refund(id);
+  assert.deepEqual([sent.state, asked.state], ['done', 'asked']);
+  await rig.holds();
+  await rig.database.query(
+    `UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1`,
+    [id],
+  );
+  await rig.database.query(
+    `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, day, id, 'returned', 'uncollected', 'returned', partner_id, biller_id, funding_method
+       FROM duebridge_platform.transfers WHERE id = $1`,
+    [id],
+  );
+  await assert.rejects(decideRefund(rig.refunding, asked.refund_id, 'approve', 'bert'), {
+    message: 'Its money is not with the platform any more: withdraw this refund',
+  });
+  const withdrawn = await decideRefund(rig.refunding, asked.refund_id, 'withdraw', 'bert');
+  assert.equal(withdrawn.state, 'refused');
+  assert.deepEqual((await checkMoney(rig.database, Date.now(), 1)).faults, [
+    `payment ${id} of acme: $10.00 are refunded or returned, and only $7.00 were taken`,
+  ]);
+});
+
 test('a lost answer is asked for again under the same id; a refusal gives everything back', async (t) => {
   const rig = await rigOf(t);
   const { processor, refunding, refunded } = rig;
@@ -168,7 +198,8 @@ test('a lost answer is asked for again under the same id; a refusal gives everyt
   }
   assert.equal(refunded.size, 2);
   processor.answers = 'refuses';
-  const refused = await rig.refund(id, { amount_in_cents: 500 });
+  const waits = await rig.refund(id, { amount_in_cents: 500 });
+  const refused = await decideRefund(refunding, waits.refund_id, 'approve', 'bert');
   assert.deepEqual([refused.state, refused.note], ['refused', 'too old']);
   assert.deepEqual(await rig.balance(), [500, 0, 0, 200]);
   const deductions = await rig.database.query(

@@ -205,7 +205,8 @@ export async function requestRefund(
       payout?.bears_refunds === true ? 'biller' : 'platform',
       actor,
     ]);
-    if (amount_in_cents > secondPersonAboveCents) {
+    // All of the payment's refunds: one that is split needs the second person as well.
+    if ((sum?.cents ?? 0) + amount_in_cents > secondPersonAboveCents) {
       const { reason } = request;
       const detail = { refund_id, amount_in_cents, reason };
       await note(tx, { actor, event: 'refund_asked', platform_payment_id, partner_id, detail });
@@ -231,9 +232,18 @@ export async function decideRefund(
   }
   const by = decision === 'approve' ? 'sending' : 'withdrawn';
   const said = { now: clock.now(), actor, approved_by: actor };
-  if (!(await move(database, refund_id, by, said))) {
-    throw conflict('This refund does not wait for an approval');
-  }
+  await database.transaction(async (tx) => {
+    const { platform_payment_id } = refund;
+    await tx.query(lockStatement, [platform_payment_id]);
+    const [funds] = await tx.query<{ state: string }>(fundsStatement, [platform_payment_id]);
+    if (!(await move(tx, refund_id, by, said))) {
+      throw conflict('This refund does not wait for an approval');
+    }
+    // The customer's bank may have taken it back while this waited.
+    if (decision === 'approve' && funds?.state !== 'captured') {
+      throw conflict('Its money is not with the platform any more: withdraw this refund');
+    }
+  });
   if (decision === 'approve') await send(refunding, refund);
   return refundOf(database, refund_id);
 }
