@@ -337,8 +337,7 @@ function connector(clock: Clock, ca_file: string | undefined): buildConnector.co
 /** Writes control characters, and those that reorder text, as escapes: a server may answer with any of them. */
 export function visible(text: string): string {
   return text.replaceAll(
-    // oxlint-disable-next-line no-control-regex -- these are the characters to replace
-    /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    /(?![\t\n\r])[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }

@@ -93,10 +93,10 @@ test('each end of a payment books what it moves, once, and the check holds at ev
   assert.deepEqual(await readBalances(rig.database, '2020-01-01'), []);
 });
 
-test('an operator’s word moves what was left open, whether it was settled before or not', async (t) => {
-  const rig = await ground(t);
-  const { database } = rig;
-  const word = (id: string, outcome: 'captured' | 'borne' | 'refunded' | 'released') =>
+/** What an operator states about the funds of a payment. */
+const wordOn =
+  (database: Ground['database']) =>
+  (id: string, outcome: 'captured' | 'borne' | 'refunded' | 'released') =>
     settleByWord(database, {
       platform_payment_id: id,
       outcome,
@@ -105,6 +105,11 @@ test('an operator’s word moves what was left open, whether it was settled befo
       actor: 'ada',
       approved_by: null,
     });
+
+test('an operator’s word moves what was left open, whether it was settled before or not', async (t) => {
+  const rig = await ground(t);
+  const { database } = rig;
+  const word = wordOn(database);
   const uncollected = async (): Promise<string> => {
     const id = await ended(rig);
     await database.query(
@@ -143,15 +148,7 @@ test('an operator’s word moves what was left open, whether it was settled befo
 test('an operator’s word and a worker’s settlement, or two words, at the same moment book one of them', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
-  const word = (id: string, outcome: 'captured' | 'borne') =>
-    settleByWord(database, {
-      platform_payment_id: id,
-      outcome,
-      reason: 'r',
-      evidence: 'e',
-      actor: 'ada',
-      approved_by: null,
-    });
+  const word = wordOn(database);
   /** A payment that succeeded, whose funds were lost before its end. */
   const lost = async (): Promise<string> => {
     const id = await ended(rig);
