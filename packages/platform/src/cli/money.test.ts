@@ -65,7 +65,7 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
       (one) => one.owed === 3_750 && one.taken === 3_750 && one.partner_id === 'water',
     ),
   );
-  assert.match(await run(['money']), /water .* \$37\.50 +\$37\.50 +\$0\.00/);
+  assert.match(await run(['money']), /water .* \$37\.50 +\$0\.00 +\$37\.50 +\$0\.00/);
   assert.match(await run(['money', '--day', '2020-01-01']), /No money has moved/);
   const check = await json<MoneyCheck>(['money', 'check', '--days', '400']);
   assert.deepEqual([check.holds, check.faults], [true, []]);
@@ -133,7 +133,7 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   );
   assert.match(await run(['money', 'remit']), /Everything that is due/);
   assert.equal((await listed('--state', 'paid'))[0]?.remittance_id, id);
-  assert.match(await run(['money']), /\$37\.50 +\$0\.00 +\$37\.50/);
+  assert.match(await run(['money']), /\$37\.50 +\$0\.00 +\$0\.00 +\$37\.50/);
   const statement = await run(['money', 'statement', id, '--format', 'csv']);
   assert.match(statement, /total,,,,3750,/);
   assert.match(await run(['money', 'statement', id, '--format', 'camt054']), /camt\.054/);

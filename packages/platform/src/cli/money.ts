@@ -27,7 +27,7 @@ const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller 
 /** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
   line('money', routes.get_money, ({ balances }) => balanceTable(balances), {
-    help: 'where the money is, by biller: taken, owed, paid, refunded, returned',
+    help: 'where the money is, by biller: taken, not collected, owed, paid, refunded, returned',
     fields: { day: { help: 'what moved on one day (UTC), such as 2026-03-21' } },
   }),
   line('money check', routes.check_money, describeCheck, {
@@ -174,7 +174,8 @@ function balanceTable(balances: readonly MoneyBalances[]): string {
       ['MODE', (one) => one.mode],
       ['PARTNER', (one) => one.partner_id],
       ['BILLER', (one) => one.biller_id],
-      ['TAKEN', (one) => formatCents(one.taken + one.elsewhere + one.uncollected + one.borne)],
+      ['TAKEN', (one) => formatCents(one.taken + one.elsewhere)],
+      ['NOT COLLECTED', (one) => formatCents(one.uncollected + one.borne)],
       ['OWED', (one) => formatCents(one.owed)],
       ['PAID', (one) => formatCents(one.paid)],
       ['REFUNDED', (one) => formatCents(one.refunded)],
