@@ -63,8 +63,15 @@ try {
   await page.getByLabel(`Pick ${refused}`).check();
   await page.getByRole('button', { name: 'Close selected…' }).click();
   await page.getByRole('heading', { name: 'Close 1 payment' }).waitFor();
+  // What is opened on a page before its picture is taken.
+  const acts: Readonly<Record<string, () => Promise<void>>> = {
+    search: () => page.getByRole('combobox', { name: 'Search' }).fill('25'),
+    dialog: () => page.getByRole('button', { name: 'Close as failed' }).click(),
+  };
   const pages = {
     overview: '',
+    search: '',
+    dialog: `/payments/${refused}`,
     payments: '/payments?last=24h',
     payment: `/payments/${refused}`,
     bulk: '/bulk',
@@ -82,6 +89,7 @@ try {
     await page.goto(`${work.platform.adminUrl}/console${at}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.waitForLoadState('networkidle');
+    await acts[name]?.();
     const path = join(folder, `console-${name}.${colorScheme}.png`);
     const picture = await page.screenshot({ path });
     if (colorScheme === 'light' && options.to === undefined && DOCUMENTED.has(name)) {

@@ -61,6 +61,12 @@ async function signIn(
   };
 }
 
+/** Types into the search field and takes what it suggests. */
+async function search(page: Page, text: string, suggestion: string): Promise<void> {
+  await page.getByRole('combobox', { name: 'Search' }).fill(text);
+  await page.getByRole('option', { name: suggestion, exact: true }).click();
+}
+
 async function act(page: Page, label: string, reason: string): Promise<void> {
   await page.getByRole('button', { name: label, exact: true }).first().click();
   const dialog = page.getByRole('dialog', { name: label });
@@ -78,9 +84,7 @@ async function auditOf(
 test('"I paid $25 yesterday": found by amount, its story read to the partner’s own answer', async () => {
   const id = await work.pay('pays-1', 2_500, 'story@example.com');
   const { page, close } = await signIn('vic');
-  await page.getByRole('link', { name: 'Payments', exact: true }).click();
-  await page.getByLabel('Amount').fill('25');
-  await page.getByRole('button', { name: 'Find' }).click();
+  await search(page, '$25', 'Amount: $25.00');
   await page.waitForURL(/amount=25/);
   await page.getByRole('link', { name: id }).click();
   await page.getByRole('heading', { level: 1, name: /\$25\.00\s+succeeded/ }).waitFor();
@@ -93,7 +97,7 @@ test('"I paid $25 yesterday": found by amount, its story read to the partner’s
   assert.ok(page.url().endsWith(`/console/payments/${id}`));
   await page.goBack();
   await page.getByRole('link', { name: id }).waitFor();
-  assert.equal(await page.getByLabel('Amount').inputValue(), '25');
+  await page.getByRole('button', { name: 'amount: 25' }).waitFor();
   await close();
 });
 
@@ -211,11 +215,16 @@ test('three clicks from the first page say why a payment has not ended, and whic
 test('a person is shown, erased, and gone; the address bar never names them', async () => {
   await work.pay('pays-3', 5_100, 'forget@example.com');
   const { page, close } = await signIn('ada');
-  await page.getByRole('link', { name: 'Payments', exact: true }).click();
-  await page.getByLabel(/E-mail/).fill('forget@example.com');
-  await page.getByRole('button', { name: 'Find' }).click();
+  await search(page, 'forget@example.com', 'E-mail: forget@example.com (audited)');
   await page.getByRole('cell', { name: '$51.00' }).waitFor();
   assert.doesNotMatch(page.url(), /forget/);
+  // Another filter keeps to the person; without the person, the list is everybody's again.
+  await search(page, 'succ', 'Status: succeeded');
+  await page.waitForURL(/status=succeeded/);
+  await page.getByRole('cell', { name: '$51.00' }).waitFor();
+  assert.equal(await page.locator('tr[data-row]').count(), 1);
+  await page.getByRole('button', { name: 'email: forget@example.com' }).click();
+  await page.locator('tr[data-row]').nth(1).waitFor();
   await page.getByRole('link', { name: 'People' }).click();
   await page.getByLabel('E-mail').fill('forget@example.com');
   await page.getByLabel(/Reason/).fill('they asked');
@@ -261,10 +270,8 @@ test('new payments wait behind a button: no row moves under the cursor', async (
 test('a list narrowed by a view and an amount says so, keeps it in a view, and is there again after Back', async () => {
   const id = await work.pay('refuses-9', 3_900, 'reason@example.com');
   const { page, close } = await signIn('vic');
-  await page.getByRole('link', { name: 'Payments', exact: true }).click();
-  await page.getByRole('link', { name: 'Needs a human', exact: true }).click();
-  await page.getByLabel('Amount').fill('39');
-  await page.getByRole('button', { name: 'Find' }).click();
+  await search(page, '', 'View: Needs a human');
+  await search(page, '39', 'Amount: $39.00');
   await page.waitForURL(/amount=39/);
   const chips = page.getByRole('list', { name: 'Filters that are on' });
   assert.deepEqual(
@@ -279,13 +286,12 @@ test('a list narrowed by a view and an amount says so, keeps it in a view, and i
   await page.getByRole('heading', { level: 1, name: /review/ }).waitFor();
   await page.goBack();
   await page.getByRole('link', { name: id }).waitFor();
-  await page.getByRole('link', { name: 'status: needs_human' }).click();
+  await page.getByRole('button', { name: 'status: needs_human' }).click();
   await page.waitForURL((url) => !url.search.includes('status'));
-  await page.getByRole('link', { name: 'Refused, $39', exact: true }).click();
+  await search(page, 'refused', 'View: Refused, $39');
   await page.waitForURL(/status=needs_human.*amount=39/);
   // Nobody paid that: nothing is found, and the page says so.
-  await page.getByLabel('Amount').fill('39.99');
-  await page.getByRole('button', { name: 'Find' }).click();
+  await search(page, '39.99', 'Amount: $39.99');
   await page.getByText('No payments match.').waitFor();
   await close();
 });
@@ -293,13 +299,7 @@ test('a list narrowed by a view and an amount says so, keeps it in a view, and i
 test('a payment that takes long is found by its amount, paused, marked and resumed, by keyboard too', async () => {
   const id = await work.pay('waits-7', 98_700, 'slow@example.com');
   const { page, close } = await signIn('bob');
-  await page.getByRole('link', { name: 'Payments', exact: true }).click();
-  await page.getByLabel('Amount').fill('much');
-  await page.getByRole('button', { name: 'Find' }).click();
-  await page.getByText('An amount is dollars').waitFor();
-  assert.equal(await page.getByLabel('Amount').inputValue(), 'much', 'it can be corrected');
-  await page.getByLabel('Amount').fill('987.00');
-  await page.getByRole('button', { name: 'Find' }).click();
+  await search(page, '987.00', 'Amount: $987.00');
   await page.waitForURL(/amount=987/);
   const row = page.locator(`tr[data-row="${id}"]`);
   await row.getByText(/poll (in \d+ m?s|due now)/).waitFor();
@@ -510,21 +510,29 @@ test('several payments: selected by keyboard, a dry run first, then each by itse
   await close();
 });
 
-test('Ctrl-K goes to a page by the beginning of its name, and to a payment by its id', async () => {
+test('Ctrl-K goes to a page, a partner or a payment by what is typed, from any page', async () => {
   const { page, close } = await signIn('vic');
-  await page.keyboard.press('Control+k');
-  await page.getByRole('combobox', { name: 'Go to a page, or find an id' }).waitFor();
-  await page.keyboard.type('recon');
+  const type = async (text: string): Promise<void> => {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type(text);
+  };
+  await type('recon');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'Reconciliation' }).waitFor();
-  await page.keyboard.press('Control+k');
-  await page.getByRole('combobox', { name: 'Go to a page, or find an id' }).waitFor();
-  await page.keyboard.type('there-17');
-  await page.getByRole('option', { name: 'Payments with the id there-17' }).waitFor();
-  await page.keyboard.press('ArrowDown');
+  await type('spring');
+  await page.getByRole('option', { name: 'Payments to springfield-water' }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Springfield Water' }).waitFor();
+  await type('there-17');
   await page.keyboard.press('Enter');
   await page.waitForURL(/payments\?id=there-17/);
-  assert.equal(await page.getByRole('dialog').count(), 0);
+  assert.equal(await page.getByRole('listbox').count(), 0);
+  // Whoever may not search for a person is not offered it.
+  await page.getByRole('combobox', { name: 'Search' }).fill('someone@example.com');
+  assert.deepEqual(await page.getByRole('option').allTextContents(), [
+    'Any id: someone@example.com',
+  ]);
+  await page.keyboard.press('Escape');
   await close();
 });
 

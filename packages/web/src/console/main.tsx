@@ -1,6 +1,5 @@
 /** The operator console: sign-in, navigation, keys, and the page that the address names. */
 import './language.ts';
-import type { OperatorRole } from '@duebridge/contract';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
@@ -16,25 +15,9 @@ import { PaymentPageOf } from './payment.tsx';
 import { PaymentsPage } from './payments.tsx';
 import { PeoplePage } from './people.tsx';
 import { followLinks, go, link, parts } from './route.ts';
+import { myPlaces, Search } from './search.tsx';
 import 'uplot/dist/uPlot.min.css';
 import './style.css';
-
-const places: readonly (readonly [string, string, string])[] = [
-  ['Overview', '', 'o'],
-  ['Payments', 'payments', 'p'],
-  ['Bulk', 'bulk', 'u'],
-  ['Partners', 'partners', 't'],
-  ['Batches', 'batches', 'b'],
-  ['Reconciliation', 'reconciliation', 'r'],
-  ['Audit', 'audit', 'a'],
-  ['People', 'people', 'e'],
-  ['Operators', 'operators', ''],
-  ['Settings', 'settings', ''],
-];
-
-function maySee(path: string, role: OperatorRole | undefined): boolean {
-  return path !== 'operators' || role === 'admin';
-}
 
 function Page() {
   const [place = '', id] = parts.value;
@@ -118,7 +101,7 @@ function Console() {
   const [place = ''] = parts.value;
   const who = self.value;
   useEffect(() => {
-    const name = places.find(([, path]) => path === place)?.[0] ?? 'Console';
+    const name = myPlaces().find(({ path }) => path === place)?.name ?? 'Console';
     document.title = `${name} · duebridge`;
   }, [place]);
   if (who === undefined) return <p>Loading…</p>;
@@ -131,17 +114,11 @@ function Console() {
       <header class="top">
         <strong>duebridge</strong>
         <nav aria-label="Console">
-          {places
-            .filter(([, path]) => maySee(path, who.role))
-            .map(([name, path]) => (
-              <a
-                key={path}
-                href={path === '' ? link() : link(path)}
-                aria-current={path === place ? 'page' : undefined}
-              >
-                {name}
-              </a>
-            ))}
+          {myPlaces().map(({ name, path, to }) => (
+            <a key={path} href={to} aria-current={path === place ? 'page' : undefined}>
+              {name}
+            </a>
+          ))}
         </nav>
         <span class="who">
           {who.name} ({who.role}){' '}
@@ -154,90 +131,16 @@ function Console() {
             Sign out
           </button>
         </span>
+        <Search />
+        {/* Beside the field, where it covers nothing and moves nothing. */}
+        <div class="announcement" role="status">
+          {announcement.value}
+        </div>
       </header>
       <main id="main" tabIndex={-1}>
         <Page />
       </main>
-      <Palette />
-      <div class="announcement" role="status">
-        {announcement.value}
-      </div>
     </>
-  );
-}
-
-// Palette ----------------------------------------------------------------------------------------------------------------------
-
-function openPalette(): void {
-  const dialog = document.querySelector<HTMLDialogElement>('#palette');
-  if (dialog?.open !== false) return;
-  // Clear any previous value; the event informs the component.
-  const input = dialog.querySelector('input');
-  if (input !== null) input.value = '';
-  input?.dispatchEvent(new Event('input'));
-  dialog.showModal();
-}
-
-/** Ctrl-K opens a page by the start of its name, or a payment by any exact id. */
-function Palette() {
-  const [text, setText] = useState('');
-  const [at, setAt] = useState(0);
-  const wanted = text.trim().toLowerCase();
-  const found = [
-    ...places
-      .filter(([, path]) => maySee(path, self.value?.role))
-      .filter(([name]) => name.toLowerCase().includes(wanted))
-      .map(([name, path]) => [name, path === '' ? link() : link(path)] as const),
-    ...(wanted === ''
-      ? []
-      : [
-          [
-            `Payments with the id ${text.trim()}`,
-            `${link('payments')}?${new URLSearchParams({ id: text.trim() })}`,
-          ] as const,
-        ]),
-  ];
-  const choose = (index: number): void => {
-    const place = found[index];
-    document.querySelector<HTMLDialogElement>('#palette')?.close();
-    if (place !== undefined) go(place[1]);
-  };
-  return (
-    <dialog id="palette" aria-label="Go to">
-      <input
-        role="combobox"
-        aria-label="Go to a page, or find an id"
-        aria-expanded="true"
-        aria-controls="palette-list"
-        aria-activedescendant={`palette-${at}`}
-        autocomplete="off"
-        value={text}
-        onInput={({ currentTarget }) => {
-          setText(currentTarget.value);
-          setAt(0);
-        }}
-        onKeyDown={(event) => {
-          const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
-          if (step !== 0) setAt((at + step + found.length) % Math.max(1, found.length));
-          else if (event.key === 'Enter') choose(at);
-          else return;
-          event.preventDefault();
-        }}
-      />
-      <ul id="palette-list" role="listbox" aria-label="Places">
-        {found.map(([name, to], index) => (
-          <li
-            key={to}
-            id={`palette-${index}`}
-            role="option"
-            aria-selected={index === at}
-            onClick={() => choose(index)}
-          >
-            {name}
-          </li>
-        ))}
-      </ul>
-    </dialog>
   );
 }
 
@@ -249,7 +152,7 @@ addEventListener('keydown', (event) => {
   const { target, key } = event;
   if (key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && self.value) {
     event.preventDefault();
-    openPalette();
+    document.querySelector<HTMLElement>('#search')?.focus();
     return;
   }
   const inField =
@@ -259,8 +162,8 @@ addEventListener('keydown', (event) => {
   if (!settings.value.shortcuts || self.value === null) return;
   if (gone) {
     gone = false;
-    const place = places.find(([, , letter]) => letter === key && letter !== '');
-    if (place !== undefined) go(place[1] === '' ? link() : link(place[1]));
+    const place = myPlaces().find((one) => one.key === key);
+    if (place !== undefined) go(place.to);
     return;
   }
   switch (key) {
@@ -282,12 +185,9 @@ addEventListener('keydown', (event) => {
     case 'x':
       document.activeElement?.closest('tr[data-row]')?.querySelector<HTMLElement>('input')?.click();
       break;
-    case '/': {
-      const search = document.querySelector<HTMLElement>('#search');
-      if (search === null) go(link('payments'));
-      setTimeout(() => document.querySelector<HTMLElement>('#search')?.focus());
+    case '/':
+      document.querySelector<HTMLElement>('#search')?.focus();
       break;
-    }
     case '?':
       go(link('settings'));
       break;

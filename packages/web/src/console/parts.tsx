@@ -45,15 +45,13 @@ export const money = (cents: number): string => dollars.format(cents / 100);
 export const counted = (count: number, what: string): string =>
   `${count === 0 ? 'no' : count} ${what}${count === 1 ? '' : 's'}`;
 
-/** A time for people: to the second, without milliseconds. */
+/** A time for people: to the second, without milliseconds, and never broken into two lines. */
 export function moment(iso: string | null): string {
   if (iso === null) return '–';
   const zone = settings.value.zone === 'utc' ? { timeZone: 'UTC' } : {};
-  return new Intl.DateTimeFormat('en-GB', {
-    dateStyle: 'medium',
-    timeStyle: 'medium',
-    ...zone,
-  }).format(new Date(iso));
+  return new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium', ...zone })
+    .format(new Date(iso))
+    .replaceAll(' ', '\u00a0');
 }
 
 /** A relative time in its largest unit. */

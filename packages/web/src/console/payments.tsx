@@ -20,8 +20,9 @@ import {
   Trouble,
   useRead,
 } from './parts.tsx';
-import { Chips, commandOf, filterOf, Filters, ownViews, views } from './payments-filter.tsx';
-import { go, keepHere, keptHere, link, query, secret } from './route.ts';
+import { commandOf, filterOf, ownViews } from './payments-filter.ts';
+import { go, keepHere, keptHere, link, personal, query } from './route.ts';
+import { Chips } from './search.tsx';
 
 /** The list as it was left, for Back: its rows, of whatever number of pages. */
 let left: { readonly key: string; readonly page: PaymentPage } | undefined;
@@ -29,8 +30,7 @@ let left: { readonly key: string; readonly page: PaymentPage } | undefined;
 /** The rows that are shown: they keep their places while the list is read again. */
 function useList() {
   const text = query.value.toString();
-  const personal = secret.value;
-  const { account_id, email } = personal;
+  const { account_id, email } = personal.value;
   const isSearch = account_id !== undefined || email !== undefined;
   const key = JSON.stringify([text, account_id, email]);
   const readPage = (cursor?: string): Promise<PaymentPage> => {
@@ -105,7 +105,6 @@ function useList() {
 
 export function PaymentsPage() {
   const { page, fresh, showFresh, more, loadMore, again, trouble, text, isSearch } = useList();
-  const [own, setOwn] = useState(ownViews);
   const [picked, setPicked] = useState<ReadonlySet<string>>(
     () => new Set((keptHere('picked') ?? '').split(' ').filter((id) => id !== '')),
   );
@@ -115,37 +114,29 @@ export function PaymentsPage() {
   const saveView = (): void => {
     const name = prompt('Name of this view');
     if (name === null || name.trim() === '') return;
-    const kept = { ...own, [name.trim()]: text };
-    localStorage.setItem('views', JSON.stringify(kept));
-    setOwn(kept);
+    localStorage.setItem('views', JSON.stringify({ ...ownViews(), [name.trim()]: text }));
+    announcement.value = `The search field suggests it: ${name.trim()}`;
   };
   return (
     <>
       <h1>Payments</h1>
-      <nav class="views" aria-label="Views">
-        {[...views, ...Object.entries(own)].map(([name, search]) => (
-          <a
-            key={name}
-            href={link('payments') + (search === '' ? '' : `?${search}`)}
-            aria-current={search === text && !isSearch ? 'page' : undefined}
-          >
-            {name}
-          </a>
-        ))}
-        <button type="button" onClick={saveView}>
-          Save this view
-        </button>
-      </nav>
-      <Filters />
-      <Chips />
-      <Trouble error={trouble} />
-      <div class="pill" role="status">
-        {fresh.length > 0 ? (
-          <button type="button" onClick={showFresh}>
-            Show {fresh.length} new
+      {/* Always as high: what appears here moves no row. */}
+      <div class="buttons toolbar">
+        <Chips />
+        {text === '' ? null : (
+          <button type="button" onClick={saveView}>
+            Save this view
           </button>
-        ) : null}
+        )}
+        <span role="status">
+          {fresh.length > 0 ? (
+            <button type="button" onClick={showFresh}>
+              Show {fresh.length} new
+            </button>
+          ) : null}
+        </span>
       </div>
+      <Trouble error={trouble} />
       {page === undefined ? (
         <p>Loading…</p>
       ) : (
@@ -330,7 +321,7 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
       </a>
     ),
   },
-  { head: 'Partner', cell: (one: PaymentView) => one.partner_id },
+  { head: 'Partner', cell: (one: PaymentView) => <span class="nowrap">{one.partner_id}</span> },
   { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
   {
     head: 'Amount',
@@ -344,7 +335,7 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
   },
   {
     head: 'Confirmed',
-    cell: (one: PaymentView) => <span class="moment">{moment(one.created_at)}</span>,
+    cell: (one: PaymentView) => moment(one.created_at),
   },
   {
     head: 'Took',

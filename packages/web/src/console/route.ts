@@ -8,8 +8,8 @@ import { computed, signal } from '@preact/signals';
 const BASE = '/console';
 
 const address = signal(location.pathname + location.search);
-/** Values of this history entry that must not appear in its address. */
-export const secret = signal<Readonly<Record<string, string>>>(stateOf());
+/** Filters of this history entry that identify a person, and must not appear in its address. */
+export const personal = signal(personalOf(stateOf()));
 
 /** The parts of the path below /console. */
 export const parts = computed(() =>
@@ -27,9 +27,16 @@ function stateOf(): Readonly<Record<string, string>> {
   return typeof state === 'object' && state !== null ? (state as Record<string, string>) : {};
 }
 
+function personalOf({
+  account_id,
+  email,
+}: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return { ...(account_id && { account_id }), ...(email && { email }) };
+}
+
 addEventListener('popstate', () => {
   address.value = location.pathname + location.search;
-  secret.value = stateOf();
+  personal.value = personalOf(stateOf());
 });
 
 /** The address of a page: `link('payments', id)`. */
@@ -45,13 +52,13 @@ export function keepHere(change: Readonly<Record<string, string>>): void {
 /** What was kept with this history entry. */
 export const keptHere = (name: string): string | undefined => stateOf()[name];
 
-/** Goes to an address of the console. */
+/** Goes to an address of the console, with filters that identify a person or without. */
 export function go(to: string, state: Readonly<Record<string, string>> = {}): void {
-  if (to === address.value && Object.keys(state).length === 0) return;
+  if (to === address.value && JSON.stringify(state) === JSON.stringify(personal.value)) return;
   keepHere({ scroll: String(Math.round(scrollY)) });
   history.pushState(state, '', to);
   address.value = to;
-  secret.value = state;
+  personal.value = state;
   scrollTo(0, 0);
 }
 
@@ -74,5 +81,6 @@ export function followLinks(event: MouseEvent): void {
   const url = new URL(anchor.href);
   if (url.origin !== location.origin || !url.pathname.startsWith(BASE)) return;
   event.preventDefault();
-  go(url.pathname + url.search);
+  // Another filter or order of the same list leaves the person that it is narrowed to.
+  go(url.pathname + url.search, url.pathname === location.pathname ? personal.value : {});
 }

@@ -1,0 +1,198 @@
+/**
+ * The one search field, on every page. What is typed becomes suggestions: pages, views, and filters of the payments. What identifies a
+ * person never enters the address.
+ */
+import type { PartnerView } from '@duebridge/contract';
+import { signal } from '@preact/signals';
+import { useState } from 'preact/hooks';
+import { get, self } from './api.ts';
+import { money } from './parts.tsx';
+import { FILTERS, ownViews, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
+import { go, link, parts, personal, query, withQuery } from './route.ts';
+
+/** The pages: name, path, and the key that follows `g`. */
+const places: readonly (readonly [name: string, path: string, key: string])[] = [
+  ['Overview', '', 'o'],
+  ['Payments', 'payments', 'p'],
+  ['Bulk', 'bulk', 'u'],
+  ['Partners', 'partners', 't'],
+  ['Batches', 'batches', 'b'],
+  ['Reconciliation', 'reconciliation', 'r'],
+  ['Audit', 'audit', 'a'],
+  ['People', 'people', 'e'],
+  ['Operators', 'operators', ''],
+  ['Settings', 'settings', ''],
+];
+
+/** The pages of whoever is signed in, each with its address. */
+export const myPlaces = () =>
+  places
+    .filter(([, path]) => path !== 'operators' || self.value?.role === 'admin')
+    .map(([name, path, key]) => ({ name, path, key, to: path === '' ? link() : link(path) }));
+
+interface Suggestion {
+  readonly words: string;
+  readonly to: string;
+  /** Filters that stay out of the address; without it, none. */
+  readonly personal?: Readonly<Record<string, string>>;
+}
+
+/** The partners that can be suggested, read when the field is used for the first time. */
+const partners = signal<readonly PartnerView[]>([]);
+
+/** The list of payments with one more filter, or with this one alone when another page is open. */
+function filtered(change: Readonly<Record<string, string>>): string {
+  const isList = parts.value[0] === 'payments' && parts.value.length === 1;
+  if (isList) return withQuery({ ...change, cursor: '' });
+  return `${link('payments')}?${new URLSearchParams(change)}`;
+}
+
+/** What a text may mean, the likeliest first. */
+function suggestionsFor(text: string): Suggestion[] {
+  const wanted = text.toLowerCase();
+  const named = (words: string): boolean => words.toLowerCase().includes(wanted);
+  const filter = (words: string, change: Readonly<Record<string, string>>): Suggestion => ({
+    words,
+    to: filtered(change),
+    personal: personal.value,
+  });
+  const cents = toCents(text);
+  const all = [...views, ...Object.entries(ownViews())].map(([name, search]) => ({
+    words: `View: ${name}`,
+    to: link('payments') + (search === '' ? '' : `?${search}`),
+  }));
+  const pages = myPlaces().map(({ name, to }) => ({ words: name, to }));
+  if (text === '') return [...all, ...pages];
+  const person = (words: string, field: 'account_id' | 'email'): Suggestion[] =>
+    self.value?.role === 'viewer'
+      ? []
+      : [{ words, to: filtered({}), personal: { ...personal.value, [field]: text } }];
+  return [
+    ...(cents === undefined
+      ? []
+      : [filter(`Amount: ${money(Number(cents))}`, { amount: text.replace('$', '') })]),
+    ...(/^\d{4}-\d{2}-\d{2}$/.test(text) ? [filter(`Day: ${text} (UTC)`, { day: text })] : []),
+    ...(text.includes('@') ? person(`E-mail: ${text} (audited)`, 'email') : []),
+    ...pages.filter(({ words }) => named(words)),
+    ...partners.value
+      .filter((one) => named(`${one.partner_id} ${one.name}`))
+      .flatMap(({ partner_id }) => [
+        { words: `Partner: ${partner_id}`, to: link('partners', partner_id) },
+        filter(`Payments to ${partner_id}`, { partner_id }),
+      ]),
+    ...all.filter(({ words }) => named(words)),
+    ...Object.entries(STATUSES)
+      .filter(([, words]) => named(words))
+      .map(([status, words]) => filter(`Status: ${words}`, { status })),
+    ...Object.entries(PRESETS)
+      .filter(([, [words]]) => named(words))
+      .map(([last, [words]]) => filter(`Time: ${words}`, { last })),
+    filter(`Any id: ${text}`, { id: text }),
+    ...person(`Account: ${text} (audited)`, 'account_id'),
+  ];
+}
+
+export function Search() {
+  const [typed, setTyped] = useState('');
+  const [at, setAt] = useState(0);
+  const [isOpen, setOpen] = useState(false);
+  const found = isOpen ? suggestionsFor(typed.trim()) : [];
+  const open = (): void => {
+    setOpen(true);
+    if (partners.value.length > 0) return;
+    get<{ partners: PartnerView[] }>('/partners').then(
+      (reply) => (partners.value = reply.partners),
+      // Without them the field suggests no partner; the next use tries again.
+      () => undefined,
+    );
+  };
+  const show = (text: string): void => {
+    setTyped(text);
+    setAt(0);
+  };
+  const choose = (index: number): void => {
+    const place = found[index];
+    show('');
+    // On to what was chosen; the field is not needed any more, and its blur closes the list.
+    document.querySelector<HTMLElement>('#main')?.focus({ preventScroll: true });
+    if (place !== undefined) go(place.to, place.personal);
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+    if (step !== 0) {
+      open();
+      setAt((at + step + found.length) % Math.max(1, found.length));
+    } else if (event.key === 'Enter') choose(at);
+    else if (event.key === 'Escape') {
+      show('');
+      setOpen(false);
+    } else return;
+    event.preventDefault();
+  };
+  return (
+    <search>
+      <input
+        id="search"
+        role="combobox"
+        aria-label="Search"
+        aria-autocomplete="list"
+        aria-expanded={isOpen}
+        aria-controls={isOpen ? 'suggestions' : undefined}
+        aria-activedescendant={isOpen ? `suggestion-${at}` : undefined}
+        placeholder="Id, account, e-mail, amount, partner, status, page"
+        autocomplete="off"
+        value={typed}
+        onFocus={open}
+        onClick={open}
+        onBlur={() => setOpen(false)}
+        onInput={({ currentTarget }) => {
+          open();
+          show(currentTarget.value);
+        }}
+        onKeyDown={onKeyDown}
+      />
+      {isOpen ? (
+        <ul id="suggestions" role="listbox" aria-label="Suggestions">
+          {found.map(({ words }, index) => (
+            <li
+              key={words}
+              id={`suggestion-${index}`}
+              role="option"
+              aria-selected={index === at}
+              // The field keeps the focus; losing it would close the list before the click.
+              onMouseDown={(event) => event.preventDefault()}
+              onClick={() => choose(index)}
+            >
+              {words}
+            </li>
+          ))}
+        </ul>
+      ) : null}
+    </search>
+  );
+}
+
+/** Every filter that is on, each can be removed; those of a person too, which the address does not have. */
+export function Chips() {
+  const on = [...query.value].filter(([name]) => name in FILTERS);
+  const hidden = Object.entries(personal.value);
+  if (on.length + hidden.length === 0) return null;
+  const without = (name: string): Readonly<Record<string, string>> =>
+    Object.fromEntries(hidden.filter(([one]) => one !== name));
+  return (
+    <ul class="chips" aria-label="Filters that are on">
+      {[...on, ...hidden].map(([name, value]) => (
+        <li key={name}>
+          <button
+            type="button"
+            title="Remove this filter"
+            onClick={() => go(withQuery({ [name]: '', cursor: '' }), without(name))}
+          >
+            {FILTERS[name] ?? name}: {(name === 'last' ? PRESETS[value]?.[0] : undefined) ?? value}{' '}
+            <span aria-hidden="true">×</span>
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
