@@ -119,6 +119,10 @@ test('PORT moves every port, and a later start on other ports in the same folder
     assert.equal(code, 0, err);
     const story = JSON.parse(out) as { payment: { status: string } };
     assert.equal(story.payment.status, 'succeeded');
+    assert.match(
+      err,
+      /statement +Both sides agree: 1 payment, .*\n.* paid to .*; every cent is somewhere/,
+    );
     assert.match(err, new RegExp(`http://localhost:${base + 200} `));
     assert.match(err, new RegExp(`platform +http://127\\.0\\.0\\.1:${base} `));
   }
@@ -163,7 +167,7 @@ test('Ctrl-C during startup stops the demo and leaves no server behind', async (
   const { code, out, err } = await run.ended;
   assert.equal(code, 1, err);
   assert.match(out, /Stopping/);
-  assert.doesNotMatch(out, /from token to posted/);
+  assert.doesNotMatch(out, /from token to the biller/);
   assert.deepEqual(await processesOf(directory), []);
 });
 

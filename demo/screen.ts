@@ -34,7 +34,7 @@ export function screen(stream: NodeJS.WriteStream | WriteStream): Screen {
       for (const line of lines) write(`${line}\n`);
     },
     step({ at, what, says }) {
-      if (!begun) write('\nOne payment, from token to posted\n');
+      if (!begun) write('\nOne payment, from token to the biller’s bank account\n');
       begun = true;
       const when = `${(at / 1000).toFixed(2)} s`.padStart(8);
       write(`${paint(2, when)}  ${paint(1, what.padEnd(10))} ${says}\n`);

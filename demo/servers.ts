@@ -163,6 +163,13 @@ async function openAll(
     adminPort: ports['platform admin'],
     // The demo's partners run on this machine, without TLS.
     allowPrivateAddresses: true,
+    // The account that pays billers: no bank has it.
+    payer: {
+      name: 'Demo Payments',
+      routing_number: '011000015',
+      account_number: '123456789',
+      company_id: '1234567890',
+    },
   });
   closers.push(() => platform.stop());
   const [city, northwind] = await Promise.all([

@@ -1,6 +1,6 @@
 /**
  * One payment's story: a partner's backend asks for a token, a customer's page opens a session and confirms, the platform puts the
- * payment and polls, the partner posts it. Every step is a real HTTP call; the times are this machine's.
+ * payment and polls, the partner posts it, and its money reaches the biller. Every step is a real HTTP call; the times are this machine's.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import {
@@ -8,11 +8,11 @@ import {
   type FlowPayment,
   type FlowSession,
   type FlowSessionGrant,
-  type MoneyCheck,
   type PaymentDetail,
   type TokenReply,
 } from '@duebridge/contract';
 import { bearer, call } from './admin.ts';
+import { remitBatch } from './money.ts';
 import type { Demo, DemoAccount } from './servers.ts';
 
 /** A line of the story: time in milliseconds since its start, event and result. */
@@ -101,7 +101,7 @@ export async function tellStory(demo: Demo, tell: (step: Step) => void): Promise
     await tellAudit(demo, payment, begin, ended, tell);
     const after = await balanceOf(platform.url, session);
     say(now(), 'balance', `${formatCents(before)} → ${formatCents(after)}`);
-    say(now(), 'money', await moneyOf(demo, biller_id));
+    await remitBatch(demo, payment.platform_payment_id, (what, says) => say(now(), what, says));
     return {
       payment,
       account,
@@ -176,21 +176,6 @@ const AUDIT_WORDS: Readonly<Record<string, { what: string; says: string }>> = {
 async function balanceOf(platformUrl: string, session: Record<string, string>): Promise<number> {
   const bill = await call<FlowSession>('GET', `${platformUrl}/v1/flow/session`, session);
   return bill.account.balance?.amount_due_in_cents ?? 0;
-}
-
-/** What the platform owes the biller by its book, once the payment's money is taken. */
-async function moneyOf({ platform }: Demo, biller_id: string): Promise<string> {
-  for (const until = performance.now() + PATIENCE_MS; performance.now() < until;) {
-    const url = `${platform.adminUrl}/admin/v1/money/check`;
-    const check = await call<MoneyCheck>('GET', url, bearer(platform.adminKey));
-    const one = check.balances.find((each) => each.biller_id === biller_id);
-    if (one !== undefined && one.owed > 0) {
-      const held = check.holds ? 'every cent is somewhere' : check.faults.join();
-      return `${formatCents(one.taken)} taken, ${formatCents(one.owed)} owed to ${biller_id}; ${held}`;
-    }
-    await delay(10);
-  }
-  throw new Error(`the money of the payment was not taken within ${PATIENCE_MS / 1000} s`);
 }
 
 /** The first characters of a secret, enough to recognise it. */

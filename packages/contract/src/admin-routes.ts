@@ -401,7 +401,7 @@ export const platformAdminRoutes = adminRoutes({
   close_batch: {
     call: 'POST /batches/{platform_batch_id}/close',
     summary:
-      'Close a batch whose window has ended and whose payments have all ended, without waiting for the next round',
+      'Close a batch whose payments have all ended, without waiting for the next round; in test mode also before its window has ended',
     source: 'decision 26',
     role: 'operator',
     body: OperatorReason,

@@ -744,8 +744,9 @@ CREATE OR REPLACE FUNCTION duebridge_platform.batches_guard()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  IF OLD.closed_at IS NOT NULL OR (NEW.platform_batch_id, NEW.partner_id, NEW.opened_at, NEW.cutoff_at)
-     IS DISTINCT FROM (OLD.platform_batch_id, OLD.partner_id, OLD.opened_at, OLD.cutoff_at) THEN
+  IF OLD.closed_at IS NOT NULL
+     OR (NEW.platform_batch_id, NEW.partner_id, NEW.opened_at) IS DISTINCT FROM (OLD.platform_batch_id, OLD.partner_id, OLD.opened_at)
+     OR (NEW.cutoff_at <> OLD.cutoff_at AND (NEW.closed_at IS NULL OR NEW.cutoff_at > OLD.cutoff_at)) THEN
     RAISE EXCEPTION 'a batch changes once: when it closes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'batches_once';
   END IF;

@@ -176,5 +176,6 @@ function describe({ payments, net_in_cents, other_in_cents, differences }: Check
   if (differences.length > 0) return differences.join('\n');
   const other =
     other_in_cents === 0 ? '' : `, with ${formatCents(other_in_cents)} of refunds and earlier ones`;
-  return `Both sides agree: ${payments} payments, ${formatCents(net_in_cents)} transferred${other}.`;
+  const counted = payments === 1 ? '1 payment' : `${payments} payments`;
+  return `Both sides agree: ${counted}, ${formatCents(net_in_cents)} transferred${other}.`;
 }

@@ -12,6 +12,7 @@ import {
 import {
   batchFor,
   closeBatches,
+  closeBatchNow,
   cutoffAfter,
   getBatch,
   listBatches,
@@ -265,6 +266,27 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
     getBatch(rig.database, 'no-such'),
     (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
   );
+});
+
+test('an operator ends the window of a test registration early, of a live one never', async (t) => {
+  const { rig, batch } = await paidBatch(t, 1);
+  const close = (id: string) => closeBatchNow(rig.database, id, 'tried out', 'ada');
+  await rig.database.query(`UPDATE duebridge_platform.partners SET mode = 'live'`);
+  await assert.rejects(close(batch), /window of the batch is open/);
+  await rig.database.query(`UPDATE duebridge_platform.partners SET mode = 'test'`);
+  const closed = await close(batch);
+  assert.deepEqual(
+    [closed.statement?.count, Date.parse(closed.cutoff_at) <= Date.now()],
+    [1, true],
+  );
+  // The window goes on, with a batch of its own, which may be ended as well.
+  const acme = await rig.registry.get('acme');
+  assert.ok(acme);
+  const next = await batchFor(rig.database, acme, Date.now());
+  assert.notEqual(next, batch);
+  assert.equal(await batchFor(rig.database, acme, Date.now()), next);
+  await close(next);
+  assert.equal(new Set([batch, next, await batchFor(rig.database, acme, Date.now())]).size, 3);
 });
 
 test('equal statements settle a batch in one call; without one each payment is read [PF3 EE3]', async (t) => {

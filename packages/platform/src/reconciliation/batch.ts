@@ -112,17 +112,25 @@ export async function batchFor(database: Database, partner: Partner, now: number
   };
   const found = await find();
   if (found !== undefined) return found;
-  // The day is for people to read; the rest makes the id unique over all partners. It follows from the window: a database that has lost
-  // the row gives the same id again, under which the partner has the window's first payments.
-  const window = JSON.stringify([partner.partner_id, partner.created_at, cutoff]);
-  const digest = createHash('sha256').update(window).digest('hex').slice(0, 20);
-  const id = `${windowDay(partner, Date.parse(cutoff))}-${digest}`;
-  await database.query(openWindow, [id, partner.partner_id, cutoff]);
-  // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
-  const opened = await find();
-  if (opened === undefined) throw new Error('a batch window opened by another was not seen');
-  return opened;
+  // An id that is taken is that of a batch which was ended before the window's time (closeBatchNow): the next one is tried.
+  for (let ended = 0; ended < MAX_ENDED_EARLY; ended += 1) {
+    // The day is for people to read; the rest makes the id unique over all partners. It follows from the window: a database that has lost
+    // the row gives the same id again, under which the partner has the window's first payments.
+    const window = [partner.partner_id, partner.created_at, cutoff, ...(ended > 0 ? [ended] : [])];
+    const digest = createHash('sha256').update(JSON.stringify(window)).digest('hex').slice(0, 20);
+    const id = `${windowDay(partner, Date.parse(cutoff))}-${digest}`;
+    await database.query(openWindow, [id, partner.partner_id, cutoff]);
+    // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
+    const opened = await find();
+    if (opened !== undefined) return opened;
+  }
+  throw new Refusal('CONFLICT', {
+    message: `${MAX_ENDED_EARLY} batches of this window were ended early: wait for the next window`,
+  });
 }
+
+/** Batches of one window that somebody may end before its time, in test mode. */
+const MAX_ENDED_EARLY = 1_000;
 
 /**
  * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was never at the partner, nor was
@@ -226,8 +234,9 @@ export function listBatches(on: Queryable, partner_id?: string): Promise<ListedB
 }
 
 /**
- * Closes one batch now, by an operator. Throws Refusal BATCH_NOT_FOUND, or CONFLICT when its window is open, a payment has not ended,
- * or it is closed already: the statement of a batch is written once.
+ * Closes one batch now, by an operator. In test mode its window ends with it, so that nobody waits for the cut-off to see what follows.
+ * Throws Refusal BATCH_NOT_FOUND, or CONFLICT when the window of a live one is open, a payment has not ended, or it is closed already:
+ * the statement of a batch is written once.
  */
 export async function closeBatchNow(
   database: Database,
@@ -236,7 +245,7 @@ export async function closeBatchNow(
   actor: string,
 ): Promise<BatchView> {
   const before = await getBatch(database, platform_batch_id);
-  if (await closeBatch(database, platform_batch_id, actor, reason)) {
+  if (await closeBatch(database, platform_batch_id, actor, { reason, endsTestWindow: true })) {
     return getBatch(database, platform_batch_id);
   }
   const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
@@ -245,7 +254,8 @@ export async function closeBatchNow(
   const open = await database.query(
     sql(
       'batch_window_open',
-      'SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND cutoff_at > now()',
+      `SELECT 1 FROM duebridge_platform.batches b JOIN duebridge_platform.partners p USING (partner_id)
+        WHERE b.platform_batch_id = $1 AND b.cutoff_at > now() AND p.mode = 'live'`,
     ),
     [platform_batch_id],
   );
@@ -312,16 +322,21 @@ function closeBatch(
   database: Database,
   platform_batch_id: string,
   actor: string,
-  reason: string | null = null,
+  {
+    reason,
+    endsTestWindow = false,
+  }: { readonly reason?: string; readonly endsTestWindow?: boolean } = {},
 ): Promise<boolean> {
   return database.transaction(
     async (tx) => {
       const held = await tx.query(
         sql(
           'batch_hold',
-          `SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 AND closed_at IS NULL AND cutoff_at <= now() FOR UPDATE`,
+          `SELECT 1 FROM duebridge_platform.batches b WHERE platform_batch_id = $1 AND closed_at IS NULL
+              AND (cutoff_at <= now() OR ($2 AND EXISTS (SELECT 1 FROM duebridge_platform.partners p
+                                                          WHERE p.partner_id = b.partner_id AND p.mode = 'test'))) FOR UPDATE`,
         ),
-        [platform_batch_id],
+        [platform_batch_id, endsTestWindow],
       );
       if (held.length === 0) return false;
       // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
@@ -331,13 +346,13 @@ function closeBatch(
         sql(
           'batch_close',
           `WITH closed AS (
-           UPDATE duebridge_platform.batches SET closed_at = now(), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
+           UPDATE duebridge_platform.batches SET closed_at = now(), cutoff_at = least(cutoff_at, now()), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))
            FROM closed`,
         ),
-        [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason],
+        [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason ?? null],
       );
       return true;
     },
