@@ -91,12 +91,13 @@ const KEPT: Readonly<Record<Side, Readonly<Record<string, string>>>> = {
     audit: 'SELECT INSERT',
     audit_seals: 'SELECT INSERT',
     sandbox_funds: 'SELECT INSERT',
-    flow_payments: 'SELECT INSERT',
     // Steps of a payment and the closing of a batch; triggers keep the rest.
     payments: 'SELECT INSERT UPDATE',
     batches: 'SELECT INSERT UPDATE',
     // Removed half a year after the payment was settled, never changed.
     attempts: 'SELECT INSERT DELETE',
+    // Removed with its customer, except for the latest of a flow.
+    flow_payments: 'SELECT INSERT DELETE',
     migrations: 'SELECT',
   },
   partner: {

@@ -23,9 +23,9 @@ CREATE INDEX audit_actor ON duebridge_platform.audit USING btree (actor, at) WHE
 
 CREATE INDEX audit_event ON duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
 
-CREATE INDEX audit_partner ON duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
+CREATE INDEX audit_of_payment ON duebridge_platform.audit USING btree (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
 
-CREATE INDEX audit_payment ON duebridge_platform.audit USING btree (platform_payment_id, at) WHERE (platform_payment_id IS NOT NULL);
+CREATE INDEX audit_partner ON duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
 
 CREATE INDEX audit_payment_id ON duebridge_platform.audit USING btree (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
 

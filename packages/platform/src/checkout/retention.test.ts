@@ -84,9 +84,18 @@ test('a customer who only looked is erased after a day, one who paid after ninet
       )
     ).map((row) => row.sealed);
   assert.deepEqual(await left(), [true]);
+  // One that the same flow made before, on whose place nothing stands any more.
+  await database.query(
+    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id)
+     SELECT 'an-older-one', flow_id, token_hash, session_id, customer_id FROM duebridge_platform.flow_payments`,
+  );
   await pass(89);
   assert.deepEqual(await forget(database), { ...nothing, customers: 1 });
   assert.deepEqual(await left(), []);
+  const visits = await database.query(
+    'SELECT platform_payment_id FROM duebridge_platform.flow_payments',
+  );
+  assert.deepEqual(visits, [{ platform_payment_id: id }], 'the latest of a flow alone stays');
   const payments = await database.query(
     `SELECT p.amount_in_cents, f.customer_id = $2 AS traced
        FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments f USING (platform_payment_id) WHERE p.platform_payment_id = $1`,

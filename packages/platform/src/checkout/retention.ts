@@ -2,7 +2,7 @@
  * Retention: removes personal data whose time is over, expired tokens and sessions, flows without a payment, old mails, and the evidence
  * of payments settled long ago. The payments themselves stay forever.
  */
-import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { sql, type Clock, type Database, type Log, type Statement } from '@duebridge/runtime';
 
 /** Interval between sweeps: data is kept up to this much longer than promised. */
 const SWEEP_EVERY_MS = 60 * 60 * 1000;
@@ -24,12 +24,23 @@ function idDaysAgo(days: number): string {
                FROM lpad(to_hex((extract(epoch FROM now() - interval '${days} days') * 1000)::bigint), 12, '0') AS h)`;
 }
 
-/** Personal data: of one who only looked, a day after the token; of one who paid, DUEBRIDGE_RETENTION_DAYS. Nothing stays of it. */
+/** Personal data whose time is over: of one who only looked, a day after the token; of one who paid, DUEBRIDGE_RETENTION_DAYS. */
+const selectCustomers = sql(
+  'retention_select_customers',
+  `SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT}`,
+);
+/**
+ * Which visit a payment came from matters as long as its customer can be found, except for the latest of a flow, on which later sessions
+ * of the flow stand. First, so that a sweep that ends here leaves no row that nothing would find again.
+ */
+const removeFlowPayments = sql(
+  'retention_flow_payments',
+  `DELETE FROM duebridge_platform.flow_payments fp WHERE fp.customer_id = ANY($1::uuid[]) AND NOT EXISTS
+     (SELECT 1 FROM duebridge_platform.flows f WHERE f.flow_id = fp.flow_id AND f.latest_payment_id = fp.platform_payment_id)`,
+);
 const removeCustomers = sql(
   'retention_customers',
-  `DELETE FROM duebridge_platform.customers WHERE customer_id IN
-     (SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT})
-   RETURNING 1`,
+  'DELETE FROM duebridge_platform.customers WHERE customer_id = ANY($1::uuid[]) AND erase_after < now() RETURNING 1',
 );
 /** Flows in which nothing was paid: two days after their page was open, when no session can stand on them. */
 const removeFlows = sql(
@@ -86,36 +97,40 @@ const removeSums = sql(
   `DELETE FROM duebridge_platform.hourly_sums WHERE hour < now() - interval '30 days' RETURNING 1`,
 );
 
-/** What leaves, and the statement that removes some of it. */
+/** What leaves, with what removes some of it and gives the number of rows. */
 const LEAVING = {
-  customers: removeCustomers,
-  tokens: removeTokens,
-  sessions: removeSessions,
-  flows: removeFlows,
-  mails: removeMails,
-  attempts: removeAttempts,
-  sums: removeSums,
+  async customers(database: Database): Promise<number> {
+    const rows = await database.query<{ customer_id: string }>(selectCustomers);
+    const ids = rows.map(({ customer_id }) => customer_id);
+    if (ids.length === 0) return 0;
+    await database.query(removeFlowPayments, [ids]);
+    return (await database.query(removeCustomers, [ids])).length;
+  },
+  tokens: rowsOf(removeTokens),
+  sessions: rowsOf(removeSessions),
+  flows: rowsOf(removeFlows),
+  mails: rowsOf(removeMails),
+  attempts: rowsOf(removeAttempts),
+  sums: rowsOf(removeSums),
 } as const;
+
+function rowsOf(statement: Statement): (database: Database) => Promise<number> {
+  return async (database) => (await database.query(statement)).length;
+}
 
 /** One sweep. Gives the rows that it removed of each kind. Any number of replicas may sweep at once. */
 export async function forget(database: Database): Promise<Record<keyof typeof LEAVING, number>> {
-  const removed = {
-    customers: 0,
-    tokens: 0,
-    sessions: 0,
-    flows: 0,
-    mails: 0,
-    attempts: 0,
-    sums: 0,
-  };
-  for (const kind of Object.keys(removed) as (keyof typeof LEAVING)[]) {
+  const removed: [string, number][] = [];
+  for (const [kind, remove] of Object.entries(LEAVING)) {
+    let rows = 0;
     for (let batch = 0; batch < MAX_STATEMENTS; batch += 1) {
-      const done = (await database.query(LEAVING[kind])).length;
-      removed[kind] += done;
+      const done = await remove(database);
+      rows += done;
       if (done < ROWS_PER_STATEMENT) break;
     }
+    removed.push([kind, rows]);
   }
-  return removed;
+  return Object.fromEntries(removed) as Record<keyof typeof LEAVING, number>;
 }
 
 /** Sweeps every hour, and does what else is due hourly, until `signal` aborts, then resolves. */
