@@ -22,6 +22,7 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
   adopt: 'a million payments in flight: memory, and how soon another worker has them',
   detection: 'delay until the end of a payment is known, beside fixed intervals and backoff',
   token: 'tokens per second, beside the same server without storage',
+  weight: 'bytes that a payment leaves in the tables of both sides',
   neighbours: 'time to the end of payments whose neighbours hang, fail or are refused',
   'kit-far': 'F12    payments at a partner kit whose database is 0, 100 and 300 ms away',
   'kit-neighbours':

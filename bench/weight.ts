@@ -1,0 +1,119 @@
+/**
+ * F13: how many bytes a payment leaves in the tables of both sides, a year later: customers pay through the real servers, one payment
+ * each as in the demo; then everything is removed that leaves by itself, the tables are vacuumed as autovacuum does, and their sizes with
+ * all indexes are divided by the payments. What is there before the first payment is not counted.
+ *
+ *     npm run bench -- weight [--payments 20000] [--customers 32]
+ *
+ * Tables of `leaving` are emptied by the sweeper at the time given in docs/operations.md, so they count while a payment is young only.
+ */
+import assert from 'node:assert/strict';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Database } from '@duebridge/runtime';
+import { BothSides, gasCompany } from '../test/support/both-sides.ts';
+import { createToken, openSession } from '../test/support/customer.ts';
+import { benchOptions } from './options.ts';
+import { report } from './report.ts';
+
+const flags = benchOptions(import.meta.main, { payments: '20000', customers: '32' });
+const payments = Number(flags.payments);
+/** No more payments an account than a customer makes in three years of monthly bills. */
+const PAYMENTS_OF_AN_ACCOUNT = 36;
+/** Stands for the processor of a live platform, whose own book is the processor's. */
+const NOT_OF_A_LIVE_PLATFORM = ['sandbox_funds'];
+/** Emptied by the sweeper (operations.md, "What leaves"). */
+const LEAVING = ['tokens', 'sessions', 'customers', 'mails', 'attempts'];
+const PARTNER_KEY = 'the-key-that-the-biller-chose';
+
+interface Size {
+  readonly table: string;
+  readonly rows: number;
+  readonly heap: number;
+  readonly indexes: number;
+}
+
+/** Sizes of all tables of a schema, in bytes, after a vacuum. */
+async function sizes(books: Database, schema: string): Promise<Size[]> {
+  await books.withConnection(async (connection) => {
+    await connection.query('SET statement_timeout = 0');
+    await connection.query('VACUUM ANALYZE');
+  });
+  return books.query<Size & Record<string, unknown>>(
+    `SELECT relname AS table, greatest(reltuples, 0)::float8 AS rows, pg_table_size(oid)::float8 AS heap, pg_indexes_size(oid)::float8 AS indexes
+       FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = $1::regnamespace ORDER BY pg_total_relation_size(oid) DESC`,
+    [schema],
+  );
+}
+
+/** Prints what each table has grown by a payment. Gives the sum of those that stay, and of those that leave, in bytes a payment. */
+function print(schema: string, before: readonly Size[], now: readonly Size[]) {
+  const sum = { staying: 0, leaving: 0 };
+  console.log(`${schema}: bytes a payment      rows    table  indexes`);
+  for (const { table, rows, heap, indexes } of now) {
+    if (NOT_OF_A_LIVE_PLATFORM.includes(table)) continue;
+    const was = before.find((one) => one.table === table);
+    const grown = [heap - (was?.heap ?? 0), indexes - (was?.indexes ?? 0)] as const;
+    const [inTable, inIndexes] = grown.map((bytes) => bytes / payments) as [number, number];
+    if (inTable + inIndexes < 1) continue;
+    const leaves = LEAVING.includes(table);
+    sum[leaves ? 'leaving' : 'staying'] += inTable + inIndexes;
+    const figures = [(rows / payments).toFixed(2), inTable.toFixed(0), inIndexes.toFixed(0)];
+    console.log(
+      `  ${table.padEnd(24)}${figures.map((one) => one.padStart(9)).join('')}${leaves ? '  leaves' : ''}`,
+    );
+  }
+  return sum;
+}
+
+const sides = new BothSides();
+try {
+  const partner = await sides.partner({
+    auth: { method: 'key', header: 'x-api-key', keys: [PARTNER_KEY] },
+  });
+  const accounts = Math.ceil(payments / PAYMENTS_OF_AN_ACCOUNT) + Number(flags.customers);
+  const rows = Array.from({ length: accounts }, (_, at) => `gas,acc-${at},active,20000.00\n`);
+  await partner.importAccounts(`biller_id,account_id,status,amount_due\n${rows.join('')}`);
+  const platform = await sides.platform();
+  const client = await platform.register(gasCompany(partner.server.url, PARTNER_KEY));
+  const before = await Promise.all([
+    sizes(platform.books, 'duebridge_platform'),
+    sizes(partner.books, 'duebridge_partner'),
+  ]);
+  let made = 0;
+  const customer = async (): Promise<void> => {
+    while (made < payments) {
+      const at = made++;
+      if (at % 1_000 === 0) console.error(`${at} of ${payments} payments`);
+      const token = await createToken(client, { account_id: `acc-${at % accounts}` });
+      assert.equal(token.status, 200, JSON.stringify(token.body));
+      const browser = await openSession(client.platformUrl, token.body.token);
+      const confirmed = await browser.confirm(100 + (at % 90_000));
+      assert.equal(confirmed.status, 200, JSON.stringify(confirmed.body));
+    }
+  };
+  await Promise.all(Array.from({ length: Number(flags.customers) }, customer));
+  const open = `SELECT count(*)::int AS n FROM duebridge_platform.payments WHERE settled_at IS NULL`;
+  for (;;) {
+    const [left] = await platform.books.query<{ n: number }>(open);
+    if (left?.n === 0) break;
+    await delay(250);
+  }
+  const ours = print(
+    'duebridge_platform',
+    before[0],
+    await sizes(platform.books, 'duebridge_platform'),
+  );
+  const theirs = print(
+    'duebridge_partner',
+    before[1],
+    await sizes(partner.books, 'duebridge_partner'),
+  );
+  const bytes = { figure: 'F13', unit: 'bytes' };
+  const figure = (what: string, value: number, target?: string) =>
+    report({ ...bytes, what, value: Math.round(value), ...(target && { target }) });
+  figure('a payment in the platform, for good', ours.staying, 'at most 1200');
+  figure('a payment in the platform, until the sweeper comes', ours.leaving);
+  figure('a payment in the kit, for good', theirs.staying, 'at most 600');
+} finally {
+  await sides.stop();
+}
