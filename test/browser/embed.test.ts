@@ -141,6 +141,35 @@ function mounting(inEngine: InEngine): void {
   });
 
   inEngine(
+    'a policy that only reports does not stop a redirect either',
+    async ({ flow, visit }) => {
+      const world = flow.world();
+      const at = await visit(world, '?reports');
+      await at.tab.run(
+        'page',
+        async (partner, frameOrigin) => {
+          const keep = (text: string): void =>
+            sessionStorage.setItem('kept', `${sessionStorage.getItem('kept') ?? ''}${text};`);
+          document.addEventListener('securitypolicyviolation', (event) => keep(event.disposition));
+          const path = '/npm/redirect.js';
+          const { redirectToPayment } = (await import(path)) as {
+            redirectToPayment: (options: object) => Promise<never>;
+          };
+          const returnUrl = location.href;
+          redirectToPayment({ partner, frameOrigin, returnUrl, token: 't' }).catch(
+            (error: { code: string }) => keep(error.code),
+          );
+        },
+        world.partner,
+        flow.payOrigin,
+      );
+      await at.holds('page', () => location.pathname.startsWith('/flow/v1/'));
+      await at.tab.goto(flow.site('acme'));
+      assert.equal(await at.tab.run('page', () => sessionStorage.getItem('kept')), 'report;');
+    },
+  );
+
+  inEngine(
     'a page whose first request gets no answer, or a broken one, is asked for again and pays',
     async ({ flow, visit }) => {
       for (const [trouble, display] of [

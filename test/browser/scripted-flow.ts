@@ -332,15 +332,17 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     }
     const frames = [payOrigin, ...url.searchParams.getAll('frame')].join(' ');
     const tag = url.searchParams.get('tag') === null ? '' : scriptTag();
+    const reports = url.searchParams.has('reports');
     const policy =
       `default-src 'none'; script-src 'self'${tag && ` ${payOrigin}`}; connect-src 'self'; ` +
       `frame-src ${url.searchParams.has('noframe') ? "'self'" : frames}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
-      "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+      `base-uri 'none'; form-action ${reports ? payOrigin : "'none'"}; ` +
+      "require-trusted-types-for 'script'; trusted-types 'none'";
     response.writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': policy,
-      ...(url.searchParams.has('reports')
-        ? { 'content-security-policy-report-only': "frame-src 'none'" }
+      ...(reports
+        ? { 'content-security-policy-report-only': "frame-src 'none'; form-action 'none'" }
         : {}),
       ...(url.searchParams.get('coep') === null
         ? {}
