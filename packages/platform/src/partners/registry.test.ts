@@ -224,6 +224,41 @@ test('a change reaches other processes within five seconds, and its own process 
   );
 });
 
+test('changes of one partner at the same moment all stay', async (t) => {
+  const { all, database } = await registries(t, 2);
+  const [here, there] = all as [PartnerRegistry, PartnerRegistry];
+  await here.add(registration, 'test');
+  const auth = { method: 'key', header: 'x-api-key', key: 'the-new-key' } as const;
+  let changed: Promise<unknown[]> | undefined;
+  await database.transaction(async (tx) => {
+    await tx.query(
+      "SELECT 1 FROM duebridge_platform.partners WHERE partner_id = 'acme' FOR UPDATE",
+    );
+    changed = Promise.all([
+      here.change('acme', { name: 'Acme', budget: { wait_seconds: 5 } }, 'one'),
+      there.change('acme', { budget: { call_timeout_ms: 9_000 } }, 'two'),
+      here.change('acme', { connection: { proxy_url: 'https://proxy.example' } }, 'three'),
+      there.change('acme', { auth, support_contact: '+1 555 0100' }, 'four'),
+    ]);
+    // All four wait for the row before any of them is written.
+    for (let waiting = 0; waiting < 4;) {
+      const rows = await database.query<{ count: number }>(
+        `SELECT count(*)::int FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      );
+      waiting = rows[0]?.count ?? 0;
+    }
+  });
+  await changed;
+  const partner = await there.get('acme');
+  assert(partner);
+  const { name, support_contact, budget, connection } = partner;
+  assert.deepEqual([name, support_contact], ['Acme', '+1 555 0100']);
+  assert.deepEqual([budget.wait_seconds, budget.call_timeout_ms], [5, 9_000]);
+  assert.equal(connection?.proxy, 'proxy.example');
+  assert.deepEqual(there.credentials(partner).auth, auth);
+});
+
 test('a sealed secret opens only with its key, at its place, unaltered', () => {
   const sealer = openSealer(SEAL_KEY);
   const sealed = sealer.seal('secret é', 'partners/a/auth');

@@ -204,10 +204,11 @@ function valuesOf(columns: readonly (keyof Written)[], row: Written): unknown[] 
   });
 }
 
-const getStatement = sql(
-  'partner_get',
-  `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`,
-);
+const SELECT_ONE = `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`;
+const getStatement = sql('partner_get', SELECT_ONE);
+
+/** A change keeps what it does not give: nothing may be written between its read and its write. */
+const lockStatement = sql('partner_lock', `${SELECT_ONE} FOR UPDATE`);
 
 const addStatement = sql(
   'partner_add',
@@ -342,8 +343,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     });
 
   /**
-   * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. Locks the endpoint until the
-   * transaction ends: of two simultaneous registrations, the later one sees the earlier.
+   * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. `lockEndpoint` comes first.
    */
   const endpointProblems = async (
     tx: Transaction,
@@ -353,7 +353,6 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     const endpoint = normalized(base_url);
     // The base_url has been found wrong already.
     if (endpoint === undefined) return [];
-    await tx.query(lockEndpointStatement, [endpoint]);
     const others = await tx.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
       otherModeStatement,
       [mode],
@@ -374,6 +373,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       ];
       try {
         const row = await database.transaction(async (tx) => {
+          await lockEndpoint(tx, registration.base_url);
           refuse([...problems, ...(await endpointProblems(tx, mode, registration.base_url))]);
           const written: Written = {
             ...UNREGISTERED,
@@ -398,18 +398,17 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     },
 
     async change(partner_id, change, actor) {
-      const before = await read(partner_id);
-      if (before === undefined) throw new Refusal('NOT_FOUND');
-      const { auth, connection: parts, reason, base_url, ...given } = change;
-      const connection = parts === undefined ? undefined : changedConnection(before, parts);
-      const problems = [
-        ...changeProblems({ ...change, connection }, allowPrivateAddresses),
-        ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
-      ];
       const row = await database.transaction(async (tx) => {
-        const others =
-          base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url);
-        refuse([...problems, ...others]);
+        if (change.base_url !== undefined) await lockEndpoint(tx, change.base_url);
+        const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
+        if (before === undefined) throw new Refusal('NOT_FOUND');
+        const { auth, connection: parts, reason, base_url, ...given } = change;
+        const connection = parts === undefined ? undefined : changedConnection(before, parts);
+        refuse([
+          ...changeProblems({ ...change, connection }, allowPrivateAddresses),
+          ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
+          ...(base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url)),
+        ]);
         const written: Written = {
           ...before,
           ...given,
@@ -533,6 +532,11 @@ function publicConnection({
     private_authority: authority !== undefined,
     ...(proxy_url === undefined ? {} : { proxy: new URL(proxy_url).host }),
   };
+}
+
+/** Locks an endpoint until the transaction ends: of two simultaneous registrations, the later one sees the earlier. */
+async function lockEndpoint(tx: Transaction, base_url: string): Promise<void> {
+  await tx.query(lockEndpointStatement, [normalized(base_url) ?? '']);
 }
 
 function refuse(problems: readonly Detail[]): void {
