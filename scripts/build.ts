@@ -22,7 +22,8 @@ import {
 } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
-import { buildWeb } from '../packages/web/build.ts';
+import { buildTypes, buildWeb } from '../packages/web/build.ts';
+import { testPrograms } from './tool.ts';
 import { readWords } from './words.ts';
 
 const run = promisify(execFile);
@@ -108,6 +109,7 @@ export async function buildPackages(
   try {
     if (web) await buildWeb();
     await compile(all, emitted);
+    await buildTypes(join(folder, '@duebridge/web/dist/npm/types'));
     return all.map((one) => stage(one, emitted, join(folder, one.manifest.name)));
   } finally {
     rmSync(emitted, { recursive: true, force: true });
@@ -167,7 +169,7 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
     }),
   );
   try {
-    await run(join(root, 'node_modules/.bin/tsc'), ['-p', project], { cwd: root });
+    await run('tsc', ['-p', project], { cwd: root, env: await testPrograms('build') });
   } catch (error) {
     const output =
       error instanceof Error && 'stdout' in error ? String(error.stdout) : String(error);

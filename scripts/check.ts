@@ -10,11 +10,10 @@ import { join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { pathToFileURL } from 'node:url';
-import { toolFolder } from './tool.ts';
+import { testPrograms, toolFolder } from './tool.ts';
 import { readWords, refuse } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
-const bin = (name: string): string => join(root, 'node_modules', '.bin', name);
 
 /**
  * Test files that run at once. One more than the cores of the smallest machine: most of them wait for polls and browsers half of the
@@ -45,7 +44,7 @@ const { values: options } = readWords('test', HELP, {
   },
 });
 
-/** The static checks, as commands that are in node_modules/.bin. */
+/** The static checks, as commands of tools/test. */
 const CHECKS: Readonly<Record<string, readonly (readonly [string, ...string[]])[]>> = {
   types: [
     ['tsc', '--noEmit', '-p', 'tsconfig.json'],
@@ -97,7 +96,7 @@ async function check(name: string): Promise<boolean> {
   const begun = performance.now();
   let passed = true;
   for (const [program, ...args] of CHECKS[name] ?? []) {
-    passed &&= await command(bin(program), args);
+    passed &&= await command(program, args);
   }
   const seconds = ((performance.now() - begun) / 1000).toFixed(1);
   console.log(`${passed ? '✔' : '✖'} ${name} (${seconds} s)`);
@@ -117,7 +116,8 @@ async function tests(): Promise<boolean> {
         }).filter((file) => file.endsWith('.full.test.ts') === options.full),
   );
   if (files.length === 0) refuse('test', `no test file is below ${below.join(', ')}`);
-  // Once, before the first of several test files asks for it.
+  // Once, before the first of several test files asks for them.
+  await toolFolder('test', 'test');
   if (files.some((file) => file.startsWith('test/browser/'))) await toolFolder('browser', 'test');
   const settings = {
     cwd: root,
@@ -141,14 +141,15 @@ async function tests(): Promise<boolean> {
   return passed;
 }
 
-/** Runs a program and prints what it says once it has ended, so that it does not mix with what the tests say meanwhile. */
-function command(program: string, args: readonly string[]): Promise<boolean> {
+/** Runs a program of tools/test and prints what it says once it has ended, so that it does not mix with what the tests say meanwhile. */
+async function command(program: string, args: readonly string[]): Promise<boolean> {
+  const env = await testPrograms('test');
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
       cwd: root,
       stdio: ['ignore', 'pipe', 'pipe'],
       // Kept where a person watches; it goes to a pipe here.
-      env: { ...process.env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) },
+      env: { ...env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) },
       // A group of its own: most of these programs start another one that does the work, which has to end with them.
       detached: true,
     });

@@ -1,7 +1,16 @@
 /** What a newcomer gets wrong first: an install without scripts (`ignore-scripts=true`, as many companies set it), and a misspelt word. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  globSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -84,4 +93,15 @@ test('a Node that reads no TypeScript says what to do in one sentence', () => {
   });
   assert.equal(status, 2);
   assert.match(stderr, /^duebridge: this is Node [\d.]+, which reads no TypeScript: [^\n]+\n$/);
+});
+
+test('npm ci installs at most 350 MB', (t) => {
+  const folder = join(import.meta.dirname, '../node_modules');
+  const blocks = globSync('**', { cwd: folder }).map(
+    (file) => lstatSync(join(folder, file)).blocks,
+  );
+  // As `du -sm` counts.
+  const megabytes = Math.round((blocks.reduce((sum, some) => sum + some, 0) * 512) / 2 ** 20);
+  t.diagnostic(`node_modules has ${megabytes} MB in ${blocks.length} files and folders`);
+  assert.ok(megabytes <= 350);
 });

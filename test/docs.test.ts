@@ -18,9 +18,9 @@ import {
   type ErrorCode,
   type Route,
 } from '@duebridge/contract';
-import { format, resolveConfig } from 'prettier';
 import { readCurl, shellWords, type Variables } from './support/curl.ts';
 import { fieldTables } from './support/field-tables.ts';
+import { formatted } from './support/formatted.ts';
 import { openPageRun, type PageRun } from './support/page-run.ts';
 import {
   carryOut,
@@ -50,10 +50,8 @@ const CATALOGUE = /(<!-- catalogue: begin -->\n)([\s\S]*?)(<!-- catalogue: end -
 test('every error that a server may return is in the list of errors, as in the catalogue [ER3]', async () => {
   const file = 'docs/errors.md';
   const page = read(file);
-  const printed = await format(page.replace(CATALOGUE, `$1\n${catalogue()}\n$3`), {
-    ...(await resolveConfig(join(root, file))),
-    parser: 'markdown',
-  });
+  const filled = page.replace(CATALOGUE, `$1\n${catalogue()}\n$3`);
+  const printed = await formatted(filled, join(root, file));
   if (UPDATE) writeFileSync(join(root, file), printed);
   else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/errors.md again');
   const codes = [...printed.matchAll(/^### ([A-Z_]+)$/gm)].map((match) => match[1]);
@@ -84,10 +82,8 @@ const TABLES = /(<!-- fields: begin -->\n)([\s\S]*?)(<!-- fields: end -->)/;
 test('every field of the wire is in the tables, as the schemas have it [TR1 TR2 TR3 TR4 TK1 PF9 AC1]', async () => {
   const page = read(FIELDS);
   const tables = fieldTables([platformRoutes.create_token, ...Object.values(partnerRoutes)]);
-  const printed = await format(page.replace(TABLES, `$1\n${tables}\n$3`), {
-    ...(await resolveConfig(join(root, FIELDS))),
-    parser: 'markdown',
-  });
+  const filled = page.replace(TABLES, `$1\n${tables}\n$3`);
+  const printed = await formatted(filled, join(root, FIELDS));
   if (UPDATE) writeFileSync(join(root, FIELDS), printed);
   else assert.equal(page, printed, `DUEBRIDGE_UPDATE_DOCS=1 prints ${FIELDS} again`);
 });

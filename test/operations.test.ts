@@ -12,9 +12,9 @@ import { startPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
 import type { Variable } from '@duebridge/runtime/cli';
 import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
-import { format, resolveConfig } from 'prettier';
 import { variables as partnerVariables } from '../packages/partner/src/variables.ts';
 import { variables as platformVariables } from '../packages/platform/src/variables.ts';
+import { formatted } from './support/formatted.ts';
 
 const file = join(import.meta.dirname, '../docs', 'operations.md');
 const page = readFileSync(file, 'utf8');
@@ -36,8 +36,7 @@ test('every variable is documented as the code reads it', async () => {
       (_all, begin, end) => `${begin}\n${table(SIDES[side])}\n\n${end}`,
     );
   }
-  const options = { ...(await resolveConfig(file)), parser: 'markdown' };
-  printed = await format(printed, options);
+  printed = await formatted(printed, file);
   if (UPDATE) writeFileSync(file, printed);
   else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/operations.md again');
 });

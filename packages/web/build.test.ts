@@ -16,7 +16,8 @@ import test from 'node:test';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { errorsPage } from './errors-page.ts';
-import { buildWeb, checkSizes, release, SIZE_LIMITS } from './build.ts';
+import { testPrograms } from '../../scripts/tool.ts';
+import { buildTypes, buildWeb, checkSizes, release, SIZE_LIMITS } from './build.ts';
 
 test('the build matches its manifest: names with hashes, the integrity, sizes within limits', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-build-'));
@@ -58,6 +59,7 @@ test('the build matches its manifest: names with hashes, the integrity, sizes wi
   const { exports } = JSON.parse(
     readFileSync(join(import.meta.dirname, 'package.json'), 'utf8'),
   ) as { exports: Record<string, string | Record<string, string>> };
+  await buildTypes(join(dist, 'npm/types'));
   // One that is a plain text is a file of the package itself and not of the build.
   const built = Object.values(exports).filter((entry) => typeof entry !== 'string');
   for (const path of built.flatMap((entry) => Object.values(entry))) {
@@ -77,7 +79,7 @@ test('the types that a partner gets need no other package, and refuse what the S
   const modules = join(import.meta.dirname, '../../node_modules');
   // React's types are the partner's own.
   symlinkSync(modules, join(folder, 'node_modules'));
-  await buildWeb(join(folder, 'dist'));
+  await buildTypes(join(folder, 'dist/npm/types'));
   const program = `
     import { createDuebridge, DuebridgeError, type PaymentUpdate } from './dist/npm/types/embed/index.js';
     import { DuebridgeFrame } from './dist/npm/types/embed/react.js';
@@ -98,7 +100,8 @@ test('the types that a partner gets need no other package, and refuse what the S
     join(folder, 'tsconfig.json'),
     JSON.stringify({ compilerOptions: { ...settings, types: [] }, include: ['partner.ts'] }),
   );
-  const { stdout } = await promisify(execFile)(join(modules, '.bin/tsc'), ['-p', folder]).catch(
+  const env = await testPrograms('test');
+  const { stdout } = await promisify(execFile)('tsc', ['-p', folder], { env }).catch(
     (error: { stdout: string }) => error,
   );
   assert.equal(stdout, '');

@@ -21,6 +21,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { TEST_AMOUNTS } from '@duebridge/contract';
 import { build, type InlineConfig, type Plugin, type Rolldown } from 'vite';
+import { testPrograms } from '../../scripts/tool.ts';
 import { errorsPage } from './errors-page.ts';
 import { en } from './src/flow/words/en.ts';
 import { es } from './src/flow/words/es.ts';
@@ -104,7 +105,6 @@ export async function buildWeb(
 ): Promise<Manifest> {
   // In the target's parent folder, so that the last step is a rename and nobody sees a partial build.
   const draft = `${folder}.${process.pid}`;
-  const types = typesTo(join(draft, 'npm/types'));
   const words = Object.entries({ en, es, fr, pt }).map(([tag, catalogue]) => {
     const text = JSON.stringify(catalogue);
     return { tag, name: `words-${tag}-${hash(text)}.json`, text };
@@ -236,12 +236,10 @@ export async function buildWeb(
     for (const item of modules) write(`npm/${item.fileName}`, textOf(item));
     write('npm/react.js', only(react));
     write('manifest.json', `${JSON.stringify(manifest, undefined, 2)}\n`);
-    await types;
     rmSync(folder, { recursive: true, force: true });
     renameSync(draft, folder);
     return manifest;
   } finally {
-    await types.catch(() => {});
     rmSync(draft, { recursive: true, force: true });
   }
 }
@@ -455,9 +453,10 @@ function hash(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 8);
 }
 
-async function typesTo(folder: string): Promise<void> {
-  const tsc = join(here, '../../node_modules/.bin/tsc');
-  await promisify(execFile)(tsc, ['-p', join(here, 'tsconfig.types.json'), '--outDir', folder]);
+/** Writes the declarations of what partners import (`dist/npm`) into a folder. Rejects when they do not compile. */
+export async function buildTypes(folder: string): Promise<void> {
+  const project = ['-p', join(here, 'tsconfig.types.json'), '--outDir', folder];
+  await promisify(execFile)('tsc', project, { env: await testPrograms('build') });
 }
 
 if (import.meta.main) {

@@ -6,9 +6,7 @@ import { globSync, readFileSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import test, { after } from 'node:test';
-import { publint } from 'publint';
-import { formatMessage } from 'publint/utils';
-import { importTool } from '../../scripts/tool.ts';
+import { importTool, testTools } from '../../scripts/tool.ts';
 import { Consumer, emptyFolder, packAll } from './consumer.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -26,6 +24,9 @@ interface TypesChecker {
   }>;
 }
 
+const tools = await testTools();
+const { publint } = await tools.publint();
+const { formatMessage } = await tools.publintMessages();
 const { checkPackage, createPackageFromTarballData } = await importTool<TypesChecker>(
   'checks',
   'packages',

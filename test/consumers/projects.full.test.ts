@@ -22,9 +22,12 @@ const noMigrations = pathToFileURL(`${await emptyFolder({ after }, 'no-migration
 const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   devDependencies: Record<string, string>;
 };
+const { dependencies: tools } = JSON.parse(
+  readFileSync(join(root, 'tools/test/package.json'), 'utf8'),
+) as { dependencies: Record<string, string> };
 
 /** A package at the version that the repository uses, where it does. */
-const at = (name: string): string => `${name}@${devDependencies[name] ?? 'latest'}`;
+const at = (name: string): string => `${name}@${devDependencies[name] ?? tools[name] ?? 'latest'}`;
 const TYPES = [at('@types/node'), at('typescript')];
 
 const page = readPage(readFileSync(join(root, 'docs/quickstart-partner.md'), 'utf8'));

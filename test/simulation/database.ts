@@ -8,14 +8,17 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { messages, PGlite, protocol, types } from '@electric-sql/pglite';
 import {
   DatabaseUnavailable,
   type Database,
   type Statement,
   type Transaction,
 } from '@duebridge/runtime';
+import { testTools } from '../../scripts/tool.ts';
+import type { messages as Messages, PGlite as Postgres } from '../../tools/test/index.ts';
 import type { Process, World } from './time.ts';
+
+const { messages, PGlite, protocol, types } = await (await testTools()).pglite();
 
 /** The faults between a process and the database. */
 export interface DatabaseFaults {
@@ -38,7 +41,7 @@ const SIDES = ['platform', 'partner'] as const;
 
 /** One PostgreSQL for any number of worlds, one after another. */
 export class SimulatedPostgres {
-  readonly #postgres: PGlite;
+  readonly #postgres: Postgres;
   #world: World | undefined;
   /** How far the clock of its host is off, in milliseconds. */
   #clockOffMs = 0;
@@ -55,7 +58,7 @@ export class SimulatedPostgres {
   /** The last reading of the slots, while nobody has changed them. */
   #slots: { readonly text: string; readonly rows: unknown[] } | undefined;
 
-  private constructor(postgres: PGlite, tables: readonly string[], seeded: readonly string[]) {
+  private constructor(postgres: Postgres, tables: readonly string[], seeded: readonly string[]) {
     this.#postgres = postgres;
     this.#tables = tables;
     this.#seeded = seeded;
@@ -264,12 +267,12 @@ export class SimulatedPostgres {
   }
 
   /** Sends messages and returns the answer. Throws PostgreSQL's error. */
-  #talk(sent: readonly Uint8Array[]): messages.BackendMessage[] {
+  #talk(sent: readonly Uint8Array[]): Messages.BackendMessage[] {
     return this.#understood(this.#send(sent));
   }
 
-  #understood(data: Buffer): messages.BackendMessage[] {
-    const answer: messages.BackendMessage[] = [];
+  #understood(data: Buffer): Messages.BackendMessage[] {
+    const answer: Messages.BackendMessage[] = [];
     this.#parser.parse(data, (message) => answer.push(message));
     const error = answer.find((message) => message instanceof messages.DatabaseError);
     if (error !== undefined) throw error;

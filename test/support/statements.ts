@@ -1,7 +1,9 @@
 /** Every SQL statement of both servers as written in the source, for tests that state what no statement may do. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseSync } from 'oxc-parser';
+import { testTools } from '../../scripts/tool.ts';
+
+const { parseSync } = await (await testTools()).parser();
 
 export type Side = 'platform' | 'partner';
 
