@@ -14,7 +14,8 @@ import {
 } from '../../packages/platform/src/checkout/testing.ts';
 import { eventually } from '../../packages/platform/test/engine-rig.ts';
 
-/** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, anything else stays in processing. */
+/** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, `misbooks`
+ * books a cent more, anything else stays in processing. */
 async function startPartner(cleanup: Cleanup): Promise<{
   url: string;
   payments: Map<string, Record<string, unknown>>;
@@ -45,13 +46,16 @@ async function startPartner(cleanup: Cleanup): Promise<{
       }
       if (request.method === 'PUT' && !payments.has(id)) {
         const pays = account_id.startsWith('pays');
+        const order = JSON.parse(text) as { amount_in_cents: number };
+        if (account_id.startsWith('misbooks')) order.amount_in_cents += 1;
         const now = new Date().toISOString();
         payments.set(id, {
           payment_id: `there-${id}`,
           platform_payment_id: id,
           biller_id,
           account_id,
-          ...(JSON.parse(text) as object),
+          ...order,
+          customer: 'Josephine Quimby',
           status: pays ? 'succeeded' : 'processing',
           initiated_at: now,
           posted_at: pays ? now : null,

@@ -191,24 +191,57 @@ test('a batch is compared with a file that differs in each way, and a difference
   assert.equal((await auditOf('difference_resolved'))[0]?.actor, 'bob');
 });
 
-test('three clicks from the first page say why a payment has not ended, and which payments of a day differ', async () => {
-  const id = await work.pay('refuses-8', 3_800, 'why@example.com');
-  const { page, close } = await signIn('vic');
-  const waits = page.getByRole('row').filter({ hasText: 'in review' }).first();
+/** Clicks made on a page since it was opened. */
+async function clicks(page: Page): Promise<() => Promise<number>> {
+  const count = (): Promise<number> =>
+    page.evaluate(() => (window as unknown as { clicks?: number }).clicks ?? 0);
+  await page.evaluate(() =>
+    addEventListener(
+      'click',
+      () => {
+        const held = window as unknown as { clicks?: number };
+        held.clicks = (held.clicks ?? 0) + 1;
+      },
+      { capture: true },
+    ),
+  );
+  return count;
+}
+
+test('"why has payment X not ended": at most three clicks to both sides of the answer and what to do', async () => {
+  const refused = await work.pay('refuses-8', 3_800, 'why@example.com');
+  const id = await work.pay('misbooks-1', 7_001, 'why-2@example.com');
+  const { page, close } = await signIn('bob');
+  const made = await clicks(page);
+  const waits = page.getByRole('row').filter({ hasText: 'in review: mismatch' });
   await waits.getByRole('link', { name: 'Resume or close' }).click();
   await page.getByRole('link', { name: id }).click();
   await page.getByText('waits for an operator').waitFor();
-  await page
-    .getByText(/rejected_422/)
-    .first()
-    .waitFor();
+  const why = page.getByRole('region', { name: 'Why' });
+  const amount = why.getByRole('row').filter({ hasText: 'Amount' });
+  await amount.getByRole('cell', { name: '$70.01', exact: true }).waitFor();
+  await amount.getByRole('cell', { name: '$70.02' }).waitFor();
+  assert.equal(await why.getByText('✕').count(), 1, 'the amount alone differs');
+  await why.getByText('Ask the partner which amount it booked.').waitFor();
+  assert.ok((await made()) <= 3);
+  assert.equal(await page.getByText('Josephine').count(), 0);
+  // One that the partner refused: its id is at hand.
+  await search(page, refused, `Any id: ${refused}`);
+  await page.getByRole('row').getByRole('link', { name: refused }).click();
+  await why.getByText(/answered 422:.*takes no payments online/).waitFor();
+  await why.getByText('Close it as failed when it stays so').waitFor();
+  await close();
+});
 
-  await page.goto(`${work.platform.adminUrl}/console`);
+test('"which payments of yesterday differ": at most three clicks', async () => {
+  const { page, close } = await signIn('vic');
+  const made = await clicks(page);
   await page.getByRole('link', { name: 'Batches' }).click();
   const day = page.getByRole('row').filter({ hasText: /\d+ differences/ });
   await day.getByRole('link').first().click();
   await page.getByRole('cell', { name: '$41.00', exact: true }).waitFor();
   await page.getByRole('cell', { name: '$0.01', exact: true }).waitFor();
+  assert.ok((await made()) <= 3);
   await close();
 });
 

@@ -6,9 +6,9 @@ import type {
   CallOptions,
   PartnerClient,
   PaymentKey,
-  PaymentOrder,
 } from '../../packages/platform/src/partners/client.ts';
 import type { Exchange } from '../../packages/platform/src/partners/http-call.ts';
+import type { Intent } from '../../packages/platform/src/partners/payment-record.ts';
 import type { History, Answer } from './history.ts';
 import type { Request, Response, SimulatedPartner } from './partners.ts';
 import type { Process, World } from './time.ts';
@@ -139,7 +139,7 @@ export function simulatedClient(options: {
     throw new Error('the simulated world asks for payments only');
   };
   return {
-    submit: (to, order: PaymentOrder, more) =>
+    submit: (to, order: Intent, more) =>
       exchange(
         partner(to.partner_id),
         {

@@ -7,7 +7,8 @@ import type { Json } from '@duebridge/contract';
 import { DatabaseUnavailable, type Database, type Statement } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import type { Authorization, Funding, FundingOrder, SettledFunds } from '../src/funding.ts';
-import type { CallOptions, NotSent, PartnerClient, PaymentOrder } from '../src/partners/client.ts';
+import type { CallOptions, NotSent, PartnerClient } from '../src/partners/client.ts';
+import type { Intent } from '../src/partners/payment-record.ts';
 import type { Exchange, NoReply } from '../src/partners/http-call.ts';
 import type { Partner, PartnerRegistry } from '../src/partners/registry.ts';
 import type { PaymentRow } from '../src/store/payments.ts';
@@ -32,7 +33,7 @@ export interface Asked {
   readonly partner_id: string;
   /** The number of the payment, as `pay` took it. */
   readonly payment: number;
-  readonly order: PaymentOrder;
+  readonly order: Intent;
   readonly at: number;
   readonly waitSeconds: number;
 }
@@ -296,7 +297,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
   async function call(
     kind: 'put' | 'get',
     { partner_id }: Partner,
-    order: PaymentOrder,
+    order: Intent,
     { signal, waitSeconds = 0 }: CallOptions & { readonly waitSeconds?: number } = {},
   ): Promise<Exchange | NotSent> {
     const payment = numberOf(order.platform_payment_id);
@@ -329,7 +330,7 @@ export function dispatcherRig(times: Partial<EngineTimes> = {}) {
     return { ...reply, status, json: { ...record(order, from, kind), ...said.fields } };
   }
 
-  function record(order: PaymentOrder, from: number, kind: 'put' | 'get'): Record<string, Json> {
+  function record(order: Intent, from: number, kind: 'put' | 'get'): Record<string, Json> {
     const endsAt = from + rig.settleMs;
     const hasEnded = kind === 'get' && time.monotonic() >= endsAt;
     return {

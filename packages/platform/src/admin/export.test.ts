@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Database } from '@duebridge/runtime';
-import { redact } from '../store/attempts.ts';
+import { recordEvidence, redact } from '../store/attempts.ts';
 import { windowDay } from '../reconciliation/batch.ts';
 import { csvCell } from '../csv-cell.ts';
 import { exportPayments } from './export.ts';
@@ -31,6 +31,28 @@ test('evidence of answers contains no secret, account, address, phone number or 
   assert.equal(kept, 'Payment of 25.00 refused for •••: •••, •••, •••, •••, key •••, •••');
   assert.ok(redact('x '.repeat(10_000), []).length <= 1_001);
   assert.equal(redact('a\u0000b\u001b[31m', []), 'a b [31m');
+});
+
+test('evidence of a record that differs keeps what can be compared, and nothing else of it', () => {
+  const record = {
+    payment_id: '0193b7a0-9c00-7abc-8def-001122334455',
+    amount_in_cents: 12_345_678,
+    account_id: 'acct-775533',
+    status: 'failed',
+    failure_reason: 'Call +1 512 555 0100',
+    posted_at: '2026-03-21T17:00:00.000Z',
+    platform_batch_id: 's3cret',
+    biller_id: { name: 'Jo Public' },
+  };
+  const customer = { name: 'Jo Public', email: 'jo@example.com' };
+  assert.deepEqual(JSON.parse(recordEvidence({ ...record, customer }, ['s3cret'])), {
+    ...record,
+    account_id: '••••5533',
+    failure_reason: 'Call •••',
+    platform_batch_id: '•••',
+    biller_id: null,
+  });
+  assert.ok(recordEvidence({ ...record, payment_id: 'x '.repeat(10_000) }, []).length < 1_000);
 });
 
 test('a batch is named after the day of its payments, in its partner’s time zone', () => {

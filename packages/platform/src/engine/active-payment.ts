@@ -4,7 +4,7 @@
  */
 import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
 import type { Collection, FundingOrder } from '../funding.ts';
-import type { PaymentOrder } from '../partners/client.ts';
+
 import type { Intent } from '../partners/payment-record.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { PaymentMemory } from './payment-steps.ts';
@@ -86,7 +86,7 @@ export function isCurrent({ slot }: ActivePayment): boolean {
 }
 
 /** A payment as its calls carry it. */
-export type CallOrder = PaymentOrder & Intent & FundingOrder;
+export type CallOrder = Intent & FundingOrder;
 
 /** The payment as its calls carry it. A PUT may be answered with another payment_id by a partner that forgot it (decision 22). */
 export function orderOf(payment: ActivePayment): CallOrder {

@@ -32,6 +32,7 @@ import {
   type TokenSource,
 } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
+import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 import { testReply } from './test-amounts.ts';
 
@@ -40,12 +41,6 @@ export interface PaymentKey {
   readonly platform_payment_id: string;
   readonly biller_id: string;
   readonly account_id: string;
-}
-
-/** What a PUT says (decision 2). */
-export interface PaymentOrder extends PaymentKey {
-  readonly amount_in_cents: number;
-  readonly platform_batch_id: string;
 }
 
 /** The readable part of an account as its partner returned it (decision 4). */
@@ -80,6 +75,8 @@ export interface AnsweredCall {
   readonly partner_id: string;
   readonly platform_payment_id: string;
   readonly account_id: string;
+  /** A record of this very payment, as the interface has it: what it says is in the payment's row. */
+  readonly isExpected: boolean;
   /** Milliseconds since 1970. */
   readonly sent_at: number;
   readonly took_ms: number;
@@ -110,15 +107,11 @@ export interface PartnerClient {
     options?: CallOptions,
   ): Promise<BalanceOutcome>;
   /** B4: the PUT; the same bytes for the same payment, always (PL2). */
-  submit(
-    partner: Partner,
-    payment: PaymentOrder,
-    options?: CallOptions,
-  ): Promise<Exchange | NotSent>;
+  submit(partner: Partner, payment: Intent, options?: CallOptions): Promise<Exchange | NotSent>;
   /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
   poll(
     partner: Partner,
-    payment: PaymentOrder,
+    payment: Intent,
     options?: CallOptions & { readonly waitSeconds?: number },
   ): Promise<Exchange | NotSent>;
   /** The statement of a batch (decision 26, an extension). */
@@ -154,7 +147,7 @@ const TOKEN_DEADLINE_MS = 10_000;
 /**
  * The bytes of a PUT. The order of the fields is part of what never changes (PL2): a retry after an upgrade must not differ.
  */
-function instructionBytes(payment: PaymentOrder): string {
+function instructionBytes(payment: Intent): string {
   const { amount_in_cents, platform_batch_id, platform_payment_id } = payment;
   return JSON.stringify({ amount_in_cents, platform_batch_id, platform_payment_id });
 }
@@ -330,7 +323,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
   const sendFor = async (
     kind: AnsweredCall['kind'],
     partner: Partner,
-    payment: PaymentOrder,
+    payment: Intent,
     what: Parameters<typeof send>[1],
     given: CallOptions,
   ): Promise<Exchange | NotSent> => {
@@ -361,6 +354,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       partner_id: partner.partner_id,
       platform_payment_id: payment.platform_payment_id,
       account_id: payment.account_id,
+      isExpected: isRecordOf(payment, answer),
       sent_at,
       took_ms,
       request_id: requestId,
@@ -434,6 +428,13 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       await Promise.all(open.map(closeLine));
     },
   };
+}
+
+/** Whether an answer is a record of this payment without a breach of the interface. */
+function isRecordOf(payment: Intent, answer: Exchange | NotSent): boolean {
+  if (answer.kind !== 'reply' || answer.status !== 200) return false;
+  const judged = judgeRecord(payment, answer.json);
+  return (judged.kind === 'processing' || judged.kind === 'ended') && judged.anomaly === undefined;
 }
 
 /** Makes a call with an access token; a 401 leads to one new token and one repeat. */

@@ -4,11 +4,12 @@
  * enters: every answer to a PUT or a status GET, from the partner client.  leaves: rows of `attempts`, and one log line for each.
  * holds:  a poll without news costs no write: a run of identical polls is counted in memory and written with the next change, so a
  *         crash loses at most such counts. Evidence never delays or fails a payment; when the database is unavailable it is
- *         dropped, and this is logged. Bodies are kept for answers that were not the expected record only: cut to 1,000 characters,
- *         secrets, account ids and contact data taken out, and sealed.
+ *         dropped, and this is logged. Bodies are kept for answers that were not the expected record only: of a record that breaks
+ *         the interface its own fields, of anything else 1,000 characters; secrets, account ids and contact data taken out, and sealed.
  */
 import type { Attempt } from '@duebridge/contract';
 import { arrayText, messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { maskAccountId } from '../mask.ts';
 import type { AnsweredCall } from '../partners/client.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from './payments.ts';
@@ -26,6 +27,8 @@ const MAX_KEPT = 100_000;
 const MAX_ROWS = 500;
 /** Maximum characters of a body that are kept. */
 const MAX_BODY = 1_000;
+/** Maximum characters of a field of a record that are kept. */
+const MAX_FIELD = 200;
 /** Maximum entries shown of one payment: the latest. */
 const MAX_SHOWN = 500;
 
@@ -252,7 +255,8 @@ function isSame(one: Entry, other: Entry): boolean {
     one.kind === 'get' &&
     other.kind === 'get' &&
     one.http_status === other.http_status &&
-    one.result === other.result
+    one.result === other.result &&
+    (one.body === undefined) === (other.body === undefined)
   );
 }
 
@@ -297,9 +301,44 @@ function resultOf(answer: AnsweredCall['answer']): string {
 /** The body as evidence; undefined when the answer was the expected record, which the payment's row contains. */
 function evidenceOf(call: AnsweredCall): string | undefined {
   const { answer, secrets, account_id } = call;
-  if (answer.kind !== 'reply' || (answer.raw ?? '') === '') return undefined;
-  if (answer.status === 200 && answer.problem === undefined) return undefined;
-  return redact(answer.raw ?? '', [...secrets, account_id]);
+  if (answer.kind !== 'reply' || call.isExpected) return undefined;
+  const { status, json, raw = '' } = answer;
+  if (status === 200 && typeof json === 'object' && json !== null && !Array.isArray(json)) {
+    return recordEvidence(json, secrets);
+  }
+  return raw === '' ? undefined : redact(raw, [...secrets, account_id]);
+}
+
+/** The fields of a payment record that may be compared with what was asked. Any other field may hold a person's data. */
+const RECORD_FIELDS = [
+  'platform_payment_id',
+  'payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'amount_in_cents',
+  'status',
+  'failure_reason',
+  'initiated_at',
+  'posted_at',
+];
+/** An id, a word or an instant: nothing that needs to be taken out. */
+const PLAIN = /^[\w.:+-]{1,128}$/;
+
+/**
+ * A record that breaks the interface, as JSON of its known fields, so that it can be compared with what was asked. The account is
+ * masked as everywhere, texts are redacted. Pure.
+ */
+export function recordEvidence(json: object, secrets: readonly string[]): string {
+  const fields = json as Readonly<Record<string, unknown>>;
+  const kept = RECORD_FIELDS.filter((name) => fields[name] !== undefined).map((name) => {
+    const value = fields[name];
+    if (typeof value !== 'string') return [name, typeof value === 'object' ? null : value];
+    if (name === 'account_id') return [name, maskAccountId(value)];
+    const isPlain = PLAIN.test(value) && !secrets.some((secret) => value.includes(secret));
+    return [name, isPlain ? value : redact(value, secrets).slice(0, MAX_FIELD)];
+  });
+  return JSON.stringify(Object.fromEntries(kept));
 }
 
 /** Contact data and anything that looks like a secret, a card number or an account number. */

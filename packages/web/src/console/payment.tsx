@@ -9,6 +9,7 @@ import type {
 } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
 import { get, post } from './api.ts';
+import { Cause } from './cause.tsx';
 import { NextStep } from './next-step.tsx';
 import {
   Act,
@@ -111,6 +112,7 @@ export function PaymentPageOf({ id }: { id: string }) {
           {pending_close.reason}. A second person has to do the same.
         </p>
       )}
+      <Cause payment={payment} attempts={data.attempts} />
       <div class="buttons">
         {acts.map((one) => (
           <Act key={one.label} {...one} />
