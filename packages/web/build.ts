@@ -273,6 +273,9 @@ const partsCanBeRetried: Plugin = {
     ),
 };
 
+/** Features.LightDark of lightningcss, which writes variables for light-dark() wherever there is a color-scheme: the page has none. */
+const LIGHT_DARK = 1 << 20;
+
 type Output = Rolldown.RolldownOutput['output'];
 
 /**
@@ -318,6 +321,7 @@ async function bundle(
         TEST_AMOUNTS.map(({ amount_in_cents, note }) => ({ amount_in_cents, note })),
       ),
     },
+    css: { lightningcss: { exclude: LIGHT_DARK } },
     build: {
       write: false,
       // Supported by every browser of the last three years, and smaller than code for older ones.

@@ -139,10 +139,10 @@ function Failed({ flow, words, screen }: Props<'status'>): VNode {
       <Title>{say(title, { biller })}</Title>
       <p>{say(note, { biller, method })}</p>
       {failure === 'declined' ? undefined : reason ? (
-        <figure>
-          <figcaption>{say('reason_from', { biller })}</figcaption>
+        <>
+          <p class="small">{say('reason_from', { biller })}</p>
           <blockquote dir="auto">{reason}</blockquote>
-        </figure>
+        </>
       ) : (
         <p>{say('no_reason', { biller })}</p>
       )}
