@@ -44,7 +44,7 @@ export const SIZE_LIMITS = {
   /** The frame of a funding method, without what it loads from the processor. */
   fund: 2000,
   /** The page itself, with its style and the script of its first bytes: all comes with the first answer. */
-  flow_html: 5400,
+  flow_html: 5000,
   /** All of the operator console's first load: page, script and style. */
   console: 60_000,
 } as const;

@@ -52,6 +52,7 @@ const bill = (balance: object | null, payment_rules: object = {}): World['bill']
   balance_source: balance ? 'partner' : 'none',
   payment_rules,
 });
+const look = { colour: '#0b7a75', logo: 'logo.png' };
 const due = { amount_due_in_cents: 12_345, due_date: '2099-12-03' };
 
 const pay = ({ press }: Standing): Promise<void> => press(MAIN);
@@ -196,6 +197,8 @@ export const SCREENS: readonly ScreenCase[] = [
     title: 'status_title',
   },
   { name: 'receipt', act: pay, title: 'receipt_title' },
+  { name: 'review-branded', world: { look }, title: 'review_title' },
+  { name: 'receipt-branded', world: { look }, act: pay, title: 'receipt_title' },
   {
     name: 'failed',
     world: { outcome: fails({ failure_reason: 'The account is closed. Please call us.' }) },

@@ -20,6 +20,7 @@ import {
   type FlowSession,
   type FlowSessionRequest,
 } from '@duebridge/contract';
+import { png } from '../../packages/platform/test/png.ts';
 import type { Manifest } from '../../packages/web/build.ts';
 
 /** What a scripted answer can be: an error of the catalogue, a cut line, or silence. */
@@ -44,6 +45,8 @@ export interface World {
   mode: 'test' | 'live';
   bill: FlowSession['account'];
   billerName: string;
+  /** The biller's colour and logo, as the platform writes them into the page. */
+  look: { readonly colour?: string; readonly logo?: string };
   fundingMethods: FlowSession['funding_methods'];
   /** What else the session says: a payment before, another's payment, a usual time. */
   more: Partial<FlowSession>;
@@ -87,6 +90,9 @@ export interface ScriptedFlow {
   world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
   stop(): Promise<void>;
 }
+
+/** Served under any name. */
+const LOGO = png(64, 64);
 
 const siteFiles = join(import.meta.dirname, 'site');
 
@@ -152,6 +158,13 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         'cross-origin-resource-policy': 'same-origin',
       });
     }
+    if (seen.path.startsWith('/flow/logos/')) {
+      response.writeHead(200, {
+        'content-type': 'image/png',
+        'cross-origin-resource-policy': 'same-origin',
+      });
+      return void response.end(LOGO);
+    }
     if (top === 'flow') return page(last, response);
     return flowApi(seen, response);
   }
@@ -169,7 +182,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       .replace('__ORIGINS__', () => origins)
       .replace('__PARTNER__', () => partner)
       .replace('__BILLER__', () =>
-        JSON.stringify({ name: world.billerName }).replaceAll('"', '&quot;'),
+        JSON.stringify({ name: world.billerName, ...world.look }).replaceAll('"', '&quot;'),
       )
       .replace('__MODE__', () => world.mode)
       .replace('__VISIT__', '')
@@ -371,6 +384,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         partner,
         origins: [`http://acme.localhost:${port}`],
         billerName: 'Acme Water',
+        look: {},
         bill: {
           masked_account_id: '••••4417',
           balance: {

@@ -186,6 +186,7 @@ function registryOf(partners: Surroundings['partners']): PartnerRegistry {
     hold: () => Promise.resolve(),
     add: refuse,
     change: refuse,
+    logo: refuse,
     list: refuse,
     credentials: refuse,
     reseal: refuse,

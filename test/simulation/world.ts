@@ -447,6 +447,8 @@ export function registration(side: SimulatedPartner): Partner {
     biller_names: {},
     mode: 'test',
     support_contact: null,
+    colour: null,
+    logo: null,
     refusals: [],
     base_url: 'https://partner.example',
     origins: [],

@@ -120,6 +120,18 @@ export const PartnerConnectionChange = Type.Object(
 );
 export type PartnerConnectionChange = Static<typeof PartnerConnectionChange>;
 
+const colour = Type.String({
+  pattern: '^#[0-9a-fA-F]{6}$',
+  description: 'Colour of the buttons of its payment page, such as #0b5fd9.',
+});
+const logo = Type.String({
+  // 32 KiB in base64.
+  maxLength: 43_692,
+  pattern: '^[A-Za-z0-9+/]+={0,2}$',
+  description:
+    'Base64 of a PNG of 32 to 512 pixels each way, at most 32 KiB, shown at the head of its payment page.',
+});
+
 const partnerFields = {
   partner_id: PartnerId,
   name: text('Shown to customers.'),
@@ -129,6 +141,8 @@ const partnerFields = {
   support_contact: Type.Optional(
     text('Where customers get help: an e-mail address, a number or a page; printed on receipts.'),
   ),
+  colour: Type.Optional(colour),
+  logo: Type.Optional(logo),
   biller_names: Type.Optional(
     Type.Record(BillerId, text('Shown to customers.'), {
       description: 'What customers call the billers of an aggregator, by biller_id.',
@@ -166,6 +180,8 @@ export const PartnerChange = Type.Object(
   {
     name: Type.Optional(partnerFields.name),
     support_contact: partnerFields.support_contact,
+    colour: Type.Optional(nullable(colour)),
+    logo: Type.Optional(nullable(logo)),
     biller_names: partnerFields.biller_names,
     base_url: Type.Optional(partnerFields.base_url),
     origins: Type.Optional(partnerFields.origins),
@@ -186,6 +202,9 @@ export type PartnerChange = Static<typeof PartnerChange>;
 export const PartnerView = Type.Object({
   ...partnerFields,
   mode: Mode,
+  logo: Type.Optional(
+    Type.String({ description: 'Name of its logo, at /flow/logos/{name} of the public server.' }),
+  ),
   auth: Type.Object({
     method: Type.Enum(['oauth', 'key']),
     token_url: Type.Optional(Type.String()),

@@ -368,6 +368,12 @@ CREATE TABLE duebridge_platform.hourly_sums (
   CONSTRAINT hourly_sums_pkey PRIMARY KEY (hour, partner_id)
 );
 
+CREATE TABLE duebridge_platform.logos (
+  logo text NOT NULL,
+  image bytea NOT NULL,
+  CONSTRAINT logos_pkey PRIMARY KEY (logo)
+);
+
 CREATE TABLE duebridge_platform.mail_progress (
   one boolean NOT NULL DEFAULT true,
   read_to timestamp with time zone NOT NULL,
@@ -462,6 +468,8 @@ CREATE TABLE duebridge_platform.partners (
   mode text NOT NULL DEFAULT 'live'::text,
   connection_public jsonb,
   connection_sealed text,
+  colour text,
+  logo text,
   CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
   CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
   CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),

@@ -13,6 +13,7 @@ import {
   type Database,
   type Log,
 } from '@duebridge/runtime';
+import { png } from '../../test/png.ts';
 import { openSealer } from '../partners/seal.ts';
 import { servePages } from './pages.ts';
 import { mountPolicyReports } from './policy-reports.ts';
@@ -26,14 +27,22 @@ const origins: Record<string, string[]> = {
   water: ['https://water.example', 'https://www.water.example'],
   closed: [],
 };
+const LOGO = `${'a'.repeat(32)}.png`;
 /** All that the pages ask of the registry. */
 const registry = {
   get: (partner_id: string) =>
     Promise.resolve(
       partner_id in origins
-        ? ({ partner_id, origins: origins[partner_id] } as unknown as Partner)
+        ? ({
+            partner_id,
+            name: 'City Water',
+            origins: origins[partner_id],
+            colour: '#0b7a75',
+            logo: LOGO,
+          } as unknown as Partner)
         : undefined,
     ),
+  logo: (name: string) => Promise.resolve(name === LOGO ? png(32, 32) : undefined),
 } as PartnerRegistry;
 
 const app = createServer();
@@ -64,7 +73,7 @@ async function build(): Promise<void> {
   await writeFile(path.join(folder, 'flow/errors.html'), '<h2 id="token_slow">token_slow</h2>');
   await writeFile(
     path.join(folder, 'flow/flow.html'),
-    '<meta name="duebridge-origins" content="__ORIGINS__" /><meta name="duebridge-partner" content="__PARTNER__" />',
+    '<meta name="duebridge-origins" content="__ORIGINS__" /><meta name="duebridge-partner" content="__PARTNER__" /><meta name="duebridge-biller" content="__BILLER__" />',
   );
   await writeFile(
     path.join(folder, 'manifest.json'),
@@ -121,6 +130,24 @@ test('a payment page is framed by its own partner and by nobody else [S1]', asyn
     assert.equal(unknown.statusCode, 404);
     assert.match(String(unknown.headers['content-security-policy']), /frame-ancestors 'none'$/);
   }
+});
+
+test('a page names the logo of its biller, which is served by us forever and is nothing but a picture', async () => {
+  await build();
+  const page = await app.inject('/flow/v1/water');
+  const [, meta = ''] = /name="duebridge-biller" content="([^"]*)"/.exec(page.body) ?? [];
+  assert.deepEqual(JSON.parse(meta.replaceAll('&quot;', '"')), {
+    name: 'City Water',
+    colour: '#0b7a75',
+    logo: LOGO,
+  });
+  const { headers, rawPayload } = await app.inject(`/flow/logos/${LOGO}`);
+  assert.deepEqual(rawPayload, png(32, 32));
+  assert.equal(headers['content-type'], 'image/png');
+  assert.equal(headers['cache-control'], 'public, max-age=31536000, immutable');
+  assert.equal(headers['x-content-type-options'], 'nosniff');
+  assert.equal(headers['content-security-policy'], "default-src 'none'");
+  assert.equal((await app.inject('/flow/logos/other.png')).statusCode, 404);
 });
 
 test('what the errors of the SDK mean is served to anybody, runs nothing and stands in no frame', async () => {

@@ -132,7 +132,7 @@ const flowHeaders = {
 };
 
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/errors`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
+ * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/logos/…`, `/flow/errors`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
  * built, these return 503 and say what to run; the APIs do not need them. `dist` ends with a slash.
  */
 export function servePages(
@@ -195,6 +195,20 @@ export function servePages(
       'X-Content-Type-Options': 'nosniff',
     });
     return sendAsset(request, reply, asset);
+  });
+
+  app.get<{ Params: { file: string } }>('/flow/logos/:file', async (request, reply) => {
+    const image = await registry.logo(request.params.file);
+    if (image === undefined) throw new Refusal('NOT_FOUND');
+    return reply
+      .headers({
+        'Cache-Control': IMMUTABLE_CACHE,
+        'Content-Security-Policy': "default-src 'none'",
+        'Cross-Origin-Resource-Policy': 'same-origin',
+        'X-Content-Type-Options': 'nosniff',
+      })
+      .type('image/png')
+      .send(image);
   });
 
   app.get('/flow/errors', async (request, reply) => {
@@ -420,7 +434,7 @@ function visitCookies(request: FastifyRequest): string[] {
 /** Fills the shell's placeholders, each inside a double-quoted attribute. */
 function fillPage(
   html: string,
-  { partner_id, mode, origins, name, support_contact }: Partner,
+  { partner_id, mode, origins, name, support_contact, colour, logo }: Partner,
   visit: OpenedVisit | undefined,
 ): string {
   // Replacer functions: in a replacement text `$` would mean something.
@@ -430,7 +444,14 @@ function fillPage(
     .replace('__MODE__', () => mode)
     .replace('__VISIT__', () => escapeAttribute(visit === undefined ? '' : JSON.stringify(visit)))
     .replace('__BILLER__', () =>
-      escapeAttribute(JSON.stringify({ name, contact: support_contact ?? undefined })),
+      escapeAttribute(
+        JSON.stringify({
+          name,
+          contact: support_contact ?? undefined,
+          colour: colour ?? undefined,
+          logo: logo ?? undefined,
+        }),
+      ),
     );
 }
 

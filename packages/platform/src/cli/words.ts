@@ -91,6 +91,15 @@ export const WORDS: Words = {
     flags: '--support <contact>',
     help: 'where customers get help; printed on receipts',
   },
+  colour: {
+    flags: '--colour <#rrggbb>',
+    help: 'of the buttons of its payment page; "" for ours',
+  },
+  logo: {
+    flags: '--logo <file>',
+    help: 'a PNG for the head of its payment page; "" for none',
+    file: 'base64',
+  },
   account_check: {
     flags: '--account-check <mode>',
     help: 'whether a token waits for the account to be found',
@@ -114,13 +123,13 @@ export const WORDS: Words = {
   certificate: {
     flags: '--certificate <file>',
     help: 'PEM: the certificate that the platform shows, with its chain',
-    isFile: true,
+    file: 'text',
   },
-  private_key: { flags: '--private-key <file>', help: 'PEM: its key', isFile: true },
+  private_key: { flags: '--private-key <file>', help: 'PEM: its key', file: 'text' },
   authority: {
     flags: '--authority <file>',
     help: 'PEM: who signs its certificate, instead of the public authorities',
-    isFile: true,
+    file: 'text',
   },
   proxy_url: {
     help: 'call it through this HTTP proxy; - reads it from standard input; else DUEBRIDGE_PARTNER_PROXY',

@@ -12,6 +12,7 @@ import {
 } from '@duebridge/contract';
 import { createSecureContext } from 'node:tls';
 import { isHostName, urlProblem } from './address-guard.ts';
+import { readLogo } from './logo.ts';
 
 /** Fields of a registration, of which any may be absent. */
 export type PartlyGiven<Key extends keyof PartnerRegistration> = {
@@ -53,7 +54,9 @@ function isTimeZone(zone: string): boolean {
 
 /** What a change gives; its connection as it will be, because parts that stay must fit those that change. */
 export function changeProblems(
-  change: PartlyGiven<'base_url' | 'origins' | 'paths' | 'auth' | 'connection'>,
+  change: PartlyGiven<'base_url' | 'origins' | 'paths' | 'auth' | 'connection'> & {
+    readonly logo?: string | null | undefined;
+  },
   allowPrivate: boolean,
 ): Detail[] {
   const problems: Detail[] = [];
@@ -65,6 +68,10 @@ export function changeProblems(
       'body.base_url',
       urlProblem(change.base_url, allowPrivate) ?? queryProblem(change.base_url),
     );
+  }
+  if (typeof change.logo === 'string') {
+    const logo = readLogo(change.logo);
+    add('body.logo', typeof logo === 'string' ? logo : undefined);
   }
   for (const [index, origin] of (change.origins ?? []).entries()) {
     add(`body.origins.${index}`, originProblem(origin));

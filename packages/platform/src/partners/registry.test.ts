@@ -7,6 +7,7 @@ import { inspect } from 'node:util';
 import { isPublicAddress, urlProblem } from './address-guard.ts';
 import { certificate } from '../../test/certificates.ts';
 import { keptLog, SEAL_KEY } from '../../test/engine-rig.ts';
+import { png } from '../../test/png.ts';
 import { migrations } from '../migrations.ts';
 import { headerProblem } from './registration-problems.ts';
 import { openPartnerRegistry, type PartnerRegistry } from './registry.ts';
@@ -78,6 +79,25 @@ test('a path or a limit that a change does not give stays as it is', async (t) =
   );
   assert.deepEqual(view.paths, { get_payment, get_balance });
   assert.deepEqual(view.budget, { max_concurrent_calls: 4, call_timeout_ms: 9_000 });
+});
+
+test('a logo and a colour are shown until they are taken away, and a picture that was shown stays at its address', async (t) => {
+  const registry = (await registries(t)).open();
+  const logo = png(48, 48).toString('base64');
+  const view = await registry.add({ ...registration, colour: '#0b7a75', logo }, 'test');
+  assert.equal(view.colour, '#0b7a75');
+  const name = view.logo ?? '';
+  assert.equal((await registry.get('acme'))?.logo, name);
+  assert.deepEqual(await registry.logo(name), png(48, 48));
+  assert.deepEqual(await pathsRefused(registry.change('acme', { logo: 'AAAA' }, 'test')), [
+    'body.logo',
+  ]);
+  // A change of something else leaves both.
+  assert.equal((await registry.change('acme', { name: 'Acme' }, 'test')).logo, name);
+  const bare = await registry.change('acme', { colour: null, logo: null }, 'test');
+  assert.deepEqual([bare.colour, bare.logo], [undefined, undefined]);
+  assert.deepEqual(await registry.logo(name), png(48, 48));
+  assert.equal(await registry.logo('0'.repeat(32)), undefined);
 });
 
 test('a biller registers its biller_id, and an aggregator has none [TR4]', async (t) => {

@@ -36,6 +36,7 @@ import {
   registrationProblems,
   type PartlyGiven,
 } from './registration-problems.ts';
+import { keepLogo, storedLogo } from './logo.ts';
 import { openSealer } from './seal.ts';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
@@ -51,6 +52,10 @@ export interface Partner {
   readonly biller_names: Readonly<Record<string, string>>;
   /** For receipts; null when the partner named none. */
   readonly support_contact: string | null;
+  /** Of the payment page, as #rrggbb; null when none was registered. */
+  readonly colour: string | null;
+  /** Name of the logo, which `logo()` reads; null when none was registered. */
+  readonly logo: string | null;
   /** Without a slash at the end. */
   readonly base_url: string;
   /** Sites that may show the flow; exact origins. */
@@ -87,6 +92,8 @@ export interface PartnerRegistry {
   change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView>;
   /** The partner as it was at most five seconds ago; undefined when there is none. */
   get(partner_id: string): Promise<Partner | undefined>;
+  /** A logo by its name; undefined when no partner ever had it. */
+  logo(name: string): Promise<Buffer | undefined>;
   /** All partners, by id, read now. */
   list(): Promise<PartnerView[]>;
   /** The secrets to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
@@ -130,6 +137,8 @@ const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
 const UNREGISTERED = {
   biller_names: {},
   support_contact: null,
+  colour: null,
+  logo: null,
   paths: {},
   budget: {},
   refusals: [],
@@ -170,6 +179,8 @@ const CHANGED = [
   'name',
   'biller_names',
   'support_contact',
+  'colour',
+  'logo',
   'base_url',
   'origins',
   'paths',
@@ -366,7 +377,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
   return {
     async add(registration, actor) {
-      const { partner_id, mode = 'test', auth: _, connection: __, ...given } = registration;
+      const { partner_id, mode = 'test', logo, auth: _, connection: __, ...given } = registration;
       const problems = [
         ...registrationProblems(registration, allowPrivateAddresses),
         ...modeProblems(mode, registration.origins, allowPrivateAddresses),
@@ -381,6 +392,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
             partner_id,
             mode,
             base_url: trimmed(registration.base_url),
+            ...(logo === undefined ? {} : { logo: logo && (await keepLogo(tx, logo)) }),
             ...sealedColumns(partner_id, registration),
           };
           const [added] = await tx.query<StoredPartner>(addStatement, [
@@ -402,7 +414,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
         if (change.base_url !== undefined) await lockEndpoint(tx, change.base_url);
         const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
         if (before === undefined) throw new Refusal('NOT_FOUND');
-        const { auth, connection: parts, reason, base_url, ...given } = change;
+        const { auth, connection: parts, reason, base_url, logo, ...given } = change;
         const connection = parts === undefined ? undefined : changedConnection(before, parts);
         refuse([
           ...changeProblems({ ...change, connection }, allowPrivateAddresses),
@@ -415,6 +427,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
           paths: { ...before.paths, ...given.paths },
           budget: { ...before.budget, ...given.budget },
           ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
+          ...(logo === undefined ? {} : { logo: logo && (await keepLogo(tx, logo)) }),
           ...sealedColumns(partner_id, { auth, connection }),
           pause_reason: pauseReason(before, change),
         };
@@ -434,6 +447,8 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     },
 
     get,
+
+    logo: (name) => storedLogo(database, name),
 
     async list() {
       const rows = await database.query<StoredPartner>(
@@ -506,13 +521,15 @@ function toView(row: StoredPartner): PartnerView {
     connection_sealed: __,
     ...rest
   } = row;
-  const { biller_id, support_contact, biller_names, ...view } = rest;
+  const { biller_id, support_contact, colour, logo, biller_names, ...view } = rest;
   return {
     ...view,
     origins: [...row.origins],
     refusals: [...row.refusals],
     ...(biller_id === null ? {} : { biller_id }),
     ...(support_contact === null ? {} : { support_contact }),
+    ...(colour === null ? {} : { colour }),
+    ...(logo === null ? {} : { logo }),
     ...(Object.keys(biller_names).length === 0 ? {} : { biller_names }),
     auth: { method: auth_method, ...auth_public },
     ...(connection_public === null ? {} : { connection: connection_public }),

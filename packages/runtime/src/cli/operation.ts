@@ -11,7 +11,7 @@ import { Option, type Command } from 'commander';
 import { CommandError, ConfigurationError, exitCodes } from '../errors.ts';
 import { askAdmin, type AdminTarget } from './admin-client.ts';
 import { jsonOption, print } from './print.ts';
-import { readTextFile, secretOption, type Terminal } from './terminal.ts';
+import { readBytes, readTextFile, secretOption, type Terminal } from './terminal.ts';
 
 /** How a field is written at a terminal, where its name and its schema do not say. */
 export interface FieldWords {
@@ -25,8 +25,8 @@ export interface FieldWords {
   readonly secretIn?: string;
   /** The partner's server reads the same variable, which holds "new,old" while one secret replaces another. One is meant here. */
   readonly rotates?: true;
-  /** The option names a text file that holds the value. */
-  readonly isFile?: true;
+  /** The option names a file that holds the value, as text or to be sent in base64. */
+  readonly file?: 'text' | 'base64';
 }
 export type Words = Readonly<Record<string, FieldWords>>;
 
@@ -401,7 +401,7 @@ class Reader {
   }
 
   async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
-    const { parse, secretIn, rotates, isFile } = this.#words(name);
+    const { parse, secretIn, rotates, file } = this.#words(name);
     if (typed === '' && isNullable(schema)) return null;
     if (secretIn !== undefined) {
       const value = await secretOption(this.#terminal, typed as string | undefined, secretIn);
@@ -419,7 +419,8 @@ class Reader {
     if (typed === true && shape.const !== undefined) return shape.const;
     if (typeof typed !== 'string') return typed;
     if (parse !== undefined) return parse(typed);
-    if (isFile === true) return readTextFile(this.#terminal, typed);
+    if (file === 'text') return readTextFile(this.#terminal, typed);
+    if (file === 'base64') return (await readBytes(this.#terminal, typed)).toString('base64');
     if (shape.type !== 'integer') return typed;
     const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = shape;
     if (!/^\d{1,15}$/.test(typed) || Number(typed) < minimum || Number(typed) > maximum) {

@@ -72,17 +72,18 @@ export async function secretOption(
   );
 }
 
-/**
- * A text file named by the user; `-` is standard input. It must be UTF-8: text in another encoding would be stored as garbage.
- * Throws CommandError with a sentence for a file that is missing, unreadable, a folder, or not UTF-8.
- */
-export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
-  let bytes: Uint8Array;
+/** A file named by the user; `-` is standard input. Throws CommandError with a sentence for one that is missing, unreadable or a folder. */
+export async function readBytes(terminal: Terminal, file: string): Promise<Buffer> {
   try {
-    bytes = file === '-' ? await readStdin(terminal) : await readFile(file);
+    return file === '-' ? Buffer.from(await readStdin(terminal)) : await readFile(file);
   } catch (error) {
     throw new CommandError(fileTrouble(file, error), exitCodes.failed);
   }
+}
+
+/** The same for a text, which must be UTF-8: text in another encoding would be stored as garbage. */
+export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
+  const bytes = await readBytes(terminal, file);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {

@@ -36,6 +36,7 @@ test('a readable brand is applied completely, without a complaint', () => {
     '--wrong': '#9b1c1c',
     '--right': '#0b5c33',
     '--link': '#7a1fa2',
+    '--mark': '#7a1fa2',
     '--accent': '#7a1fa2',
     '--on-accent': '#ffffff',
     '--line': '#d8c9ae',
@@ -109,4 +110,28 @@ test('no text under 4.5:1 is ever applied, whatever colours are asked for', () =
             assert.ok(contrast(shown, of(name, own)) >= 4.5, `${background} ${text} ${surface}`);
           if (properties['--bg'] !== background) assert.ok(problems.length > 0);
         }
+});
+
+test('whatever colour a biller registers, its button can be read and its signs be seen in both themes', () => {
+  const steps = ['00', '33', '66', '99', 'cc', 'ff'];
+  const ground = { light: '#ffffff', dark: '#14181f' };
+  for (const theme of ['light', 'dark'] as const)
+    for (const red of steps)
+      for (const green of steps)
+        for (const blue of steps) {
+          const colour = `#${red}${green}${blue}`;
+          const { properties } = themeProperties({ theme }, false, colour);
+          const {
+            '--on-accent': label = '',
+            '--mark': mark = '',
+            '--link': link = '',
+          } = properties;
+          assert.equal(properties['--accent'], colour);
+          assert.ok(contrast(label, colour) >= 4.5, colour);
+          assert.ok(mark === 'var(--text)' || contrast(mark, ground[theme]) >= 3, colour);
+          assert.ok(link === 'var(--text)' || contrast(link, ground[theme]) >= 4.5, colour);
+        }
+  // The site's own accent comes first: it was made for the page around ours.
+  const own = themeProperties({ variables: { accent: '#7a1fa2' } }, false, '#0b7a75');
+  assert.equal(own.properties['--accent'], '#7a1fa2');
 });

@@ -6,6 +6,8 @@ import type { Appearance, RuleProperty, ThemeVar } from '../embed/types.ts';
 
 /** WCAG 1.4.3: the minimum contrast of text. */
 const READABLE = 4.5;
+/** WCAG 1.4.11: that of an edge or a sign. */
+const VISIBLE = 3;
 
 const THEMES = {
   light: { background: '#ffffff', surface: '#f4f6f9', text: '#14181f', accent: '#0b5fd9' },
@@ -46,10 +48,14 @@ export interface Look {
 }
 
 /**
- * Takes the appearance and whether the customer's system is dark. Unknown names, malformed values and pairs of colours under
- * 4.5:1 are not applied, and are named in `problems`.
+ * Takes the appearance, whether the customer's system is dark, and the biller's registered colour, which is the accent unless the site
+ * sets one. Unknown names, malformed values and pairs of colours under 4.5:1 are not applied, and are named in `problems`.
  */
-export function themeProperties(appearance: Appearance, systemIsDark: boolean): Look {
+export function themeProperties(
+  appearance: Appearance,
+  systemIsDark: boolean,
+  colour?: string,
+): Look {
   const asked = appearance.theme ?? 'auto';
   const theme = asked === 'dark' || (asked === 'auto' && systemIsDark) ? 'dark' : 'light';
   const base = THEMES[theme];
@@ -83,9 +89,11 @@ export function themeProperties(appearance: Appearance, systemIsDark: boolean): 
     const colour = own[name];
     if (colour && readable(name, colour, background, surface)) properties[property] = colour;
   }
-  const accent = own.accent ?? base.accent;
+  const accent = own.accent ?? colour ?? base.accent;
   // Links need the contrast of text; when the accent colour lacks it, they use the text's colour, underlined.
   properties['--link'] = contrast(accent, background) >= READABLE ? accent : 'var(--text)';
+  // So do the signs and edges that would fade into the background.
+  properties['--mark'] = contrast(accent, background) >= VISIBLE ? accent : 'var(--text)';
   properties['--accent'] = accent;
   properties['--on-accent'] = contrast(accent, '#ffffff') >= READABLE ? '#ffffff' : '#000000';
   if (own.accentText && readable('accentText', own.accentText, accent))

@@ -11,7 +11,6 @@ import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
 import { usePart } from './part.ts';
 import {
-  Busy,
   helpText,
   leaveLabel,
   Loading,
@@ -122,7 +121,8 @@ function App(props: {
   const { screen } = state;
   flow.locale = words.locale;
   const { part: outcome } = usePart(loadOutcome, screen.bill !== undefined);
-  const biller = screen.bill?.session.biller.name ?? billerOf().name;
+  const { name: registered, logo } = billerOf();
+  const biller = screen.bill?.session.biller.name ?? registered;
   flow.describe = (code) =>
     words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
 
@@ -189,6 +189,7 @@ function App(props: {
       head={
         <>
           <div>
+            {logo && <img src={`../logos/${logo}`} alt="" />}
             {biller !== undefined && (
               <p class="biller" dir="auto">
                 {biller}
@@ -349,7 +350,7 @@ function Notices({ flow, words, state }: Shown): VNode {
       />
       {offline && (
         <div class="notice">
-          <Busy />
+          <span class="spinner" />
           <p>{lost}</p>
           <Press onClick={() => flow.tryNow()}>{say('try_again')}</Press>
         </div>
@@ -436,9 +437,9 @@ function speak(words: Language): void {
   document.title = words.say('page_title');
 }
 
-/** Applies it; returns what could not be applied. */
+/** Applies it over the biller's own colour; returns what could not be applied. */
 function applyLook(appearance: Appearance): readonly string[] {
-  const { theme, properties, problems } = themeProperties(appearance, isDark());
+  const { theme, properties, problems } = themeProperties(appearance, isDark(), billerOf().colour);
   const { style, dataset } = document.documentElement;
   document.documentElement.dir = appearance.direction === 'rtl' ? 'rtl' : 'ltr';
   style.cssText = '';

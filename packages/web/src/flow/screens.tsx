@@ -358,7 +358,7 @@ export function Sum({ cents, words }: { readonly cents: number; readonly words: 
 }
 
 /** Something is going on. */
-export const Busy = (): VNode => <span class="spinner sign" aria-hidden="true" />;
+const Busy = (): VNode => <span class="spinner sign" aria-hidden="true" />;
 
 const SHAPES = { right: 'M7 13l4 4 7-9', wrong: 'M12 6v7m0 4v.5', neutral: 'M7 12.5h10' };
 type Kind = keyof typeof SHAPES;

@@ -23,9 +23,16 @@ export function metaOf(name: 'origins' | 'partner' | 'biller' | 'mode' | 'visit'
 }
 
 /** The partner as it is registered, which the page knows before it has a session; empty for a page of an earlier platform. */
-export function billerOf(): { readonly name?: string; readonly contact?: string } {
-  const { name, contact } = JSON.parse(metaOf('biller') || '{}') as ReturnType<typeof billerOf>;
-  return { ...(name && { name: plainText(name) }), ...(contact && { contact }) };
+export function billerOf(): {
+  readonly name?: string;
+  readonly contact?: string;
+  /** As #rrggbb. */
+  readonly colour?: string;
+  /** Name of a picture that the platform serves. */
+  readonly logo?: string;
+} {
+  const biller = JSON.parse(metaOf('biller') || '{}') as ReturnType<typeof billerOf>;
+  return { ...biller, ...(biller.name && { name: plainText(biller.name) }) };
 }
 
 /** What the theme `auto` is: the colour scheme of the site around the page, which its SDK wrote into the fragment; the system's in a tab. */
@@ -87,10 +94,7 @@ export async function connect(
 }
 
 /** The origins that may show this page. */
-export function registeredOrigins(): readonly string[] {
-  const origins: unknown = JSON.parse(metaOf('origins') || '[]');
-  return Array.isArray(origins) ? origins.filter((origin) => typeof origin === 'string') : [];
-}
+export const registeredOrigins = (): readonly string[] => JSON.parse(metaOf('origins')) as string[];
 
 /**
  * The visit embedded in the page; undefined in a frame. It is removed from the document, because its token is for this module
