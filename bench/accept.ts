@@ -1,7 +1,6 @@
 /**
  * F1 and F2: how fast the partner kit accepts payments durably over HTTP, and how fast it posts them, compared with
  *   pgbench   64 clients of pgbench that each insert one row of the same table and wait for the commit, where it is installed
- *   bare      the same as a loop in Node
  *   handler   the handler most people write: a Fastify server, one INSERT … ON CONFLICT for each request
  *
  * All are driven on this machine, in alternating rounds, each in its own empty database. Servers run in separate processes; the
@@ -38,7 +37,7 @@ import { ratios, report } from './report.ts';
 /** Number of accounts: enough that most payments of one transaction go to different ones, as with a real biller. */
 const accountCount = 10_000;
 const key = 'a-static-key-for-benchmarks';
-/** Connections of the bare loop: where its figure was best. */
+/** Connections of pgbench and of the handler: where their figures were best. */
 const bareConnections = 64;
 
 const flags = benchOptions(import.meta.main, { rounds: '3', seconds: '5', connections: '256' });
@@ -56,12 +55,11 @@ async function main(): Promise<void> {
   const server = await testServer();
   const hasPgbench = await isInstalled('pgbench');
   if (!hasPgbench) console.log('pgbench is not installed: apt-get install postgresql-contrib');
-  const rates: Record<'pgbench' | 'bare' | 'handler' | 'accept' | 'post', number[]> = {
-    pgbench: [],
-    bare: [],
-    handler: [],
-    accept: [],
-    post: [],
+  const rates = {
+    pgbench: [] as number[],
+    handler: [] as number[],
+    accept: [] as number[],
+    post: [] as number[],
   };
   const measure = async (work: (url: string) => Promise<number>): Promise<number> => {
     const name = `bench_${randomBytes(5).toString('hex')}`;
@@ -73,7 +71,6 @@ async function main(): Promise<void> {
   };
   for (let round = 1; round <= rounds; round += 1) {
     if (hasPgbench) rates.pgbench.push(await measure((url) => pgbench(url, seconds)));
-    rates.bare.push(await measure((url) => bareLoop(url, seconds)));
     rates.handler.push(await measure((url) => driveKit('handler', url, connections, seconds)));
     rates.accept.push(await measure((url) => driveKit('kit-accept', url, connections, seconds)));
     rates.post.push(await measure((url) => driveKit('kit', url, connections, seconds)));
@@ -82,21 +79,17 @@ async function main(): Promise<void> {
   }
   await server.stop();
   console.log(`${connections} connections, ${seconds} s a measurement, fsync on, ${rounds} rounds`);
-  const both = [
-    ['pgbench', rates.pgbench],
-    ['bare INSERT loop', rates.bare],
-  ] as const;
-  for (const [what, theirs] of both.filter(([, list]) => list.length > 0)) {
+  if (hasPgbench) {
     report({
       figure: 'F1',
-      what: `accept / ${what}`,
-      ...ratios(rates.accept, theirs),
+      what: 'accept / pgbench',
+      ...ratios(rates.accept, rates.pgbench),
       target: 'at least 1.0',
     });
     report({
       figure: 'F2',
-      what: `accept and post / ${what}`,
-      ...ratios(rates.post, theirs),
+      what: 'accept and post / pgbench',
+      ...ratios(rates.post, rates.pgbench),
       target: 'at least 0.5',
     });
   }
@@ -126,18 +119,8 @@ INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform
 VALUES (gen_random_uuid()::text, gen_random_uuid(), 'batch-bare', 'acme', 'A-' || :account, 'static-key', 2500) ON CONFLICT (platform_payment_id) DO NOTHING;
 `,
   );
-  const words = [
-    '-n',
-    '-M',
-    'prepared',
-    '-c',
-    String(bareConnections),
-    '-j',
-    '2',
-    '-T',
-    String(seconds),
-  ];
-  const { stdout } = await promisify(execFile)('pgbench', [...words, '-f', script, url]);
+  const words = `-n -M prepared -c ${bareConnections} -j 2 -T ${seconds} -f`.split(' ');
+  const { stdout } = await promisify(execFile)('pgbench', [...words, script, url]);
   await rm(folder, { recursive: true });
   return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
 }
@@ -146,7 +129,7 @@ function rate(perSecond: number): string {
   return `${(perSecond / 1000).toFixed(2)} k/s`;
 }
 
-export async function prepareKit(url: string): Promise<void> {
+async function prepareKit(url: string): Promise<void> {
   const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 60_000 });
   await migratePartner(database);
   await importAccounts(
@@ -183,53 +166,24 @@ function mint(): string {
   return `${(Date.now() * 4096 + (minted % 4096)).toString(16)}-${randomBytes(8).toString('hex')}`;
 }
 
-async function bareLoop(url: string, seconds: number): Promise<number> {
-  const clients = await Promise.all(
-    Array.from({ length: bareConnections }, async () => {
-      const client = new pg.Client(url);
-      await client.connect();
-      return client;
-    }),
-  );
-  let done = 0;
-  const began = performance.now();
-  const until = began + seconds * 1000;
-  await Promise.all(
-    clients.map(async (client) => {
-      while (performance.now() < until) {
-        const account = `A-${done % accountCount}`;
-        await client.query({
-          ...insertOne,
-          values: [mint(), 'batch-bare', 'acme', account, 2_500],
-        });
-        done += 1;
-      }
-    }),
-  );
-  const perSecond = (done / (performance.now() - began)) * 1000;
-  await Promise.all(clients.map((client) => client.end()));
-  return perSecond;
-}
-
 /**
  * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
- * per second. `accounts` is how many there are, `A-0` upwards; each payment is to a random one.
+ * per second.
  */
-export async function driveKit(
+async function driveKit(
   kind: Start['kind'],
   url: string,
   connections: number,
   seconds: number,
-  accounts = accountCount,
 ): Promise<number> {
   const child = fork(new URL(import.meta.url), ['serve'], { execArgv: [] });
   child.send({ kind, url } satisfies Start);
   const [{ port }] = (await once(child, 'message')) as [{ port: number }];
   // A warm-up that is not counted.
-  await put(port, connections, 1, accounts);
+  await put(port, connections, 1);
   if (kind === 'kit') await allEnded(url);
   const began = performance.now();
-  const accepted = await put(port, connections, seconds, accounts);
+  const accepted = await put(port, connections, seconds);
   if (kind === 'kit') await allEnded(url);
   const perSecond = (accepted / (performance.now() - began)) * 1000;
   await stop(child);
@@ -261,12 +215,7 @@ async function allEnded(url: string): Promise<void> {
 }
 
 /** Puts payments over this many connections, each with one request in flight. Returns how many were answered 200. */
-async function put(
-  port: number,
-  connections: number,
-  seconds: number,
-  accounts: number,
-): Promise<number> {
+async function put(port: number, connections: number, seconds: number): Promise<number> {
   let done = 0;
   const until = performance.now() + seconds * 1000;
   await Promise.all(
@@ -282,7 +231,7 @@ async function put(
             return;
           }
           const body = `{"amount_in_cents":2500,"platform_batch_id":"batch-kit"}`;
-          const account = `A-${Math.floor(Math.random() * accounts)}`;
+          const account = `A-${Math.floor(Math.random() * accountCount)}`;
           socket.write(
             `PUT /biller/acme/account/${account}/payment/${mint()} HTTP/1.1\r\nHost: bench\r\nx-api-key: ${key}\r\n` +
               `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
@@ -378,9 +327,8 @@ async function handlerServer(url: string) {
   return Promise.resolve(app);
 }
 
-// As a child of itself it is the server; growth.ts imports it.
-if (process.argv[1] === import.meta.filename && process.send === undefined) await main();
-else if (process.argv[2] === 'serve') {
+// As a child of itself it is the server.
+if (process.argv[2] === 'serve') {
   const [start] = (await once(process, 'message')) as [Start];
   await serve(start);
-}
+} else await main();

@@ -20,11 +20,9 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
   drive: 'payments driven by the platform, beside a bare loop; writes of a poll without news',
   peers: 'the same job by a plain loop and by graphile-worker',
   adopt: 'a million payments in flight: memory, and how soon another worker has them',
-  detection: 'delay until the end of a payment is known, beside fixed intervals and backoff',
   token: 'tokens per second, beside the same server without storage',
   weight: 'bytes that a payment leaves in the tables of both sides',
   neighbours: 'time to the end of payments whose neighbours hang, fail or are refused',
-  'kit-far': 'F12    payments at a partner kit whose database is 0, 100 and 300 ms away',
   'kit-neighbours':
     'the same at the partner kit: locked accounts, cores that hang, fail or are slow',
 };

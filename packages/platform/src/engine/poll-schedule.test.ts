@@ -102,7 +102,7 @@ function known(count: number, draw: () => number): SettlementTimes {
   return settlements;
 }
 
-/** What partners take (bench/detection.ts measures the same). */
+/** What partners take. */
 const shapes: Record<string, (random: () => number) => number> = {
   'instant or overnight': (random) =>
     random() < 0.8 ? 20 + 80 * random() : 8 * HOUR + HOUR * random(),
