@@ -521,7 +521,7 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
   CONSTRAINT payments_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text]))),
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
-) WITH (fillfactor=50);
+) WITH (fillfactor=90);
 
 CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
 
