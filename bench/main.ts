@@ -23,6 +23,7 @@ const BENCHMARKS: Readonly<Record<string, string>> = {
   token: 'tokens per second, beside the same server without storage',
   weight: 'bytes that a payment leaves in the tables of both sides',
   neighbours: 'time to the end of payments whose neighbours hang, fail or are refused',
+  'kit-far': 'payments at a partner kit whose database is 0, 100 and 300 ms away',
   'kit-neighbours':
     'the same at the partner kit: locked accounts, cores that hang, fail or are slow',
 };
