@@ -1,47 +1,96 @@
 /**
- * A stranger on one address against a real platform: what it costs the server is bounded, others are answered, and the engine keeps
- * its lease. The attacker is a process of its own, so that it does not slow down the one who looks.
+ * A stranger on one address against a real platform with a real partner: what it costs the server is bounded, others are answered and
+ * pay, payments end as fast as before, and the engine keeps its lease. The attacker is a process of its own, so that it does not
+ * slow down the one who looks.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { constants, setPriority, tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ensureDatabase, openDatabase } from '@duebridge/runtime';
+import type { ClientKeyGrant } from '@duebridge/contract';
+import { ensureDatabase, openDatabase, type Database } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { request } from 'undici';
+import { call, createToken, openSession, type Client } from './support/customer.ts';
 import { Server } from './support/processes.ts';
+
+const ADMIN_KEY = 'admin-key-of-the-flood-test';
+const PARTNER_KEY = 'partner-key-of-the-flood-test';
+/** Between two customers: below the 25 tokens a second that a client may ask for. */
+const CUSTOMER_EVERY_MS = 60;
+/** Customers of a quiet time: as many as come during the shortest attack at least. */
+const QUIET_CUSTOMERS = 100;
 
 let folder: string;
 let postgres: Awaited<ReturnType<typeof testServer>>;
 let platform: Server;
+let partner: Server;
+let books: Database;
+let client: Client;
 const logFile = (): string => path.join(folder, 'platform.log');
 
 before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'duebridge-flood-'));
   postgres = await testServer();
+  const url = await ensureDatabase(postgres.url, `flood_${process.pid}`);
+  const adminPort = await freePort();
   platform = new Server({
     args: ['platform', 'serve'],
     port: await freePort(),
     env: {
-      DATABASE_URL: await ensureDatabase(postgres.url, `flood_${process.pid}`),
-      ADMIN_PORT: String(await freePort()),
+      DATABASE_URL: url,
+      ADMIN_PORT: String(adminPort),
+      DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES: '1',
       DUEBRIDGE_DATA_DIR: folder,
       // The attacker has another address than the proxy.
       DUEBRIDGE_TRUSTED_PROXIES: '127.0.0.1',
       DUEBRIDGE_SEAL_KEY: Buffer.alloc(32, 1).toString('base64'),
       DUEBRIDGE_KEY_PEPPER: Buffer.alloc(32, 2).toString('base64'),
-      DUEBRIDGE_ADMIN_KEY: 'admin-key-of-the-flood-test',
+      DUEBRIDGE_ADMIN_KEY: ADMIN_KEY,
     },
     logFile: logFile(),
   });
-  await platform.start();
+  const partnerPort = await freePort();
+  partner = new Server({
+    args: [
+      'sandbox',
+      'partner',
+      '--port',
+      String(partnerPort),
+      '--key',
+      PARTNER_KEY,
+      '--processing-ms',
+      '0',
+    ],
+    port: partnerPort,
+    env: {},
+    logFile: path.join(folder, 'partner.log'),
+    readyPath: '/sandbox/payments',
+  });
+  await Promise.all([platform.start(), partner.start()]);
+  books = openDatabase({ url, applicationName: 'flood' });
+  const admin = `http://127.0.0.1:${adminPort}/admin/v1/partners`;
+  const authorization = { authorization: `Bearer ${ADMIN_KEY}` };
+  const registered = await call('POST', admin, authorization, {
+    partner_id: 'sandbox',
+    name: 'Sandbox Utility',
+    kind: 'biller',
+    biller_id: 'sandbox-utility',
+    base_url: partner.url,
+    origins: ['https://www.sandbox.example'],
+    auth: { method: 'key', header: 'x-api-key', key: PARTNER_KEY },
+  });
+  assert.equal(registered.status, 200, JSON.stringify(registered.body));
+  const grant = await call<ClientKeyGrant>('POST', `${admin}/sandbox/keys`, authorization, {});
+  client = { platformUrl: platform.url, ...grant.body };
 });
 after(async () => {
-  await platform.stop();
+  await Promise.all([platform.stop(), partner.stop()]);
+  await books.close();
   const admin = openDatabase({ url: postgres.url, applicationName: 'flood' });
   await admin.query(`DROP DATABASE IF EXISTS flood_${process.pid} WITH (FORCE)`);
   await admin.close();
@@ -49,30 +98,81 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Asks /healthz during an attack, which must be answered within a second. A busy machine gets two more tries; the faults took 13 s. */
+/**
+ * Payments from the confirm to the end, in milliseconds: the customers come one after the other for as long as `goesOn`, and the
+ * slowest of a hundred counts.
+ */
+async function p99(goesOn: (paid: number) => boolean): Promise<number> {
+  const customers: Promise<string>[] = [];
+  while (goesOn(customers.length)) {
+    customers.push(pay());
+    await delay(CUSTOMER_EVERY_MS);
+  }
+  const ids = await Promise.all(customers);
+  for (;;) {
+    const rows = await books.query<{ ms: number | null }>(
+      `SELECT (extract(epoch FROM ended_at - created_at) * 1000)::float8 AS ms
+         FROM duebridge_platform.payments WHERE platform_payment_id = ANY ($1::text[])`,
+      [ids],
+    );
+    const times = rows.flatMap(({ ms }) => ms ?? []).sort((one, other) => one - other);
+    if (times.length === ids.length) return times[Math.ceil(times.length * 0.99) - 1] ?? 0;
+    await delay(50);
+  }
+}
+
+let customers = 0;
+async function pay(): Promise<string> {
+  customers += 1;
+  const email = `ada-${customers}@example.com`;
+  const token = await createToken(client, { account_id: 'active' }, email);
+  assert.equal(token.status, 200, JSON.stringify(token.body));
+  const browser = await openSession(platform.url, token.body.token);
+  const paid = await browser.confirm(1_000 + customers);
+  assert.equal(paid.status, 200, JSON.stringify(paid.body));
+  return paid.body.platform_payment_id;
+}
+
+/**
+ * Looks on during an attack: /healthz must answer within a second, no lease may be lost, and the p99 of payments should be at most 1.5
+ * of what it was a moment before. A busy machine, where the quiet one varies threefold by itself, gets two more tries and fails by a
+ * second at the earliest; the faults took 13 s.
+ */
 async function under(attack: string): Promise<Record<string, number>> {
   for (let tried = 1; ; tried += 1) {
-    const { seen, slowestMs } = await attacked(attack);
+    const quiet = await p99((paid) => paid < QUIET_CUSTOMERS);
+    const { seen, slowestMs, attackedMs } = await attacked(attack);
     assert.doesNotMatch(await readFile(logFile(), 'utf8'), /the lease was lost/);
-    if (slowestMs < 1_000) return seen;
-    assert.ok(tried < 3, `/healthz took ${slowestMs} ms`);
+    const ratio = attackedMs / quiet;
+    console.log(
+      `p99 ${Math.round(quiet)} ms quiet, ${Math.round(attackedMs)} ms under attack: ${ratio.toFixed(2)}`,
+    );
+    if (slowestMs < 1_000 && (ratio <= 1.5 || attackedMs < 1_000)) return seen;
+    assert.ok(tried < 3, `/healthz took ${slowestMs} ms, p99 is ${ratio} of the quiet one`);
     // An address that was shut out is let in again.
     await delay(11_000);
   }
 }
 
-/** Runs an attack in a process of its own, which prints what it saw as JSON; meanwhile /healthz is asked from another address. */
+/**
+ * Runs an attack in a process of its own, which prints what it saw as JSON; meanwhile customers pay, and /healthz is asked from another
+ * address.
+ */
 async function attacked(
   attack: string,
-): Promise<{ seen: Record<string, number>; slowestMs: number }> {
+): Promise<{ seen: Record<string, number>; slowestMs: number; attackedMs: number }> {
   const child = spawn(process.execPath, ['--input-type=module', '-e', attack, platform.url], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+  // The attacker is on another machine: it takes no processor from the servers.
+  if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
   let printed = '';
   child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
   const ended = once(child, 'close');
+  const goesOn = (): boolean => child.exitCode === null && child.signalCode === null;
+  const paying = p99(goesOn);
   let slowestMs = 0;
-  while (child.exitCode === null && child.signalCode === null) {
+  while (goesOn()) {
     const at = performance.now();
     const answer = await request(`${platform.url}/healthz`, { reset: true });
     await answer.body.dump();
@@ -80,7 +180,8 @@ async function attacked(
     await delay(50);
   }
   await ended;
-  return { seen: JSON.parse(printed) as Record<string, number>, slowestMs };
+  const attackedMs = await paying;
+  return { seen: JSON.parse(printed) as Record<string, number>, slowestMs, attackedMs };
 }
 
 test('requests whose answers nobody reads', async () => {
@@ -95,20 +196,26 @@ test('requests whose answers nobody reads', async () => {
     setTimeout(() => { console.log('{}'); process.exit(0); }, 15_000);`);
 });
 
-test('pages, thousands from one address', async () => {
+test('pages, for ten seconds, from one address', async () => {
   const seen = await under(`
     import http from 'node:http';
     const agent = new http.Agent({ keepAlive: true, maxSockets: 50 });
     const paths = ['/flow/v1/acme', '/openapi.json', '/sdk/v1/duebridge.js', '/flow/errors'];
     const seen = {};
-    await Promise.all(Array.from({ length: 2_000 }, (_, index) => new Promise((done) => {
-      http.get(process.argv[1] + paths[index % 4], { agent, localAddress: '127.0.0.2', headers: { 'accept-encoding': 'gzip' } }, (answer) => {
-        seen[answer.statusCode] = (seen[answer.statusCode] ?? 0) + 1;
-        answer.resume().on('end', done);
-      }).on('error', () => { seen.error = (seen.error ?? 0) + 1; done(); });
-    })));
+    const until = Date.now() + 10_000;
+    const one = (path) => new Promise((done) => {
+      const count = (what) => { seen[what] = (seen[what] ?? 0) + 1; done(); };
+      http.get(process.argv[1] + path, { agent, localAddress: '127.0.0.2', headers: { 'accept-encoding': 'gzip' } }, (answer) => {
+        answer.resume().on('end', () => count(answer.statusCode)).on('error', () => count('cut'));
+      }).on('error', () => count('cut'));
+    });
+    await Promise.all(Array.from({ length: 50 }, async () => {
+      for (let index = 0; Date.now() < until; index += 1) await one(paths[index % 4]);
+    }));
     console.log(JSON.stringify(seen));`);
-  assert.ok((seen['429'] ?? 0) > 1_000, JSON.stringify(seen));
+  // It is told to slow down first, and loses its connections when it does not.
+  assert.ok((seen['429'] ?? 0) > 100 && (seen['cut'] ?? 0) > 100, JSON.stringify(seen));
+  assert.ok((seen['200'] ?? 0) < 2_000, JSON.stringify(seen));
 });
 
 test('connections, ten thousand from one address', async () => {

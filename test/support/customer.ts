@@ -45,16 +45,17 @@ export async function call<T>(
   return { status: answer.statusCode, body: (text === '' ? null : JSON.parse(text)) as T };
 }
 
-/** The partner's backend asks for a token (A1). */
+/** The partner's backend asks for a token (A1); `email` for a customer other than Ada. */
 export function createToken(
   client: Client,
   external_identifiers: { biller_id?: string; account_id: string },
+  email: string = customer.email,
 ): Promise<Answer<TokenReply>> {
   return call(
     'POST',
     `${client.platformUrl}/v1/sbi/token`,
     { 'x-client-id': client.client_id, 'x-api-key': client.api_key },
-    { ...customer, external_identifiers },
+    { ...customer, email, external_identifiers },
   );
 }
 

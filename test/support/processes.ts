@@ -24,6 +24,7 @@ export class Server {
   readonly #env: Readonly<Record<string, string>>;
   readonly #logFile: string;
   readonly #preload: string | undefined;
+  readonly #readyPath: string;
   #child: ChildProcess | undefined;
 
   constructor(options: {
@@ -31,6 +32,8 @@ export class Server {
     port: number;
     env: Readonly<Record<string, string>>;
     logFile: string;
+    /** What answers 200 once it is ready. */
+    readyPath?: string;
     /** A module that is loaded before the program and receives the messages of `send`. */
     preload?: string;
   }) {
@@ -39,6 +42,7 @@ export class Server {
     this.#env = { ...options.env, PORT: String(options.port) };
     this.#logFile = options.logFile;
     this.#preload = options.preload;
+    this.#readyPath = options.readyPath ?? '/readyz';
   }
 
   /** Starts the process and resolves when it reports that it is ready. */
@@ -67,10 +71,12 @@ export class Server {
     }
   }
 
-  /** Whether it answers /readyz with 200. */
+  /** Whether it says that it is ready. */
   async isReady(): Promise<boolean> {
     try {
-      const answer = await request(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
+      const answer = await request(this.url + this.#readyPath, {
+        signal: AbortSignal.timeout(2_000),
+      });
       await answer.body.dump();
       return answer.statusCode === 200;
     } catch {

@@ -7,6 +7,7 @@ import {
   bearerOf,
   mount,
   rateLimiter,
+  shutOut,
   systemClock,
   tooManyRequests,
 } from '@duebridge/runtime';
@@ -60,21 +61,26 @@ function callers<T extends object>(): Callers<T> {
 const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']);
 
 /**
- * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. Probes
- * and a processor's signed events, which come in bulk from few addresses, are not counted.
+ * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. An
+ * address that is refused more often than it may ask loses its connections for ten seconds. Probes and a processor's signed events,
+ * which come in bulk from few addresses, are not counted.
  */
 export function limitAddresses(app: FastifyInstance, config: PlatformConfig): void {
   const rate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
   if (rate === undefined) return;
   const clock = config.clock ?? systemClock;
   const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
+  // Thousands of refusals a second would still delay the payments of this process.
+  const refusals = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
   app.addHook('onRequest', (request, _reply, done) => {
     const route = request.routeOptions.url;
     if (route !== undefined && UNCOUNTED.has(route)) {
       done();
       return;
     }
-    const permit = perAddress.take(addressKey(request.ip));
+    const key = addressKey(request.ip);
+    const permit = perAddress.take(key);
+    if (!permit.ok && !refusals.take(key).ok) shutOut(app.server, request.socket);
     done(permit.ok ? undefined : tooManyRequests(permit.retryAfterSeconds));
   });
 }

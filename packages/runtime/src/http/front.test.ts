@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import test, { type TestContext } from 'node:test';
-import { addressKey, believing } from './front.ts';
+import { addressKey, believing, shutOut } from './front.ts';
 import { isSecure } from './server.ts';
 import { listening } from './testing.ts';
 
@@ -85,6 +85,22 @@ test('who pipelines loses the connections of that address, and nobody else does'
   await stranger(t, port, '127.0.0.2', '').cut;
   assert.match(await answered, /^HTTP\/1.1 200/);
   proxy.socket.write(get('/'));
+  const [data] = (await once(proxy.socket, 'data')) as [Buffer];
+  assert.match(data.toString(), /^HTTP\/1.1 200/);
+});
+
+test('an address that is shut out loses its connections, one behind a proxy does not', async (t) => {
+  const { app, port } = await listening(t, { trustedProxies: ['127.0.0.1'] }, (app) => {
+    app.get('/', (request, reply) => {
+      shutOut(app.server, request.socket);
+      void reply.send('hello');
+    });
+  });
+  const idle = stranger(t, port, '127.0.0.2', '');
+  await once(app.server, 'connection');
+  const flooding = stranger(t, port, '127.0.0.2', get('/'));
+  await Promise.all([idle.cut, flooding.cut, stranger(t, port, '127.0.0.2', '').cut]);
+  const proxy = stranger(t, port, '127.0.0.1', get('/'));
   const [data] = (await once(proxy.socket, 'data')) as [Buffer];
   assert.match(data.toString(), /^HTTP\/1.1 200/);
 });

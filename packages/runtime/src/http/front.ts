@@ -19,7 +19,7 @@ export interface FrontLimits {
   readonly connectionsPerAddress: number;
   /** Requests that one connection may have open; 8: browsers and proxies wait for each answer. */
   readonly pipelined: number;
-  /** How long an address that pipelines is shut out; 10,000 ms. */
+  /** How long an address that pipelines, or that floods (`shutOut`), is shut out; 10,000 ms. */
   readonly shutOutMs: number;
   /**
    * A connection on which nothing moves for this long is closed; 40,000 ms: whoever reads no answer. It is above the 25 s for which
@@ -74,6 +74,13 @@ export function addressKey(address: string): string {
   return `${[...head, ...zeros].slice(0, 4).join(':')}::/64`;
 }
 
+const shutters = new WeakMap<Server, (socket: Socket) => void>();
+
+/** Ends all connections of the address that a connection comes from, for a while; those of a believed proxy are left alone. */
+export function shutOut(server: Server, socket: Socket): void {
+  shutters.get(server)?.(socket);
+}
+
 /** Opens a server for a handler. `now` is a monotonic clock. */
 export function openFront(
   handler: RequestListener,
@@ -90,21 +97,21 @@ export function openFront(
   /** Requests that are not answered yet, by connection. */
   const unanswered = new WeakMap<Socket, number>();
   /** Addresses that are shut out, and until when. */
-  const shutOut = new Map<string, number>();
+  const out = new Map<string, number>();
 
   const isShutOut = (key: string): boolean => {
-    const until = shutOut.get(key);
-    if (until !== undefined && until <= now()) shutOut.delete(key);
-    return shutOut.has(key);
+    const until = out.get(key);
+    if (until !== undefined && until <= now()) out.delete(key);
+    return out.has(key);
   };
   const shut = (socket: Socket): void => {
     socket.destroy();
     const key = addressKey(socket.remoteAddress ?? '');
     const all = open.get(key);
     if (all === undefined) return;
-    const [oldest] = shutOut.keys();
-    if (shutOut.size >= MAX_SHUT_OUT && oldest !== undefined) shutOut.delete(oldest);
-    shutOut.set(key, now() + limits.shutOutMs);
+    const [oldest] = out.keys();
+    if (out.size >= MAX_SHUT_OUT && oldest !== undefined) out.delete(oldest);
+    out.set(key, now() + limits.shutOutMs);
     for (const one of all) one.destroy();
   };
 
@@ -120,6 +127,9 @@ export function openFront(
     }
     response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
     handler(request, response);
+  });
+  shutters.set(server, (socket) => {
+    if (!believes(socket.remoteAddress ?? '')) shut(socket);
   });
   server.maxConnections = limits.connections;
   server.setTimeout(limits.idleMs);
