@@ -6,6 +6,7 @@
  *
  * One file because reading, changing and caching a partner share the columns and the seal.
  */
+import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import {
   PartnerConnection,
@@ -37,45 +38,25 @@ import {
   type PartlyGiven,
 } from './registration-problems.ts';
 import { keepLogo, storedLogo } from './logo.ts';
-import { openSealer } from './seal.ts';
+import { openSealer, type Sealer } from './seal.ts';
+
+type Optional =
+  'biller_id' | 'support_contact' | 'colour' | 'logo' | 'paths' | 'budget' | 'connection';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
-export interface Partner {
-  readonly partner_id: string;
-  readonly name: string;
-  readonly kind: 'biller' | 'aggregator';
-  /** For good: everything that hangs on this registration is test, or live (decision 160). */
-  readonly mode: Mode;
-  /** The biller a plain biller is (decision 20); null for an aggregator. */
+export interface Partner extends Readonly<Required<Omit<PartnerView, Optional>>> {
+  /** This biller's own id (decision 20); null for an aggregator. */
   readonly biller_id: string | null;
-  /** What customers call an aggregator's billers, by biller_id. */
-  readonly biller_names: Readonly<Record<string, string>>;
   /** For receipts; null when the partner named none. */
   readonly support_contact: string | null;
   /** Of the payment page, as #rrggbb; null when none was registered. */
   readonly colour: string | null;
   /** Name of the logo, which `logo()` reads; null when none was registered. */
   readonly logo: string | null;
-  /** Without a slash at the end. */
-  readonly base_url: string;
-  /** Sites that may show the flow; exact origins. */
-  readonly origins: readonly string[];
   readonly paths: Readonly<Required<PartnerPaths>>;
   readonly budget: Readonly<Required<PartnerBudget>>;
-  /** Codes of 400 and 422 answers that refuse a payment for good (decision 21). */
-  readonly refusals: readonly string[];
-  readonly account_check: 'when_reachable' | 'required' | 'off';
-  readonly batch_time_zone: string;
-  readonly batch_cutoff: string;
-  /** The public part of the credentials. */
-  readonly auth: PartnerView['auth'];
   /** The public part of how it is reached; undefined: directly, and with the public authorities. */
   readonly connection?: PartnerView['connection'] | undefined;
-  /** True: an operator wants nothing sent. */
-  readonly paused: boolean;
-  /** Why calls are held back, by an operator's word or by the engine's; null when all is well. */
-  readonly pause_reason: string | null;
-  readonly created_at: string;
 }
 
 /** What calls to a partner carry and how they reach it. */
@@ -218,7 +199,6 @@ function valuesOf(columns: readonly (keyof Written)[], row: Written): unknown[] 
 const SELECT_ONE = `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`;
 const getStatement = sql('partner_get', SELECT_ONE);
 
-/** A change keeps what it does not give: nothing may be written between its read and its write. */
 const lockStatement = sql('partner_lock', `${SELECT_ONE} FOR UPDATE`);
 
 const addStatement = sql(
@@ -270,285 +250,133 @@ const holdStatement = sql(
 
 /** Opens the registry over the database. Throws ConfigurationError when the sealing key cannot be used. */
 export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerRegistry {
-  const { database, allowPrivateAddresses, clock } = options;
+  const { database, allowPrivateAddresses: allowPrivate, clock } = options;
   const sealer = openSealer(options.sealKey);
   const known = remember<Partner | undefined>({
     clock,
     max: MAX_REMEMBERED,
     keep: (partner) => partner !== undefined,
   });
-  // Keep secrets outside the objects, so that printing or serialising a Partner cannot reveal one (PL15).
-  const sealedOf = new WeakMap<
-    Partner,
-    { readonly auth: string; readonly connection: string | null }
-  >();
-
-  const place = (partner_id: string, what: 'auth' | 'connection'): string =>
-    `partners/${partner_id}/${what}`;
-
-  const toPartner = (row: StoredPartner): Partner => {
-    const { auth_method, auth_public, auth_sealed, connection_public, connection_sealed, ...rest } =
-      row;
-    const partner: Partner = {
-      ...rest,
-      paths: { ...DEFAULT_PATHS, ...row.paths },
-      budget: { ...DEFAULT_BUDGET, ...row.budget },
-      auth: { method: auth_method, ...auth_public },
-      connection: connection_public ?? undefined,
-    };
-    sealedOf.set(partner, { auth: auth_sealed, connection: connection_sealed });
-    return partner;
-  };
-
-  /** The columns of credentials and of a connection that a registration or a change names. */
-  const sealedColumns = (
-    partner_id: string,
-    { auth, connection }: PartlyGiven<'auth' | 'connection'>,
-  ): Written => {
-    const split = auth === undefined ? undefined : splitAuth(auth);
-    const isDirect = connection !== undefined && Object.keys(connection).length === 0;
-    return {
-      ...(auth === undefined || split === undefined
-        ? {}
-        : {
-            auth_method: auth.method,
-            auth_public: split.open,
-            auth_sealed: sealer.seal(split.secret, place(partner_id, 'auth')),
-          }),
-      ...(connection === undefined
-        ? {}
-        : {
-            connection_public: isDirect ? null : publicConnection(connection),
-            connection_sealed: isDirect
-              ? null
-              : sealer.seal(JSON.stringify(connection), place(partner_id, 'connection')),
-          }),
-    };
-  };
-
-  /** A connection as a change leaves it. */
-  const changedConnection = (
-    { partner_id, connection_sealed }: StoredPartner,
-    change: PartnerConnectionChange,
-  ): PartnerConnection => {
-    const given = Object.keys(change).length;
-    if (given === 0) return {};
-    // Opened only if some of it may stay: a connection that cannot be opened any more can still be replaced.
-    const before =
-      connection_sealed === null || given === Object.keys(PartnerConnection.properties).length
-        ? '{}'
-        : sealer.open(connection_sealed, place(partner_id, 'connection'));
-    const merged = { ...(JSON.parse(before) as PartnerConnection), ...change };
-    return Object.fromEntries(Object.entries(merged).filter(([, part]) => part !== null));
-  };
-
-  const read = async (partner_id: string): Promise<StoredPartner | undefined> => {
-    const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
-    return row;
-  };
-
-  const get = (partner_id: string): Promise<Partner | undefined> =>
-    known.get(partner_id, async () => {
-      const row = await read(partner_id);
-      return row === undefined ? undefined : toPartner(row);
-    });
-
-  /**
-   * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. `lockEndpoint` comes first.
-   */
-  const endpointProblems = async (
-    tx: Transaction,
-    mode: Mode,
-    base_url: string,
-  ): Promise<Detail[]> => {
-    const endpoint = normalized(base_url);
-    // The base_url has been found wrong already.
-    if (endpoint === undefined) return [];
-    const others = await tx.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
-      otherModeStatement,
-      [mode],
-    );
-    const other = others.find((one) => normalized(one.base_url) === endpoint);
-    if (other === undefined) return [];
-    const { partner_id } = other;
-    const problem = `is the endpoint of ${partner_id}, which is ${mode === 'test' ? 'live' : 'test'}: a ${mode} registration needs one of its own`;
-    return [{ path: 'body.base_url', problem }];
-  };
-
   return {
-    async add(registration, actor) {
-      const { partner_id, mode = 'test', logo, auth: _, connection: __, ...given } = registration;
-      const problems = [
-        ...registrationProblems(registration, allowPrivateAddresses),
-        ...modeProblems(mode, registration.origins, allowPrivateAddresses),
-      ];
-      try {
-        const row = await database.transaction(async (tx) => {
-          await lockEndpoint(tx, registration.base_url);
-          refuse([...problems, ...(await endpointProblems(tx, mode, registration.base_url))]);
-          const written: Written = {
-            ...UNREGISTERED,
-            ...given,
-            partner_id,
-            mode,
-            base_url: trimmed(registration.base_url),
-            ...(logo === undefined ? {} : { logo: logo && (await keepLogo(tx, logo)) }),
-            ...sealedColumns(partner_id, registration),
-          };
-          const [added] = await tx.query<StoredPartner>(addStatement, [
-            actor,
-            ...valuesOf(REGISTERED, written),
-          ]);
-          return added;
-        });
-        if (row === undefined) throw new Error('an insert gave no row');
-        return toView(row);
-      } catch (error) {
-        if (constraintOf(error) !== 'partners_pkey') throw error;
-        throw new Refusal('CONFLICT', { message: 'A partner with this id is registered already' });
-      }
-    },
-
+    add: (registration, actor) =>
+      database
+        .transaction((tx) => add(tx, sealer, { registration, actor, allowPrivate }))
+        .then(toView, refuseTaken),
     async change(partner_id, change, actor) {
-      const row = await database.transaction(async (tx) => {
-        if (change.base_url !== undefined) await lockEndpoint(tx, change.base_url);
-        const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
-        if (before === undefined) throw new Refusal('NOT_FOUND');
-        const { auth, connection: parts, reason, base_url, logo, ...given } = change;
-        const connection = parts === undefined ? undefined : changedConnection(before, parts);
-        refuse([
-          ...changeProblems({ ...change, connection }, allowPrivateAddresses),
-          ...modeProblems(before.mode, change.origins ?? [], allowPrivateAddresses),
-          ...(base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url)),
-        ]);
-        const written: Written = {
-          ...before,
-          ...given,
-          paths: { ...before.paths, ...given.paths },
-          budget: { ...before.budget, ...given.budget },
-          ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
-          ...(logo === undefined ? {} : { logo: logo && (await keepLogo(tx, logo)) }),
-          ...sealedColumns(partner_id, { auth, connection }),
-          pause_reason: pauseReason(before, change),
-        };
-        const fields = Object.keys(change).filter((field) => field !== 'reason');
-        const [changed] = await tx.query<StoredPartner>(changeStatement, [
-          partner_id,
-          actor,
-          fields.join(' '),
-          reason ?? null,
-          ...valuesOf(CHANGED, written),
-        ]);
-        return changed;
-      });
+      const row = await database.transaction((tx) =>
+        changeRow(tx, sealer, { partner_id, change, actor, allowPrivate }),
+      );
       known.forget(partner_id);
-      if (row === undefined) throw new Refusal('NOT_FOUND');
       return toView(row);
     },
-
-    get,
-
+    get: (partner_id) =>
+      known.get(partner_id, async () => {
+        const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
+        return row === undefined ? undefined : toPartner(row);
+      }),
     logo: (name) => storedLogo(database, name),
-
     async list() {
       const rows = await database.query<StoredPartner>(
         `SELECT ${COLUMNS} FROM duebridge_platform.partners ORDER BY partner_id`,
       );
       return rows.map(toView);
     },
-
-    credentials(partner) {
-      const { auth, connection } = sealedOf.get(partner) ?? {};
-      if (auth === undefined) {
-        throw new Error('credentials are asked of a partner the registry did not give');
-      }
-      const open = (sealed: string, what: 'auth' | 'connection'): string =>
-        sealer.open(sealed, place(partner.partner_id, what));
-      const secret = open(auth, 'auth');
-      const { method, token_url = '', client_id = '', scope, header = '' } = partner.auth;
-      return {
-        auth:
-          method === 'key'
-            ? { method, header, key: secret }
-            : {
-                method,
-                token_url,
-                client_id,
-                client_secret: secret,
-                ...(scope === undefined ? {} : { scope }),
-              },
-        connection:
-          typeof connection === 'string'
-            ? (JSON.parse(open(connection, 'connection')) as PartnerConnection)
-            : {},
-      };
-    },
-
+    credentials: (partner) => openSecrets(sealer, partner),
     async hold(partner_id, reason, actor) {
       await database.query(holdStatement, [partner_id, reason, actor]);
       known.forget(partner_id);
     },
-
     async reseal() {
-      let resealed = 0;
-      for (const what of ['auth', 'connection'] as const) {
-        const column = `${what}_sealed`;
-        const rows = await database.query<{ partner_id: string; sealed: string }>(
-          `SELECT partner_id, ${column} AS sealed FROM duebridge_platform.partners WHERE ${column} IS NOT NULL`,
-        );
-        for (const { partner_id, sealed } of rows) {
-          const at = place(partner_id, what);
-          // Guarded by the old value: a secret that was changed meanwhile is already under the new key.
-          const done = await database.query(
-            `UPDATE duebridge_platform.partners SET ${column} = $3 WHERE partner_id = $1 AND ${column} = $2 RETURNING partner_id`,
-            [partner_id, sealed, sealer.seal(sealer.open(sealed, at), at)],
-          );
-          resealed += done.length;
-        }
-      }
+      const resealed = [
+        await resealColumn(database, sealer, 'auth'),
+        await resealColumn(database, sealer, 'connection'),
+      ];
       known.forget();
-      return resealed;
+      return resealed.reduce((sum, rows) => sum + rows);
     },
   };
 }
 
-function toView(row: StoredPartner): PartnerView {
-  const {
-    auth_method,
-    auth_public,
-    auth_sealed: _,
-    connection_public,
-    connection_sealed: __,
-    ...rest
-  } = row;
-  const { biller_id, support_contact, colour, logo, biller_names, ...view } = rest;
-  return {
-    ...view,
-    origins: [...row.origins],
-    refusals: [...row.refusals],
-    ...(biller_id === null ? {} : { biller_id }),
-    ...(support_contact === null ? {} : { support_contact }),
-    ...(colour === null ? {} : { colour }),
-    ...(logo === null ? {} : { logo }),
-    ...(Object.keys(biller_names).length === 0 ? {} : { biller_names }),
-    auth: { method: auth_method, ...auth_public },
-    ...(connection_public === null ? {} : { connection: connection_public }),
+// Writing ---------------------------------------------------------------------------------------------------------------------
+
+async function add(
+  tx: Transaction,
+  sealer: Sealer,
+  call: { registration: PartnerRegistration; actor: string; allowPrivate: boolean },
+): Promise<StoredPartner> {
+  const { registration, actor, allowPrivate } = call;
+  const { partner_id, mode = 'test', logo, auth, connection, ...given } = registration;
+  await lockEndpoint(tx, registration.base_url);
+  refuse([
+    ...registrationProblems(registration, allowPrivate),
+    ...modeProblems(mode, registration.origins, allowPrivate),
+    ...(await endpointProblems(tx, mode, registration.base_url)),
+  ]);
+  const written: Written = {
+    ...UNREGISTERED,
+    ...given,
+    partner_id,
+    mode,
+    base_url: trimmed(registration.base_url),
+    ...(await logoColumn(tx, logo)),
+    ...sealedColumns(sealer, partner_id, { auth, connection }),
   };
+  const values = [actor, ...valuesOf(REGISTERED, written)];
+  return only(await tx.query<StoredPartner>(addStatement, values));
 }
 
-/** What operators see of a connection. */
-function publicConnection({
-  certificate,
-  authority,
-  proxy_url,
-}: PartnerConnection): NonNullable<PartnerView['connection']> {
-  return {
-    ...(certificate === undefined
-      ? {}
-      : { certificate_expires_at: new X509Certificate(certificate).validToDate.toISOString() }),
-    private_authority: authority !== undefined,
-    ...(proxy_url === undefined ? {} : { proxy: new URL(proxy_url).host }),
+/** What a change does not give stays as it is, so the row is locked before it is read. */
+async function changeRow(
+  tx: Transaction,
+  sealer: Sealer,
+  call: { partner_id: string; change: PartnerChange; actor: string; allowPrivate: boolean },
+): Promise<StoredPartner> {
+  const { partner_id, change, actor, allowPrivate } = call;
+  const { auth, connection: parts, reason, base_url, logo, ...given } = change;
+  // Before the row, as a registration does: in another order, the two could wait for each other.
+  if (base_url !== undefined) await lockEndpoint(tx, base_url);
+  const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
+  if (before === undefined) throw new Refusal('NOT_FOUND');
+  const connection = parts === undefined ? undefined : changedConnection(sealer, before, parts);
+  refuse([
+    ...changeProblems({ ...change, connection }, allowPrivate),
+    ...modeProblems(before.mode, change.origins ?? [], allowPrivate),
+    ...(base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url)),
+  ]);
+  const written: Written = {
+    ...before,
+    ...given,
+    paths: { ...before.paths, ...given.paths },
+    budget: { ...before.budget, ...given.budget },
+    ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
+    ...(await logoColumn(tx, logo)),
+    ...sealedColumns(sealer, partner_id, { auth, connection }),
+    pause_reason: pauseReason(before, change),
   };
+  const fields = Object.keys(change).filter((field) => field !== 'reason');
+  const values = [fields.join(' '), reason ?? null, ...valuesOf(CHANGED, written)];
+  return only(await tx.query<StoredPartner>(changeStatement, [partner_id, actor, ...values]));
+}
+
+/** Stores the picture; null takes it away. */
+async function logoColumn(tx: Transaction, logo: string | null | undefined): Promise<Written> {
+  if (logo === undefined) return {};
+  return { logo: logo === null ? null : await keepLogo(tx, logo) };
+}
+
+function only(rows: readonly StoredPartner[]): StoredPartner {
+  const [row] = rows;
+  assert(row);
+  return row;
+}
+
+function refuseTaken(error: unknown): never {
+  if (constraintOf(error) !== 'partners_pkey') throw error;
+  throw new Refusal('CONFLICT', { message: 'A partner with this id is registered already' });
+}
+
+function refuse(problems: readonly Detail[]): void {
+  if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
 }
 
 /** Locks an endpoint until the transaction ends: of two simultaneous registrations, the later one sees the earlier. */
@@ -556,8 +384,19 @@ async function lockEndpoint(tx: Transaction, base_url: string): Promise<void> {
   await tx.query(lockEndpointStatement, [normalized(base_url) ?? '']);
 }
 
-function refuse(problems: readonly Detail[]): void {
-  if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
+/** A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. `lockEndpoint` comes first. */
+async function endpointProblems(tx: Transaction, mode: Mode, base_url: string): Promise<Detail[]> {
+  const endpoint = normalized(base_url);
+  // The base_url has been found wrong already.
+  if (endpoint === undefined) return [];
+  const others = await tx.query<Pick<StoredPartner, 'partner_id' | 'base_url'>>(
+    otherModeStatement,
+    [mode],
+  );
+  const other = others.find((one) => normalized(one.base_url) === endpoint);
+  if (other === undefined) return [];
+  const problem = `is the endpoint of ${other.partner_id}, which is ${mode === 'test' ? 'live' : 'test'}: a ${mode} registration needs one of its own`;
+  return [{ path: 'body.base_url', problem }];
 }
 
 function trimmed(base_url: string): string {
@@ -583,14 +422,154 @@ function pauseReason(before: StoredPartner, change: PartnerChange): string | nul
   return before.pause_reason;
 }
 
-function splitAuth(auth: PartnerAuth): {
-  open: Omit<PartnerView['auth'], 'method'>;
-  secret: string;
-} {
-  if (auth.method === 'key') return { open: { header: auth.header }, secret: auth.key };
-  const { token_url, client_id, client_secret, scope } = auth;
+// Secrets ---------------------------------------------------------------------------------------------------------------------
+
+/** What is sealed of a partner. Kept outside the objects, so that printing or serialising a Partner cannot reveal a secret (PL15). */
+const sealedOf = new WeakMap<Partner, Pick<StoredPartner, 'auth_sealed' | 'connection_sealed'>>();
+
+const SEALED = ['auth', 'connection'] as const;
+
+function place(partner_id: string, what: (typeof SEALED)[number]): string {
+  return `partners/${partner_id}/${what}`;
+}
+
+/** The columns of credentials and of a connection that a registration or a change names. */
+function sealedColumns(
+  sealer: Sealer,
+  partner_id: string,
+  { auth, connection }: PartlyGiven<'auth' | 'connection'>,
+): Written {
+  const written: Written = {};
+  if (auth !== undefined) {
+    const { method, ...rest } = auth;
+    const { key, client_secret, ...open } = { key: '', client_secret: '', ...rest };
+    const auth_sealed = sealer.seal(
+      method === 'key' ? key : client_secret,
+      place(partner_id, 'auth'),
+    );
+    Object.assign(written, { auth_method: method, auth_public: open, auth_sealed });
+  }
+  if (connection !== undefined) {
+    const isDirect = Object.keys(connection).length === 0;
+    const sealed = (): string =>
+      sealer.seal(JSON.stringify(connection), place(partner_id, 'connection'));
+    Object.assign(written, {
+      connection_public: isDirect ? null : publicConnection(connection),
+      connection_sealed: isDirect ? null : sealed(),
+    });
+  }
+  return written;
+}
+
+/** A connection as a change leaves it. */
+function changedConnection(
+  sealer: Sealer,
+  { partner_id, connection_sealed }: StoredPartner,
+  change: PartnerConnectionChange,
+): PartnerConnection {
+  const given = Object.keys(change).length;
+  if (given === 0) return {};
+  // Opened only if some of it may stay: a connection that cannot be opened any more can still be replaced.
+  const before =
+    given === Object.keys(PartnerConnection.properties).length
+      ? {}
+      : openConnection(sealer, partner_id, connection_sealed);
+  const merged = Object.entries({ ...before, ...change });
+  return Object.fromEntries(merged.filter(([, part]) => part !== null));
+}
+
+function openConnection(
+  sealer: Sealer,
+  partner_id: string,
+  sealed: string | null,
+): PartnerConnection {
+  if (sealed === null) return {};
+  return JSON.parse(sealer.open(sealed, place(partner_id, 'connection'))) as PartnerConnection;
+}
+
+function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
+  const sealed = sealedOf.get(partner);
+  assert(sealed, 'credentials are asked of a partner that the registry did not give');
+  const { partner_id } = partner;
+  const secret = sealer.open(sealed.auth_sealed, place(partner_id, 'auth'));
+  const { method, token_url = '', client_id = '', scope, header = '' } = partner.auth;
+  const oauth = { token_url, client_id, client_secret: secret };
   return {
-    open: { token_url, client_id, ...(scope === undefined ? {} : { scope }) },
-    secret: client_secret,
+    auth:
+      method === 'key'
+        ? { method, header, key: secret }
+        : { method, ...oauth, ...(scope === undefined ? {} : { scope }) },
+    connection: openConnection(sealer, partner_id, sealed.connection_sealed),
+  };
+}
+
+/** Seals what a column holds anew; returns how many rows. */
+async function resealColumn(
+  database: Database,
+  sealer: Sealer,
+  what: (typeof SEALED)[number],
+): Promise<number> {
+  const column = `${what}_sealed`;
+  const rows = await database.query<{ partner_id: string; sealed: string }>(
+    `SELECT partner_id, ${column} AS sealed FROM duebridge_platform.partners WHERE ${column} IS NOT NULL`,
+  );
+  let resealed = 0;
+  for (const { partner_id, sealed } of rows) {
+    const at = place(partner_id, what);
+    // Guarded by the old value: a secret that was changed meanwhile is already under the new key.
+    const done = await database.query(
+      `UPDATE duebridge_platform.partners SET ${column} = $3 WHERE partner_id = $1 AND ${column} = $2 RETURNING partner_id`,
+      [partner_id, sealed, sealer.seal(sealer.open(sealed, at), at)],
+    );
+    resealed += done.length;
+  }
+  return resealed;
+}
+
+/** What operators see of a connection. */
+function publicConnection({
+  certificate,
+  authority,
+  proxy_url,
+}: PartnerConnection): NonNullable<PartnerView['connection']> {
+  return {
+    ...(certificate === undefined
+      ? {}
+      : { certificate_expires_at: new X509Certificate(certificate).validToDate.toISOString() }),
+    private_authority: authority !== undefined,
+    ...(proxy_url === undefined ? {} : { proxy: new URL(proxy_url).host }),
+  };
+}
+
+// Reading ---------------------------------------------------------------------------------------------------------------------
+
+function toPartner(row: StoredPartner): Partner {
+  const { auth_method, auth_public, auth_sealed, connection_public, connection_sealed, ...rest } =
+    row;
+  const partner: Partner = {
+    ...rest,
+    paths: { ...DEFAULT_PATHS, ...row.paths },
+    budget: { ...DEFAULT_BUDGET, ...row.budget },
+    auth: { method: auth_method, ...auth_public },
+    connection: connection_public ?? undefined,
+  };
+  sealedOf.set(partner, { auth_sealed, connection_sealed });
+  return partner;
+}
+
+/** As it was registered, without defaults. */
+function toView(row: StoredPartner): PartnerView {
+  const { biller_id, support_contact, colour, logo, connection, ...view } = toPartner(row);
+  const { biller_names, ...rest } = view;
+  return {
+    ...rest,
+    paths: row.paths,
+    budget: row.budget,
+    ...(biller_id === null ? {} : { biller_id }),
+    ...(support_contact === null ? {} : { support_contact }),
+    ...(colour === null ? {} : { colour }),
+    ...(logo === null ? {} : { logo }),
+    ...(Object.keys(biller_names).length === 0 ? {} : { biller_names }),
+    ...(connection === undefined ? {} : { connection }),
   };
 }
