@@ -20,6 +20,7 @@ import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { judgePartner, MACHINE_CLOCK, memoryHistory, partnerTarget } from '@duebridge/conformance';
 import { freePort } from '@duebridge/runtime/testing';
+import { PACE } from './support/judged.ts';
 
 const root = join(import.meta.dirname, '..');
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-prove-'));
@@ -51,16 +52,7 @@ for (const { file, command } of EXAMPLES) {
       limits: { max_amount_in_cents: 10_000_000 },
       terminal_window_seconds: 20,
     };
-    const pace = {
-      poll_first_ms: 30,
-      poll_longest_ms: 200,
-      burst_per_second: 10,
-      burst_seconds: 2,
-      after_end_ms: 20,
-      balance_lag_ms: 2_000,
-      request_timeout_ms: 15_000,
-      quiet_ms: 0,
-    };
+    const pace = { ...PACE, quiet_ms: 0 };
     const history = memoryHistory();
     try {
       const target = partnerTarget({ ...draft, base_url: first.url }, {});

@@ -10,7 +10,7 @@ import { pathToFileURL } from 'node:url';
 import { migrate } from '@duebridge/runtime';
 import { migrations as kitMigrations } from '../../packages/partner/src/migrations.ts';
 import { migrations as platformMigrations } from '../../packages/platform/src/migrations.ts';
-import { BEHAVIOURS } from '../support/gateway.ts';
+import { BEHAVIOURS } from './gateway.ts';
 import type { Server } from '../support/processes.ts';
 import type { PostgresProxy } from './postgres-proxy.ts';
 import type { BreakableDisk } from './disk.ts';

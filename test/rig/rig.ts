@@ -22,7 +22,7 @@ import { request } from 'undici';
 import { check, type Violation } from '../simulation/checkers.ts';
 import { History, type Ending, type PartnerRow, type PlatformRow } from '../simulation/history.ts';
 import { Browser, call, createToken, type Answer } from '../support/customer.ts';
-import { Gateway } from '../support/gateway.ts';
+import { Gateway } from './gateway.ts';
 import { Server } from '../support/processes.ts';
 import { OwnSystem } from './own-system.ts';
 import { healthyPostgres, PostgresProxy } from './postgres-proxy.ts';
