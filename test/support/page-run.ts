@@ -101,7 +101,10 @@ export async function openPageRun(): Promise<PageRun> {
         }
         return '';
       }
-      const { stdout } = await promisify(execFile)('sh', ['-c', script], { cwd: folder });
+      const { stdout } = await promisify(execFile)('sh', ['-c', script], {
+        cwd: folder,
+        timeout: START_MS,
+      });
       return stdout;
     },
     async close() {
@@ -131,10 +134,15 @@ function key(): string {
 /** The address of a server, taken from its log. Fails when it ends, or logs nothing for too long. */
 async function addresses(child: ChildProcess): Promise<{ url: string; adminUrl: string }> {
   assert(child.stderr);
-  const late = setTimeout(() => child.kill('SIGKILL'), START_MS);
+  const lines = createInterface({ input: child.stderr });
+  const late = setTimeout(() => {
+    child.kill('SIGKILL');
+    // A program that it has started may hold the pipe open.
+    lines.close();
+  }, START_MS);
   let log = '';
   try {
-    for await (const line of createInterface({ input: child.stderr })) {
+    for await (const line of lines) {
       log += `${line}\n`;
       if (!line.startsWith('{')) continue;
       const { url, adminUrl, admin_url } = JSON.parse(line) as Record<string, unknown>;
