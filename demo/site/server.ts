@@ -96,9 +96,9 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
     }
     switch (`${request.method} ${pathname}`) {
       case 'GET /':
-        return page(response, 'account.js', await accountPage(account ?? accounts[0]));
+        return page(response, 'account.js', await accountPage(options, account ?? accounts[0]));
       case 'GET /options':
-        return page(response, 'options.js', optionsPage(accounts[0]));
+        return page(response, 'options.js', optionsPage(options.billerName, accounts[0]));
       case 'GET /api/balance':
         return account ? balance(response, account) : reply(response, 404, 'text/plain', '');
       case 'POST /api/token':
@@ -124,7 +124,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
         'x-client-id': options.clientId,
         'x-api-key': options.apiKey,
       },
-      body: JSON.stringify(await tokenRequest(account)),
+      body: JSON.stringify(tokenRequest(account, await options.readBalance?.(account))),
       signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
     });
     if (!created.ok) return reply(response, 502, 'text/plain', `status ${created.status}`);
@@ -132,107 +132,16 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
     reply(response, 200, 'application/json', JSON.stringify({ token: secret }));
   }
 
-  async function tokenRequest(account: DemoAccount): Promise<TokenRequest> {
-    const { first_name, last_name, email, phone_number, address, account_id, biller_id } = account;
-    const known = await options.readBalance?.(account);
-    return {
-      first_name,
-      last_name,
-      email,
-      phone_number,
-      address,
-      ...(known === undefined ? {} : { balance: known }),
-      external_identifiers: { account_id, ...(biller_id === undefined ? {} : { biller_id }) },
-    };
+  async function page(response: ServerResponse, script: string, body: string): Promise<void> {
+    const sdk = options.sdk ?? (await manifest(platform)).sdk;
+    response.setHeader('content-security-policy', policy(platform, sdk));
+    const html = document(options, `${platform}/sdk/v1/${sdk.file}`, sdk.sri, script, body);
+    reply(response, 200, 'text/html', html);
   }
 
   async function balance(response: ServerResponse, account: DemoAccount): Promise<void> {
     const known = await options.readBalance?.(account);
     reply(response, 200, 'application/json', JSON.stringify(balanceText(known)));
-  }
-
-  async function page(response: ServerResponse, script: string, body: string): Promise<void> {
-    const sdk = options.sdk ?? (await manifest()).sdk;
-    response.setHeader(
-      'content-security-policy',
-      [
-        "default-src 'none'",
-        `script-src 'self' ${platform}/sdk/v1/${sdk.file}`,
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        `frame-src ${platform}`,
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-      ].join('; '),
-    );
-    const html = `<!doctype html>
-<html lang="en" data-partner="${escape(options.partnerId)}">
-  <head>
-    <meta charset="utf-8" />
-    <meta name="viewport" content="width=device-width, initial-scale=1" />
-    <title>${escape(options.billerName)}: your account</title>
-    <link rel="icon" href="data:," />
-    <link rel="stylesheet" href="/style.css" />
-    <script src="${platform}/sdk/v1/${sdk.file}" integrity="${sdk.sri}" crossorigin="anonymous" defer></script>
-    <script src="/${script}" type="module"></script>
-  </head>
-  <body>
-    ${body}
-  </body>
-</html>`;
-    reply(response, 200, 'text/html', html);
-  }
-
-  /** Read once per page view, so that a new version of the SDK is always used with its matching hash. */
-  async function manifest(): Promise<SdkManifest> {
-    const answered = await fetch(`${platform}/sdk/v1/manifest.json`, {
-      signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
-    });
-    if (!answered.ok) throw new Error(`SDK manifest: ${answered.status}`);
-    return (await answered.json()) as SdkManifest;
-  }
-
-  async function accountPage(account: DemoAccount | undefined): Promise<string> {
-    const { billerName } = options;
-    if (!account) return `${siteHeader(billerName)}<main><h1>No accounts</h1></main>`;
-    const { first_name, last_name, account_id, address } = account;
-    return accountBody({
-      ...balanceText(await options.readBalance?.(account)),
-      billerName,
-      account_id,
-      firstName: first_name,
-      name: `${first_name} ${last_name}`,
-      place: `${address.address_line_1}, ${address.city}, ${address.state} ${address.zip}`,
-      others: accounts.map((one) => ({
-        about: one.about ?? `${one.first_name} ${one.last_name}`,
-        href: `/?account=${encodeURIComponent(one.account_id)}`,
-        isThis: one === account,
-      })),
-    });
-  }
-
-  function optionsPage(account: DemoAccount | undefined): string {
-    const choose = (name: string, label: string, values: readonly string[]): string =>
-      `<label>${label} <select id="${name}">${values
-        .map((value) => `<option>${value}</option>`)
-        .join('')}</select></label>`;
-    return `${siteHeader(options.billerName)}<main>
-      <h1>More ways to show it</h1>
-      <section class="card controls" data-account="${escape(account?.account_id ?? '')}">
-        ${choose('display', 'Display', ['inline', 'modal'])}
-        ${choose('theme', 'Theme', ['auto', 'light', 'dark'])}
-        ${choose('accent', 'Accent', ['default', '#7a1fa2', '#0a7d55', '#c2410c'])}
-        ${choose('locale', 'Language', ['en-US', 'es-US'])}
-        <button id="open" type="button">Open</button>
-        <button id="close" type="button" class="plain">Close</button>
-        <p id="message" role="status"></p>
-      </section>
-      <section class="stage" id="stage" aria-label="The payment page, inline"></section>
-      <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section></main>${siteFooter(options.billerName)}`;
   }
 
   return {
@@ -243,6 +152,113 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
       await once(server, 'close');
     },
   };
+}
+
+/** The customer of an account, as the platform is told. */
+function tokenRequest(account: DemoAccount, known: Balance | undefined): TokenRequest {
+  const { first_name, last_name, email, phone_number, address, account_id, biller_id } = account;
+  return {
+    first_name,
+    last_name,
+    email,
+    phone_number,
+    address,
+    ...(known === undefined ? {} : { balance: known }),
+    external_identifiers: { account_id, ...(biller_id === undefined ? {} : { biller_id }) },
+  };
+}
+
+/** What a page of the site may load: its own files, the pinned SDK and the platform's frame. */
+function policy(platform: string, { file }: SdkManifest['sdk']): string {
+  return [
+    "default-src 'none'",
+    `script-src 'self' ${platform}/sdk/v1/${file}`,
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    `frame-src ${platform}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; ');
+}
+
+function document(
+  { partnerId, billerName }: Pick<DemoSiteOptions, 'partnerId' | 'billerName'>,
+  sdk: string,
+  sri: string,
+  script: string,
+  body: string,
+): string {
+  return `<!doctype html>
+<html lang="en" data-partner="${escape(partnerId)}">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>${escape(billerName)}: your account</title>
+    <link rel="icon" href="data:," />
+    <link rel="stylesheet" href="/style.css" />
+    <script src="${sdk}" integrity="${sri}" crossorigin="anonymous" defer></script>
+    <script src="/${script}" type="module"></script>
+  </head>
+  <body>
+    ${body}
+  </body>
+</html>`;
+}
+
+/** Read once per page view, so that a new version of the SDK is always used with its matching hash. */
+async function manifest(platform: string): Promise<SdkManifest> {
+  const answered = await fetch(`${platform}/sdk/v1/manifest.json`, {
+    signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
+  });
+  if (!answered.ok) throw new Error(`SDK manifest: ${answered.status}`);
+  return (await answered.json()) as SdkManifest;
+}
+
+/** The page of an account; without one, of a biller that has none. */
+async function accountPage(
+  options: DemoSiteOptions,
+  account: DemoAccount | undefined,
+): Promise<string> {
+  const { billerName, accounts } = options;
+  if (!account) return `${siteHeader(billerName)}<main><h1>No accounts</h1></main>`;
+  const { first_name, last_name, account_id, address } = account;
+  return accountBody({
+    ...balanceText(await options.readBalance?.(account)),
+    billerName,
+    account_id,
+    firstName: first_name,
+    name: `${first_name} ${last_name}`,
+    place: `${address.address_line_1}, ${address.city}, ${address.state} ${address.zip}`,
+    others: accounts.map((one) => ({
+      about: one.about ?? `${one.first_name} ${one.last_name}`,
+      href: `/?account=${encodeURIComponent(one.account_id)}`,
+      isThis: one === account,
+    })),
+  });
+}
+
+function optionsPage(billerName: string, account: DemoAccount | undefined): string {
+  const choose = (name: string, label: string, values: readonly string[]): string =>
+    `<label>${label} <select id="${name}">${values
+      .map((value) => `<option>${value}</option>`)
+      .join('')}</select></label>`;
+  return `${siteHeader(billerName)}<main>
+    <h1>More ways to show it</h1>
+    <section class="card controls" data-account="${escape(account?.account_id ?? '')}">
+      ${choose('display', 'Display', ['inline', 'modal'])}
+      ${choose('theme', 'Theme', ['auto', 'light', 'dark'])}
+      ${choose('accent', 'Accent', ['default', '#7a1fa2', '#0a7d55', '#c2410c'])}
+      ${choose('locale', 'Language', ['en-US', 'es-US'])}
+      <button id="open" type="button">Open</button>
+      <button id="close" type="button" class="plain">Close</button>
+      <p id="message" role="status"></p>
+    </section>
+    <section class="stage" id="stage" aria-label="The payment page, inline"></section>
+    <section class="log"><h2>What the SDK said</h2><ol id="log"></ol></section></main>${siteFooter(billerName)}`;
 }
 
 function balanceText(balance: Balance | undefined): { amount: string; due: string } {
