@@ -1,6 +1,6 @@
 /**
  * A working day for the operator console: a platform over real PostgreSQL, a partner that pays, refuses and reports as it is told,
- * payments of each kind, and three operators. For the tests and for the pictures.
+ * payments of each kind, three operators, and one of the partner. For the tests and for the pictures.
  */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -85,7 +85,7 @@ async function startPartner(cleanup: Cleanup): Promise<{
 /** What the pages are tried on. */
 export interface WorkingDay {
   readonly platform: TestPlatform;
-  readonly keys: Readonly<Record<'ada' | 'bob' | 'vic', string>>;
+  readonly keys: Readonly<Record<'ada' | 'bob' | 'vic' | 'wen', string>>;
   /** Confirms a payment and waits until it is where its account leads it. */
   pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
   /** The partner answers no question about this payment until the returned function is called. */
@@ -107,10 +107,11 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
     auth: { method: 'key', header: 'x-partner-key', key: 'partner-key-of-the-console' },
   });
   assert.equal(added.status, 200, added.text);
-  const keys = { ada: 'admin', bob: 'operator', vic: 'viewer' };
+  const keys = { ada: 'admin', bob: 'operator', vic: 'viewer', wen: 'partner' };
   for (const [operator_id, role] of Object.entries(keys)) {
     const name = operator_id[0]?.toUpperCase() + operator_id.slice(1);
-    await platform.admin('POST', '/admin/v1/operators', { operator_id, name, role });
+    const of = role === 'partner' ? { partner_id: 'springfield-water' } : {};
+    await platform.admin('POST', '/admin/v1/operators', { operator_id, name, role, ...of });
     const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
     Object.assign(keys, {
       [operator_id]: (grant.body as unknown as OperatorKeyGrant).operator_key,

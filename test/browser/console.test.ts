@@ -51,7 +51,8 @@ async function signIn(
   assert.equal(opened?.headers()['cross-origin-opener-policy'], 'same-origin');
   await page.getByLabel('Operator key').fill(work.keys[who]);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  const first = who === 'wen' ? 'Springfield Water' : 'Overview';
+  await page.getByRole('heading', { level: 1, name: first }).waitFor();
   return {
     page,
     async close() {
@@ -242,6 +243,28 @@ test('"which payments of yesterday differ": at most three clicks', async () => {
   await page.getByRole('cell', { name: '$41.00', exact: true }).waitFor();
   await page.getByRole('cell', { name: '$0.01', exact: true }).waitFor();
   assert.ok((await made()) <= 3);
+  await close();
+});
+
+test('a partner’s own people see its payments, the calls made for them, and its batches; they act on nothing', async () => {
+  const id = await work.pay('misbooks-2', 7_003, 'own@example.com');
+  const { page, close } = await signIn('wen');
+  assert.deepEqual(
+    await page.getByRole('navigation', { name: 'Console' }).getByRole('link').allTextContents(),
+    ['Overview', 'Payments', 'Batches', 'Reconciliation', 'Settings'],
+  );
+  assert.equal(await page.getByRole('button', { name: 'Pause' }).count(), 0);
+  await search(page, id, `Any id: ${id}`);
+  await page.getByRole('row').getByRole('link', { name: id }).click();
+  const why = page.getByRole('region', { name: 'Why' });
+  await why.getByRole('cell', { name: '$70.04' }).waitFor();
+  await page.getByText('What the partner answered').first().waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Resume', exact: true }).isDisabled());
+  for (const place of ['Batches', 'Reconciliation']) {
+    await page.getByRole('link', { name: place, exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: place }).waitFor();
+  }
+  await page.waitForLoadState('networkidle');
   await close();
 });
 

@@ -79,7 +79,7 @@ const PATH_FIELDS = {
 /** An operation as it is written below: what all have in common is left out. */
 interface AdminOperation extends Pick<
   Route,
-  'summary' | 'source' | 'role' | 'query' | 'body' | 'bodyType' | 'reply' | 'replyType'
+  'summary' | 'source' | 'role' | 'tiedBy' | 'query' | 'body' | 'bodyType' | 'reply' | 'replyType'
 > {
   /** Method, and path below /admin/v1. */
   readonly call: `${Route['method']} /${string}`;
@@ -153,6 +153,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /partners/{partner_id}',
     summary: 'Read a partner',
     source: 'decision 32',
+    tiedBy: 'partner_id',
     reply: PartnerView,
     errors: ['NOT_FOUND'],
   },
@@ -178,6 +179,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /partners/{partner_id}/keys',
     summary: 'List the API keys, without their secrets',
     source: 'decision 32',
+    tiedBy: 'partner_id',
     reply: Type.Object({ keys: Type.Array(ClientKeyView) }),
     errors: ['NOT_FOUND'],
   },
@@ -193,6 +195,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /payments',
     summary: 'List payments, newest first or in another order',
     source: 'decision 32',
+    tiedBy: 'partner_id',
     query: PaymentQuery,
     reply: PaymentPage,
   },
@@ -200,6 +203,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /payments/{platform_payment_id}',
     summary: 'Read a payment and its audit trail',
     source: 'decision 32',
+    tiedBy: 'platform_payment_id',
     reply: PaymentDetail,
     errors: ['PAYMENT_NOT_FOUND'],
   },
@@ -253,6 +257,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /batches',
     summary: 'List batches, newest first',
     source: 'decision 26',
+    tiedBy: 'partner_id',
     query: Type.Object({ partner_id: Type.Optional(PartnerId) }, { additionalProperties: false }),
     reply: BatchPage,
   },
@@ -260,6 +265,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /batches/{platform_batch_id}',
     summary: 'Read a batch and its statement',
     source: 'decision 26',
+    tiedBy: 'platform_batch_id',
     reply: BatchView,
     errors: ['BATCH_NOT_FOUND'],
   },
@@ -290,6 +296,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /me',
     summary: 'The caller and its role',
     source: 'decision 38',
+    tiedBy: 'self',
     reply: OperatorSelf,
   },
   list_operators: {
@@ -423,6 +430,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /differences',
     summary: 'List the differences found by reconciliation, newest first',
     source: 'decision 26',
+    tiedBy: 'partner_id',
     query: DifferenceQuery,
     reply: DifferencePage,
   },
@@ -430,6 +438,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /differences/summary',
     summary: 'The open differences by age, and the value of their payments',
     source: 'decisions 26 and 217',
+    tiedBy: 'partner_id',
     query: DifferenceSummaryQuery,
     reply: DifferenceSummary,
   },
@@ -470,6 +479,7 @@ export const platformAdminRoutes = adminRoutes({
     call: 'GET /figures',
     summary: 'Outcomes and times to the end over time',
     source: 'decision 33',
+    tiedBy: 'partner_id',
     query: FigureQuery,
     reply: Figures,
   },

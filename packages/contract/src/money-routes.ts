@@ -231,6 +231,7 @@ export const moneyOperations = {
     call: 'GET /partners/{partner_id}/payout',
     summary: 'How the billers of a partner are paid',
     source: 'decision 19',
+    tiedBy: 'partner_id',
     reply: Type.Object({ payouts: Type.Array(PayoutView) }),
     errors: ['NOT_FOUND'],
   },
@@ -238,6 +239,7 @@ export const moneyOperations = {
     call: 'GET /money/remittances',
     summary: 'List remittances, newest first, at most 100',
     source: 'decision 26',
+    tiedBy: 'partner_id',
     query: Type.Object(
       {
         partner_id: Type.Optional(PartnerId),
@@ -258,6 +260,7 @@ export const moneyOperations = {
     call: 'GET /money/remittances/{remittance_id}/statement',
     summary: 'The statement of a remittance for its biller, as CSV or in the form of camt.054',
     source: 'decision 26',
+    tiedBy: 'remittance_id',
     query: Type.Object({ format: Type.Optional(Type.Enum(['csv', 'camt054'])) }, strict),
     replyType: 'text/csv',
     reply: Type.String(),

@@ -27,15 +27,19 @@ const cursor = Type.Optional(Type.String({ maxLength: 256 }));
 /** Roles in ascending order: read; act on payments and batches; change partners, keys and operators. */
 export const OPERATOR_ROLES = ['viewer', 'operator', 'admin'] as const;
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
+/** Beside them the operators of one partner, who see what is that partner's and act on nothing. */
+export type AnyRole = OperatorRole | 'partner';
 
-/** True when `role` includes the rights of `needed`. */
-export function roleCovers(role: OperatorRole, needed: OperatorRole): boolean {
-  return OPERATOR_ROLES.indexOf(role) >= OPERATOR_ROLES.indexOf(needed);
+/** True when `role` includes the rights of `needed`; the role `partner` includes none. */
+export function roleCovers(role: AnyRole, needed: OperatorRole): boolean {
+  return role !== 'partner' && OPERATOR_ROLES.indexOf(role) >= OPERATOR_ROLES.indexOf(needed);
 }
 
 /** Ids of operators: short, and readable in an audit. */
 export const OperatorId = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
-const Role = Type.Enum([...OPERATOR_ROLES]);
+const Role = Type.Enum([...OPERATOR_ROLES, 'partner'], {
+  description: 'partner: sees what is of its partner_id, and nothing else.',
+});
 const oidcSubject = Type.String({
   minLength: 1,
   maxLength: 256,
@@ -47,6 +51,7 @@ export const OperatorRegistration = Type.Object(
     operator_id: OperatorId,
     name: text('Shown in the console.'),
     role: Role,
+    partner_id: Type.Optional(PartnerId),
     oidc_subject: Type.Optional(oidcSubject),
   },
   strict,
@@ -56,7 +61,7 @@ export type OperatorRegistration = Static<typeof OperatorRegistration>;
 export const OperatorChange = Type.Object(
   {
     name: Type.Optional(text('Shown in the console.')),
-    role: Type.Optional(Role),
+    role: Type.Optional(Type.Enum([...OPERATOR_ROLES])),
     oidc_subject: Type.Optional(nullable(oidcSubject)),
     disabled: Type.Optional(
       Type.Boolean({ description: 'True: no key and no session of this operator is accepted.' }),
@@ -78,6 +83,7 @@ export const OperatorView = Type.Object({
   operator_id: OperatorId,
   name: Type.String(),
   role: Role,
+  partner_id: nullable(PartnerId),
   oidc_subject: nullable(Type.String()),
   created_at: instant('When the operator was added.'),
   disabled_at: nullable(instant('When the operator was disabled.')),
@@ -113,6 +119,7 @@ export const OperatorSelf = Type.Object({
   operator_id: Type.String({ description: 'As the audit names it.' }),
   name: Type.String(),
   role: Role,
+  partner_id: Type.Optional(PartnerId),
   csrf: Type.Optional(
     Type.String({ description: 'Console sessions only: goes into X-CSRF-Token of every change.' }),
   ),

@@ -42,6 +42,12 @@ export interface Route {
   readonly scope?: Scope;
   /** The minimum role that may call it (decision 38); default `viewer`. */
   readonly role?: OperatorRole;
+  /**
+   * How an admin operation is tied to one partner, which opens it to that partner's operators (decision 38): by a field of its path or
+   * query, or because it says only who asks. Without it, it is closed to them.
+   */
+  readonly tiedBy?:
+    'self' | 'partner_id' | 'platform_payment_id' | 'platform_batch_id' | 'remittance_id';
   readonly params?: TObject;
   readonly query?: TObject;
   readonly body?: TSchema;

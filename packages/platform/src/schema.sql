@@ -437,10 +437,13 @@ CREATE TABLE duebridge_platform.operators (
   oidc_subject text,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   disabled_at timestamp with time zone,
+  partner_id text,
   CONSTRAINT operators_oidc_subject_key UNIQUE (oidc_subject),
   CONSTRAINT operators_pkey PRIMARY KEY (operator_id),
+  CONSTRAINT operators_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
+  CONSTRAINT operators_of_partner CHECK (((role = 'partner'::text) = (partner_id IS NOT NULL))),
   CONSTRAINT operators_operator_id_check CHECK ((operator_id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'::text)),
-  CONSTRAINT operators_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
+  CONSTRAINT operators_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text, 'partner'::text])))
 );
 
 CREATE TABLE duebridge_platform.partners (

@@ -45,6 +45,7 @@ import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { readFigures } from './figures.ts';
+import { assertScope } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
@@ -86,12 +87,12 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     return operator;
   };
 
-  /** Mounts an operation behind the role named in its table entry. */
+  /** Mounts an operation behind the role, and the tie to a partner, named in its table entry. */
   const serve = <const R extends Route>(route: R, handler: Handler<R>): void => {
     mount(app, route, handler, {
       async onRequest(request) {
         const operator = await dependencies.authenticate(request);
-        assertRole(operator, route.role ?? 'viewer');
+        await assertScope(database, route, operator, request);
         known.set(request, operator);
       },
     });
@@ -105,8 +106,14 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   // Operators ----------------------------------------------------------------------------------------------------------------
 
   serve(routes.get_self, ({ request }) => {
-    const { actor, name, role, csrf } = who(request);
-    return { operator_id: actor, name, role, ...(csrf === undefined ? {} : { csrf }) };
+    const { actor, name, role, partner_id, csrf } = who(request);
+    return {
+      operator_id: actor,
+      name,
+      role,
+      ...(partner_id && { partner_id }),
+      ...(csrf && { csrf }),
+    };
   });
   serve(routes.list_operators, async () => ({ operators: await operators.list() }));
   serve(routes.add_operator, ({ body, request }) => operators.add(body, who(request).actor));
@@ -193,7 +200,8 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     const bodies = who(request).role !== 'viewer';
     const [tried, audit, pending_close, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
-      auditOfPayment(database, platform_payment_id),
+      // What the platform's own people did and why is theirs.
+      who(request).partner_id === undefined ? auditOfPayment(database, platform_payment_id) : [],
       pendingClose(database, platform_payment_id),
       registry.get(payment.partner_id),
     ]);

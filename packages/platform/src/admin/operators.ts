@@ -10,6 +10,7 @@ import crypto, { createHmac, randomBytes, timingSafeEqual, type KeyObject } from
 import {
   Refusal,
   roleCovers,
+  type AnyRole,
   type OperatorChange,
   type OperatorKeyGrant,
   type OperatorRegistration,
@@ -44,7 +45,9 @@ export interface Operator {
   /** The name recorded in the audit. */
   readonly actor: string;
   readonly name: string;
-  readonly role: OperatorRole;
+  readonly role: AnyRole;
+  /** The one partner that it sees; undefined for those who see all. */
+  readonly partner_id: string | undefined;
   /** The key that was used; null for the deployment's own key and for OpenID Connect. */
   readonly key_id: string | null;
   /** For a console session: every change must carry it in X-CSRF-Token. */
@@ -68,7 +71,7 @@ export interface Operators {
   ): Promise<{ cookie: string; seconds: number }>;
   closeSession(cookie: string): Promise<void>;
   list(): Promise<OperatorView[]>;
-  /** Throws Refusal CONFLICT when the id or the identity is taken. */
+  /** Throws Refusal CONFLICT when the id or the identity is taken, or the role and the partner do not go together. */
   add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
   /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
   change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
@@ -83,13 +86,14 @@ export interface Operators {
 interface OperatorRow {
   readonly operator_id: string;
   readonly name: string;
-  readonly role: OperatorRole;
+  readonly role: AnyRole;
+  readonly partner_id: string | null;
   readonly key_id: string | null;
 }
 
 const byKeyStatement = sql(
   'operator_by_key',
-  `SELECT o.operator_id, o.name, o.role, k.key_id, k.digest
+  `SELECT o.operator_id, o.name, o.role, o.partner_id, k.key_id, k.digest
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
     WHERE k.digest = ANY ($1::bytea[]) AND ${KEY_IS_ACTIVE} AND o.disabled_at IS NULL`,
 );
@@ -97,7 +101,7 @@ const byKeyStatement = sql(
 const bySessionStatement = sql(
   'operator_by_session',
   `SELECT coalesce(o.operator_id, '${ADMIN_KEY_ACTOR}') AS operator_id, coalesce(o.name, 'Admin key') AS name,
-          coalesce(o.role, 'admin') AS role, s.key_id, s.csrf
+          coalesce(o.role, 'admin') AS role, o.partner_id, s.key_id, s.csrf
      FROM duebridge_platform.operator_sessions s
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
@@ -106,7 +110,7 @@ const bySessionStatement = sql(
 );
 const bySubjectStatement = sql(
   'operator_by_subject',
-  `SELECT operator_id, name, role, NULL AS key_id FROM duebridge_platform.operators
+  `SELECT operator_id, name, role, partner_id, NULL AS key_id FROM duebridge_platform.operators
     WHERE oidc_subject = $1 AND disabled_at IS NULL`,
 );
 const openSessionStatement = sql(
@@ -125,7 +129,7 @@ const roleStatement = sql(
 );
 const listStatement = sql(
   'operator_list',
-  `SELECT o.operator_id, o.name, o.role, o.oidc_subject, o.created_at, o.disabled_at,
+  `SELECT o.operator_id, o.name, o.role, o.partner_id, o.oidc_subject, o.created_at, o.disabled_at,
           coalesce((SELECT jsonb_agg(jsonb_build_object('key_id', k.key_id, 'created_at', ${iso('k.created_at')},
                      'last_used_at', ${iso('k.last_used_at')},
                      'expires_at', ${iso('k.expires_at')}, 'revoked_at', ${iso('k.revoked_at')}) ORDER BY k.created_at)
@@ -250,16 +254,17 @@ export function openOperators(options: {
 
     list: () => database.query<OperatorView>(listStatement, [null]),
 
-    async add({ operator_id, name, role, oidc_subject }, actor) {
+    async add({ operator_id, name, role, partner_id, oidc_subject }, actor) {
       // The deployment's own key has this name in the audit, so no other operator may have it.
       if (operator_id === ADMIN_KEY_ACTOR) throw taken();
       await database
         .transaction(async (tx) => {
           await tx.query(
-            `INSERT INTO duebridge_platform.operators (operator_id, name, role, oidc_subject) VALUES ($1, $2, $3, $4)`,
-            [operator_id, name, role, oidc_subject ?? null],
+            `INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)`,
+            [operator_id, name, role, partner_id ?? null, oidc_subject ?? null],
           );
-          await note(tx, { actor, event: 'operator_added', detail: { operator_id, role } });
+          const detail = { operator_id, role, ...(partner_id && { partner_id }) };
+          await note(tx, { actor, event: 'operator_added', detail });
         })
         .catch(refuseTaken);
       return readOne(operator_id);
@@ -304,7 +309,7 @@ export function openOperators(options: {
 
     async mayAct(actor) {
       if (actor === ADMIN_KEY_ACTOR) return true;
-      const [row] = await database.query<{ role: OperatorRole }>(roleStatement, [actor]);
+      const [row] = await database.query<{ role: AnyRole }>(roleStatement, [actor]);
       return row !== undefined && roleCovers(row.role, 'operator');
     },
 
@@ -337,13 +342,14 @@ const adminOperator: Operator = {
   actor: ADMIN_KEY_ACTOR,
   name: 'Admin key',
   role: 'admin',
+  partner_id: undefined,
   key_id: null,
   csrf: undefined,
 };
 
 function toOperator(row: OperatorRow): Operator {
-  const { operator_id: actor, name, role, key_id } = row;
-  return { actor, name, role, key_id, csrf: undefined };
+  const { operator_id: actor, name, role, partner_id, key_id } = row;
+  return { actor, name, role, partner_id: partner_id ?? undefined, key_id, csrf: undefined };
 }
 
 function taken(): Refusal {
@@ -354,6 +360,12 @@ function taken(): Refusal {
 
 function refuseTaken(error: unknown): never {
   const rule = constraintOf(error);
+  if (rule === 'operators_of_partner' || rule === 'operators_partner_id_fkey') {
+    throw new Refusal('CONFLICT', {
+      message:
+        'An operator of the role partner has the partner_id of a registered partner, for good; no other role has one',
+    });
+  }
   throw rule === 'operators_pkey' || rule === 'operators_oidc_subject_key' ? taken() : error;
 }
 

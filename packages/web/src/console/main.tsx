@@ -23,7 +23,11 @@ function Page() {
   const [place = '', id] = parts.value;
   switch (place) {
     case '':
-      return <OverviewPage />;
+      return self.value?.partner_id === undefined ? (
+        <OverviewPage />
+      ) : (
+        <PartnerPage id={self.value.partner_id} />
+      );
     case 'payments':
       return id === undefined ? <PaymentsPage /> : <PaymentPageOf id={id} key={id} />;
     case 'bulk':

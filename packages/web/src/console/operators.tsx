@@ -39,7 +39,7 @@ export function OperatorsPage() {
         columns={[
           { head: 'Operator', cell: (one) => one.operator_id },
           { head: 'Name', cell: (one) => one.name },
-          { head: 'Role', cell: (one) => one.role },
+          { head: 'Role', cell: (one) => [one.role, one.partner_id].filter(Boolean).join(' ') },
           { head: 'State', cell: (one) => (one.disabled_at === null ? 'active' : 'disabled') },
           {
             head: 'Active keys',
@@ -111,7 +111,8 @@ export function OperatorsPage() {
 function AddOperator({ add }: { add: (body: Record<string, unknown>) => void }) {
   const submit = (event: TargetedSubmitEvent<HTMLFormElement>): void => {
     event.preventDefault();
-    add(Object.fromEntries(new FormData(event.currentTarget)));
+    const { partner_id, ...person } = Object.fromEntries(new FormData(event.currentTarget));
+    add(partner_id === '' ? person : { ...person, partner_id });
   };
   return (
     <>
@@ -131,7 +132,12 @@ function AddOperator({ add }: { add: (body: Record<string, unknown>) => void }) 
             <option>viewer</option>
             <option>operator</option>
             <option>admin</option>
+            <option>partner</option>
           </select>
+        </label>
+        <label>
+          Partner <small>(for that role)</small>
+          <input name="partner_id" size={14} />
         </label>
         <button type="submit" class="primary">
           Add

@@ -1,7 +1,7 @@
 /** Partners: the list, and one with its health, its budget and its payments. */
 import type { PartnerTest, PartnerView } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
-import { call, get, post } from './api.ts';
+import { call, get, post, self } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
 import { Act, Facts, isViewer, needsAdmin, Table, Trouble, useRead } from './parts.tsx';
@@ -42,7 +42,11 @@ export function PartnersPage() {
 export function PartnerPage({ id }: { id: string }) {
   const path = `/partners/${encodeURIComponent(id)}`;
   const { data, error, again } = useRead(`partner ${id}`, () => get<PartnerView>(path));
-  const breaker = useRead(`breaker ${id}`, () => readGauge('duebridge_breaker_open', id));
+  // Its own people do not reach the figures of the process, and act on nothing.
+  const isOwn = self.value?.role === 'partner';
+  const breaker = useRead(`breaker ${id}`, () =>
+    isOwn ? Promise.resolve(0) : readGauge('duebridge_breaker_open', id),
+  );
   const figures = useFigures(id);
   const [test, setTest] = useState<string>();
   if (data === undefined) {
@@ -62,9 +66,11 @@ export function PartnerPage({ id }: { id: string }) {
   };
   return (
     <>
-      <p>
-        <a href={link('partners')}>Partners</a>
-      </p>
+      {isOwn ? null : (
+        <p>
+          <a href={link('partners')}>Partners</a>
+        </p>
+      )}
       <h1>{data.name}</h1>
       <Trouble error={error} />
       <Facts
@@ -72,7 +78,11 @@ export function PartnerPage({ id }: { id: string }) {
           ['Partner', <code>{id}</code>],
           ['Mode', data.mode === 'test' ? 'test: no money moves' : 'live'],
           ['State', data.pause_reason ?? 'active'],
-          ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
+          ...(isOwn
+            ? []
+            : ([
+                ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
+              ] as const)),
           ['Address', data.base_url],
           [
             'Credentials',
@@ -91,7 +101,7 @@ export function PartnerPage({ id }: { id: string }) {
           ['Payments', <a href={`${link('payments')}?partner_id=${id}`}>of this partner</a>],
         ]}
       />
-      <div class="buttons">
+      <div class="buttons" hidden={isOwn}>
         {data.paused ? (
           <Act
             label="Resume"

@@ -433,9 +433,11 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ComponentC
   );
 }
 
-/** Why a viewer cannot act; undefined for others. */
+/** Why a viewer, or an operator of a partner, cannot act; undefined for others. */
 export const isViewer = (): string | undefined =>
-  self.value?.role === 'viewer' ? 'Your role can only read.' : undefined;
+  self.value?.role === 'viewer' || self.value?.role === 'partner'
+    ? 'Your role can only read.'
+    : undefined;
 /** Why the action needs an admin; undefined for an admin. */
 export const needsAdmin = (): string | undefined =>
   self.value?.role === 'admin' ? undefined : 'Needs the role admin.';

@@ -1,7 +1,7 @@
 /** Finding payments: a list whose rows never move while it is read, and the acts on those that are selected. */
 import type { BulkAct, ListedPayment, PaymentPage, PaymentView } from '@duebridge/contract';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { get, post, self } from './api.ts';
+import { get, post } from './api.ts';
 import { planRun } from './bulk.tsx';
 import { NextStep } from './next-step.tsx';
 import {
@@ -9,6 +9,7 @@ import {
   announcement,
   type Column,
   focusRow,
+  isViewer,
   lasting,
   moment,
   money,
@@ -147,7 +148,7 @@ export function PaymentsPage() {
           empty="No payments match."
           command={commandOf(query.value)}
           columns={[
-            ...(self.value?.role === 'viewer' ? [] : [pickColumn(picked, setPicked)]),
+            ...(isViewer() !== undefined ? [] : [pickColumn(picked, setPicked)]),
             ...shownColumns(),
           ]}
         />
@@ -213,7 +214,7 @@ function Bulk(props: {
 }) {
   const chosen = props.payments.filter((one) => props.picked.has(one.platform_payment_id));
   const [trouble, setTrouble] = useState<string>();
-  if (self.value?.role === 'viewer') return null;
+  if (isViewer() !== undefined) return null;
   const plan = async (act: BulkAct, over: Parameters<typeof planRun>[1]): Promise<void> => {
     try {
       await planRun(act, over);

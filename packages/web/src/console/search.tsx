@@ -6,28 +6,36 @@ import type { PartnerView } from '@duebridge/contract';
 import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { get, self } from './api.ts';
-import { money } from './parts.tsx';
+import { isViewer, money } from './parts.tsx';
 import { FILTERS, ownViews, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
 import { go, link, parts, personal, query, withQuery } from './route.ts';
 
-/** The pages: name, path, and the key that follows `g`. */
-const places: readonly (readonly [name: string, path: string, key: string])[] = [
-  ['Overview', '', 'o'],
-  ['Payments', 'payments', 'p'],
-  ['Bulk', 'bulk', 'u'],
-  ['Partners', 'partners', 't'],
-  ['Batches', 'batches', 'b'],
-  ['Reconciliation', 'reconciliation', 'r'],
-  ['Audit', 'audit', 'a'],
-  ['People', 'people', 'e'],
-  ['Operators', 'operators', ''],
-  ['Settings', 'settings', ''],
+/** Whose a page is: of everybody, of the platform's operators, or of its admins. */
+type Whose = 'all' | 'operators' | 'admins';
+
+/** The pages: name, path, the key that follows `g`, and who has it. */
+const places: readonly (readonly [name: string, path: string, key: string, whose: Whose])[] = [
+  ['Overview', '', 'o', 'all'],
+  ['Payments', 'payments', 'p', 'all'],
+  ['Bulk', 'bulk', 'u', 'operators'],
+  ['Partners', 'partners', 't', 'operators'],
+  ['Batches', 'batches', 'b', 'all'],
+  ['Reconciliation', 'reconciliation', 'r', 'all'],
+  ['Audit', 'audit', 'a', 'operators'],
+  ['People', 'people', 'e', 'operators'],
+  ['Operators', 'operators', '', 'admins'],
+  ['Settings', 'settings', '', 'all'],
 ];
 
 /** The pages of whoever is signed in, each with its address. */
 export const myPlaces = () =>
   places
-    .filter(([, path]) => path !== 'operators' || self.value?.role === 'admin')
+    .filter(
+      ([, , , whose]) =>
+        whose === 'all' ||
+        self.value?.role === 'admin' ||
+        (whose === 'operators' && self.value?.role !== 'partner'),
+    )
     .map(([name, path, key]) => ({ name, path, key, to: path === '' ? link() : link(path) }));
 
 interface Suggestion {
@@ -64,7 +72,7 @@ function suggestionsFor(text: string): Suggestion[] {
   const pages = myPlaces().map(({ name, to }) => ({ words: name, to }));
   if (text === '') return [...all, ...pages];
   const person = (words: string, field: 'account_id' | 'email'): Suggestion[] =>
-    self.value?.role === 'viewer'
+    isViewer() !== undefined
       ? []
       : [{ words, to: filtered({}), personal: { ...personal.value, [field]: text } }];
   return [
@@ -99,7 +107,7 @@ export function Search() {
   const found = isOpen ? suggestionsFor(typed.trim()) : [];
   const open = (): void => {
     setOpen(true);
-    if (partners.value.length > 0) return;
+    if (partners.value.length > 0 || self.value?.role === 'partner') return;
     get<{ partners: PartnerView[] }>('/partners').then(
       (reply) => (partners.value = reply.partners),
       // Without them the field suggests no partner; the next use tries again.

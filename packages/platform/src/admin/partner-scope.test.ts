@@ -1,0 +1,159 @@
+/** An operator of one partner reaches nothing of another, by any operation of the route table, and acts on nothing. */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import {
+  platformAdminRoutes,
+  type ListedBatch,
+  type OperatorKeyGrant,
+  type Route,
+} from '@duebridge/contract';
+import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
+
+const partner = await startTestPartner({ after });
+const platform = await startTestPlatform({ after });
+const routes: readonly Route[] = Object.values(platformAdminRoutes);
+
+/** A partner with a payment, a batch, a difference and a remittance; the words are in every answer about it. */
+async function made(partner_id: string) {
+  await platform.register(partner, { partner_id, name: `Name of ${partner_id}` });
+  const credentials = await platform.credentials(partner_id);
+  const { session } = await platform.session(credentials, 'a1');
+  const paid = await platform.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(paid.status, 200, paid.text);
+  const { batches } = (await platform.admin('GET', `/admin/v1/batches?partner_id=${partner_id}`))
+    .body as unknown as { batches: ListedBatch[] };
+  const platform_batch_id = batches[0]?.platform_batch_id ?? '';
+  const compared = await platform.admin(
+    'POST',
+    `/admin/v1/batches/${platform_batch_id}/reconcile-file`,
+    `only-at-${partner_id},succeeded,100`,
+  );
+  assert.equal(compared.status, 200, compared.text);
+  const remittance_id = `remittance-of-${partner_id}`;
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+       deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+     VALUES ($1, $2, $3, 'water', 1, 500, 0, 0, 500, 'x', '2026-03-21', 'due')`,
+    [remittance_id, platform_batch_id, partner_id],
+  );
+  return {
+    partner_id,
+    platform_payment_id: String(paid.body['platform_payment_id']),
+    platform_batch_id,
+    remittance_id,
+    client_id: credentials['x-client-id'] ?? '',
+  };
+}
+const ours = await made('our-water');
+const theirs = await made('other-power');
+
+async function signedIn(): Promise<(route: Route, of: Record<string, string>) => Promise<Answer>> {
+  const { partner_id } = ours;
+  const person = { operator_id: 'wendy', name: 'Wendy', role: 'partner', partner_id };
+  const added = await platform.admin('POST', '/admin/v1/operators', person);
+  assert.equal(added.status, 200, added.text);
+  const grant = await platform.admin('POST', '/admin/v1/operators/wendy/keys', {});
+  const { operator_key } = grant.body as unknown as OperatorKeyGrant;
+  return async (route, of) => {
+    const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => of[name] ?? 'x');
+    const isNamed = route.query?.properties['partner_id'] !== undefined && of['in_query'] === 'yes';
+    const response = await fetch(
+      new URL(isNamed ? `${path}?partner_id=${of['partner_id']}` : path, platform.adminUrl),
+      {
+        method: route.method,
+        headers: { ...bearer(operator_key), 'content-type': route.bodyType ?? 'application/json' },
+        ...(route.body === undefined ? {} : { body: '{}' }),
+      },
+    );
+    const { status, headers } = response;
+    // The statement of our remittance breaks off: its batch has not closed.
+    return { status, headers, text: await response.text().catch(() => ''), body: {} };
+  };
+}
+const call = await signedIn();
+
+/** Every word of the other partner. */
+const FOREIGN = new RegExp([...Object.values(theirs), 'other-power'].join('|'));
+
+test('an operator of a partner is refused every operation that the table does not tie to one partner', async () => {
+  for (const route of routes) {
+    if (route.tiedBy !== undefined) continue;
+    const answer = await call(route, ours);
+    assert.equal(answer.status, 403, `${route.id}: ${answer.text}`);
+    assert.match(answer.text, /INSUFFICIENT_ROLE/);
+    assert.doesNotMatch(answer.text, FOREIGN, route.id);
+  }
+  // What is open is a decision for each; every one of these is tried below.
+  assert.deepEqual(
+    routes.flatMap(({ id, tiedBy, method }) => (tiedBy === undefined ? [] : `${method} ${id}`)),
+    [
+      'GET get_partner',
+      'GET list_keys',
+      'GET list_payments',
+      'GET get_admin_payment',
+      'GET list_batches',
+      'GET get_batch',
+      'GET get_self',
+      'GET list_differences',
+      'GET summarize_differences',
+      'GET get_figures',
+      'GET list_payouts',
+      'GET list_remittances',
+      'GET get_remittance_statement',
+    ],
+  );
+});
+
+test('an operator of a partner gets what is that partner’s, and of another not even that it exists', async () => {
+  for (const route of routes) {
+    if (route.tiedBy === undefined) continue;
+    const own = await call(route, ours);
+    assert.equal(own.status, 200, `${route.id}: ${own.text}`);
+    assert.doesNotMatch(own.text, FOREIGN, route.id);
+    const tied = route.tiedBy === 'self' ? undefined : route.tiedBy;
+    const inPath = tied !== undefined && route.path.includes(`{${tied}}`);
+    const inQuery = tied !== undefined && route.query?.properties[tied] !== undefined;
+    assert.ok(route.tiedBy === 'self' || inPath || inQuery, `${route.id} has no field ${tied}`);
+    for (const in_query of ['yes', 'no']) {
+      const foreign = await call(route, { ...theirs, in_query });
+      assert.doesNotMatch(foreign.text, FOREIGN, route.id);
+      if (inPath || (inQuery && in_query === 'yes')) {
+        const unknown = await call(route, { ...nobodys, in_query });
+        assert.equal(foreign.status, 404, `${route.id}: ${foreign.text}`);
+        assert.deepEqual([foreign.status, codeOf(foreign)], [unknown.status, codeOf(unknown)]);
+      }
+    }
+  }
+  const listed = await call(platformAdminRoutes.list_payments, {});
+  assert.match(listed.text, new RegExp(ours.platform_payment_id));
+  const differences = await call(platformAdminRoutes.list_differences, {});
+  assert.match(differences.text, /only-at-our-water/);
+  // What the platform's own people did and said is not among it.
+  const story = await call(platformAdminRoutes.get_admin_payment, ours);
+  assert.deepEqual((JSON.parse(story.text) as { audit: unknown[] }).audit, []);
+});
+
+const nobodys = {
+  partner_id: 'nobody',
+  platform_payment_id: 'nothing',
+  platform_batch_id: 'nothing',
+  remittance_id: 'nothing',
+};
+const codeOf = ({ text }: Answer): unknown => (JSON.parse(text) as { code: unknown }).code;
+
+test('an operator has the role partner and a registered partner, or neither', async () => {
+  const person = { operator_id: 'mixed', name: 'x' };
+  for (const wrong of [
+    { role: 'partner' },
+    { role: 'viewer', partner_id: ours.partner_id },
+    { role: 'partner', partner_id: 'nobody' },
+  ]) {
+    const answer = await platform.admin('POST', '/admin/v1/operators', { ...person, ...wrong });
+    assert.equal(answer.status, 409, answer.text);
+  }
+  const raised = await platform.admin('PATCH', '/admin/v1/operators/wendy', { role: 'admin' });
+  assert.equal(raised.status, 409, raised.text);
+});

@@ -1,0 +1,81 @@
+/**
+ * What an operator of a partner may ask (decision 38): the one guard in front of every admin operation.
+ *
+ * enters: an operation of the route table, its request and who sent it.  leaves: the request, limited to the operator's partner, or a
+ *         Refusal.
+ * holds:  an operation is open to such an operator only where the table says how it is tied to one partner; a new one is closed. What is
+ *         another partner's is answered like what does not exist.
+ */
+import { Refusal, type ErrorCode, type Route } from '@duebridge/contract';
+import { sql, type Database, type Statement } from '@duebridge/runtime';
+import type { FastifyRequest } from 'fastify';
+import { assertRole, type Operator } from './operators.ts';
+
+/** Whose a thing named in the path is, and the answer to an unknown one. */
+const OWNERS: Readonly<
+  Record<
+    Exclude<Route['tiedBy'], 'self' | 'partner_id' | undefined>,
+    readonly [Statement, ErrorCode]
+  >
+> = {
+  platform_payment_id: [
+    sql(
+      'scope_payment',
+      'SELECT partner_id FROM duebridge_platform.payments WHERE platform_payment_id = $1',
+    ),
+    'PAYMENT_NOT_FOUND',
+  ],
+  platform_batch_id: [
+    sql(
+      'scope_batch',
+      'SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1',
+    ),
+    'BATCH_NOT_FOUND',
+  ],
+  remittance_id: [
+    sql(
+      'scope_remittance',
+      'SELECT partner_id FROM duebridge_platform.remittances WHERE remittance_id = $1',
+    ),
+    'NOT_FOUND',
+  ],
+};
+
+/** The values in a part of a request, before they are checked against the table. */
+type Values = Record<string, unknown>;
+
+/**
+ * Lets a request through to its operation, before its body is read. Throws Refusal INSUFFICIENT_ROLE, or the operation's own "not
+ * found" for what is another partner's.
+ */
+export async function assertScope(
+  database: Database,
+  route: Route,
+  operator: Operator,
+  request: FastifyRequest,
+): Promise<void> {
+  const { partner_id } = operator;
+  if (partner_id === undefined) return assertRole(operator, route.role ?? 'viewer');
+  const [params, query] = [request.params as Values, request.query as Values];
+  switch (route.tiedBy) {
+    case undefined:
+      throw new Refusal('INSUFFICIENT_ROLE', {
+        message: `This is not open to ${operator.actor}, who sees the partner ${partner_id} alone`,
+      });
+    case 'self':
+      return undefined;
+    case 'partner_id': {
+      const named = params['partner_id'] ?? query['partner_id'] ?? partner_id;
+      if (named !== partner_id) throw new Refusal('NOT_FOUND');
+      // Where the path does not name it, the query does: a list without it would be of all partners.
+      if (params['partner_id'] === undefined) query['partner_id'] = partner_id;
+      return undefined;
+    }
+    default: {
+      const [statement, code] = OWNERS[route.tiedBy];
+      const [row] = await database.query<{ partner_id: string }>(statement, [params[route.tiedBy]]);
+      if (row?.partner_id !== partner_id) throw new Refusal(code);
+      return undefined;
+    }
+  }
+}
