@@ -352,7 +352,7 @@ test('a list narrowed by a view and an amount says so, keeps it in a view, and i
   await close();
 });
 
-test('a payment that takes long is found by its amount, paused, marked and resumed, by keyboard too', async () => {
+test('a payment that takes long is found by its amount, paused, has a case and is resumed, by keyboard too', async () => {
   const id = await work.pay('waits-7', 98_700, 'slow@example.com');
   const { page, close } = await signIn('bob');
   await search(page, '987.00', 'Amount: $987.00');
@@ -388,11 +388,11 @@ test('a payment that takes long is found by its amount, paused, marked and resum
   await page.getByText(/poll (in \d+|due now)/).waitFor();
   await act(page, 'Pause', 'the partner repairs it');
   await page.getByRole('heading', { level: 1, name: /paused/ }).waitFor();
-  await act(page, 'Mark for follow-up', 'ticket 4711');
-  await page.getByText(/Marked for the partner by bob on .*: ticket 4711/).waitFor();
+  await act(page, 'Open a case', 'ticket 4711');
+  await page.getByText(/A case \(other\), opened by bob on .*: ticket 4711/).waitFor();
   assert.ok(await page.getByRole('button', { name: 'Pause', exact: true }).isDisabled());
   await page.getByRole('link', { name: 'Overview', exact: true }).click();
-  const toFollow = page.getByRole('row').filter({ hasText: '1 payment to follow up' });
+  const toFollow = page.getByRole('row').filter({ hasText: '1 case: other' });
   await toFollow.getByRole('link', { name: 'Ask the partner' }).waitFor();
   const paused = page.getByRole('row').filter({ hasText: '1 payment paused by an operator' });
   await paused.getByRole('link', { name: 'Resume' }).click();
@@ -400,22 +400,17 @@ test('a payment that takes long is found by its amount, paused, marked and resum
   const viewer = await signIn('vic');
   await viewer.page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
   await viewer.page.getByRole('heading', { level: 1, name: /paused/ }).waitFor();
-  for (const name of ['Resume', 'Mark for follow-up', 'Clear the mark']) {
+  for (const name of ['Resume', 'Open a case', 'End the case']) {
     assert.ok(await viewer.page.getByRole('button', { name, exact: true }).isDisabled(), name);
   }
   await viewer.close();
   await row.getByRole('link', { name: id }).click();
   await act(page, 'Clear the mark', 'they found it');
-  await page.getByText('Marked for the partner').waitFor({ state: 'detached' });
+  await page.getByText('A case (other)').waitFor({ state: 'detached' });
   await act(page, 'Resume', 'go on');
   await page.getByRole('heading', { level: 1, name: /processing/ }).waitFor();
   await close();
-  for (const event of [
-    'payment_paused',
-    'follow_up_marked',
-    'follow_up_cleared',
-    'payment_resumed',
-  ]) {
+  for (const event of ['payment_paused', 'case_complained', 'case_answered', 'payment_resumed']) {
     assert.equal((await auditOf(event))[0]?.actor, 'bob', event);
   }
 });

@@ -73,6 +73,7 @@ const PATH_FIELDS = {
   remittance_id: Type.String({ maxLength: 64 }),
   file_id: Type.String({ maxLength: 64 }),
   refund_id: Type.String({ maxLength: 64 }),
+  case_id: Type.String({ maxLength: 300 }),
   difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
 };
 
@@ -220,24 +221,6 @@ export const platformAdminRoutes = adminRoutes({
   pause_payment: {
     call: 'POST /payments/{platform_payment_id}/pause',
     summary: 'Send nothing more for a payment until it is resumed',
-    source: 'decision 61',
-    role: 'operator',
-    body: OperatorReason,
-    reply: PaymentView,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
-  },
-  mark_follow_up: {
-    call: 'POST /payments/{platform_payment_id}/follow-up',
-    summary: 'Mark a payment for the partner to look at; the reason is the note',
-    source: 'decision 61',
-    role: 'operator',
-    body: OperatorReason,
-    reply: PaymentView,
-    errors: ['PAYMENT_NOT_FOUND'],
-  },
-  clear_follow_up: {
-    call: 'POST /payments/{platform_payment_id}/follow-up/clear',
-    summary: 'Clear the mark of a payment, saying what came of it',
     source: 'decision 61',
     role: 'operator',
     body: OperatorReason,

@@ -322,16 +322,18 @@ export const ListedPayment = Type.Object({
   paused: Type.Boolean({
     description: 'Nothing is sent until an operator resumes it (decision 61).',
   }),
-  follow_up: Type.Union(
+  open_case: Type.Union(
     [
       Type.Object({
+        case_id: Type.String(),
+        reason_code: Type.String(),
         note: Type.String(),
-        marked_by: Type.String(),
-        marked_at: instant('When the note was written.'),
+        opened_by: Type.String(),
+        opened_at: instant('When it was opened.'),
       }),
       Type.Null(),
     ],
-    { description: 'The note of an operator who marked it for the partner to look at.' },
+    { description: 'The oldest case about it that has not ended.' },
   ),
 });
 export type ListedPayment = Static<typeof ListedPayment>;

@@ -196,6 +196,76 @@ export const RefundView = Type.Object({
 });
 export type RefundView = Static<typeof RefundView>;
 
+// Cases --------------------------------------------------------------------------------------------------------------------
+
+/** What somebody complains about. */
+export const COMPLAINTS = [
+  'wrong_account',
+  'still_due',
+  'charged_twice',
+  'amount_differs',
+  'not_authorized',
+  'other',
+] as const;
+/** What a case is about: what processors report, and complaints. */
+export const CASE_REASONS = [
+  'disputed',
+  'debit_returned',
+  'uncollected',
+  'refunded_elsewhere',
+  ...COMPLAINTS,
+] as const;
+export const CASE_STATES = ['open', 'lost', 'ended'] as const;
+/** How an operator ends a case. A dispute is won by the processor's word. */
+export const CASE_ENDS = ['answered', 'recovered', 'charged_to_biller', 'written_off'] as const;
+
+/** What a processor or a person reports about a payment, until it has ended. */
+export const CaseView = Type.Object({
+  case_id: Type.String(),
+  platform_payment_id: PlatformPaymentId,
+  partner_id: PartnerId,
+  biller_id: BillerId,
+  reason_code: Type.Enum([...CASE_REASONS]),
+  amount_in_cents: cents('The money that the case itself moves; 0 for a complaint.'),
+  state: Type.Enum([...CASE_STATES], {
+    description: 'open: undecided; lost: the money is gone, and nobody has made up for it.',
+  }),
+  disposition: nullable(Type.Enum([...CASE_ENDS, 'won'])),
+  deadline: nullable(instant('By when the processor wants an answer.')),
+  note: Type.String(),
+  opened_by: Type.String(),
+  opened_at: instant('When it was opened.'),
+  asked_by: nullable(Type.String({ description: 'Who wants to end it, and waits for a second.' })),
+  ended_by: nullable(Type.String()),
+  ended_at: nullable(instant('When it ended.')),
+  outcome: nullable(Type.String({ description: 'What came of it, in words.' })),
+});
+export type CaseView = Static<typeof CaseView>;
+
+export const CaseQuery = Type.Object(
+  {
+    platform_payment_id: Type.Optional(PlatformPaymentId),
+    reason_code: Type.Optional(Type.Enum([...CASE_REASONS])),
+    state: Type.Optional(
+      Type.Enum([...CASE_STATES, 'all'], { description: 'Default: those that have not ended.' }),
+    ),
+  },
+  strict,
+);
+export type CaseQuery = Static<typeof CaseQuery>;
+
+export const CaseEnd = Type.Object(
+  { disposition: Type.Enum([...CASE_ENDS]), reason: text('Kept in the audit.') },
+  strict,
+);
+export type CaseEnd = Static<typeof CaseEnd>;
+
+export const CaseEnded = Type.Object({
+  outcome: Type.Enum(['ended', 'second_person_needed']),
+  case: CaseView,
+});
+export type CaseEnded = Static<typeof CaseEnded>;
+
 /** What waits, and why. */
 export const RemittanceRound = Type.Object({
   waiting: Type.Array(Type.Object({ what: Type.String(), why: Type.String() })),
@@ -324,6 +394,37 @@ export const moneyOperations = {
     role: 'operator',
     body: Type.Object({ decision: Type.Enum(['approve', 'withdraw']) }, strict),
     reply: RefundView,
+    errors: ['NOT_FOUND', 'CONFLICT'],
+  },
+  list_cases: {
+    call: 'GET /money/cases',
+    summary: 'List cases, the most urgent first, at most 200',
+    source: 'decision 38',
+    query: CaseQuery,
+    reply: Type.Object({ cases: Type.Array(CaseView) }),
+  },
+  open_case: {
+    call: 'POST /payments/{platform_payment_id}/cases',
+    summary: 'Open a case about a payment: a complaint of its customer or its biller',
+    source: 'decision 38',
+    role: 'operator',
+    body: Type.Object(
+      {
+        reason_code: Type.Optional(Type.Enum([...COMPLAINTS], { description: 'Default: other.' })),
+        reason: text('What it is about; kept in the audit.'),
+      },
+      strict,
+    ),
+    reply: CaseView,
+    errors: ['PAYMENT_NOT_FOUND'],
+  },
+  end_case: {
+    call: 'POST /money/cases/{case_id}/end',
+    summary: 'End a case, by a second person as well when its money is above the limit',
+    source: 'decision 38',
+    role: 'operator',
+    body: CaseEnd,
+    reply: CaseEnded,
     errors: ['NOT_FOUND', 'CONFLICT'],
   },
 } as const;

@@ -240,7 +240,7 @@ const day = (description: string) =>
  * What a payment is called in a search: its status, or why somebody has to look at it.
  *
  * `review`: waits for an operator. `paused`: by an operator. `overdue`: not ended a day after it was confirmed. `unsettled`: ended, and
- * its funds are neither captured nor released. `follow_up`: marked for the partner. `needs_human`: any of these, once a worker can no
+ * its funds are neither captured nor released. `case`: a case about it has not ended. `needs_human`: any of these, once a worker can no
  * longer be expected to end it.
  */
 export const FILTER_STATUSES = [
@@ -250,7 +250,7 @@ export const FILTER_STATUSES = [
   'paused',
   'overdue',
   'unsettled',
-  'follow_up',
+  'case',
 ] as const;
 export type FilterStatus = (typeof FILTER_STATUSES)[number];
 
@@ -547,10 +547,15 @@ export const Overview = Type.Object({
     description: 'Payments that an operator paused (decision 61).',
   }),
   oldest_paused_at: nullable(instant('Since when the longest of them has been paused.')),
-  follow_ups: Type.Integer({
-    minimum: 0,
-    description: 'Payments marked for the partner to look at.',
-  }),
+  cases: Type.Array(
+    Type.Object({
+      reason_code: Type.String(),
+      count: Type.Integer({ minimum: 1 }),
+      amount_in_cents: Type.Integer({ description: 'Disputed, or gone and not made up for.' }),
+      deadline: nullable(instant('The first by which a processor wants an answer.')),
+    }),
+    { description: 'Cases that have not ended, by reason.' },
+  ),
   open_differences: Type.Integer({ minimum: 0 }),
   partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
   clients_ending: Type.Array(

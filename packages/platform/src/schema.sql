@@ -152,6 +152,43 @@ CREATE TABLE duebridge_platform.bulk_runs (
 
 CREATE INDEX bulk_runs_newest ON duebridge_platform.bulk_runs USING btree (planned_at);
 
+CREATE TABLE duebridge_platform.cases (
+  case_id text NOT NULL,
+  platform_payment_id text NOT NULL,
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  funding_method text NOT NULL,
+  reason_code text NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  state text NOT NULL,
+  disposition text,
+  deadline timestamp with time zone,
+  note text NOT NULL,
+  opened_by text NOT NULL,
+  opened_at timestamp with time zone NOT NULL DEFAULT now(),
+  asked_by text,
+  asked text,
+  ended_by text,
+  ended_at timestamp with time zone,
+  outcome text,
+  CONSTRAINT cases_pkey PRIMARY KEY (platform_payment_id, case_id),
+  CONSTRAINT cases_amount_in_cents_check CHECK ((amount_in_cents >= 0)),
+  CONSTRAINT cases_disposition_check CHECK ((disposition = ANY (ARRAY['answered'::text, 'won'::text, 'recovered'::text, 'charged_to_biller'::text, 'written_off'::text]))),
+  CONSTRAINT cases_ended CHECK ((((state = 'ended'::text) = (disposition IS NOT NULL)) AND ((state = 'ended'::text) = (ended_at IS NOT NULL)))),
+  CONSTRAINT cases_reason_code_check CHECK ((reason_code = ANY (ARRAY['disputed'::text, 'debit_returned'::text, 'uncollected'::text, 'refunded_elsewhere'::text, 'wrong_account'::text, 'still_due'::text, 'charged_twice'::text, 'amount_differs'::text, 'not_authorized'::text, 'other'::text]))),
+  CONSTRAINT cases_state_check CHECK ((state = ANY (ARRAY['open'::text, 'lost'::text, 'ended'::text])))
+);
+
+CREATE INDEX cases_by_id ON duebridge_platform.cases USING btree (case_id);
+
+CREATE INDEX cases_newest ON duebridge_platform.cases USING btree (opened_at);
+
+CREATE INDEX cases_open ON duebridge_platform.cases USING btree (opened_at) WHERE (state <> 'ended'::text);
+
+CREATE TRIGGER cases_guard BEFORE UPDATE ON duebridge_platform.cases FOR EACH ROW EXECUTE FUNCTION duebridge_platform.cases_guard();
+
+CREATE TRIGGER cases_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.cases FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
 CREATE TABLE duebridge_platform.client_keys (
   key_id text NOT NULL,
   client_id text NOT NULL,
@@ -760,6 +797,22 @@ BEGIN
      OR (NEW.cutoff_at <> OLD.cutoff_at AND (NEW.closed_at IS NULL OR NEW.cutoff_at > OLD.cutoff_at)) THEN
     RAISE EXCEPTION 'a batch changes once: when it closes'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'batches_once';
+  END IF;
+  RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.cases_guard()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  IF (NEW.case_id, NEW.platform_payment_id, NEW.partner_id, NEW.biller_id, NEW.funding_method, NEW.reason_code, NEW.amount_in_cents)
+     IS DISTINCT FROM
+     (OLD.case_id, OLD.platform_payment_id, OLD.partner_id, OLD.biller_id, OLD.funding_method, OLD.reason_code, OLD.amount_in_cents)
+     OR OLD.state = 'ended' OR (OLD.state = 'lost' AND NEW.state = 'open') THEN
+    RAISE EXCEPTION 'a case never changes what it is about, and ends once'
+      USING ERRCODE = 'check_violation', CONSTRAINT = 'cases_guard';
   END IF;
   RETURN NEW;
 END $function$

@@ -200,7 +200,8 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     refundByHand(id) {
       const intent = get(self.intents, id);
       const charge = get(charges, intent.latest_charge as string);
-      self.refunds.push(newRefund(newId('re'), intent));
+      // Nobody gives it metadata in the dashboard.
+      self.refunds.push({ ...newRefund(newId('re'), intent), metadata: {} });
       return Object.assign(charge, { refunded: true, amount_refunded: charge.amount });
     },
     forgetKeys: () => keys.clear(),

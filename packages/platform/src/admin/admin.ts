@@ -36,7 +36,6 @@ import {
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
-import { clearFollowUp, markFollowUp } from '../store/follow-ups.ts';
 import { pausePayment } from '../store/pause.ts';
 import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
@@ -55,7 +54,7 @@ import { mountMoney, type MoneyDependencies } from './money.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** The dependencies of the admin API. */
-export interface AdminDependencies extends MoneyDependencies {
+export interface AdminDependencies extends Omit<MoneyDependencies, 'mayAct'> {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -234,15 +233,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       showOne(await act(database, params.platform_payment_id, body.reason, who(request).actor)),
     );
   }
-  for (const [route, change] of [
-    [routes.mark_follow_up, markFollowUp],
-    [routes.clear_follow_up, clearFollowUp],
-  ] as const) {
-    serve(route, async ({ params, body, request }) => {
-      const marking = { ...params, reason: body.reason, actor: who(request).actor };
-      return showOne(await database.transaction((tx) => change(tx, marking)));
-    });
-  }
   serve(routes.poll_payment, ({ params, body, request }) =>
     pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
   );
@@ -310,7 +300,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     resolveDifference(database, params.difference_id, body.reason, who(request).actor),
   );
 
-  mountMoney(serve, (request) => who(request).actor, dependencies);
+  mountMoney(serve, (request) => who(request).actor, closing);
 
   // People, the audit, the whole ----------------------------------------------------------------------------------------------
 

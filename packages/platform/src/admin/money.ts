@@ -3,9 +3,11 @@ import { Readable } from 'node:stream';
 import { platformAdminRoutes as routes, Refusal, type Route } from '@duebridge/contract';
 import type { Clock, Database, Handler } from '@duebridge/runtime';
 import type { FastifyRequest } from 'fastify';
+import { v7 as uuidv7 } from 'uuid';
 import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS, readBalances } from '../money/check.ts';
 import type { Payer } from '../money/bank-file.ts';
 import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
+import { endCase, listCases, openCase } from '../store/cases.ts';
 import { listPayouts, setPayout } from '../money/payouts.ts';
 import type { Waiting } from '../money/remittance.ts';
 import { decideRefund, listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
@@ -23,6 +25,8 @@ export interface MoneyDependencies {
   readonly payer: Payer | undefined;
   readonly remit: () => Promise<readonly Waiting[]>;
   readonly refunding: Refunding;
+  /** Whether an operator is still one: an ask of somebody who has left does not count. */
+  readonly mayAct: (actor: string) => Promise<boolean>;
 }
 
 /** A check of more days would read payments that nobody can be asked about. */
@@ -34,7 +38,7 @@ export function mountMoney(
   actor: (request: FastifyRequest) => string,
   dependencies: MoneyDependencies,
 ): void {
-  const { database, registry, clock, remit, refunding } = dependencies;
+  const { database, registry, clock, remit, refunding, mayAct } = dependencies;
   const partnerOf = async (partner_id: string): Promise<Partner> => {
     const partner = await registry.get(partner_id);
     if (partner === undefined) throw new Refusal('NOT_FOUND');
@@ -84,5 +88,32 @@ export function mountMoney(
   }));
   serve(routes.decide_refund, ({ params, body, request }) =>
     decideRefund(refunding, params.refund_id, body.decision, actor(request)),
+  );
+  const now = (): string => new Date(clock.now()).toISOString();
+  serve(routes.list_cases, async ({ query }) => ({ cases: await listCases(database, query) }));
+  serve(routes.open_case, async ({ params, body, request }) => {
+    const { platform_payment_id } = params;
+    const { reason_code = 'other', reason } = body;
+    const case_id = uuidv7({ msecs: clock.now() });
+    const said = {
+      case_id,
+      platform_payment_id,
+      reason_code,
+      reason,
+      actor: actor(request),
+      at: now(),
+    };
+    if (!(await openCase(database, 'complained', said))) throw new Refusal('PAYMENT_NOT_FOUND');
+    const cases = await listCases(database, { platform_payment_id });
+    const opened = cases.find((one) => one.case_id === case_id);
+    if (opened === undefined) throw new Refusal('NOT_FOUND');
+    return opened;
+  });
+  const { secondPersonAboveCents } = refunding;
+  serve(routes.end_case, ({ params, body, request }) =>
+    endCase({ database, secondPersonAboveCents, mayAct }, params.case_id, body, {
+      actor: actor(request),
+      at: now(),
+    }),
   );
 }

@@ -2,7 +2,7 @@
  * The overview: what waits for people. It is read from the tables, so that every replica shows the same numbers, also after a restart;
  * the gauges of /metrics use the same reads.
  */
-import type { Overview } from '@duebridge/contract';
+import { CASE_REASONS, type Overview } from '@duebridge/contract';
 import {
   sql,
   type Clock,
@@ -48,9 +48,10 @@ const pausedStatement = sql(
    SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`,
 );
 type Paused = Pick<Overview, 'paused' | 'oldest_paused_at'>;
-const followUpsStatement = sql(
-  'overview_follow_ups',
-  `SELECT count(*)::int AS count FROM duebridge_platform.follow_ups`,
+const casesStatement = sql(
+  'overview_cases',
+  `SELECT c.reason_code, count(*)::int AS count, sum(c.amount_in_cents)::bigint AS amount_in_cents, min(c.deadline) AS deadline
+     FROM duebridge_platform.cases c WHERE c.state <> 'ended' GROUP BY 1 ORDER BY 4 NULLS LAST, 1`,
 );
 const flightStatement = sql(
   'overview_flight',
@@ -127,28 +128,26 @@ async function only<Row>(
 
 /** What the overview and the gauges have in common. */
 async function waiting(database: Database) {
-  const [reviews, flight, paused, differences, operators_ending] = await Promise.all([
+  const [reviews, cases, flight, paused, differences, operators_ending] = await Promise.all([
     database.query<Reviews>(reviewsStatement),
+    database.query<Overview['cases'][number]>(casesStatement),
     only<Flight>(database, flightStatement, [OVERDUE_AFTER_MS]),
     only<Paused>(database, pausedStatement),
     only<{ count: number }>(database, openDifferencesStatement),
     database.query<OperatorEnding>(operatorsEndingStatement),
   ]);
-  return { reviews, flight, paused, open_differences: differences.count, operators_ending };
+  return { reviews, cases, flight, paused, open_differences: differences.count, operators_ending };
 }
 
 /** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
-  const [{ flight, paused, ...rest }, follow_ups, partners_held, clients_ending] =
-    await Promise.all([
-      waiting(database),
-      only<{ count: number }>(database, followUpsStatement),
-      database.query<{ partner_id: string; reason: string }>(heldStatement),
-      database.query<Ending>(endingStatement),
-    ]);
+  const [{ flight, paused, ...rest }, partners_held, clients_ending] = await Promise.all([
+    waiting(database),
+    database.query<{ partner_id: string; reason: string }>(heldStatement),
+    database.query<Ending>(endingStatement),
+  ]);
   const { oldest_unsettled_at: _age, ...counts } = flight;
-  const shown = { ...rest, ...counts, ...paused, partners_held, clients_ending };
-  return { ...shown, follow_ups: follow_ups.count };
+  return { ...rest, ...counts, ...paused, partners_held, clients_ending };
 }
 
 /** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
@@ -175,6 +174,7 @@ export async function keepGauges(options: {
       'Time since when the oldest payment in review has been waiting, by reason',
       ['reason'],
     ),
+    cases: metrics.gauge('duebridge_cases', 'Cases that have not ended, by reason', ['reason']),
   };
   const ending = metrics.gauge(
     'duebridge_client_keys_ending',
@@ -230,6 +230,10 @@ export async function keepGauges(options: {
         const found = now.reviews.find((one) => one.reason === reason);
         byReason.reviews.set({ reason }, found?.count ?? 0);
         byReason.age.set({ reason }, age(found?.oldest_at));
+      }
+      for (const reason of CASE_REASONS) {
+        const found = now.cases.find((one) => one.reason_code === reason);
+        byReason.cases.set({ reason }, found?.count ?? 0);
       }
       for (const { partner_id } of ends) warned.add(partner_id);
       for (const partner_id of warned) {

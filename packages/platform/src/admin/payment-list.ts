@@ -18,7 +18,7 @@ import type { Engine } from '../engine/engine.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Attempts } from '../store/attempts.ts';
-import { followUpsOf } from '../store/follow-ups.ts';
+import { casesOf } from '../store/cases.ts';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { PAUSED, type PaymentRow } from '../store/payments.ts';
 
@@ -69,10 +69,10 @@ export function openPaymentList(dependencies: {
   /** With what is happening to each now. */
   const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const [views, summaries, followUps] = await Promise.all([
+    const [views, summaries, cases] = await Promise.all([
       shown(payments),
       attempts.summaryOf(ids),
-      followUpsOf(database, ids),
+      casesOf(database, ids),
     ]);
     return payments.flatMap((payment, index) => {
       const view = views[index];
@@ -85,7 +85,7 @@ export function openPaymentList(dependencies: {
         last_result,
         next_step: nextStep(payment),
         paused: payment.slot === PAUSED,
-        follow_up: followUps.get(payment.platform_payment_id) ?? null,
+        open_case: cases.get(payment.platform_payment_id) ?? null,
       };
     });
   };

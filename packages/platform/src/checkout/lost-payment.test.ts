@@ -13,7 +13,7 @@ import {
 import fc from 'fast-check';
 import type { Partner } from '../partners/registry.ts';
 import { flowPaymentId, madeAt, placeInFlow } from '../payment-id.ts';
-import { markedPayments } from '../store/follow-ups.ts';
+import { paymentsWithCases } from '../store/cases.ts';
 import { findPayments } from '../store/payments.ts';
 import type { PayableSession } from './flow.ts';
 import { openLostPayments } from './lost-payments.ts';
@@ -207,7 +207,7 @@ test('payments that are gone after another server has answered are told and put 
   assert.match(await metrics.text(), /duebridge_payments_lost_total 1\n/);
   assert.match(await metrics.text(), /duebridge_payments_lost 0\n/);
   assert.equal(lines.filter((line) => line.includes(id) && line.includes('has lost')).length, 1);
-  assert.ok((await markedPayments(platform.database)).includes(id));
+  assert.ok((await paymentsWithCases(platform.database)).includes(id));
   const renewed = await platform.session(credentials, account_id, email);
   assert.equal(renewed.bill?.payment?.platform_payment_id, id);
   assert.equal((await ended(renewed.session, id)).status, 'succeeded');

@@ -22,7 +22,7 @@ import { maskAccountId } from '../mask.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 import { note } from '../store/audit.ts';
-import { markFollowUp } from '../store/follow-ups.ts';
+import { openCase } from '../store/cases.ts';
 import { ARRIVALS, insertPayment, type PaymentRow } from '../store/payments.ts';
 import { flowPayment, lockFlow, noteFlowPayment, type PayableSession } from './flow.ts';
 
@@ -156,9 +156,12 @@ export function openLostPayments(options: {
       partner_id,
       detail: { confirmed_at: created_at, former_batch_id: before.platform_batch_id },
     });
-    await markFollowUp(tx, {
+    await openCase(tx, 'complained', {
+      case_id: `put-back-${platform_payment_id}`,
       platform_payment_id,
+      reason_code: 'other',
       actor: ACTOR,
+      at: new Date(clock.now()).toISOString(),
       reason: `The database had lost this payment, confirmed at ${created_at}; it was put back`,
     });
     return payment;

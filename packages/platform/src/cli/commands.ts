@@ -128,17 +128,6 @@ const paymentLines: readonly CommandLine[] = [
   line('payment resume', routes.resume_payment, output.onePayment),
   line('payment pause', routes.pause_payment, output.onePayment),
   line('payment withdraw', routes.withdraw_payment, output.onePayment),
-  line('payment follow-up', routes.mark_follow_up, output.onePayment, {
-    help: 'mark a payment for the partner to look at, or clear the mark',
-    instead: [
-      instead(
-        'clear',
-        routes.clear_follow_up,
-        output.onePayment,
-        'clear the mark: what came of it',
-      ),
-    ],
-  }),
   line('payment poll', routes.poll_payment, output.partnerSaid),
   line('review close', routes.close_review, output.closed, {
     help: 'close a payment that the partner refused and does not have; with --outcome, any in review or paused',

@@ -3,6 +3,7 @@ import {
   formatCents,
   platformAdminRoutes as routes,
   type BankFileView,
+  type CaseView,
   type MoneyBalances,
   type MoneyCheck,
   type PayoutView,
@@ -90,6 +91,20 @@ export const moneyLines: readonly CommandLine[] = [
     { help: 'what became of a transfer, or of all transfers of a file (give its file_id)' },
   ),
   line('money refunds', routes.list_refunds, ({ refunds }) => refundTable(refunds)),
+  line('case', routes.list_cases, ({ cases }) => caseTable(cases), {
+    help: 'disputes, returned debits, complaints: what has not ended, the most urgent first',
+    fields: {
+      platform_payment_id: { flags: '--payment <id>' },
+      // `case open` has --reason-code.
+      reason_code: { flags: '--about <reason>', help: 'the reason of the case, such as disputed' },
+    },
+  }),
+  line('case open', routes.open_case, (view) => caseTable([view])),
+  line('case end', routes.end_case, ({ outcome, case: view }) =>
+    outcome === 'ended'
+      ? caseTable([view])
+      : 'Noted. The money is above the limit: a second person has to say the same.',
+  ),
   line('money decide', routes.decide_refund, (view) => refundTable([view])),
   line('payment refund', routes.refund_payment, (view) => refundTable([view]), {
     fields: {
@@ -101,6 +116,23 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
 ];
+
+function caseTable(cases: readonly CaseView[]): string {
+  if (cases.length === 0) return 'No cases.';
+  return inColumns(
+    [
+      ['CASE', (one) => one.case_id],
+      ['PAYMENT', (one) => one.platform_payment_id],
+      ['BILLER', (one) => one.biller_id],
+      ['REASON', (one) => one.reason_code],
+      ['AMOUNT', (one) => formatCents(one.amount_in_cents)],
+      ['ANSWER BY', (one) => one.deadline],
+      ['STATE', (one) => one.disposition ?? one.state],
+      ['NOTE', (one) => one.outcome ?? one.note],
+    ],
+    cases,
+  );
+}
 
 function refundTable(refunds: readonly RefundView[]): string {
   return inColumns(

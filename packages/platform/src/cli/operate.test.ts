@@ -7,7 +7,12 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
-import type { AuditVerification, DifferenceSummary, PaymentPage } from '@duebridge/contract';
+import type {
+  CaseView,
+  AuditVerification,
+  DifferenceSummary,
+  PaymentPage,
+} from '@duebridge/contract';
 import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
@@ -76,7 +81,7 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
   }
 });
 
-test('what waits is listed, paused, marked and resumed', async () => {
+test('what waits is listed, paused, has a case and is resumed', async () => {
   const { session } = await platform.session(credentials, 'a3', 'waits@example.com');
   const made = await platform.call('POST', '/v1/flow/payments', {
     headers: bearer(session),
@@ -99,25 +104,38 @@ test('what waits is listed, paused, marked and resumed', async () => {
   await run(['operator', 'add', '--id', 'vera', '--name', 'Vera', '--role', 'viewer']);
   const viewer = await json<{ operator_key: string }>(['operator', 'key', 'vera']);
   const said = ['--reason', 'they ask us to wait'];
-  for (const words of [['pause'], ['follow-up'], ['follow-up', '--clear']]) {
-    await assert.rejects(run(['payment', ...words, id, ...said], viewer.operator_key), /role/);
+  for (const words of [
+    ['payment', 'pause'],
+    ['case', 'open'],
+    ['case', 'end', '--disposition', 'answered'],
+  ]) {
+    await assert.rejects(run([...words, id, ...said], viewer.operator_key), /role/);
   }
   await run(['payment', 'pause', id, ...said], operator_key);
   assert.deepEqual(await listed('--status', 'paused'), [id]);
   assert.ok((await listed('--status', 'needs_human')).includes(id));
-  await run(['payment', 'follow-up', id, '--reason', 'ticket 7 at the partner'], operator_key);
-  assert.deepEqual(await listed('--status', 'follow_up'), [id]);
+  await run(
+    ['case', 'open', id, '--reason-code', 'still_due', '--reason', 'ticket 7 at the partner'],
+    operator_key,
+  );
+  assert.deepEqual(await listed('--status', 'case'), [id]);
+  const { cases } = await json<{ cases: CaseView[] }>(['case', '--payment', id]);
+  const case_id = cases[0]?.case_id ?? '';
   const story = await run(['payment', 'show', id]);
   assert.match(story, /It is paused: nothing is sent/);
-  assert.match(story, /nils marked it for the partner to look at: ticket 7 at the partner/);
+  assert.match(story, /nils opened the case .* \(still_due\): ticket 7 at the partner/);
   const { body: whole } = await platform.admin('GET', '/admin/v1/overview');
-  assert.deepEqual([whole['paused'], whole['follow_ups']], [1, 1]);
+  assert.equal(whole['paused'], 1);
+  assert.deepEqual(whole['cases'], [
+    { reason_code: 'still_due', count: 1, amount_in_cents: 0, deadline: null },
+  ]);
   assert.ok(Date.parse(String(whole['oldest_paused_at'])) > Date.now() - 600_000);
   await assert.rejects(run(['payment', 'pause', id, ...said]), /paused already/);
-  await run(['payment', 'follow-up', id, '--clear', '--reason', 'answered'], operator_key);
-  await assert.rejects(run(['payment', 'follow-up', id, '--clear', ...said]), /not marked/);
+  const end = ['case', 'end', case_id, '--disposition', 'answered'];
+  await run([...end, '--reason', 'answered'], operator_key);
+  await assert.rejects(run([...end, ...said]), /ended as answered/);
   await run(['payment', 'resume', id, '--reason', 'they are done'], operator_key);
-  for (const status of ['paused', 'follow_up', 'needs_human']) {
+  for (const status of ['paused', 'case', 'needs_human']) {
     assert.ok(!(await listed('--status', status)).includes(id), status);
   }
   const { entries } = await json<{
@@ -129,8 +147,8 @@ test('what waits is listed, paused, marked and resumed', async () => {
       .map(({ event, detail }) => [event, detail.reason]),
     [
       ['payment_resumed', 'they are done'],
-      ['follow_up_cleared', 'answered'],
-      ['follow_up_marked', 'ticket 7 at the partner'],
+      ['case_answered', 'answered'],
+      ['case_complained', 'ticket 7 at the partner'],
       ['payment_paused', 'they ask us to wait'],
     ],
   );
@@ -361,7 +379,7 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   assert.match(resolved, /they corrected their record/);
   await assert.rejects(
     run(['batch', 'close', batch, '--reason', 'early']),
-    /window of the batch is open/,
+    /A payment of the batch has not ended/,
   );
 });
 

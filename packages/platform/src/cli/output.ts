@@ -133,7 +133,7 @@ export const paymentPage = ({ payments, next_cursor }: PaymentPage): string =>
       ['CALLS', (one) => one.attempts],
       ['NEXT', nextOf],
       REASON,
-      ['FOLLOW-UP', (one) => one.follow_up?.note],
+      ['CASE', (one) => one.open_case?.reason_code],
     ],
     payments,
   ) + more(next_cursor);
@@ -159,12 +159,12 @@ export function partnerSaid({ answer }: PartnerAnswer): string {
 /** Everything about one payment. */
 export function paymentStory(detail: PaymentDetail): string {
   const { payment, attempts, audit, pending_close, partner_held } = detail;
-  const { next_step: _next, follow_up, ...shown } = payment;
+  const { next_step: _next, open_case, ...shown } = payment;
   const rows = Object.entries({ ...shown, next_step: nextOf(payment) });
   const waiting = [
     payment.paused && 'It is paused: nothing is sent until an operator resumes it.',
-    follow_up !== null &&
-      `${follow_up.marked_by} marked it for the partner to look at: ${follow_up.note}`,
+    open_case !== null &&
+      `${open_case.opened_by} opened the case ${open_case.case_id} (${open_case.reason_code}): ${open_case.note}`,
     partner_held !== null &&
       `It waits, because calls to ${payment.partner_id} are held back: ${partner_held}`,
     pending_close !== null &&

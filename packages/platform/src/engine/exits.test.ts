@@ -9,6 +9,7 @@ import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
 import { pausePayment } from '../store/pause.ts';
 import { advance, findPayment } from '../store/payments.ts';
 import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
+import { endCase } from '../store/cases.ts';
 import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
 import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
@@ -100,7 +101,13 @@ function reached(): Set<PaymentStage> {
 /** A payment in this state, with its row of funds; the partner answers every GET with 500. */
 async function inState(rig: Ground, state: string): Promise<string> {
   const stages: Record<string, PaymentStage> = { paused: 'dispatching', ended: 'accepted' };
-  const isOfFunds = state === 'uncollected' || state === 'releasing';
+  const isOfFunds = state === 'releasing';
+  if (state === 'uncollected') {
+    const id = await inState(rig, 'ended');
+    const settled = { kind: 'uncollected', reason: 'expired' } as const;
+    await settlePayments(rig.database, writer(ME), [{ platform_payment_id: id, settled }]);
+    return id;
+  }
   const stage = isOfFunds ? 'accepted' : (stages[state] ?? state);
   const id = await rig.standing(stage as PaymentStage);
   const funds = isOfFunds ? state : 'authorized';
@@ -148,6 +155,18 @@ async function act(rig: Ground, name: string, state: string, id: string): Promis
       if (state !== 'review') await pause(rig, id);
       await closeByWord(rig, { ...by, word, evidence: 'ticket 7' });
       return;
+    case 'end': {
+      const on = {
+        database: rig.database,
+        secondPersonAboveCents: 1_000,
+        mayAct: () => Promise.resolve(true),
+      };
+      const said = { actor: NO_ONE.actor, at: '2026-03-02T00:00:00Z' };
+      const end = { disposition: 'written_off', reason: NO_ONE.reason } as const;
+      const { outcome } = await endCase(on, `uncollected-${id}`, end, said);
+      assert.equal(outcome, 'ended');
+      return;
+    }
     case 'settle':
       await settleByWord(rig.database, {
         ...by,

@@ -62,6 +62,18 @@ export interface RefundPart {
 export type RefundedPart =
   { readonly kind: 'refunded' } | { readonly kind: 'refused'; readonly reason: string };
 
+/** What moved at the processor; applied once for its `reference`, however many events tell of it and in whatever order. */
+export interface EventMoney {
+  /** The processor's id of the dispute, the debit or the refund. */
+  readonly reference: string;
+  readonly amount_in_cents: number;
+  /** Of a dispute: by when it wants an answer, ISO 8601, and how it ended. */
+  readonly deadline?: string;
+  readonly outcome?: 'won' | 'lost';
+  /** The processor's word for it. */
+  readonly reason?: string;
+}
+
 /** The contents of a webhook. The platform never relies on events alone: most of them only cause it to ask the processor. */
 export interface ProcessorEvent {
   /** The processor's id of the event; each event is applied once. */
@@ -69,10 +81,12 @@ export interface ProcessorEvent {
   readonly platform_payment_id: string;
   /**
    * `news`: something changed; ask. `taken`: the funds are held or captured, whatever the row here says; they are released if the
-   * payment has failed. `disputed` and `returned` are for operators: the customer or their bank wants, or took, the money back.
-   * `refunded`: somebody refunded it at the processor.
+   * payment has failed. `disputed` and `returned` open a case: the customer or their bank wants, or took, the money back.
+   * `refunded`: somebody refunded it at the processor, not through the platform.
    */
   readonly kind: 'news' | 'taken' | 'disputed' | 'returned' | 'refunded';
+  /** What `disputed`, `returned` and `refunded` are about; default: all of the payment, under the event's id. */
+  readonly money?: readonly EventMoney[];
   /** For the audit; no personal data. */
   readonly detail?: Readonly<Record<string, string | number | null>>;
 }

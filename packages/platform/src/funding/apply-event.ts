@@ -1,10 +1,19 @@
 /**
- * What a processor's webhook told, applied once: the event, its effect on the row of `funds`, and its lines in the audit and the book.
+ * What a processor's webhook told, applied once: the event, its effect on the row of `funds`, its lines in the audit, and what it says of money:
+ * a case (store/cases.ts), or a refund that somebody made at the processor.
  */
 import { sql, type Database } from '@duebridge/runtime';
+import { noteRefund } from '../money/refunds.ts';
+import { moveCase, openCase } from '../store/cases.ts';
 import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
-import type { ProcessorEvent } from './adapter.ts';
+import type { Queryable } from '../store/payments.ts';
+import type { EventMoney, ProcessorEvent } from './adapter.ts';
 
+/** Neither a refund nor a settlement may begin in between: the next statements decide by what they read. */
+const lockStatement = sql(
+  'funds_event_lock',
+  'SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE',
+);
 /**
  * A payment that failed or was canceled must not keep funds, whatever the
  * row said about them: `taken` then begins a release.
@@ -12,7 +21,7 @@ import type { ProcessorEvent } from './adapter.ts';
 const applyStatement = sql(
   'funds_apply_event',
   `WITH p AS (
-     SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.payment_id, p.status, f.state
+     SELECT p.platform_payment_id, p.partner_id, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled, f.state
        FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
       WHERE p.platform_payment_id = $3 AND f.adapter = $1
    ), fresh AS (
@@ -25,7 +34,6 @@ const applyStatement = sql(
         SET news_at = $5::timestamptz,
             state = CASE WHEN fresh.kind = 'taken' AND p.status IN ('failed', 'canceled')
                           AND f.state IN ('new', 'acting', 'declined', 'released') AND f.reference IS NOT NULL THEN 'releasing'
-                         WHEN fresh.kind = 'returned' AND f.state = 'captured' THEN 'uncollected'
                          ELSE f.state END,
             action = CASE WHEN fresh.kind = 'taken' AND p.status IN ('failed', 'canceled') THEN NULL ELSE f.action END
        FROM fresh, p WHERE f.platform_payment_id = p.platform_payment_id
@@ -33,33 +41,103 @@ const applyStatement = sql(
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT 'processor ' || $1, 'funds_' || $4, p.platform_payment_id, p.partner_id, $6::jsonb
        FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded')
-   ), booked AS (
-     ${booking({
-       act: "'returned'",
-       debit: "CASE p.status WHEN 'processing' THEN 'under_way' ELSE 'uncollected' END",
-       credit: "'returned'",
-       at: '$5::timestamptz',
-       from: 'p, fresh',
-       where: `fresh.kind = 'returned' AND p.state = 'captured' AND ${KNOWN_TO_BILLER}`,
-     })}
    )
-   SELECT kind FROM fresh`,
+   SELECT p.amount_in_cents, p.state = 'captured' AS is_taken, p.state = 'captured' AND p.is_settled AND p.status = 'succeeded' AS is_owed
+     FROM p, fresh`,
+);
+/** The bank takes back what was taken early, before the payment has ended. */
+const returnedEarlyStatement = sql(
+  'funds_returned_early',
+  `WITH f AS (
+     UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1 AND state = 'captured' RETURNING platform_payment_id
+   )
+   ${booking({
+     act: "'returned'",
+     debit: "'under_way'",
+     credit: "'returned'",
+     at: '$2::timestamptz',
+     from: 'duebridge_platform.payments p JOIN f USING (platform_payment_id)',
+     where: KNOWN_TO_BILLER,
+   })}`,
 );
 
+/** The payment of an event, as it is when the event is applied. */
+interface Met {
+  readonly amount_in_cents: number;
+  /** Its money is with the platform; `is_owed`: and its end is settled, so that the biller is owed it. */
+  readonly is_taken: boolean;
+  readonly is_owed: boolean;
+}
+
 /** Applies a verified event at `at`, by the wall clock. False for one that was applied before, or that concerns no payment of the adapter. */
-export async function applyEvent(
+export function applyEvent(
   database: Database,
   adapter: string,
-  { event_id, platform_payment_id, kind, detail = {} }: ProcessorEvent,
+  event: ProcessorEvent,
   at: string,
 ): Promise<boolean> {
-  const fresh = await database.query(applyStatement, [
+  const { event_id, platform_payment_id, kind, detail = {}, money } = event;
+  return database.transaction(async (tx) => {
+    await tx.query(lockStatement, [platform_payment_id]);
+    const [met] = await tx.query<Met>(applyStatement, [
+      adapter,
+      event_id,
+      platform_payment_id,
+      kind,
+      at,
+      JSON.stringify({ event_id, ...detail }),
+    ]);
+    if (met === undefined) return false;
+    // A processor that names no money means all of it.
+    const all = [{ reference: event_id, amount_in_cents: met.amount_in_cents }];
+    for (const one of money ?? all) await moveMoney(tx, { adapter, event, at, met, one });
+    return true;
+  });
+}
+
+async function moveMoney(
+  on: Queryable,
+  {
     adapter,
-    event_id,
-    platform_payment_id,
-    kind,
+    event: { kind, platform_payment_id },
     at,
-    JSON.stringify({ event_id, ...detail }),
-  ]);
-  return fresh.length > 0;
+    met,
+    one,
+  }: {
+    readonly adapter: string;
+    readonly event: ProcessorEvent;
+    readonly at: string;
+    readonly met: Met;
+    readonly one: EventMoney;
+  },
+): Promise<void> {
+  const case_id = `${adapter}-${one.reference}`;
+  const actor = `processor ${adapter}`;
+  const said = { actor, at, reason: one.reason ?? `${adapter} ${one.reference}` };
+  const about = { case_id, platform_payment_id, ...said, deadline: one.deadline };
+  switch (kind) {
+    case 'returned':
+      if (met.is_owed) {
+        const amount_in_cents = met.amount_in_cents;
+        await openCase(on, 'debit_returned', {
+          ...about,
+          reason_code: 'debit_returned',
+          amount_in_cents,
+        });
+      } else if (met.is_taken) await on.query(returnedEarlyStatement, [platform_payment_id, at]);
+      return;
+    case 'disputed': {
+      // What the book does not have with the platform, a dispute does not take from it: a person looks at it.
+      const amount_in_cents = met.is_owed ? Math.min(one.amount_in_cents, met.amount_in_cents) : 0;
+      await openCase(on, 'disputed', { ...about, reason_code: 'disputed', amount_in_cents });
+      if (one.outcome !== undefined) await moveCase(on, case_id, one.outcome, said);
+      return;
+    }
+    case 'refunded':
+      await noteRefund(on, { ...one, refund_id: case_id, platform_payment_id, actor, at });
+      await openCase(on, 'complained', { ...about, reason_code: 'refunded_elsewhere' });
+      return;
+    case 'news':
+    case 'taken':
+  }
 }

@@ -17,6 +17,7 @@ import { openNameLookup } from '@duebridge/runtime';
 import { Stripe } from 'stripe';
 import type {
   AdapterMethod,
+  EventMoney,
   FundingAdapter,
   FundsOrder,
   PreparedOrder,
@@ -595,15 +596,15 @@ async function readEvent(
   const of = (
     metadata: Stripe.Metadata | null,
     kind: ProcessorEvent['kind'],
-    detail?: ProcessorEvent['detail'],
-    subject?: string,
+    told: Pick<ProcessorEvent, 'detail' | 'money'> & { readonly subject?: string } = {},
   ): ProcessorEvent | undefined => {
     const platform_payment_id = metadata?.['platform_payment_id'];
     // An account may serve other systems too.
     if (platform_payment_id === undefined) return undefined;
+    const { subject, ...rest } = told;
     // Stripe may tell one occurrence in two events with ids of their own; what is for operators is told once by its subject.
     const event_id = subject === undefined ? event.id : `${event.type}:${subject}`;
-    return { event_id, platform_payment_id, kind, ...(detail === undefined ? {} : { detail }) };
+    return { event_id, platform_payment_id, kind, ...rest };
   };
   switch (event.type) {
     case 'payment_intent.amount_capturable_updated':
@@ -611,9 +612,11 @@ async function readEvent(
       return of(event.data.object.metadata, 'taken');
     case 'payment_intent.payment_failed': {
       const { id, metadata, payment_method_types, last_payment_error } = event.data.object;
+      const reason = codeOf(last_payment_error ?? {});
+      const money = [{ reference: id, amount_in_cents: event.data.object.amount, reason }];
       // A bank debit fails days after it was made; a card fails immediately, and then the payment was never sent.
       return payment_method_types.includes('us_bank_account')
-        ? of(metadata, 'returned', { code: codeOf(last_payment_error ?? {}) }, id)
+        ? of(metadata, 'returned', { detail: { code: reason }, subject: id, money })
         : of(metadata, 'news');
     }
     case 'payment_intent.requires_action':
@@ -626,23 +629,52 @@ async function readEvent(
       return of(event.data.object.metadata, 'news');
     case 'charge.dispute.created':
     case 'charge.dispute.closed': {
-      const { id, payment_intent, reason, status, amount } = event.data.object;
-      const reference = idOf(payment_intent);
-      if (reference === undefined) return undefined;
+      const dispute = event.data.object;
+      const { id, reason, status, amount } = dispute;
+      const intent = idOf(dispute.payment_intent);
+      if (intent === undefined) return undefined;
       // A dispute does not repeat the metadata of its payment.
-      const { metadata } = await stripe.paymentIntents.retrieve(reference);
+      const { metadata } = await stripe.paymentIntents.retrieve(intent);
       const detail = { dispute: id, reason, status, amount_in_cents: amount };
-      return of(metadata, 'disputed', detail, id);
+      return of(metadata, 'disputed', { detail, subject: id, money: [disputedMoney(dispute)] });
     }
     case 'charge.refunded': {
-      const { id, metadata, amount_refunded } = event.data.object;
+      const { id, metadata, amount_refunded, payment_intent } = event.data.object;
+      const intent = idOf(payment_intent);
+      if (intent === undefined) return undefined;
+      const { data } = await stripe.refunds.list({ payment_intent: intent, limit: 100 });
+      // Ours carry our id: they are booked where they are made.
+      const money = data
+        .filter((one) => one.metadata?.['platform_payment_id'] === undefined)
+        .filter(({ status }) => status === 'succeeded' || status === 'pending')
+        .map(({ id: reference, amount }) => ({ reference, amount_in_cents: amount }));
+      if (money.length === 0) return undefined;
       const detail = { amount_in_cents: amount_refunded };
       // A charge may be refunded in parts.
-      return of(metadata, 'refunded', detail, `${id}:${amount_refunded}`);
+      return of(metadata, 'refunded', { detail, subject: `${id}:${amount_refunded}`, money });
     }
     default:
       return undefined;
   }
+}
+
+/** An inquiry (`warning_…`) takes no money yet; if it becomes a dispute, that is another case. */
+function disputedMoney({
+  id,
+  status,
+  amount,
+  reason,
+  evidence_details,
+}: Stripe.Dispute): EventMoney {
+  const isInquiry = status.startsWith('warning');
+  const due = evidence_details.due_by;
+  return {
+    reference: isInquiry ? `${id}-inquiry` : id,
+    amount_in_cents: isInquiry ? 0 : amount,
+    reason,
+    ...(due === null ? {} : { deadline: new Date(due * 1_000).toISOString() }),
+    ...(status === 'won' ? { outcome: 'won' } : status === 'lost' ? { outcome: 'lost' } : {}),
+  };
 }
 
 function verified(

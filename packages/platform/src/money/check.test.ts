@@ -7,6 +7,7 @@ import test from 'node:test';
 import { writer } from '../../test/engine-rig.ts';
 import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
+import { listCases } from '../store/cases.ts';
 import { ground, ME, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments } from '../store/terminal.ts';
 import { checkMoney, outOfBalance, readBalances } from './check.ts';
@@ -106,43 +107,22 @@ const wordOn =
       approved_by: null,
     });
 
-test('an operator’s word moves what was left open, whether it was settled before or not', async (t) => {
+test('an operator’s word moves what was left open', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
   const word = wordOn(database);
-  const uncollected = async (): Promise<string> => {
-    const id = await ended(rig);
-    await database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', 'authorized')`,
-      [id],
-    );
-    assert.ok(await settle(rig, id, { kind: 'uncollected', reason: 'gone' }));
-    return id;
-  };
-  const [paidLater, lost] = [await uncollected(), await uncollected()];
-  await word(paidLater, 'captured');
-  await word(lost, 'borne');
   const never = await ended(rig);
   await word(never, 'captured');
   const failed = await ended(rig, 'failed');
   await word(failed, 'refunded');
-  assert.deepEqual(await rowsOf(rig, paidLater), [
-    'settled uncollected owed 700',
-    'word taken uncollected 700',
-  ]);
-  assert.deepEqual(await rowsOf(rig, lost), [
-    'settled uncollected owed 700',
-    'word borne uncollected 700',
-  ]);
   assert.deepEqual(await rowsOf(rig, never), ['word taken owed 700']);
   assert.deepEqual(await rowsOf(rig, failed), ['word taken refunded 700']);
   assert.deepEqual((await held(rig)).faults, []);
   // Taken early, for a payment that failed: it is with the customer again, whatever the processor calls it.
-  const early = { isSettled: false, isEarly: true };
   for (const outcome of ['refunded', 'released'] as const) {
-    assert.deepEqual(entryByWord(outcome, early), { debit: 'under_way', credit: 'refunded' });
+    assert.deepEqual(entryByWord(outcome, true), { debit: 'under_way', credit: 'refunded' });
   }
-  assert.equal(entryByWord('released', { isSettled: true, isEarly: false }), undefined);
+  assert.equal(entryByWord('released', false), undefined);
 });
 
 test('an operator’s word and a worker’s settlement, or two words, at the same moment book one of them', async (t) => {
@@ -176,14 +156,16 @@ test('an operator’s word and a worker’s settlement, or two words, at the sam
     said = word(id, 'captured');
     await waiting(1);
   });
-  await said;
-  assert.deepEqual(await rowsOf(rig, id), [
-    'settled uncollected owed 700',
-    'word taken uncollected 700',
-  ]);
+  await assert.rejects(said ?? Promise.resolve(), { code: 'CONFLICT' });
+  assert.deepEqual(await rowsOf(rig, id), ['settled uncollected owed 700']);
+  // What could not be collected is a case from now on.
+  const [one] = await listCases(database, { platform_payment_id: id });
+  assert.deepEqual(
+    [one?.reason_code, one?.state, one?.amount_in_cents],
+    ['uncollected', 'lost', 700],
+  );
 
-  const other = await lost();
-  await settle(rig, other, { kind: 'uncollected', reason: 'gone' });
+  const other = await ended(rig);
   let both: Promise<PromiseSettledResult<unknown>[]> | undefined;
   await database.transaction(async (tx) => {
     await tx.query(
@@ -195,17 +177,6 @@ test('an operator’s word and a worker’s settlement, or two words, at the sam
   });
   assert.deepEqual((await both)?.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
   assert.deepEqual((await held(rig)).faults, []);
-  // Its bank takes back what was collected on a word: the book has no place for a second word.
-  await database.query(
-    `UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1`,
-    [id],
-  );
-  await assert.rejects(word(id, 'borne'), { code: 'CONFLICT' });
-  const [funds] = await database.query<{ state: string }>(
-    'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-    [id],
-  );
-  assert.equal(funds?.state, 'uncollected');
 });
 
 test('a cent that is missing, too much, or back at the customer twice is named, however the database sorts text', async (t) => {

@@ -104,12 +104,45 @@ const overRefundedStatement = sql(
              FROM (SELECT f.platform_payment_id AS id, f.partner_id, f.amount_in_cents AS cents
                      FROM duebridge_platform.refunds f WHERE f.state IN ('sending', 'done')
                    UNION ALL
-                   SELECT t.id, t.partner_id, t.amount_in_cents FROM duebridge_platform.transfers t
-                    WHERE t.act = 'returned' AND t.id IN (SELECT f.platform_payment_id FROM duebridge_platform.refunds f)) AS b
+                   SELECT c.platform_payment_id, c.partner_id, c.amount_in_cents FROM duebridge_platform.cases c
+                    WHERE c.reason_code IN ('disputed', 'debit_returned') AND (c.disposition IS NULL OR c.disposition NOT IN ('won', 'recovered'))
+                      AND c.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.refunds f)) AS b
             GROUP BY b.id) AS s
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
     WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
+/** Per case: what the book has of it, and the state that it is in. */
+const caseFaultsStatement = sql(
+  'money_case_faults',
+  `SELECT c.case_id, c.partner_id, c.state, c.disposition, c.amount_in_cents AS cents
+     FROM duebridge_platform.cases c
+     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.credit = 'disputed' THEN t.amount_in_cents WHEN t.debit = 'disputed' THEN -t.amount_in_cents ELSE 0 END) AS disputed,
+                       sum(CASE WHEN t.credit = 'returned' THEN t.amount_in_cents ELSE 0 END) AS returned,
+                       sum(CASE WHEN t.debit IN ('taken', 'owed', 'borne') THEN t.amount_in_cents ELSE 0 END) AS made_up
+                  FROM duebridge_platform.transfers t
+                 WHERE t.act IN ('disputed', 'debit_returned', 'won', 'lost', 'recovered', 'charged_to_biller', 'written_off') GROUP BY t.id) AS b
+            ON b.id = c.case_id
+    WHERE (coalesce(b.disputed, 0), coalesce(b.returned, 0), coalesce(b.made_up, 0)) IS DISTINCT FROM
+          (CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
+           CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
+                THEN c.amount_in_cents ELSE 0 END,
+           CASE WHEN c.disposition IN ('recovered', 'charged_to_biller', 'written_off') THEN c.amount_in_cents ELSE 0 END)
+    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
+interface CaseFault {
+  readonly case_id: string;
+  readonly partner_id: string;
+  readonly state: string;
+  readonly disposition: string | null;
+  readonly cents: number;
+}
+async function findCaseFaults(on: Queryable): Promise<string[]> {
+  return (await on.query<CaseFault>(caseFaultsStatement)).map(
+    ({ case_id, partner_id, state, disposition, cents }) =>
+      `case ${case_id} of ${partner_id} is ${disposition ?? state} with ${formatCents(cents)}, and the book says otherwise`,
+  );
+}
+
 async function findRefundFaults(on: Queryable): Promise<string[]> {
   const refunds = await on.query<{
     id: string;
@@ -220,6 +253,7 @@ export async function findFaults(
       describeRemittance,
     ),
     ...(await findRefundFaults(on)),
+    ...(await findCaseFaults(on)),
     ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
   ];
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
+import { openCase } from '../store/cases.ts';
 import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
 import { ground, ME } from '../../test/standing.ts';
 import { openSealer } from '../partners/seal.ts';
@@ -160,15 +161,15 @@ test('what its customer’s bank has taken back is not refunded too, and one tha
   const asked = await rig.refund(id);
   assert.deepEqual([sent.state, asked.state], ['done', 'asked']);
   await rig.holds();
-  await rig.database.query(
-    `UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1`,
-    [id],
-  );
-  await rig.database.query(
-    `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, day, id, 'returned', 'uncollected', 'returned', partner_id, biller_id, funding_method
-       FROM duebridge_platform.transfers WHERE id = $1`,
-    [id],
-  );
+  await openCase(rig.database, 'disputed', {
+    case_id: 'd1',
+    platform_payment_id: id,
+    reason_code: 'disputed',
+    amount_in_cents: 700,
+    actor: 'stripe',
+    reason: 'fraudulent',
+    at,
+  });
   await assert.rejects(decideRefund(rig.refunding, asked.refund_id, 'approve', 'bert'), {
     message: 'Its money is not with the platform any more: withdraw this refund',
   });

@@ -52,14 +52,30 @@ const lockStatement = sql(
   `SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
      FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`,
 );
+interface Gone {
+  readonly cents: number;
+  readonly disputed: number;
+}
+interface LockedPayment {
+  readonly partner_id: string;
+  readonly biller_id: string;
+  readonly funding_method: string;
+  readonly amount_in_cents: number;
+  readonly status: string;
+  readonly is_settled: boolean;
+}
 const fundsStatement = sql(
   'refund_funds',
   `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
 );
+/** Refunded, or asked for; and what is disputed: the processor holds it, or the customer has it already. */
 const refundedStatement = sql(
   'refund_sum',
-  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
-    WHERE platform_payment_id = $1 AND state <> 'refused'`,
+  `SELECT (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.refunds
+            WHERE platform_payment_id = $1 AND state <> 'refused')::bigint AS cents,
+          (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.cases
+            WHERE platform_payment_id = $1 AND reason_code = 'disputed' AND disposition IS DISTINCT FROM 'won'
+              AND disposition IS DISTINCT FROM 'recovered')::bigint AS disputed`,
 );
 const bearerStatement = sql(
   'refund_bearer',
@@ -161,14 +177,7 @@ export async function requestRefund(
   const { database, clock, secondPersonAboveCents } = refunding;
   const refund_id = request.refund_id ?? uuidv7({ msecs: clock.now() });
   const isSent = await database.transaction(async (tx) => {
-    const [payment] = await tx.query<{
-      partner_id: string;
-      biller_id: string;
-      funding_method: string;
-      amount_in_cents: number;
-      status: string;
-      is_settled: boolean;
-    }>(lockStatement, [platform_payment_id]);
+    const [payment] = await tx.query<LockedPayment>(lockStatement, [platform_payment_id]);
     if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
     const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
     if (known !== undefined) {
@@ -182,17 +191,13 @@ export async function requestRefund(
     if (!isTaken || funds?.state !== 'captured') {
       throw conflict('Its money is not with the platform: only what was taken can be refunded');
     }
-    const [sum] = await tx.query<{ cents: number }>(refundedStatement, [platform_payment_id]);
-    const left = payment.amount_in_cents - (sum?.cents ?? 0);
+    const [sum] = await tx.query<Gone>(refundedStatement, [platform_payment_id]);
+    const left = payment.amount_in_cents - (sum?.cents ?? 0) - (sum?.disputed ?? 0);
     const amount_in_cents = request.amount_in_cents ?? left;
     if (amount_in_cents > left || left <= 0) {
       throw conflict(`Of this payment ${left} cents are left to be refunded`);
     }
     const { partner_id, biller_id, funding_method } = payment;
-    const [payout] = await tx.query<{ bears_refunds: boolean }>(bearerStatement, [
-      partner_id,
-      biller_id,
-    ]);
     await tx.query(insertStatement, [
       refund_id,
       platform_payment_id,
@@ -202,7 +207,7 @@ export async function requestRefund(
       amount_in_cents,
       request.reason_code,
       request.reason,
-      payout?.bears_refunds === true ? 'biller' : 'platform',
+      await bearerOf(tx, payment),
       actor,
     ]);
     // All of the payment's refunds: one that is split needs the second person as well.
@@ -216,6 +221,53 @@ export async function requestRefund(
   });
   if (isSent) await send(refunding, await refundOf(database, refund_id));
   return refundOf(database, refund_id);
+}
+
+async function bearerOf(
+  on: Queryable,
+  { partner_id, biller_id }: { readonly partner_id: string; readonly biller_id: string },
+): Promise<RefundView['borne_by']> {
+  const [payout] = await on.query<{ bears_refunds: boolean }>(bearerStatement, [
+    partner_id,
+    biller_id,
+  ]);
+  return payout?.bears_refunds === true ? 'biller' : 'platform';
+}
+
+/**
+ * Books a refund that somebody made at the processor, once for its id. It is not compared with what is left: it has happened, and
+ * `money check` names a payment of which too much was refunded. The caller holds the payment.
+ */
+export async function noteRefund(
+  on: Queryable,
+  made: {
+    readonly refund_id: string;
+    readonly platform_payment_id: string;
+    readonly amount_in_cents: number;
+    readonly actor: string;
+    readonly at: string;
+  },
+): Promise<void> {
+  const { refund_id, platform_payment_id, amount_in_cents, actor, at } = made;
+  const [payment] = await on.query<LockedPayment>(lockStatement, [platform_payment_id]);
+  const [known] = await on.query<RefundView>(getStatement, [refund_id]);
+  if (payment === undefined || known !== undefined) return;
+  const { partner_id, biller_id, funding_method } = payment;
+  await on.query(insertStatement, [
+    refund_id,
+    platform_payment_id,
+    partner_id,
+    biller_id,
+    funding_method,
+    amount_in_cents,
+    'other',
+    'made at the processor',
+    await bearerOf(on, payment),
+    actor,
+  ]);
+  const said = { now: Date.parse(at), actor };
+  await move(on, refund_id, 'sending', said);
+  await move(on, refund_id, 'done', said);
 }
 
 /** A second person approves a refund, or withdraws it. Throws Refusal NOT_FOUND, and CONFLICT when it waits for nobody, or for another. */
@@ -234,13 +286,17 @@ export async function decideRefund(
   const said = { now: clock.now(), actor, approved_by: actor };
   await database.transaction(async (tx) => {
     const { platform_payment_id } = refund;
-    await tx.query(lockStatement, [platform_payment_id]);
+    const [payment] = await tx.query<LockedPayment>(lockStatement, [platform_payment_id]);
+    const [gone] = await tx.query<Gone>(refundedStatement, [platform_payment_id]);
     const [funds] = await tx.query<{ state: string }>(fundsStatement, [platform_payment_id]);
     if (!(await move(tx, refund_id, by, said))) {
       throw conflict('This refund does not wait for an approval');
     }
     // The customer's bank may have taken it back while this waited.
-    if (decision === 'approve' && funds?.state !== 'captured') {
+    const isThere =
+      funds?.state === 'captured' &&
+      (gone?.cents ?? 0) + (gone?.disputed ?? 0) <= (payment?.amount_in_cents ?? 0);
+    if (decision === 'approve' && !isThere) {
       throw conflict('Its money is not with the platform any more: withdraw this refund');
     }
   });

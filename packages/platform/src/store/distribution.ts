@@ -11,6 +11,7 @@ const SCHEMA = 'duebridge_platform';
 export const DISTRIBUTED: Readonly<Record<string, string>> = {
   attempts: 'platform_payment_id',
   audit: 'audit_id',
+  cases: 'platform_payment_id',
   customers: 'customer_id',
   // With its flow, so that a confirm touches one shard, and the key "at most one replacement per payment" is checked on one
   // shard.

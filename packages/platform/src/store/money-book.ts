@@ -63,21 +63,19 @@ export const KNOWN_TO_BILLER = `NOT (p.payment_id IS NOT DISTINCT FROM 'test-' |
           AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
 
 /**
- * What an operator's word about the funds of an ended payment moves (store/terminal.ts). `isSettled`: the payment was settled before, so
- * that what it owes the customer or the biller is booked; `isEarly`: the funds were taken before its end. Undefined: nothing. Pure.
+ * What an operator's word about the funds of an ended payment moves (store/terminal.ts). `isEarly`: they were taken before its end.
+ * Undefined: nothing. Pure.
  */
 export function entryByWord(
   outcome: 'captured' | 'borne' | 'released' | 'refunded',
-  { isSettled, isEarly }: { readonly isSettled: boolean; readonly isEarly: boolean },
+  isEarly: boolean,
 ): Entry | undefined {
   const held = isEarly ? 'under_way' : 'taken';
   switch (outcome) {
     case 'captured':
-      return isSettled
-        ? { debit: 'taken', credit: 'uncollected' }
-        : { debit: held, credit: 'owed' };
+      return { debit: held, credit: 'owed' };
     case 'borne':
-      return { debit: 'borne', credit: isSettled ? 'uncollected' : 'owed' };
+      return { debit: 'borne', credit: 'owed' };
     case 'refunded':
       return { debit: held, credit: 'refunded' };
     case 'released':

@@ -76,7 +76,7 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
   ['overdue', { status: 'overdue' }, 'some'],
   ['unsettled', { status: 'unsettled' }, 'none'],
   ['paused', { status: 'paused' }, 'none'],
-  ['marked', { status: 'follow_up' }, 'none'],
+  ['with a case', { status: 'case' }, 'none'],
   ['what needs a human', { status: 'needs_human' }, 'some'],
   ['a partner', { partner_id: 'partner-2' }, 'some'],
   ['a partner that is none', { partner_id: 'nobody' }, 'none'],
@@ -111,7 +111,7 @@ for (const [name, filter, expected] of searches) {
   });
 }
 
-test('what needs a human is all that is in review, paused, marked, late or with open funds, and nothing else', async () => {
+test('what needs a human is all that is in review, paused, a case, late or with open funds, and nothing else', async () => {
   const own = await testDatabase({ after }, { migrations, name: 'human' });
   await fillTables(own, 2_000);
   const idsWhere = async (condition: string): Promise<string[]> => {
@@ -133,7 +133,8 @@ test('what needs a human is all that is in review, paused, marked, late or with 
     await tx.query(unsettled, [late, '16 minutes']);
     await tx.query(unsettled, [young, '14 minutes']);
     await tx.query(
-      `INSERT INTO duebridge_platform.follow_ups (platform_payment_id, note, marked_by) VALUES ($1, 'asked', 'ada')`,
+      `INSERT INTO duebridge_platform.cases (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code, amount_in_cents,
+              state, note, opened_by) VALUES ('c', $1, 'p', 'b', 'f', 'other', 0, 'open', 'asked', 'ada')`,
       [marked],
     );
   });

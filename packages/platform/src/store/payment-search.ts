@@ -8,7 +8,7 @@
 import type { FilterStatus, PaymentSort, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { idAfter, idBefore } from '../payment-id.ts';
-import { markedPayments } from './follow-ups.ts';
+import { paymentsWithCases } from './cases.ts';
 import { PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
 /** The filter; an absent field does not filter. */
@@ -118,13 +118,13 @@ async function addStatus(
       return add(OVERDUE);
     case 'unsettled':
       return add(UNSETTLED);
-    case 'follow_up':
-      return add('p.platform_payment_id = ANY(?)', await markedPayments(on));
+    case 'case':
+      return add('p.platform_payment_id = ANY(?)', await paymentsWithCases(on));
     case 'needs_human':
       return add(
         `((${REVIEW}) OR (${IS_PAUSED}) OR (${OVERDUE}) OR (${UNSETTLED} AND p.ended_at <= now() - interval '${SETTLES_WITHIN}')
           OR p.platform_payment_id = ANY(?))`,
-        await markedPayments(on),
+        await paymentsWithCases(on),
       );
   }
 }

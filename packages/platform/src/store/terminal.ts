@@ -10,6 +10,7 @@
 import { Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
+import { uncollectedCases } from './cases.ts';
 import { booking, entryByWord, KNOWN_TO_BILLER } from './money-book.ts';
 import {
   actOn,
@@ -137,6 +138,8 @@ const settleStatement = sql(
        from: 'p',
        where: `p.kind <> 'released' AND ${KNOWN_TO_BILLER}`,
      })}
+   ), opened AS (
+     ${uncollectedCases('p', '$3::timestamptz', "p.kind = 'uncollected'")}
    )
    SELECT p.platform_payment_id FROM p`,
 );
@@ -341,7 +344,7 @@ const lockStatement = sql(
 const openFundsStatement = sql(
   'funds_left_open',
   `SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
-    WHERE f.platform_payment_id = $1 AND f.state IN ('uncollected', 'releasing')`,
+    WHERE f.platform_payment_id = $1 AND f.state = 'releasing'`,
 );
 const bookedStatement = sql(
   'funds_booked',
@@ -349,8 +352,8 @@ const bookedStatement = sql(
 );
 
 /**
- * Ends the matter of the funds of an ended payment on an operator's word: when its capture or its release fails for good, or when they
- * could not be collected. A worker that still tries finds the row settled. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is
+ * Ends the matter of the funds of an ended payment on an operator's word, when its capture or its release fails for good; what could not be
+ * collected is a case (cases.ts). A worker that still tries finds the row settled. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is
  * open, when the outcome does not fit the payment's end, or when a word has moved its money already.
  */
 export function settleByWord(
@@ -368,10 +371,10 @@ async function settleLocked(on: Queryable, settlement: SettlementByWord): Promis
     platform_payment_id,
   ]);
   const booked = await on.query<{ act: string }>(bookedStatement, [platform_payment_id]);
-  const entry = entryByWord(outcome, {
-    isSettled: booked.some(({ act }) => act === 'settled'),
-    isEarly: booked.some(({ act }) => act === 'taken_early'),
-  });
+  const entry = entryByWord(
+    outcome,
+    booked.some(({ act }) => act === 'taken_early'),
+  );
   // The book has one place for a word: a second one would change the funds, and not the book.
   if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
     throw new Refusal('CONFLICT', { message: SETTLED_BY_WORD });

@@ -3,7 +3,7 @@ import type { Overview } from '@duebridge/contract';
 import { get } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
-import { age, counted, moment, Table, Trouble, useRead } from './parts.tsx';
+import { age, counted, moment, money, Table, Trouble, useRead } from './parts.tsx';
 import { link } from './route.ts';
 
 export function OverviewPage() {
@@ -40,7 +40,7 @@ function workOf(data: Overview): Line[] {
   const payments = (status: string): string => `${link('payments')}?status=${status}`;
   const some = (count: number, what: string, line: Omit<Line, 'what'>): Line[] =>
     count === 0 ? [] : [{ what: what.replace('#', counted(count, 'payment')), ...line }];
-  const { overdue, paused, oldest_paused_at, unsettled, follow_ups, open_differences } = data;
+  const { overdue, paused, oldest_paused_at, unsettled, open_differences } = data;
   return [
     ...data.partners_held.map(({ partner_id, reason }) => ({
       what: `Calls to ${partner_id} are held back`,
@@ -74,11 +74,12 @@ function workOf(data: Overview): Line[] {
       act: 'Resume',
       to: payments('paused'),
     }),
-    ...some(follow_ups, '# to follow up with the partner', {
-      when: '',
-      act: 'Ask the partner',
-      to: payments('follow_up'),
-    }),
+    ...data.cases.map(({ reason_code, count, amount_in_cents, deadline }) => ({
+      what: `${counted(count, 'case')}: ${reason_code.replaceAll('_', ' ')}${amount_in_cents > 0 ? `, ${money(amount_in_cents)}` : ''}`,
+      when: deadline === null ? '' : `answer by ${moment(deadline)}`,
+      act: 'Answer and end',
+      to: payments('case'),
+    })),
     ...data.clients_ending.map(({ partner_id, client_id, ends_at }) => ({
       what: `The last API key of ${client_id} at ${partner_id} expires`,
       when: moment(ends_at),

@@ -100,10 +100,11 @@ export function PaymentPageOf({ id }: { id: string }) {
           An operator paused it, as written below. Nothing is sent for it until somebody resumes it.
         </p>
       ) : null}
-      {payment.follow_up === null ? null : (
+      {payment.open_case === null ? null : (
         <p class="note">
-          Marked for the partner by {payment.follow_up.marked_by} on{' '}
-          {moment(payment.follow_up.marked_at)}: {payment.follow_up.note}
+          A case ({payment.open_case.reason_code.replaceAll('_', ' ')}), opened by{' '}
+          {payment.open_case.opened_by} on {moment(payment.open_case.opened_at)}:{' '}
+          {payment.open_case.note}
         </p>
       )}
       {pending_close === null ? null : (
@@ -129,7 +130,7 @@ function actsOf(
   payment: PaymentDetail['payment'],
   showAccount: (account_id: string) => void,
 ): Parameters<typeof Act>[0][] {
-  const { platform_payment_id: id, stage, paused, status, follow_up, review_reason } = payment;
+  const { platform_payment_id: id, stage, paused, status, open_case, review_reason } = payment;
   const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
   const send = <Reply,>(act: string, reason: string): Promise<Reply> =>
     post<Reply>(`/payments/${encodeURIComponent(id)}/${act}`, { reason });
@@ -168,19 +169,23 @@ function actsOf(
       act: plain('pause', 'Paused.'),
     },
     {
-      label: 'Mark for follow-up',
-      about: `Marks ${name} for the partner to look at. Nothing else is changed.`,
-      reasonLabel: 'The note, kept in the audit',
-      act: plain('follow-up', 'Marked.'),
+      label: 'Open a case',
+      about: `Opens a case about ${name}, which stays in the list of what needs a person until it is ended. Nothing else is changed.`,
+      reasonLabel: 'What it is about, kept in the audit',
+      act: plain('cases', 'The case is open.'),
     },
-    ...(follow_up === null
+    ...(open_case === null
       ? []
       : [
           {
-            label: 'Clear the mark',
-            about: `Takes ${name} off the list of those to follow up.`,
+            label: 'End the case',
+            about: `Ends the case about ${name} as answered. One about money is ended on the page Money.`,
             reasonLabel: 'What came of it, kept in the audit',
-            act: plain('follow-up/clear', 'The mark is cleared.'),
+            async act(reason: string) {
+              const to = `/money/cases/${encodeURIComponent(open_case.case_id)}/end`;
+              await post(to, { disposition: 'answered', reason });
+              return 'The case has ended.';
+            },
           },
         ]),
     {

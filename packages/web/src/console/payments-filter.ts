@@ -96,7 +96,7 @@ export const STATUSES: Readonly<Record<FilterStatus, string>> = {
   paused: 'paused',
   overdue: 'not ended after a day',
   unsettled: 'funds not settled',
-  follow_up: 'marked for follow-up',
+  case: 'with a case',
 };
 
 /** What the filters of the address are called. */

@@ -375,7 +375,7 @@ const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
       <span class="reason">
         {[
           (one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' '),
-          one.follow_up && `Follow up: ${one.follow_up.note}`,
+          one.open_case && `Case: ${one.open_case.note}`,
         ]
           .filter(Boolean)
           .join(' · ')}

@@ -1,0 +1,291 @@
+/**
+ * Cases over real rows: what a processor tells, in whatever order and however often, moves the book once; each case has an end; and every cent
+ * is explained after each step.
+ */
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { silentLog, systemClock } from '@duebridge/runtime';
+import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
+import { ground, ME } from '../../test/standing.ts';
+import type { ProcessorEvent } from '../funding/adapter.ts';
+import { applyEvent } from '../funding/apply-event.ts';
+import { checkMoney } from '../money/check.ts';
+import { setPayout } from '../money/payouts.ts';
+import { listRefunds, requestRefund } from '../money/refunds.ts';
+import { openSealer } from '../partners/seal.ts';
+import { endCase, listCases, openCase } from './cases.ts';
+import { endPayments, settlePayments } from './terminal.ts';
+
+const at = '2026-03-01T10:00:05.000Z';
+const limit = 1_000;
+
+async function rigOf(t: TestContext) {
+  const rig = await ground(t);
+  const { database } = rig;
+  const partner = await rig.registry.get('acme');
+  assert.ok(partner);
+  let events = 0;
+  const holds = async (): Promise<void> => {
+    assert.deepEqual((await checkMoney(database, Date.now(), 1)).faults, []);
+  };
+  const tell = async (
+    platform_payment_id: string,
+    kind: ProcessorEvent['kind'],
+    money?: ProcessorEvent['money'],
+  ): Promise<void> => {
+    events += 1;
+    const event = { event_id: `e${events}`, platform_payment_id, kind };
+    const told = money === undefined ? event : { ...event, money };
+    assert.equal(await applyEvent(database, 'a', told, new Date().toISOString()), true);
+    // Told again: nothing more.
+    assert.equal(await applyEvent(database, 'a', told, new Date().toISOString()), false);
+    await holds();
+  };
+  return {
+    ...rig,
+    holds,
+    tell,
+    /** A payment of $7.00 whose money was taken. */
+    async paid(): Promise<string> {
+      const platform_payment_id = await rig.standing('accepted');
+      await database.query(
+        `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', 'authorized')`,
+        [platform_payment_id],
+      );
+      const ending = {
+        status: 'succeeded',
+        payment_id: 'P',
+        initiated_at: at,
+        posted_at: at,
+        failure_reason: null,
+      } as const;
+      const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
+      await endPayments(database, writer(ME), [end]);
+      await settlePayments(database, writer(ME), [{ platform_payment_id }]);
+      return platform_payment_id;
+    },
+    async end(
+      case_id: string,
+      disposition: 'answered' | 'recovered' | 'charged_to_biller' | 'written_off',
+      who = 'ada',
+    ) {
+      const on = {
+        database,
+        secondPersonAboveCents: limit,
+        mayAct: () => Promise.resolve(who !== 'left'),
+      };
+      const ended = await endCase(on, case_id, { disposition, reason: 'r' }, { actor: who, at });
+      await holds();
+      return ended.outcome;
+    },
+    async casesOf(platform_payment_id: string) {
+      const cases = await listCases(database, { platform_payment_id, state: 'all' });
+      return cases
+        .toSorted((a, b) => (a.case_id < b.case_id ? -1 : 1))
+        .map((one) => [one.reason_code, one.disposition ?? one.state, one.amount_in_cents]);
+    },
+    async fundsOf(id: string): Promise<string | undefined> {
+      const [row] = await database.query<{ state: string }>(
+        'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+        [id],
+      );
+      return row?.state;
+    },
+    async balance() {
+      const [one] = (await checkMoney(database, Date.now(), 1)).balances;
+      assert.ok(one);
+      const { taken, uncollected, borne, owed, returned, disputed, refunded } = one;
+      return { taken, uncollected, borne, owed, returned, disputed, refunded };
+    },
+    payout: (bears_refunds: boolean) =>
+      setPayout(
+        { database, sealer: openSealer(SEAL_KEY) },
+        partner,
+        {
+          way: 'pain001',
+          holder_name: 'Acme',
+          routing_number: '021000021',
+          account_number: '1234',
+          bears_refunds,
+        },
+        'ada',
+      ),
+    refund: (id: string, amount_in_cents: number) =>
+      requestRefund(
+        {
+          database,
+          secondPersonAboveCents: limit,
+          clock: systemClock,
+          log: silentLog,
+          refundPart: () => Promise.resolve({ kind: 'refunded' }),
+        },
+        id,
+        { amount_in_cents, reason_code: 'other', reason: 'r' },
+        'ada',
+      ),
+  };
+}
+
+test('a dispute moves its money, and is won or lost once, in whatever order it is told [PL17]', async (t) => {
+  const rig = await rigOf(t);
+  const dispute = (reference: string, outcome?: 'won' | 'lost') => [
+    {
+      reference,
+      amount_in_cents: 700,
+      deadline: '2026-04-01T00:00:00Z',
+      ...(outcome && { outcome }),
+    },
+  ];
+  const [won, lost, backwards, part] = [
+    await rig.paid(),
+    await rig.paid(),
+    await rig.paid(),
+    await rig.paid(),
+  ];
+  await rig.tell(won, 'disputed', dispute('d1'));
+  assert.deepEqual(await rig.casesOf(won), [['disputed', 'open', 700]]);
+  assert.equal((await rig.balance()).disputed, 700);
+  // The money is not there to be refunded, nor is the case to be answered away.
+  await assert.rejects(rig.refund(won, 1), { code: 'CONFLICT' });
+  await assert.rejects(rig.end('a-d1', 'answered'), { code: 'CONFLICT' });
+  await assert.rejects(rig.end('a-d1', 'written_off'), { code: 'CONFLICT' });
+  await rig.tell(won, 'disputed', dispute('d1', 'won'));
+  assert.deepEqual(await rig.casesOf(won), [['disputed', 'won', 700]]);
+  assert.equal((await rig.refund(won, 700)).state, 'done');
+
+  await rig.tell(lost, 'disputed', dispute('d2'));
+  await rig.tell(lost, 'disputed', dispute('d2', 'lost'));
+  assert.deepEqual(
+    [await rig.casesOf(lost), await rig.fundsOf(lost)],
+    [[['disputed', 'lost', 700]], 'uncollected'],
+  );
+  await rig.end('a-d2', 'written_off');
+  await assert.rejects(rig.end('a-d2', 'recovered'), { code: 'CONFLICT' });
+
+  // Its end is told before its beginning.
+  await rig.tell(backwards, 'disputed', dispute('d3', 'lost'));
+  await rig.tell(backwards, 'disputed', dispute('d3'));
+  await rig.end('a-d3', 'recovered');
+  assert.deepEqual(
+    [await rig.casesOf(backwards), await rig.fundsOf(backwards)],
+    [[['disputed', 'recovered', 700]], 'captured'],
+  );
+
+  // A part is disputed: the rest may still be refunded, and no cent more.
+  await rig.tell(part, 'disputed', [{ reference: 'd4', amount_in_cents: 300, outcome: 'lost' }]);
+  await assert.rejects(rig.refund(part, 401), { code: 'CONFLICT' });
+  await rig.refund(part, 400);
+  await rig.holds();
+});
+
+test('a debit that comes back is a case of its own each time, and ends as recovered, charged or written off', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  const returned = (reference: string) => [{ reference, amount_in_cents: 700 }];
+  await rig.tell(id, 'returned', returned('pi_1'));
+  assert.equal(await rig.fundsOf(id), 'uncollected');
+  await rig.end('a-pi_1', 'recovered');
+  // What was collected after all comes back as well.
+  await rig.tell(id, 'returned', returned('pi_2'));
+  await assert.rejects(rig.end('a-pi_2', 'charged_to_biller'), /bears nothing/);
+  await rig.payout(true);
+  await rig.end('a-pi_2', 'charged_to_biller');
+  assert.deepEqual(await rig.casesOf(id), [
+    ['debit_returned', 'recovered', 700],
+    ['debit_returned', 'charged_to_biller', 700],
+  ]);
+  assert.deepEqual(await rig.balance(), {
+    taken: 1_400,
+    uncollected: 0,
+    borne: 0,
+    owed: 0,
+    returned: 1_400,
+    disputed: 0,
+    refunded: 0,
+  });
+  const taken = await rig.database.query(
+    `SELECT kind, amount_in_cents FROM duebridge_platform.deductions WHERE remittance_id IS NULL`,
+  );
+  assert.deepEqual(taken, [{ kind: 'return', amount_in_cents: 700 }]);
+});
+
+test('refunds made at the processor are booked by their own ids, and looked at by a person', async (t) => {
+  const rig = await rigOf(t);
+  await rig.payout(true);
+  const id = await rig.paid();
+  const [one, two] = [
+    { reference: 're_1', amount_in_cents: 200 },
+    { reference: 're_2', amount_in_cents: 100 },
+  ];
+  await rig.tell(id, 'refunded', [one]);
+  await rig.tell(id, 'refunded', [one, two]);
+  assert.deepEqual(
+    (await listRefunds(rig.database, {})).map((each) => [
+      each.state,
+      each.amount_in_cents,
+      each.borne_by,
+    ]),
+    [
+      ['done', 100, 'biller'],
+      ['done', 200, 'biller'],
+    ],
+  );
+  assert.deepEqual(await rig.casesOf(id), [
+    ['refunded_elsewhere', 'open', 0],
+    ['refunded_elsewhere', 'open', 0],
+  ]);
+  await assert.rejects(rig.refund(id, 401), { code: 'CONFLICT' });
+  await rig.end('a-re_1', 'answered');
+  await assert.rejects(rig.end('a-re_2', 'written_off'), { code: 'CONFLICT' });
+  // More than was taken has gone back: nothing stops that, and the check says it.
+  await assert.rejects(
+    rig.tell(id, 'refunded', [{ reference: 're_3', amount_in_cents: 500 }]),
+    /\$8\.00 are refunded/,
+  );
+});
+
+test('money above the limit is written off by two persons who are still operators', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  await rig.tell(id, 'returned', [{ reference: 'pi_1', amount_in_cents: 700 }]);
+  const on = (stays: boolean) => ({
+    database: rig.database,
+    secondPersonAboveCents: 699,
+    mayAct: () => Promise.resolve(stays),
+  });
+  const say = (disposition: 'written_off' | 'recovered', actor: string, stays = true) =>
+    endCase(on(stays), 'a-pi_1', { disposition, reason: 'r' }, { actor, at }).then(
+      ({ outcome }) => outcome,
+    );
+  assert.equal(await say('written_off', 'ada'), 'second_person_needed');
+  await assert.rejects(say('written_off', 'ada'), { code: 'CONFLICT' });
+  assert.equal(await say('recovered', 'bert'), 'second_person_needed', 'something else was said');
+  assert.equal(await say('recovered', 'carl', false), 'second_person_needed', 'bert has left');
+  const both = await Promise.allSettled([say('recovered', 'dora'), say('recovered', 'emil')]);
+  assert.deepEqual(both.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
+  await rig.holds();
+});
+
+test('a complaint is a case without money, about a payment that exists', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  const complaint = {
+    case_id: 'c1',
+    reason_code: 'still_due',
+    reason: 'the bill still shows it',
+    actor: 'ada',
+    at,
+  } as const;
+  assert.equal(
+    await openCase(rig.database, 'complained', { ...complaint, platform_payment_id: 'never' }),
+    false,
+  );
+  assert.equal(
+    await openCase(rig.database, 'complained', { ...complaint, platform_payment_id: id }),
+    true,
+  );
+  await rig.end('c1', 'answered');
+  await assert.rejects(rig.end('c1', 'answered'), { code: 'CONFLICT' });
+  await assert.rejects(rig.end('c2', 'answered'), { code: 'NOT_FOUND' });
+  assert.deepEqual(await rig.casesOf(id), [['still_due', 'answered', 0]]);
+});

@@ -1,0 +1,342 @@
+/**
+ * Cases: what a processor or a person reports about a payment, until it has ended. One list of what needs a person.
+ *
+ * enters: a dispute, a returned debit or a refund that a processor tells of; funds that could not be taken; a complaint.
+ * leaves: a case with its reason, its deadline and its money, each of whose moves books the money in the same statement; the payment stays as
+ *         it is.
+ * holds:  a case moves its money by its own id: a debit that is returned, collected and returned again is two cases. MOVES is the whole
+ *         machine: what it does not name cannot happen.
+ */
+import {
+  formatCents,
+  Refusal,
+  type CaseEnd,
+  type CaseQuery,
+  type CaseView,
+} from '@duebridge/contract';
+import { sql, type Database } from '@duebridge/runtime';
+import { note } from './audit.ts';
+import { KNOWN_TO_BILLER, type Entry } from './money-book.ts';
+import type { Queryable } from './payments.ts';
+
+type State = CaseView['state'];
+
+/**
+ * The moves of a case. `from` null: it begins with it. `funds`: what the row of funds becomes, when the case is about the whole payment.
+ *
+ * `lost` is no end: the biller was paid, and the money is not there until it is collected, borne by the biller, or written off.
+ */
+const MOVES = {
+  complained: { from: null, to: 'open' },
+  disputed: { from: null, to: 'open', book: { debit: 'uncollected', credit: 'disputed' } },
+  debit_returned: {
+    from: null,
+    to: 'lost',
+    book: { debit: 'uncollected', credit: 'returned' },
+    funds: 'uncollected',
+  },
+  answered: { from: 'open', to: 'ended' },
+  won: { from: 'open', to: 'ended', book: { debit: 'disputed', credit: 'uncollected' } },
+  lost: {
+    from: 'open',
+    to: 'lost',
+    book: { debit: 'disputed', credit: 'returned' },
+    funds: 'uncollected',
+  },
+  recovered: {
+    from: 'lost',
+    to: 'ended',
+    book: { debit: 'taken', credit: 'uncollected' },
+    funds: 'captured',
+  },
+  charged_to_biller: {
+    from: 'lost',
+    to: 'ended',
+    book: { debit: 'owed', credit: 'uncollected' },
+    funds: 'borne',
+  },
+  written_off: {
+    from: 'lost',
+    to: 'ended',
+    book: { debit: 'borne', credit: 'uncollected' },
+    funds: 'borne',
+  },
+} as const satisfies Record<
+  string,
+  {
+    readonly from: State | null;
+    readonly to: State;
+    readonly book?: Entry;
+    readonly funds?: string;
+  }
+>;
+type Move = keyof typeof MOVES;
+
+/** What follows the change `c` of a case: its row of the book, what is taken off the biller, the row of funds, and the audit. */
+const FOLLOWS = `booked AS (
+     INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id, funding_method)
+     SELECT c.case_id, $2, ($3::timestamptz AT TIME ZONE 'UTC')::date, $4, $5, c.amount_in_cents, c.partner_id, c.biller_id, c.funding_method
+       FROM c WHERE $4::text IS NOT NULL AND c.amount_in_cents > 0 ON CONFLICT (id, act) DO NOTHING
+   ), deducted AS (
+     INSERT INTO duebridge_platform.deductions (deduction_id, platform_payment_id, partner_id, biller_id, kind, amount_in_cents, reason)
+     SELECT c.case_id, c.platform_payment_id, c.partner_id, c.biller_id, 'return', c.amount_in_cents, c.reason_code
+       FROM c WHERE $2 = 'charged_to_biller'
+   ), kept AS (
+     UPDATE duebridge_platform.funds f SET state = $6 FROM c, duebridge_platform.payments p
+      WHERE $6::text IS NOT NULL AND f.platform_payment_id = c.platform_payment_id AND p.platform_payment_id = c.platform_payment_id
+        AND p.amount_in_cents = c.amount_in_cents
+   ), noted AS (
+     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+     SELECT $7, 'case_' || $2, c.platform_payment_id, c.partner_id,
+            jsonb_strip_nulls(jsonb_build_object('case_id', c.case_id, 'reason_code', c.reason_code, 'amount_in_cents', c.amount_in_cents,
+                                                 'reason', $8::text)) FROM c
+   )
+   SELECT c.case_id FROM c`;
+const openStatement = sql(
+  'case_open',
+  `WITH c AS (
+     INSERT INTO duebridge_platform.cases AS c (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code,
+            amount_in_cents, state, note, opened_by, opened_at, deadline)
+     SELECT $1, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, $10, $11::bigint, $12, $8, $7, $3::timestamptz, $13::timestamptz
+       FROM duebridge_platform.payments p WHERE p.platform_payment_id = $9 AND ($11::bigint = 0 OR ${KNOWN_TO_BILLER})
+     ON CONFLICT (platform_payment_id, case_id) DO NOTHING RETURNING c.*
+   ), ${FOLLOWS}`,
+);
+const moveStatement = sql(
+  'case_move',
+  `WITH c AS (
+     UPDATE duebridge_platform.cases AS c
+        SET state = $10, disposition = CASE WHEN $10 = 'ended' THEN $2 END, ended_at = CASE WHEN $10 = 'ended' THEN $3::timestamptz END,
+            ended_by = CASE WHEN $10 = 'ended' THEN $7 END, outcome = $8
+      WHERE c.case_id = $1 AND c.state = $9 AND ($11::boolean OR c.amount_in_cents = 0) RETURNING c.*
+   ), ${FOLLOWS}`,
+);
+
+/** What each move gives to FOLLOWS. */
+function followed(case_id: string, move: Move, said: Said): unknown[] {
+  const { book, funds } = { book: undefined, funds: undefined, ...MOVES[move] };
+  const { at, actor, reason } = said;
+  return [
+    case_id,
+    move,
+    at,
+    book?.debit ?? null,
+    book?.credit ?? null,
+    funds ?? null,
+    actor,
+    reason.slice(0, 500),
+  ];
+}
+
+/** Who says it, why, and when (an instant of the wall clock). */
+interface Said {
+  readonly actor: string;
+  readonly reason: string;
+  readonly at: string;
+}
+
+/** A case that begins. */
+export interface NewCase extends Said {
+  readonly case_id: string;
+  readonly platform_payment_id: string;
+  readonly reason_code: CaseView['reason_code'];
+  /** The money that it moves; 0 for a complaint. */
+  readonly amount_in_cents?: number;
+  readonly deadline?: string | undefined;
+}
+
+/** Opens a case, once for its id; false when it is known, or when no biller knows the payment whose money it is about. */
+export async function openCase(
+  on: Queryable,
+  by: 'complained' | 'disputed' | 'debit_returned',
+  { platform_payment_id, reason_code, amount_in_cents = 0, deadline, case_id, ...said }: NewCase,
+): Promise<boolean> {
+  const opened = await on.query(openStatement, [
+    ...followed(case_id, by, said),
+    platform_payment_id,
+    reason_code,
+    amount_in_cents,
+    MOVES[by].to,
+    deadline ?? null,
+  ]);
+  return opened.length > 0;
+}
+
+/** Moves a case; false when it is not in the state in which the move begins. A case about money is not ended by an answer. */
+export async function moveCase(
+  on: Queryable,
+  case_id: string,
+  by: Exclude<Move, 'complained'>,
+  said: Said,
+): Promise<boolean> {
+  const { from, to } = MOVES[by];
+  const moved = await on.query(moveStatement, [
+    ...followed(case_id, by, said),
+    from,
+    to,
+    by !== 'answered',
+  ]);
+  return moved.length > 0;
+}
+
+/**
+ * SQL: opens a case for each payment of `from` (alias `p`) that its biller has posted and whose funds could not be taken. The settlement
+ * itself books it (store/terminal.ts).
+ */
+export function uncollectedCases(from: string, at: string, where: string): string {
+  return `INSERT INTO duebridge_platform.cases (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code, amount_in_cents,
+            state, note, opened_by, opened_at)
+     SELECT 'uncollected-' || p.platform_payment_id, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, 'uncollected',
+            p.amount_in_cents, 'lost', coalesce(p.detail ->> 'reason', 'not collected'), 'funds', ${at}
+       FROM ${from} WHERE ${where} AND ${KNOWN_TO_BILLER} ON CONFLICT (platform_payment_id, case_id) DO NOTHING`;
+}
+
+// Reading ---------------------------------------------------------------------------------------------------------------------
+
+const COLUMNS = `c.case_id, c.platform_payment_id, c.partner_id, c.biller_id, c.reason_code, c.amount_in_cents, c.state, c.disposition,
+  c.deadline, c.note, c.opened_by, c.opened_at, c.asked_by, c.ended_by, c.ended_at, c.outcome`;
+/** The most urgent first: a deadline, then the oldest. */
+const listStatement = sql(
+  'case_list',
+  `SELECT ${COLUMNS} FROM duebridge_platform.cases c
+    WHERE ($1::text IS NULL OR c.platform_payment_id = $1) AND ($2::text IS NULL OR c.reason_code = $2)
+      AND CASE $3 WHEN 'all' THEN true WHEN 'unended' THEN c.state <> 'ended' ELSE c.state = $3 END
+    ORDER BY c.state = 'ended', c.deadline NULLS LAST, c.opened_at LIMIT 200`,
+);
+const findStatement = sql(
+  'case_find',
+  'SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.case_id = $1',
+);
+/** By its payment as well: a sharded database locks rows of one shard only. */
+const lockStatement = sql(
+  'case_lock',
+  `SELECT ${COLUMNS}, c.asked FROM duebridge_platform.cases c WHERE c.platform_payment_id = $1 AND c.case_id = $2 FOR UPDATE`,
+);
+
+/** Cases, at most 200; by default those that have not ended. */
+export function listCases(
+  on: Queryable,
+  { platform_payment_id, reason_code, state }: CaseQuery,
+): Promise<CaseView[]> {
+  return on.query<CaseView>(listStatement, [
+    platform_payment_id ?? null,
+    reason_code ?? null,
+    state ?? 'unended',
+  ]);
+}
+
+/** Payments with a case that has not ended, which a search considers: the newest ones. More than this are read by nobody. */
+const MAX_PAYMENTS = 10_000;
+const paymentsStatement = sql(
+  'case_payments',
+  `SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.state <> 'ended' ORDER BY c.opened_at DESC LIMIT ${MAX_PAYMENTS}`,
+);
+/** The ids of payments with a case. */
+export async function paymentsWithCases(on: Queryable): Promise<string[]> {
+  const rows = await on.query<{ platform_payment_id: string }>(paymentsStatement);
+  return rows.map((row) => row.platform_payment_id);
+}
+
+const ofStatement = sql(
+  'case_of',
+  `SELECT DISTINCT ON (c.platform_payment_id) c.platform_payment_id, c.case_id, c.reason_code, c.note, c.opened_by, c.opened_at
+     FROM duebridge_platform.cases c WHERE c.platform_payment_id = ANY($1) AND c.state <> 'ended' ORDER BY c.platform_payment_id, c.opened_at`,
+);
+/** A case as a list of payments shows it. */
+export type OpenCase = Pick<
+  CaseView,
+  'case_id' | 'reason_code' | 'note' | 'opened_by' | 'opened_at'
+>;
+/** The oldest case of each payment that has one which has not ended. */
+export async function casesOf(
+  on: Queryable,
+  ids: readonly string[],
+): Promise<Map<string, OpenCase>> {
+  const rows = await on.query<OpenCase & { platform_payment_id: string }>(ofStatement, [ids]);
+  return new Map(rows.map(({ platform_payment_id, ...one }) => [platform_payment_id, one]));
+}
+
+// Ending ----------------------------------------------------------------------------------------------------------------------
+
+const askStatement = sql(
+  'case_ask',
+  'UPDATE duebridge_platform.cases SET asked_by = $2, asked = $3 WHERE case_id = $1',
+);
+const bearsStatement = sql(
+  'case_bears',
+  `SELECT 1 AS one FROM duebridge_platform.payouts o JOIN duebridge_platform.cases c USING (partner_id, biller_id)
+    WHERE c.case_id = $1 AND o.bears_refunds`,
+);
+
+const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
+
+/**
+ * An operator ends a case. Above the limit a second person, other than the first, has to say the same. Throws Refusal NOT_FOUND, and
+ * CONFLICT when the case is not in the state for it: a dispute is won or lost by the processor's word, and money is not answered away.
+ */
+export function endCase(
+  on: {
+    readonly database: Database;
+    readonly secondPersonAboveCents: number;
+    readonly mayAct: (actor: string) => Promise<boolean>;
+  },
+  case_id: string,
+  { disposition, reason }: CaseEnd,
+  { actor, at }: { readonly actor: string; readonly at: string },
+): Promise<{ readonly outcome: 'ended' | 'second_person_needed'; readonly case: CaseView }> {
+  return on.database.transaction(async (tx) => {
+    const [of] = await tx.query<{ platform_payment_id: string }>(findStatement, [case_id]);
+    const key = [of?.platform_payment_id ?? '', case_id];
+    const [found] = await tx.query<CaseView & { asked: string | null }>(lockStatement, key);
+    if (found === undefined) throw new Refusal('NOT_FOUND');
+    const { asked, ...shown } = found;
+    const { state, amount_in_cents, asked_by, platform_payment_id, partner_id } = shown;
+    const { from } = MOVES[disposition];
+    if (state !== from || (disposition === 'answered' && amount_in_cents > 0)) {
+      const sum = formatCents(amount_in_cents);
+      throw conflict(
+        state === 'ended'
+          ? `This case ended as ${shown.disposition}`
+          : state === 'lost'
+            ? `The ${sum} of this case are gone: end it as recovered, charged_to_biller or written_off`
+            : amount_in_cents > 0
+              ? `The ${sum} of this case are disputed: the processor says whether it is won or lost`
+              : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back',
+      );
+    }
+    if (
+      disposition === 'charged_to_biller' &&
+      (await tx.query(bearsStatement, [case_id])).length === 0
+    ) {
+      throw conflict(
+        'This biller bears nothing by its payout settings: write it off, or recover it',
+      );
+    }
+    if (amount_in_cents > on.secondPersonAboveCents) {
+      if (asked_by === actor && asked === disposition) {
+        throw conflict('You said this already: a second person must say the same');
+      }
+      const counts =
+        asked_by !== null &&
+        asked_by !== actor &&
+        asked === disposition &&
+        (await on.mayAct(asked_by));
+      if (!counts) {
+        await tx.query(askStatement, [case_id, actor, disposition]);
+        const detail = { case_id, disposition, reason };
+        await note(tx, {
+          actor,
+          event: 'case_end_requested',
+          platform_payment_id,
+          partner_id,
+          detail,
+        });
+        return { outcome: 'second_person_needed', case: { ...shown, asked_by: actor } };
+      }
+    }
+    await moveCase(tx, case_id, disposition, { actor, reason, at });
+    const [after] = await tx.query<CaseView & { asked: string | null }>(lockStatement, key);
+    const { asked: _asked, ...ended } = after ?? found;
+    return { outcome: 'ended', case: ended };
+  });
+}
