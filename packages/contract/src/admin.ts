@@ -467,6 +467,20 @@ export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
 export const AccountImport = Type.Object(
   {
     csv: Type.String({ minLength: 1, maxLength: 60_000 }),
+    part_of: Type.Optional(
+      Type.Object(
+        {
+          import_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
+          file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+          accounts: Type.Integer({ minimum: 1 }),
+        },
+        {
+          ...strict,
+          description:
+            'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit.',
+        },
+      ),
+    ),
     as_of: Type.Optional(
       instant(
         'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',

@@ -1,14 +1,20 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { formatAccountsCsv, parseAccountsCsv } from './accounts-csv.ts';
+import { accountParts, parseAccountsCsv } from './accounts-csv.ts';
+import { CsvRefused } from './csv.ts';
 
 /** The problems of a file, as `line: message`; a valid file has none. */
-function problems(csv: string, biller_id?: string): string[] {
-  const parsed = parseAccountsCsv(csv, biller_id);
-  return parsed.ok ? [] : parsed.problems.map(({ path, problem }) => `${path}: ${problem}`);
+async function problems(csv: string, biller_id?: string): Promise<string[]> {
+  try {
+    await parseAccountsCsv(csv, biller_id);
+    return [];
+  } catch (error) {
+    assert(error instanceof CsvRefused);
+    return error.message.split('\n');
+  }
 }
 
-test('an export in dollars is read to the cent, with quotes, a byte order mark and CRLF', () => {
+test('an export in dollars is read to the cent, with quotes, a byte order mark and CRLF', async () => {
   const csv = [
     '\uFEFFaccount_id,biller_id,status,last_name,first_name,amount_due,due_date,min_amount,max_amount',
     'A-1,acme,active,"Lovelace, Countess",Ada,1234.56,2026-12-01,1.00,999999999.99',
@@ -16,55 +22,50 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
     'A-3,acme,active,"O""Neil",Jo,0.00,2028-02-29,,0.01',
     '',
   ].join('\r\n');
-  assert.deepEqual(parseAccountsCsv(csv), {
-    ok: true,
-    accounts: [
-      {
-        biller_id: 'acme',
-        account_id: 'A-1',
-        status: 'active',
-        first_name: 'Ada',
-        last_name: 'Lovelace, Countess',
-        amount_due_in_cents: 123_456,
-        due_date: '2026-12-01',
-        min_amount_in_cents: 100,
-        max_amount_in_cents: 99_999_999_999,
-      },
-      {
-        biller_id: 'acme',
-        account_id: 'A-2',
-        status: 'inactive',
-        first_name: null,
-        last_name: null,
-        amount_due_in_cents: -7,
-        due_date: null,
-        min_amount_in_cents: null,
-        max_amount_in_cents: null,
-      },
-      {
-        biller_id: 'acme',
-        account_id: 'A-3',
-        status: 'active',
-        first_name: 'Jo',
-        last_name: 'O"Neil',
-        amount_due_in_cents: 0,
-        due_date: '2028-02-29',
-        min_amount_in_cents: null,
-        max_amount_in_cents: 1,
-      },
-    ],
-  });
+  assert.deepEqual(await parseAccountsCsv(csv), [
+    {
+      biller_id: 'acme',
+      account_id: 'A-1',
+      status: 'active',
+      first_name: 'Ada',
+      last_name: 'Lovelace, Countess',
+      amount_due_in_cents: 123_456,
+      due_date: '2026-12-01',
+      min_amount_in_cents: 100,
+      max_amount_in_cents: 99_999_999_999,
+    },
+    {
+      biller_id: 'acme',
+      account_id: 'A-2',
+      status: 'inactive',
+      first_name: null,
+      last_name: null,
+      amount_due_in_cents: -7,
+      due_date: null,
+      min_amount_in_cents: null,
+      max_amount_in_cents: null,
+    },
+    {
+      biller_id: 'acme',
+      account_id: 'A-3',
+      status: 'active',
+      first_name: 'Jo',
+      last_name: 'O"Neil',
+      amount_due_in_cents: 0,
+      due_date: '2028-02-29',
+      min_amount_in_cents: null,
+      max_amount_in_cents: 1,
+    },
+  ]);
 });
 
-test('columns may be in cents, and the biller may be given outside the file', () => {
-  const parsed = parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', 'acme');
-  assert.ok(parsed.ok);
-  const [account] = parsed.accounts;
+test('columns may be in cents, and the biller may be given outside the file', async () => {
+  const [account] = await parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', 'acme');
   assert.deepEqual([account?.biller_id, account?.amount_due_in_cents], ['acme', -500]);
   assert.equal(account?.status, undefined, 'what the file does not say is kept');
 });
 
-test('every bad line is reported with its number and all its faults', () => {
+test('every bad line is reported with its number and all its faults', async () => {
   const csv = [
     'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount',
     'acme,A-1,active,Ada,Lovelace,10.00,2026-12-01,,',
@@ -75,7 +76,7 @@ test('every bad line is reported with its number and all its faults', () => {
     'acme,A-5,active,Ada,Lovelace,,2026-12-01,,',
     '..,A-6,active,Ada,Lovelace,1e3,12/01/2026,,',
   ].join('\n');
-  const found = problems(csv);
+  const found = await problems(csv);
   assert.deepEqual(
     found.map((line) => line.split(':', 1)[0]),
     ['line 3', 'line 4', 'line 5', 'line 6', 'line 7', 'line 8'],
@@ -97,7 +98,7 @@ test('every bad line is reported with its number and all its faults', () => {
   assert.match(found[5] ?? '', /amount_due.*biller_id|biller_id.*amount_due|due_date/);
 });
 
-test('amounts are never guessed', () => {
+test('amounts are never guessed', async () => {
   const amounts = [
     '12',
     '12.5',
@@ -111,15 +112,19 @@ test('amounts are never guessed', () => {
     'NaN',
   ];
   for (const amount of [...amounts, '9999999999.99', '0x10', '１２.００', '--1.00']) {
-    assert.equal(problems(`biller_id,account_id,amount_due\nacme,A,"${amount}"`).length, 1, amount);
+    assert.equal(
+      (await problems(`biller_id,account_id,amount_due\nacme,A,"${amount}"`)).length,
+      1,
+      amount,
+    );
   }
   for (const amount of ['12.00', '1e2', '1,000', '100000000000']) {
     const csv = `biller_id,account_id,amount_due_in_cents\nacme,A,"${amount}"`;
-    assert.equal(problems(csv).length, 1, amount);
+    assert.equal((await problems(csv)).length, 1, amount);
   }
 });
 
-test('a header that is misspelt, duplicate, ambiguous or incomplete is refused at once', () => {
+test('a header that is misspelt, duplicate, ambiguous or incomplete is refused at once', async () => {
   const headers = [
     'biller_id,account_id,ammount_due',
     'biller_id,account_id,account_id',
@@ -130,50 +135,60 @@ test('a header that is misspelt, duplicate, ambiguous or incomplete is refused a
     '',
   ];
   for (const header of headers) {
-    const found = problems(`${header}\nacme,A,1.00,1\n`);
+    const found = await problems(`${header}\nacme,A,1.00,1\n`);
     assert.ok(found.length > 0 && found.every((line) => line.startsWith('line 1:')), header);
   }
 });
 
-test('a bad amount is reported under the name of its column in the file', () => {
+test('a bad amount is reported under the name of its column in the file', async () => {
   const header = 'account_id,amount_due_in_cents,min_amount_in_cents,max_amount_in_cents';
-  assert.deepEqual(problems(`${header}\nA-1,10.50,0,\nA-2,,,\nA-3,1,5,4\n`, 'acme'), [
+  assert.deepEqual(await problems(`${header}\nA-1,10.50,0,\nA-2,,,\nA-3,1,5,4\n`, 'acme'), [
     'line 2: amount_due_in_cents must be whole cents, such as 123456; min_amount_in_cents must be above zero',
     'line 3: amount_due_in_cents must not be empty',
     'line 4: min_amount_in_cents must not be above max_amount_in_cents',
   ]);
 });
 
-test('an empty file, and one with semicolons or tabs, get one sentence with the cure', () => {
-  assert.deepEqual(problems(''), ['line 1: is missing: the file is empty']);
-  assert.deepEqual(problems('biller_id;account_id\nacme;A-1\n'), [
+test('an empty file, and one with semicolons or tabs, get one sentence with the cure', async () => {
+  assert.deepEqual(await problems(''), ['line 1: is missing: the file is empty']);
+  assert.deepEqual(await problems('biller_id;account_id\nacme;A-1\n'), [
     'line 1: separates its columns with semicolons: save it with commas',
   ]);
-  assert.deepEqual(problems('biller_id\taccount_id\nacme\tA-1\n'), [
+  assert.deepEqual(await problems('biller_id\taccount_id\nacme\tA-1\n'), [
     'line 1: separates its columns with tabs: save it with commas',
   ]);
 });
 
-test('text that is not CSV is reported, not thrown', () => {
-  assert.deepEqual(problems('biller_id,account_id\nacme,"A').length, 1);
-  assert.deepEqual(problems('biller_id,account_id\nacme,A"B"\n').length, 1);
+test('text that is not CSV is reported, not thrown', async () => {
+  assert.deepEqual((await problems('biller_id,account_id\nacme,"A')).length, 1);
+  assert.deepEqual((await problems('biller_id,account_id\nacme,A"B"\n')).length, 1);
 });
 
-test('a file split into parts for the admin API imports the same', () => {
+test('a file split into parts for the admin API imports the same, and no part is too long for a request', async () => {
   const rows = Array.from(
-    { length: 500 },
-    (_, index) => `acme,A-${index},"Name, ""${index}""",X,${index}.25,`,
+    { length: 2_000 },
+    (_, index) => `acme,A-${index},"名, ""${index}""",X,${index}.25,`,
   );
   const csv = `biller_id,account_id,first_name,last_name,amount_due,due_date\n${rows.join('\n')}\n`;
-  const whole = parseAccountsCsv(csv);
-  assert.ok(whole.ok);
-  const parts = formatAccountsCsv(whole.accounts, 4_000);
-  assert.ok(parts.length > 3 && parts.every((part) => part.length <= 4_000));
-  const again = parts.flatMap((part) => {
-    const parsed = parseAccountsCsv(part);
-    assert.ok(parsed.ok);
-    return parsed.accounts;
-  });
-  assert.deepEqual(again, whole.accounts);
-  assert.deepEqual(formatAccountsCsv([], 4_000), []);
+  const again = [];
+  let parts = 0;
+  for await (const part of accountParts([csv])) {
+    const bytes = Buffer.byteLength(JSON.stringify({ csv: part.csv }));
+    assert.ok(bytes < 51_000, `a part of ${bytes} bytes`);
+    again.push(...(await parseAccountsCsv(part.csv)));
+    parts += 1;
+  }
+  assert.deepEqual(again, await parseAccountsCsv(csv));
+  assert.ok(parts > 1);
+});
+
+test('lines of one account are found however far apart, and a thousand bad lines are not all named', async () => {
+  const rows = Array.from({ length: 5_000 }, (_, index) => `A-${index}\n`);
+  const file = (...more: string[]): string => `account_id\n${rows.join('')}${more.join('')}`;
+  assert.deepEqual(await problems(file('A-17\n', 'B\n'), 'acme'), [
+    'line 5002: is the same account as line 19',
+  ]);
+  const many = await problems(file(...rows.slice(0, 1_000)), 'acme');
+  assert.equal(many.length, 101);
+  assert.equal(many.at(-1), 'the file: has 900 more bad lines');
 });

@@ -19,15 +19,9 @@ import {
   isDate,
   MAX_AMOUNT_IN_CENTS,
   MAX_TEXT_LENGTH,
-  type Detail,
 } from '@duebridge/contract';
-import { CsvError, parse } from 'csv-parse/sync';
+import { checkCsv, csvLines, csvRight, type CsvLine, type CsvText } from './csv.ts';
 import type { ImportedAccount } from './ledger.ts';
-
-/** The contents of a file, or its problems: one for each bad line, with its number in `path` (`line 7`). */
-export type ParsedAccounts =
-  | { readonly ok: true; readonly accounts: readonly ImportedAccount[] }
-  | { readonly ok: false; readonly problems: readonly Detail[] };
 
 const amountColumns = ['amount_due', 'min_amount', 'max_amount'] as const;
 const plainColumns = [
@@ -43,60 +37,35 @@ const columns: readonly string[] = [
   ...amountColumns.flatMap((name) => [name, `${name}_in_cents`]),
 ];
 
-/**
- * Parses a whole file. Takes its text and, for a file without the column biller_id, the biller. Never throws because of its
- * contents.
- */
-export function parseAccountsCsv(csv: string, biller_id?: string): ParsedAccounts {
-  let lines: { record: string[]; info: { lines: number } }[];
-  try {
-    lines = parse(csv, {
-      bom: true,
-      info: true,
-      relax_column_count: true,
-      skip_empty_lines: true,
-    }) as unknown as typeof lines;
-  } catch (error) {
-    if (!(error instanceof CsvError)) throw error;
-    const line = typeof error['lines'] === 'number' ? error['lines'] : 1;
-    return {
-      ok: false,
-      problems: [
-        {
-          path: `line ${line}`,
-          problem:
-            'is not CSV: a quotation mark opens a cell and does not close it, or stands inside one without being doubled',
-        },
-      ],
-    };
-  }
-  const header = lines[0]?.record.map((name) => name.trim()) ?? [];
-  const headerProblems = problemsOfHeader(header, biller_id);
-  if (headerProblems.length > 0) {
-    return {
-      ok: false,
-      problems: headerProblems.map((problem) => ({ path: 'line 1', problem })),
-    };
-  }
+/** Reads the accounts of a file, one by one. Takes its text and, for a file without the column biller_id, the biller. */
+function readAccounts(text: CsvText, biller_id?: string): AsyncGenerator<CsvLine<ImportedAccount>> {
+  return csvLines(text, {
+    header: (names) => problemsOfHeader(names, biller_id),
+    read: (cell, problems) => readAccount(cell, problems, biller_id),
+  });
+}
 
+/** Reads a whole file and returns how many accounts it has. Throws CsvRefused that names every bad line. */
+export function checkAccounts(text: CsvText, biller_id?: string): Promise<number> {
+  return checkCsv(readAccounts(text, biller_id), {
+    of: (account) => `${account.biller_id}\n${account.account_id}`,
+    what: 'account',
+  });
+}
+
+/** The accounts of a CSV text. Throws CsvRefused that names every bad line. */
+export async function parseAccountsCsv(
+  csv: string,
+  biller_id?: string,
+): Promise<ImportedAccount[]> {
+  await checkAccounts([csv], biller_id);
   const accounts: ImportedAccount[] = [];
-  const problems: Detail[] = [];
-  const seen = new Map<string, number>();
-  for (const { record, info } of lines.slice(1)) {
-    const read = readLine(header, record, biller_id);
-    const key = `${read.account.biller_id}\n${read.account.account_id}`;
-    const before = seen.get(key);
-    if (before !== undefined) read.problems.push(`is the same account as line ${before}`);
-    seen.set(key, before ?? info.lines);
-    if (read.problems.length === 0) accounts.push(read.account);
-    else problems.push({ path: `line ${info.lines}`, problem: read.problems.join('; ') });
-  }
-  return problems.length > 0 ? { ok: false, problems } : { ok: true, accounts };
+  for await (const account of csvRight(readAccounts([csv], biller_id))) accounts.push(account);
+  return accounts;
 }
 
 function problemsOfHeader(header: readonly string[], biller_id: string | undefined): string[] {
   const problems: string[] = [];
-  if (header.length === 0) return ['is missing: the file is empty'];
   const [only = ''] = header;
   if (header.length === 1 && /[;\t]/.test(only)) {
     return [
@@ -126,23 +95,15 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
 
 const partnerId = compileCheck(AccountId);
 
-function readLine(
-  header: readonly string[],
-  record: readonly string[],
+function readAccount(
+  written: (name: string) => string | undefined,
+  problems: string[],
   biller_id: string | undefined,
-): { account: ImportedAccount; problems: string[] } {
-  const problems: string[] = [];
-  if (record.length !== header.length) {
-    problems.push(`has ${record.length} cells where the first line has ${header.length}`);
-  }
-  /** The cell of a column; undefined when the file has no such column. */
-  const cell = (name: string): string | undefined => {
-    const index = header.indexOf(name);
-    return index < 0 ? undefined : (record[index] ?? '').trim();
-  };
+): ImportedAccount {
+  const cell = (name: string): string | undefined => written(name)?.trim();
   const id = (name: string, otherwise: string | undefined): string => {
     // Exactly as written: spaces belong to an id.
-    const value = record[header.indexOf(name)] ?? otherwise ?? '';
+    const value = written(name) ?? otherwise ?? '';
     if (!partnerId.holds(value)) problems.push(`${name} must be 1 to 128 printable characters`);
     return value;
   };
@@ -155,8 +116,8 @@ function readLine(
     return value === '' ? null : value;
   };
   /** The name that the file itself gives an amount: its own column is the one to correct. */
-  const written = (column: string): string =>
-    header.includes(column) ? column : `${column}_in_cents`;
+  const named = (column: string): string =>
+    written(column) === undefined ? `${column}_in_cents` : column;
   const cents = (column: string): number | null | undefined => {
     const [inDollars, inCents] = [cell(column), cell(`${column}_in_cents`)];
     const given = inDollars ?? inCents;
@@ -166,7 +127,7 @@ function readLine(
     const value = isRight.test(given) ? Number(given.replace('.', '')) : Number.NaN;
     if (!(Math.abs(value) <= MAX_AMOUNT_IN_CENTS)) {
       const form = inDollars === undefined ? 'whole cents, such as 123456' : 'such as 1234.56';
-      problems.push(`${written(column)} must be ${form}`);
+      problems.push(`${named(column)} must be ${form}`);
     }
     // "-0.00" is zero.
     return value === 0 ? 0 : value;
@@ -185,57 +146,54 @@ function readLine(
     problems.push('first_name and last_name must both be given or both be empty');
   }
   const amount_due_in_cents = cents('amount_due');
-  if (amount_due_in_cents === null) problems.push(`${written('amount_due')} must not be empty`);
+  if (amount_due_in_cents === null) problems.push(`${named('amount_due')} must not be empty`);
   const [minimum, maximum] = [cents('min_amount'), cents('max_amount')];
   for (const [column, value] of [
     ['min_amount', minimum],
     ['max_amount', maximum],
   ] as const) {
     if (typeof value === 'number' && value < 1)
-      problems.push(`${written(column)} must be above zero`);
+      problems.push(`${named(column)} must be above zero`);
   }
   if (typeof minimum === 'number' && typeof maximum === 'number' && minimum > maximum) {
-    problems.push(`${written('min_amount')} must not be above ${written('max_amount')}`);
+    problems.push(`${named('min_amount')} must not be above ${named('max_amount')}`);
   }
   return {
-    account: {
-      biller_id: id('biller_id', biller_id),
-      account_id: id('account_id', undefined),
-      status: status === 'active' || status === 'inactive' ? status : undefined,
-      first_name,
-      last_name,
-      amount_due_in_cents: amount_due_in_cents ?? undefined,
-      due_date: due === '' ? null : due,
-      min_amount_in_cents: minimum,
-      max_amount_in_cents: maximum,
-    },
-    problems,
+    biller_id: id('biller_id', biller_id),
+    account_id: id('account_id', undefined),
+    status: status === 'active' || status === 'inactive' ? status : undefined,
+    first_name,
+    last_name,
+    amount_due_in_cents: amount_due_in_cents ?? undefined,
+    due_date: due === '' ? null : due,
+    min_amount_in_cents: minimum,
+    max_amount_in_cents: maximum,
   };
 }
 
-/**
- * Writes accounts as CSV again, in parts of at most `maxLength` characters, each with its header, for an admin API that takes a
- * limited text. All accounts must come from one file, so that they have the same columns.
- */
-export function formatAccountsCsv(
-  accounts: readonly ImportedAccount[],
-  maxLength: number,
-): string[] {
-  const first = accounts[0];
-  if (!first) return [];
-  const names = writtenColumns.filter((name) => first[name] !== undefined);
-  const header = `${names.join(',')}\n`;
-  const parts: string[] = [];
-  let part = header;
-  for (const account of accounts) {
-    const line = `${names.map((name) => quoted(account[name])).join(',')}\n`;
-    if (part.length + line.length > maxLength && part !== header) {
-      parts.push(part);
-      part = header;
+/** Bytes of a part in JSON: under the 64 KiB that a server takes. Its shortest lines then are a thousand or two. */
+const PART_BYTES = 50_000;
+
+/** The accounts of a file that was checked, as CSV again, in parts for an admin API whose requests are limited. */
+export async function* accountParts(
+  text: CsvText,
+  biller_id?: string,
+): AsyncGenerator<{ readonly csv: string; readonly accounts: number }> {
+  let [part, accounts, bytes] = ['', 0, 0];
+  for await (const account of csvRight(readAccounts(text, biller_id))) {
+    // All accounts of a file have the same columns.
+    const names = writtenColumns.filter((name) => account[name] !== undefined);
+    const row = `${names.map((name) => quoted(account[name])).join(',')}\n`;
+    const more = Buffer.byteLength(JSON.stringify(row));
+    if (accounts > 0 && bytes + more > PART_BYTES) {
+      yield { csv: part, accounts };
+      [accounts, bytes] = [0, 0];
     }
-    part += line;
+    part = accounts === 0 ? `${names.join(',')}\n${row}` : part + row;
+    accounts += 1;
+    bytes += more;
   }
-  return [...parts, part];
+  if (accounts > 0) yield { csv: part, accounts };
 }
 
 const writtenColumns = [

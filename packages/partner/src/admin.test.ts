@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash, randomUUID } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
 import { compileCheck, KitPaymentPage, type PaymentRecord } from '@duebridge/contract';
 import { ConfigurationError, createServer } from '@duebridge/runtime';
@@ -96,6 +97,32 @@ test('an import with one bad line imports nothing and names the line', async (t)
   assert.deepEqual(good.body, { created: 3, updated: 0, unchanged: 0 });
   const balance = await admin.partner.call('GET', '/biller/acme/account/A-2/balance');
   assert.equal(balance.body['amount_due_in_cents'], 1_001);
+});
+
+test('an import leaves one line in the audit with the digest of its file, whatever number of parts it comes in', async (t) => {
+  const admin = await startAdmin(t);
+  const send = (csv: string, part_of?: object): Promise<unknown> =>
+    admin.call('POST', '/admin/v1/accounts/import', { csv, ...(part_of ? { part_of } : {}) });
+  const part_of = { import_id: randomUUID(), file_sha256: 'ab'.repeat(32), accounts: 2 };
+  await send('biller_id,account_id,amount_due\nacme,A-1,ten\n', part_of);
+  await send('biller_id,account_id,amount_due\nacme,A-1,10.00\n', part_of);
+  await send('biller_id,account_id,amount_due\nacme,A-2,10.00\n', part_of);
+  await send('account_id,biller_id\nA-1,acme\n');
+  const lines = await admin.database.query<{ detail: object }>(
+    `SELECT detail FROM duebridge_partner.payment_audit WHERE event = 'accounts_imported' ORDER BY audit_id`,
+  );
+  assert.deepEqual(
+    lines.map(({ detail }) => detail),
+    [
+      part_of,
+      {
+        file_sha256: createHash('sha256').update('account_id,biller_id\nA-1,acme\n').digest('hex'),
+        created: 0,
+        updated: 0,
+        unchanged: 1,
+      },
+    ],
+  );
 });
 
 test('accounts of a biller that is not served are not imported, and a single biller need not be named', async (t) => {

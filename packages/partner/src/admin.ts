@@ -2,6 +2,7 @@
  * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, credentials and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
+import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import {
   partnerAdminRoutes,
@@ -9,6 +10,8 @@ import {
   compileCheck,
   parseInstant,
   Refusal,
+  type AccountImport,
+  type AccountImportResult,
   type KitAuditPage,
   type KitAuditQuery,
   type KitBatchPage,
@@ -26,13 +29,15 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import { parseAccountsCsv } from './accounts-csv.ts';
+import { CsvRefused } from './csv.ts';
 import type { BillerRules, FinalOutcome } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
-import { importAccounts } from './ledger.ts';
+import { importAccounts, type ImportedAccount } from './ledger.ts';
 import { batchLines, listBatches, openStatements } from './statement.ts';
 import {
   auditTables,
   findPayments,
+  isImportAudited,
   listPayments,
   readAudit,
   toRecord,
@@ -71,29 +76,9 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     app,
     partnerAdminRoutes.import_accounts,
     async ({ body }) => {
-      const parsed = parseAccountsCsv(
-        body.csv,
-        billers?.length === 1 ? billers[0]?.biller_id : undefined,
-      );
-      if (!parsed.ok) throw new Refusal('INVALID_REQUEST', { details: parsed.problems });
-      const strangers = parsed.accounts.filter(
-        ({ biller_id }) => billers?.every((biller) => biller.biller_id !== biller_id) ?? false,
-      );
-      if (strangers.length > 0) {
-        const problem = 'belongs to a biller that is not served here';
-        throw new Refusal('INVALID_REQUEST', {
-          details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
-        });
-      }
-      const imported = await importAccounts(database, parsed.accounts, body.as_of ?? null);
-      await writeAudit(database, [
-        {
-          platform_payment_id: null,
-          actor: ADMIN_KEY_ACTOR,
-          event: 'accounts_imported',
-          detail: { ...imported, ...(body.as_of === undefined ? {} : { as_of: body.as_of }) },
-        },
-      ]);
+      const accounts = await readImport(body.csv, billers);
+      const imported = await importAccounts(database, accounts, body.as_of ?? null);
+      await auditImport(database, body, imported);
       return imported;
     },
     guard,
@@ -152,6 +137,47 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   mountBatches(app, database, guard);
   mountCredentials(app, options, guard);
   mount(app, partnerAdminRoutes.list_kit_audit, ({ query }) => auditPage(database, query), guard);
+}
+
+/** The accounts of a CSV text, all of them of billers that are served here. Throws Refusal INVALID_REQUEST that names the lines. */
+async function readImport(
+  csv: string,
+  billers: PartnerAdminOptions['billers'],
+): Promise<readonly ImportedAccount[]> {
+  const only = billers?.length === 1 ? billers[0]?.biller_id : undefined;
+  const accounts = await parseAccountsCsv(csv, only).catch((error: unknown): never => {
+    if (!(error instanceof CsvRefused)) throw error;
+    throw new Refusal('INVALID_REQUEST', { details: error.problems });
+  });
+  const strangers = accounts.filter(
+    ({ biller_id }) => billers?.every((biller) => biller.biller_id !== biller_id) ?? false,
+  );
+  if (strangers.length === 0) return accounts;
+  const problem = 'belongs to a biller that is not served here';
+  throw new Refusal('INVALID_REQUEST', {
+    details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
+  });
+}
+
+/** One line for a file, whose first part leaves it: the later ones may never come. */
+async function auditImport(
+  database: Database,
+  { csv, part_of, as_of }: AccountImport,
+  imported: AccountImportResult,
+): Promise<void> {
+  if (part_of !== undefined && (await isImportAudited(database, part_of.import_id))) return;
+  const file = part_of ?? {
+    file_sha256: createHash('sha256').update(csv).digest('hex'),
+    ...imported,
+  };
+  await writeAudit(database, [
+    {
+      platform_payment_id: null,
+      actor: ADMIN_KEY_ACTOR,
+      event: 'accounts_imported',
+      detail: { ...file, ...(as_of === undefined ? {} : { as_of }) },
+    },
+  ]);
 }
 
 type Guard = { readonly onRequest: ReturnType<typeof adminGuard> };

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { sqlState } from '@duebridge/runtime';
-import { importFormerPayments, parseFormerPayments } from './former-payments.ts';
+import { CsvRefused, csvRight } from './csv.ts';
+import { importFormerPayments, readFormerPayments } from './former-payments.ts';
 import type { PaymentRow } from './store.ts';
 import {
   haveAccounts,
@@ -21,14 +22,33 @@ const file =
   'old-2,R-2,batch-0,acme,A-1,failed,100,2024-05-01T08:00:00Z,,"No such account, sorry"\n' +
   'old-3,R-3,batch-0,acme,A-9,canceled,1,2024-05-01T08:00:00Z,,\n';
 
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** What is wrong with a file, as `line 2: problem`; nothing is stored of it. */
+async function problems(csv: string): Promise<string[]> {
+  try {
+    await importFormerPayments({} as never, () => [csv], 'c');
+  } catch (error) {
+    assert(error instanceof CsvRefused, String(error));
+    return error.message.split('\n');
+  }
+  return assert.fail('it was taken');
+}
+
+/** The payments of a file; undefined for one that the partner never had. */
+async function read(csv: string, client_id = 'static-key'): Promise<(PaymentRow | undefined)[]> {
+  const payments = [];
+  for await (const one of csvRight(readFormerPayments([csv], client_id))) payments.push(one);
+  return payments;
+}
+
 test('payments of a previous server are known forever: a repeated id returns them, and nothing is paid twice [PF2 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  const parsed = parseFormerPayments(file, 'static-key');
-  assert.ok(parsed.ok);
-  assert.deepEqual(await importFormerPayments(database, parsed.payments, parsed.sha256), {
+  assert.deepEqual(await importFormerPayments(database, () => [file], 'static-key'), {
     imported: 3,
     known: 0,
+    skipped: 0,
     differing: [],
   });
   const partner = await startKit(database);
@@ -50,43 +70,18 @@ test('payments of a previous server are known forever: a repeated id returns the
   const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
   assert.equal(balance.body['amount_due_in_cents'], 100_000);
   // Again, with one that differs.
-  const other = parseFormerPayments(file.replace('2500', '2600'), 'static-key');
-  assert.ok(other.ok);
-  assert.deepEqual(await importFormerPayments(database, other.payments, other.sha256), {
+  const other = file.replace('2500', '2600');
+  assert.deepEqual(await importFormerPayments(database, () => [other], 'static-key'), {
     imported: 0,
     known: 3,
+    skipped: 0,
     differing: ['old-1'],
   });
-  const [one] = other.payments;
-  const alone = await importFormerPayments(database, one ? [one] : [], other.sha256);
-  assert.deepEqual(alone, { imported: 0, known: 1, differing: ['old-1'] });
   const [row] = await database.query(
     `SELECT ended_at FROM duebridge_partner.payment WHERE platform_payment_id = 'old-1'`,
   );
   assert.equal(row?.['ended_at'], '2024-05-01T08:00:03.000Z', 'when it was posted');
   assert.equal((await partner.call('GET', '/payment/old-1')).body['amount_in_cents'], 2_500);
-});
-
-test('a file with an unfinished payment or an invalid field is refused, with its lines [PF2 PF7 PF8]', () => {
-  const wrong: [string, RegExp][] = [
-    ['p,R,b,acme,A,processing,1,2024-05-01T08:00:00Z,,', /status must be/],
-    ['p,R,b,acme,A,succeeded,1,2024-05-01T08:00:00Z,,', /posted_at must be a time/],
-    ['p,R,b,acme,A,succeeded,1,2024-05-01T08:00:00Z,2024-04-01T08:00:00Z,', /before initiated_at/],
-    ['p,R,b,acme,A,canceled,1,2024-05-01 08:00,,', /initiated_at/],
-    ['p,R,b,acme,A,failed,1,2024-05-01T08:00:00Z,,', /failure_reason/],
-    ['p,R,b,acme,A,canceled,1.5,2024-05-01T08:00:00Z,,', /amount_in_cents/],
-    ['p q,R,b,acme,A,canceled,1,2024-05-01T08:00:00Z,,', /platform_payment_id/],
-  ];
-  for (const [line, problem] of wrong) {
-    const parsed = parseFormerPayments(`${header}${line}\n`, 'static-key');
-    assert.ok(!parsed.ok, line);
-    assert.match(parsed.problems[0]?.problem ?? '', problem);
-  }
-  const twice = parseFormerPayments(file + file.slice(header.length), 'static-key');
-  assert.ok(!twice.ok && twice.problems.length === 3);
-  const short = parseFormerPayments('platform_payment_id\np\n', 'static-key');
-  assert.ok(!short.ok && /payment_id, platform_batch_id/.test(short.problems[0]?.problem ?? ''));
-  assert.ok(!parseFormerPayments('a,b\n"', 'static-key').ok);
 });
 
 /** A line of the file; `canceled` unless the fields say otherwise. */
@@ -112,7 +107,7 @@ const line = (fields: Readonly<Record<string, string>> = {}): string => {
 };
 const posted = { status: 'succeeded', posted_at: '2024-05-01T08:00:00Z' };
 
-test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF5 PF6 PF8]', () => {
+test('each field is taken up to the limit of the wire, and not beyond it; a payment that has not ended is refused [PF1 PF2 PF5 PF6 PF7 PF8]', async () => {
   const long = (length: number): string => 'x'.repeat(length);
   const right: Record<string, string>[] = [
     { platform_payment_id: long(64), platform_batch_id: long(64) },
@@ -122,10 +117,7 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     { status: 'failed', failure_reason: long(500) },
     posted,
   ];
-  for (const fields of right) {
-    const parsed = parseFormerPayments(header + line(fields), 'static-key');
-    assert.ok(parsed.ok, JSON.stringify(fields));
-  }
+  for (const fields of right) await read(header + line(fields));
   const wrong: [Record<string, string>, string][] = [
     [{ platform_payment_id: long(65) }, 'platform_payment_id is not one that the interface takes'],
     [{ platform_payment_id: '..' }, 'platform_payment_id is not one that the interface takes'],
@@ -139,7 +131,15 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     [{ amount_in_cents: '0' }, 'amount_in_cents must be whole cents'],
     [{ amount_in_cents: '1e2' }, 'amount_in_cents must be whole cents'],
     [{ amount_in_cents: '100000000000' }, 'amount_in_cents must be whole cents'],
-    [{ status: 'done' }, 'status must be succeeded, failed or canceled'],
+    [{ status: 'processing' }, 'status must be succeeded, failed or canceled'],
+    [
+      { status: 'succeeded' },
+      'posted_at must be a time such as 2026-03-01T09:30:00Z; posted_at is before initiated_at',
+    ],
+    [
+      { initiated_at: '2024-05-01 08:00' },
+      'initiated_at must be a time such as 2026-03-01T09:30:00Z',
+    ],
     [{ posted_at: '2024-05-01T08:00:00Z' }, 'posted_at belongs to a payment that succeeded'],
     [
       { status: 'failed', failure_reason: long(501) },
@@ -153,40 +153,22 @@ test('each field is taken up to the limit of the wire, and not beyond it [PF1 PF
     [{ ...posted, initiated_at: '2024-05-01T08:00:00.001Z' }, 'posted_at is before initiated_at'],
   ];
   for (const [fields, problem] of wrong) {
-    const parsed = parseFormerPayments(
-      header + line() + line({ platform_payment_id: 'q', ...fields }),
-      'c',
-    );
-    assert.ok(!parsed.ok, problem);
-    assert.deepEqual(parsed.problems, [{ path: 'line 3', problem }]);
+    const file = header + line() + line({ platform_payment_id: 'q', ...fields });
+    assert.deepEqual(await problems(file), [`line 3: ${problem}`]);
   }
   // All that is wrong in a row, and every wrong row.
-  const many = parseFormerPayments(
-    header + line({ status: 'x', amount_in_cents: '' }) + line({ account_id: '' }),
-    'c',
-  );
-  assert.ok(!many.ok);
-  assert.deepEqual(many.problems, [
-    {
-      path: 'line 2',
-      problem: 'status must be succeeded, failed or canceled; amount_in_cents must be whole cents',
-    },
-    {
-      path: 'line 3',
-      problem:
-        'account_id must be 1 to 128 printable characters; its platform_payment_id appears twice',
-    },
+  const many = header + line({ status: 'x', amount_in_cents: '' }) + line({ account_id: '' });
+  assert.deepEqual(await problems(many), [
+    'line 2: status must be succeeded, failed or canceled; amount_in_cents must be whole cents',
+    'line 3: account_id must be 1 to 128 printable characters; is the same payment as line 2',
   ]);
 });
 
-test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empty lines, columns in any order', () => {
-  const parsed = parseFormerPayments(
+test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empty lines, columns in any order', async () => {
+  const file =
     `\uFEFFstatus,failure_reason,posted_at,initiated_at,amount_in_cents,account_id,biller_id,platform_batch_id,payment_id,platform_payment_id,memo\n\n` +
-      `failed , Closed. ,,2024-05-01T10:00:00+02:00, 250 ,A-1,acme,b,R,p,x\n`,
-    'client-1',
-  );
-  assert.ok(parsed.ok);
-  assert.deepEqual(parsed.payments, [
+    `failed , Closed. ,,2024-05-01T10:00:00+02:00, 250 ,A-1,acme,b,R,p,x\n`;
+  assert.deepEqual(await read(file, 'client-1'), [
     {
       platform_payment_id: 'p',
       payment_id: 'R',
@@ -201,32 +183,13 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
       failure_reason: 'Closed.',
     },
   ]);
-  const short = parseFormerPayments(`${header}${line()}p,R\n`, 'c');
-  assert.ok(!short.ok);
-  assert.equal(short.problems[0]?.path, 'line 3');
-  assert.match(short.problems[0].problem, /^is not CSV with one cell for each column: a cell/);
-  const open = parseFormerPayments(`${header}${line()}"p,R\n`, 'c');
-  assert.match(open.ok ? '' : (open.problems[0]?.problem ?? ''), /a quotation mark opens one/);
-  // The other side had nothing that this one lost.
-  assert.deepEqual(parseFormerPayments(header, 'c'), {
-    ok: true,
-    payments: [],
-    skipped: 0,
-    sha256: createHash('sha256').update(header).digest('hex'),
-  });
-  const lacking = parseFormerPayments(header.replace('biller_id,', '').repeat(2), 'c');
-  assert.deepEqual(lacking, {
-    ok: false,
-    problems: [{ path: 'line 1', problem: 'must name the columns biller_id' }],
-  });
-  const empty = parseFormerPayments('', 'c');
-  assert.ok(!empty.ok && empty.problems.length === 1);
-  assert.equal(empty.problems[0]?.path, 'line 1');
-  assert.match(
-    empty.problems[0].problem,
-    /^must name the columns platform_payment_id, .*failure_reason$/,
-  );
-  assert.throws(() => parseFormerPayments(7 as never, 'c'));
+  assert.match((await problems(`${header}${line()}p,R\n`))[0] ?? '', /^line 3: has 2 cells/);
+  assert.match((await problems(`${header}${line()}"p,R\n`))[0] ?? '', /a quotation mark opens/);
+  assert.deepEqual(await read(header), [], 'the other side had nothing that this one lost');
+  assert.deepEqual(await problems(header.replace('biller_id,', '').repeat(2)), [
+    'line 1: must name the columns biller_id',
+  ]);
+  assert.deepEqual(await problems(''), ['line 1: is missing: the file is empty']);
 });
 
 test('a long import is stored a thousand rows at a time, leaves one line in the audit, and names what differs [PF2]', async (t) => {
@@ -237,21 +200,18 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     const [ids] = (values ?? []) as [readonly string[]];
     if (isImport) sizes.push(ids.length);
   });
-  const parse = (fields: (index: number) => Record<string, string>): readonly PaymentRow[] => {
-    const rows = Array.from({ length: 1_001 }, (_, index) => {
-      return line({ platform_payment_id: `p${1_000 - index}`, ...fields(index) });
-    });
-    const parsed = parseFormerPayments(header + rows.join(''), 'client-1');
-    assert.ok(parsed.ok);
-    return parsed.payments;
-  };
-  const payments = parse((index) => (index === 3 ? posted : {}));
-  const [first = assert.fail()] = payments;
+  const rows = (fields: (index: number) => Record<string, string>): string =>
+    Array.from({ length: 1_001 }, (_, index) =>
+      line({ platform_payment_id: `p${1_000 - index}`, ...fields(index) }),
+    ).join('');
+  const payments = header + rows((index) => (index === 3 ? posted : {}));
   // One is known already.
-  await importFormerPayments(database, [first], 'a');
-  assert.deepEqual(await importFormerPayments(counting, payments, 'b'), {
+  const first = header + line({ platform_payment_id: 'p1000' });
+  await importFormerPayments(database, () => [first], 'client-1');
+  assert.deepEqual(await importFormerPayments(counting, () => [payments], 'client-1'), {
     imported: 1_000,
     known: 1,
+    skipped: 0,
     differing: [],
   });
   assert.deepEqual(sizes, [1_000, 1]);
@@ -259,8 +219,14 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     `SELECT actor, detail FROM duebridge_partner.payment_audit WHERE event = 'payments_imported' ORDER BY audit_id`,
   );
   assert.deepEqual(lines, [
-    { actor: 'import', detail: { file_sha256: 'a', imported: 1, known: 0, differing: 0 } },
-    { actor: 'import', detail: { file_sha256: 'b', imported: 1_000, known: 1, differing: 0 } },
+    {
+      actor: 'import',
+      detail: { file_sha256: sha256(first), imported: 1, known: 0, differing: 0 },
+    },
+    {
+      actor: 'import',
+      detail: { file_sha256: sha256(payments), imported: 1_000, known: 1, differing: 0 },
+    },
   ]);
   const ended = await database.query(
     `SELECT client_id FROM duebridge_partner.payment WHERE ended_at = '2024-05-01T08:00:00Z' GROUP BY client_id HAVING count(*) = 1001`,
@@ -275,34 +241,31 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     { status: 'failed', failure_reason: 'No.' },
     { amount_in_cents: '2' },
   ];
-  const again = await importFormerPayments(
-    database,
-    parse((index) =>
+  const changed =
+    header +
+    rows((index) =>
       index >= 10 && index < 17 ? (changes[index - 10] ?? {}) : index === 3 ? posted : {},
-    ),
-    'c',
-  );
+    );
+  const again = await importFormerPayments(database, () => [changed], 'client-1');
   assert.deepEqual(again, {
     imported: 0,
     known: 1_001,
+    skipped: 0,
     differing: ['p984', 'p985', 'p986', 'p987', 'p988', 'p989'],
   });
 });
 
 test('two imports of the same file in other orders do not deadlock [PF2]', async (t) => {
   const database = await kitDatabase(t);
-  const parsed = parseFormerPayments(
-    header + ['c', 'a', 'b'].map((platform_payment_id) => line({ platform_payment_id })).join(''),
-    'c',
-  );
-  assert.ok(parsed.ok);
+  const csv =
+    header + ['c', 'a', 'b'].map((platform_payment_id) => line({ platform_payment_id })).join('');
   let waiting: Promise<unknown> = Promise.resolve();
   await database.transaction(async (tx) => {
     await tx.query(
       `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
        VALUES ('b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
     );
-    waiting = importFormerPayments(database, parsed.payments, parsed.sha256);
+    waiting = importFormerPayments(database, () => [csv], 'c');
     const end = performance.now() + 120_000;
     const isWaiting = async (): Promise<boolean> =>
       (
@@ -328,27 +291,25 @@ test('two imports of the same file in other orders do not deadlock [PF2]', async
   await waiting;
 });
 
-test('an export of a platform is imported: without payments that the partner never had, and without its apostrophes [PF2 RU5]', () => {
+test('an export of a platform is imported: without payments that the partner never had, and without its apostrophes [PF2 RU5]', async () => {
   const exported =
     '\uFEFFplatform_payment_id,payment_id,platform_batch_id,partner_id,mode,biller_id,account_id,status,stage,review_reason,failure_reason,amount_in_cents,created_at,initiated_at,posted_at,ended_at\r\n' +
     "p-1,R-1,b,p,live,acme,'-A-1,failed,ended,,'-20.00 is too little,100,2024-05-01T08:00:00.000Z,2024-05-01T08:00:01.000Z,,2024-05-01T08:00:02.000Z\r\n" +
     'p-2,,b,p,live,acme,A-2,failed,ended,,The card was declined.,100,2024-05-01T08:00:00.000Z,,,2024-05-01T08:00:02.000Z\r\n';
-  const parsed = parseFormerPayments(exported, 'static-key');
-  assert.ok(parsed.ok, JSON.stringify(parsed));
+  const payments = await read(exported);
   assert.deepEqual(
-    parsed.payments.map((row) => [row.platform_payment_id, row.account_id, row.failure_reason]),
-    [['p-1', '-A-1', '-20.00 is too little']],
+    payments.map((row) => row && [row.platform_payment_id, row.account_id, row.failure_reason]),
+    [['p-1', '-A-1', '-20.00 is too little'], undefined],
   );
-  assert.equal(parsed.skipped, 1);
 });
 
 test('a payment whose payment_id belongs to another one is not imported [PF1]', async (t) => {
   const database = await kitDatabase(t);
-  const parsed = parseFormerPayments(file.replace('old-2,R-2', 'old-2,R-1'), 'static-key');
-  assert.ok(parsed.ok);
-  assert.deepEqual(await importFormerPayments(database, parsed.payments, parsed.sha256), {
+  const csv = file.replace('old-2,R-2', 'old-2,R-1');
+  assert.deepEqual(await importFormerPayments(database, () => [csv], 'static-key'), {
     imported: 2,
     known: 0,
+    skipped: 0,
     differing: ['old-2'],
   });
 });

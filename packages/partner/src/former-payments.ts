@@ -11,22 +11,26 @@ import {
   MAX_FAILURE_REASON_LENGTH,
   parseInstant,
   PAYMENT_STATUSES,
-  type Detail,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { CsvError, parse } from 'csv-parse/sync';
-import { columns, takeNames, writeAudit, type PaymentRow } from './store.ts';
+import { checkCsv, csvLines, csvRight, type CsvLine, type CsvText } from './csv.ts';
+import { findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
 
-/**
- * The result of an import, in payments. `differing`: ids that exist here with other contents, or whose payment_id belongs to another
- * payment; these were left unchanged.
- */
+/** The result of an import, in payments. */
 export interface FormerPaymentsResult {
   readonly imported: number;
   readonly known: number;
+  /** Lines of payments without a payment_id: the partner never had them. */
+  readonly skipped: number;
+  /**
+   * The first thousand ids that exist here with other contents, or whose payment_id belongs to another payment. These were left
+   * unchanged.
+   */
   readonly differing: readonly string[];
 }
 
+/** Ids that are named in a result. */
+const MOST_NAMED = 1_000;
 /** Rows per statement. */
 const PAGE_ROWS = 1_000;
 
@@ -41,27 +45,48 @@ const importStatement = sql(
    ON CONFLICT (platform_payment_id) DO NOTHING RETURNING platform_payment_id`,
 );
 
-const storedStatement = sql(
-  'kit_find_imported',
-  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[])`,
-);
-
 /**
- * Stores payments that ended on a former server, a thousand per transaction. Existing ids are left unchanged, so the import can
- * be repeated. Accounts and balances do not change. Takes rows and the file's digest from `parseFormerPayments`; the audit gets one line.
+ * Stores payments that ended on a former server, from a CSV file whose first line names the ten fields of a payment record, in any
+ * order: also from an export of a platform, with its apostrophes before what a spreadsheet would run as a formula. `client_id`: their
+ * owner, the OAuth client or `static-key`. Only payments that have ended are accepted: end the others on the former server first, or
+ * nobody knows which of the two servers posts them.
+ *
+ * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: CsvRefused names the bad lines.
+ * Then a thousand payments a transaction are stored. Existing ids are left unchanged, so that an import can be repeated. Accounts and
+ * balances do not change. The audit gets one line, with the file's digest.
  */
 export async function importFormerPayments(
   database: Database,
-  payments: readonly PaymentRow[],
-  file_sha256: string,
+  open: () => CsvText,
+  client_id: string,
 ): Promise<FormerPaymentsResult> {
-  const sum = { imported: 0, known: 0, differing: [] as string[] };
+  await checkCsv(readFormerPayments(open(), client_id), {
+    of: (payment) => payment?.platform_payment_id,
+    what: 'payment',
+  });
+  const digest = createHash('sha256');
+  const sum = { imported: 0, known: 0, skipped: 0, differing: [] as string[] };
+  let differing = 0;
   try {
-    await importPages(database, payments, sum);
+    let page: PaymentRow[] = [];
+    const store = async (): Promise<void> => {
+      const stored = await importPage(database, page);
+      page = [];
+      sum.imported += stored.imported;
+      sum.known += stored.known;
+      differing += stored.differing.length;
+      sum.differing.push(...stored.differing.slice(0, MOST_NAMED - sum.differing.length));
+    };
+    for await (const payment of csvRight(readFormerPayments(digested(open(), digest), client_id))) {
+      if (payment === undefined) sum.skipped += 1;
+      else page.push(payment);
+      if (page.length === PAGE_ROWS) await store();
+    }
+    if (page.length > 0) await store();
   } finally {
     // One line for the whole file, and also for one that broke off: the database has the pages before that.
-    const { imported, known, differing } = sum;
-    const detail = { file_sha256, imported, known, differing: differing.length };
+    const { imported, known } = sum;
+    const detail = { file_sha256: digest.digest('hex'), imported, known, differing };
     const line = {
       platform_payment_id: null,
       actor: 'import',
@@ -72,50 +97,55 @@ export async function importFormerPayments(
   return sum;
 }
 
-async function importPages(
+async function* digested(
+  text: CsvText,
+  digest: { update(text: string): unknown },
+): AsyncGenerator<string> {
+  for await (const chunk of text) {
+    digest.update(chunk);
+    yield chunk;
+  }
+}
+
+async function importPage(
   database: Database,
   payments: readonly PaymentRow[],
-  sum: { imported: number; known: number; differing: string[] },
-): Promise<void> {
-  for (let from = 0; from < payments.length; from += PAGE_ROWS) {
-    const page = payments
-      .slice(from, from + PAGE_ROWS)
-      .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
-    const stored = await database.transaction(async (tx) => {
-      // Two payments never share a payment_id.
-      const taken = await takeNames(tx, page);
-      const own = page.filter((row) => !taken.has(row.platform_payment_id));
-      sum.differing.push(...taken);
-      const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
-        own.map((row) => row.platform_payment_id),
-        own.map((row) => row.payment_id),
-        own.map((row) => row.platform_batch_id),
-        own.map((row) => row.biller_id),
-        own.map((row) => row.account_id),
-        own.map((row) => row.client_id),
-        own.map((row) => row.status),
-        own.map((row) => row.amount_in_cents),
-        own.map((row) => row.initiated_at),
-        own.map((row) => row.posted_at),
-        own.map((row) => row.failure_reason),
-      ]);
-      sum.imported += made.length;
-      const isNew = new Set(made.map((row) => row.platform_payment_id));
-      const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
-      sum.known += rest.length;
-      if (rest.length === 0) return new Map<string, PaymentRow>();
-      const rows = await tx.query<PaymentRow>(storedStatement, [
-        rest.map((row) => row.platform_payment_id),
-      ]);
-      return new Map(rows.map((row) => [row.platform_payment_id, row]));
-    });
-    for (const row of page) {
+): Promise<{ imported: number; known: number; differing: string[] }> {
+  // In one order, so that two imports cannot deadlock.
+  const page = payments.toSorted((one, other) =>
+    one.platform_payment_id < other.platform_payment_id ? -1 : 1,
+  );
+  return database.transaction(async (tx) => {
+    // Two payments never share a payment_id.
+    const taken = await takeNames(tx, page);
+    const own = page.filter((row) => !taken.has(row.platform_payment_id));
+    const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
+      own.map((row) => row.platform_payment_id),
+      own.map((row) => row.payment_id),
+      own.map((row) => row.platform_batch_id),
+      own.map((row) => row.biller_id),
+      own.map((row) => row.account_id),
+      own.map((row) => row.client_id),
+      own.map((row) => row.status),
+      own.map((row) => row.amount_in_cents),
+      own.map((row) => row.initiated_at),
+      own.map((row) => row.posted_at),
+      own.map((row) => row.failure_reason),
+    ]);
+    const isNew = new Set(made.map((row) => row.platform_payment_id));
+    const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
+    const ids = rest.map((row) => row.platform_payment_id);
+    const stored = ids.length === 0 ? new Map<string, PaymentRow>() : await findPayments(tx, ids);
+    const other = rest.filter((row) => {
       const known = stored.get(row.platform_payment_id);
-      if (known && fields.some((field) => known[field] !== row[field])) {
-        sum.differing.push(row.platform_payment_id);
-      }
-    }
-  }
+      return known !== undefined && fields.some((field) => known[field] !== row[field]);
+    });
+    return {
+      imported: made.length,
+      known: rest.length,
+      differing: [...taken, ...other.map((row) => row.platform_payment_id)],
+    };
+  });
 }
 
 const fields = [
@@ -146,73 +176,33 @@ const partnerId = compileCheck(AccountId);
 /** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
 const FORMULA = /(^|[;\t\r\n|])'(?=[=+\-@\t\r'])/g;
 
-/**
- * Parses a CSV text whose first line names the ten fields of a payment record, in any order: also an export of a platform, with its
- * apostrophes before what a spreadsheet would run as a formula, and with payments that the partner never had, which are `skipped`.
- * `client_id`: their owner, the OAuth client or `static-key`. Each bad line is named, and one bad line refuses the file. Only payments that have ended are accepted:
- * end the others on the former server first, or nobody knows which of the two servers posts them.
- */
-export function parseFormerPayments(
-  csv: string,
+/** The payments of a file; undefined for one that the partner never had, as an export of a platform may list. */
+export function readFormerPayments(
+  text: CsvText,
   client_id: string,
-):
-  | {
-      readonly ok: true;
-      readonly payments: readonly PaymentRow[];
-      readonly skipped: number;
-      readonly sha256: string;
-    }
-  | { readonly ok: false; readonly problems: readonly Detail[] } {
-  let header: readonly string[] = [];
-  let lines: { record: Record<string, string>; info: { lines: number } }[];
-  try {
-    lines = parse(csv, {
-      bom: true,
-      columns: (names: string[]) => (header = names.map((name) => name.trim())),
-      info: true,
-      skip_empty_lines: true,
-    }) as unknown as typeof lines;
-  } catch (error) {
-    if (!(error instanceof CsvError)) throw error;
-    const problem =
-      'is not CSV with one cell for each column: a cell is missing, or a quotation mark opens one and does not close it';
-    return { ok: false, problems: [{ path: `line ${Number(error['lines'] ?? 1)}`, problem }] };
-  }
-  const missing = needed.filter((name) => !header.includes(name));
-  if (missing.length > 0) {
-    const problem = `must name the columns ${missing.join(', ')}`;
-    return { ok: false, problems: [{ path: 'line 1', problem }] };
-  }
-  const seen = new Set<string>();
-  const problems: Detail[] = [];
-  const had = lines.filter(
-    ({ record }) => record['payment_id'] !== '' || record['initiated_at'] !== '',
-  );
-  const payments = had.map(({ record, info }) => {
-    const { payment, wrong } = readFormerPayment(record, client_id);
-    if (seen.has(payment.platform_payment_id)) wrong.push('its platform_payment_id appears twice');
-    seen.add(payment.platform_payment_id);
-    if (wrong.length > 0) problems.push({ path: `line ${info.lines}`, problem: wrong.join('; ') });
-    return payment;
+): AsyncGenerator<CsvLine<PaymentRow | undefined>> {
+  return csvLines(text, {
+    header(names) {
+      const missing = needed.filter((name) => !names.includes(name));
+      return missing.length === 0 ? [] : [`must name the columns ${missing.join(', ')}`];
+    },
+    read: (cell, problems) =>
+      cell('payment_id') === '' && cell('initiated_at') === ''
+        ? undefined
+        : readFormerPayment(cell, problems, client_id),
   });
-  return problems.length > 0
-    ? { ok: false, problems }
-    : {
-        ok: true,
-        payments,
-        skipped: lines.length - had.length,
-        sha256: createHash('sha256').update(csv).digest('hex'),
-      };
 }
 
 function readFormerPayment(
-  record: Readonly<Record<string, string>>,
+  given: (name: string) => string | undefined,
+  wrong: string[],
   client_id: string,
-): { payment: PaymentRow; wrong: string[] } {
-  const wrong: string[] = [];
+): PaymentRow {
   /** Exactly as written: spaces belong to the biller's own ids. */
-  const written = (name: (typeof needed)[number]): string =>
-    (record[name] ?? '').replaceAll(FORMULA, '$1');
+  const written = (name: (typeof needed)[number]): string => {
+    const text = given(name) ?? '';
+    return text.includes("'") ? text.replaceAll(FORMULA, '$1') : text;
+  };
   const cell = (name: (typeof needed)[number]): string => written(name).trim();
   const id = (name: (typeof needed)[number], pattern: RegExp): string => {
     if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
@@ -247,19 +237,16 @@ function readFormerPayment(
     wrong.push('failure_reason belongs to a payment that failed, and to each of them');
   }
   return {
-    wrong,
-    payment: {
-      platform_payment_id: id('platform_payment_id', PLATFORM_ID),
-      payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
-      platform_batch_id: id('platform_batch_id', PLATFORM_ID),
-      biller_id: own('biller_id'),
-      account_id: own('account_id'),
-      client_id,
-      status,
-      amount_in_cents: amount,
-      initiated_at,
-      posted_at,
-      failure_reason: status === 'failed' ? reason : null,
-    },
+    platform_payment_id: id('platform_payment_id', PLATFORM_ID),
+    payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
+    platform_batch_id: id('platform_batch_id', PLATFORM_ID),
+    biller_id: own('biller_id'),
+    account_id: own('account_id'),
+    client_id,
+    status,
+    amount_in_cents: amount,
+    initiated_at,
+    posted_at,
+    failure_reason: status === 'failed' ? reason : null,
   };
 }

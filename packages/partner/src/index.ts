@@ -24,14 +24,11 @@ export {
 } from './account-system.ts';
 export { accountsOverHttp, type AccountServiceOptions } from './accounts-over-http.ts';
 export { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
-export { formatAccountsCsv, parseAccountsCsv, type ParsedAccounts } from './accounts-csv.ts';
+export { parseAccountsCsv } from './accounts-csv.ts';
+export { CsvRefused, type CsvText } from './csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
-export {
-  importFormerPayments,
-  parseFormerPayments,
-  type FormerPaymentsResult,
-} from './former-payments.ts';
+export { importFormerPayments, type FormerPaymentsResult } from './former-payments.ts';
 export {
   partnerFetch,
   partnerHandler,

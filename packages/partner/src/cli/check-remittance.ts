@@ -5,17 +5,20 @@
  * leaves: each difference, named: a payment that is missing, unknown, there twice, or has another amount, and a total that its lines do not make.
  * holds:  the payments of a batch are compared as a whole. A partner with several billers gives the statements of all of them.
  */
+import { text } from 'node:stream/consumers';
 import { fillPath, formatCents, partnerAdminRoutes } from '@duebridge/contract';
 import {
   CommandError,
   exitCodes,
+  jsonOption,
   print,
+  readAdmin,
   readTextFile,
   type Terminal,
 } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import { CsvError, parse } from 'csv-parse/sync';
-import { adminOptions, readAll, type AdminOptions } from './operator.ts';
+import { TARGET } from './commands.ts';
 
 /** A line of a statement, as the platform writes it. */
 interface Line {
@@ -54,17 +57,17 @@ export function readStatement(file: string, csv: string): Line[] {
   const missing = COLUMNS.find((name) => rows[0]?.[name] === undefined);
   if (missing !== undefined) return refuse(`it has no column ${missing}`);
   const lines = rows.map((row, index): Line => {
-    const text = (name: string): string => row[name] ?? '';
-    const amount_in_cents = Number(text('amount_in_cents'));
-    if (!/^-?\d+$/.test(text('amount_in_cents')) || !Number.isSafeInteger(amount_in_cents)) {
+    const cell = (name: string): string => row[name] ?? '';
+    const amount_in_cents = Number(cell('amount_in_cents'));
+    if (!/^-?\d+$/.test(cell('amount_in_cents')) || !Number.isSafeInteger(amount_in_cents)) {
       return refuse(`line ${index + 2} has no amount in whole cents`);
     }
     return {
-      kind: text('kind'),
-      platform_payment_id: text('platform_payment_id'),
+      kind: cell('kind'),
+      platform_payment_id: cell('platform_payment_id'),
       amount_in_cents,
-      platform_batch_id: text('platform_batch_id'),
-      note: text('note'),
+      platform_batch_id: cell('platform_batch_id'),
+      note: cell('note'),
     };
   });
   // It is written last: without it the file was cut off.
@@ -142,7 +145,9 @@ export function succeededIn(csv: string): Map<string, number> {
 
 /** Adds the command. */
 export function addCheckRemittance(partner: Command, terminal: Terminal): void {
-  adminOptions(partner.command('check-remittance'))
+  partner
+    .command('check-remittance')
+    .addOption(jsonOption())
     .argument(
       '<files...>',
       'statements of remittances as CSV; of a batch, those of all its billers',
@@ -150,7 +155,7 @@ export function addCheckRemittance(partner: Command, terminal: Terminal): void {
     .description(
       'compare what the platform transferred with the ledger; exit code 1 when they differ',
     )
-    .action(async (files: string[], options: AdminOptions) => {
+    .action(async (files: string[], options: { json?: true }) => {
       const statements: Line[][] = [];
       for (const file of files) {
         statements.push(readStatement(file, await readTextFile(terminal, file)));
@@ -159,7 +164,8 @@ export function addCheckRemittance(partner: Command, terminal: Terminal): void {
       const ledger = new Map<string, Map<string, number>>();
       for (const platform_batch_id of batches) {
         const path = fillPath(partnerAdminRoutes.export_kit_batch.path, { platform_batch_id });
-        ledger.set(platform_batch_id, succeededIn(await readAll(terminal, options, path)));
+        const csv = await text(readAdmin(terminal, TARGET, path));
+        ledger.set(platform_batch_id, succeededIn(csv));
       }
       const checked = compareRemittances(statements, ledger);
       print(terminal, options, checked, () => describe(checked));

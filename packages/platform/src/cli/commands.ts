@@ -7,19 +7,17 @@
 import {
   OperatorReason,
   platformAdminRoutes as routes,
-  type AuditVerification,
   type PartnerTest,
   type PartnerView,
 } from '@duebridge/contract';
 import {
+  auditVerifyLine,
   CommandError,
   exitCodes,
   instead,
   line,
   print,
   readAdmin,
-  verifyAudit,
-  type AuditVerifyOptions,
   type CommandLine,
   type CommandTable,
 } from '@duebridge/runtime/cli';
@@ -176,19 +174,7 @@ const peopleLines: readonly CommandLine[] = [
   line('operator key', routes.issue_operator_key, output.operatorKey),
   line('operator revoke', routes.revoke_operator_key, output.oneOperator),
   line('audit', routes.list_audit, output.auditPage),
-  line('audit verify', routes.verify_audit, String, {
-    without: ['limit'],
-    options: [
-      new Option(
-        '--expect <number:seal>',
-        'a seal noted earlier, which must still exist unchanged',
-      ),
-    ],
-    run: ({ terminal, options, ask }) =>
-      verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
-        ask<AuditVerification>('GET', routes.verify_audit.path + query),
-      ),
-  }),
+  auditVerifyLine(routes.verify_audit),
 ];
 
 export const COMMANDS: CommandTable = {

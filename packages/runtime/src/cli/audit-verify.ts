@@ -1,7 +1,9 @@
 /** `audit verify` of both commands: compares an audit with its seals through the admin API, page by page (decision 135). */
-import type { AuditVerification } from '@duebridge/contract';
+import type { AuditVerification, Route } from '@duebridge/contract';
+import { Option } from 'commander';
 import { CommandError, exitCodes } from '../errors.ts';
 import { queryOf } from './admin-client.ts';
+import { line, type CommandLine } from './operation.ts';
 import { print } from './print.ts';
 import { progressReport, type Terminal } from './terminal.ts';
 
@@ -18,6 +20,25 @@ type Ask = (query: string) => Promise<AuditVerification>;
 
 /** At this number the server stops counting lines that are not sealed. */
 const MOST_UNSEALED = 10_000;
+
+/** The command, over an operation that compares a piece of the audit. */
+export function auditVerifyLine(
+  route: Route & { readonly reply: typeof AuditVerification },
+): CommandLine {
+  return line('audit verify', route, String, {
+    without: ['limit'],
+    options: [
+      new Option(
+        '--expect <number:seal>',
+        'a seal noted earlier, which must still exist unchanged',
+      ),
+    ],
+    run: ({ terminal, options, ask }) =>
+      verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
+        ask<AuditVerification>('GET', route.path + query),
+      ),
+  });
+}
 
 /**
  * Compares everything, piece by piece, and prints the result; `report` gets the progress of a long one. Throws CommandError with

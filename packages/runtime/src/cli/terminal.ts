@@ -2,7 +2,11 @@
  * A command's input and output, and how it reads files. Everything below cli/ is light: asking a command for help loads neither a
  * server nor a database driver.
  */
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, open, readFile, rm, writeFile, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
+import { TextDecoder } from 'node:util';
 import { secretText } from '../config.ts';
 import { CommandError, exitCodes } from '../errors.ts';
 
@@ -81,20 +85,93 @@ export async function readBytes(terminal: Terminal, file: string): Promise<Buffe
   }
 }
 
-/** The same for a text, which must be UTF-8: text in another encoding would be stored as garbage. */
-export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
-  const bytes = await readBytes(terminal, file);
+/** A text file that can be read more than once and is never held in memory. */
+export interface TextFile {
+  /** Its text from the beginning, with a byte order mark if it has one. Throws CommandError when it is not UTF-8. */
+  text(): AsyncGenerator<string>;
+  close(): Promise<void>;
+}
+
+/** Bytes of one read. */
+const CHUNK_BYTES = 64 * 1024;
+
+/**
+ * Opens a text file named by the user; `-` is standard input, which is copied to a temporary file because it can be read only once.
+ * Throws CommandError with a sentence for a file that is missing, unreadable or a folder.
+ */
+export async function openTextFile(terminal: Terminal, file: string): Promise<TextFile> {
+  const handle = await openAgain(terminal, file).catch((error: unknown) => {
+    throw new CommandError(fileTrouble(file, error), exitCodes.failed);
+  });
+  return {
+    async *text() {
+      // It must be UTF-8: text in another encoding would be stored as garbage.
+      const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+      const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+      let start = '';
+      for (let at = 0, isEnd = false; !isEnd;) {
+        const { bytesRead } = await handle
+          .read(chunk, 0, CHUNK_BYTES, at)
+          .catch((error: unknown) => {
+            throw new CommandError(fileTrouble(file, error), exitCodes.failed);
+          });
+        const bytes = chunk.subarray(0, bytesRead);
+        if (at === 0) start = bytes.subarray(0, 2).toString('hex');
+        at += bytesRead;
+        isEnd = bytesRead === 0;
+        yield decoded(utf8, bytes, isEnd, file, start);
+      }
+    },
+    close: () => handle.close(),
+  };
+}
+
+/** A handle that can be read at any position: of the file itself, or of a copy of what can be read only once. */
+async function openAgain(terminal: Terminal, file: string): Promise<FileHandle> {
+  const given = file === '-' ? undefined : await open(file);
+  if (given !== undefined) {
+    const stat = await given.stat();
+    if (stat.isFile() || stat.isDirectory()) return given;
+  }
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-'));
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    const copy = path.join(folder, 'copy');
+    const source = given === undefined ? terminal.stdin : given.createReadStream();
+    await writeFile(copy, source, { mode: 0o600 });
+    return await open(copy);
+  } finally {
+    // It stays readable through its handle, and nothing is left behind however the process ends.
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function decoded(
+  utf8: TextDecoder,
+  bytes: Uint8Array,
+  isEnd: boolean,
+  file: string,
+  start: string,
+): string {
+  try {
+    return utf8.decode(bytes, { stream: !isEnd });
   } catch {
     const name = file === '-' ? 'standard input' : file;
     // A spreadsheet's "Unicode text" begins with one of these two marks.
-    const isUtf16 = ['fffe', 'feff'].includes(Buffer.from(bytes.subarray(0, 2)).toString('hex'));
-    const from = isUtf16 ? 'UTF-16' : 'ISO-8859-1';
+    const from = ['fffe', 'feff'].includes(start) ? 'UTF-16' : 'ISO-8859-1';
     throw new CommandError(
       `${name} is not UTF-8: save it as UTF-8, or convert it (iconv -f ${from} -t UTF-8), and try again`,
       exitCodes.failed,
     );
+  }
+}
+
+/** The whole of a text file, as `openTextFile` reads it, without a byte order mark. */
+export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
+  const opened = await openTextFile(terminal, file);
+  try {
+    return (await text(opened.text())).replace(/^\uFEFF/, '');
+  } finally {
+    await opened.close();
   }
 }
 

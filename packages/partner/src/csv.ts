@@ -1,0 +1,168 @@
+/**
+ * CSV files as billing systems export them (RFC 4180, UTF-8).
+ *
+ * enters: the text of a file, chunk by chunk, whose first line names its columns.
+ * leaves: its lines, read one by one, each with what is wrong in it.
+ * holds:  memory does not grow with the file, except for 24 to 48 bytes a line by which lines of one identity are found.
+ */
+import { hash } from 'node:crypto';
+import { pipeline, Readable } from 'node:stream';
+import type { Detail } from '@duebridge/contract';
+import { CsvError, parse } from 'csv-parse';
+
+/** The text of a file: whole, or in chunks. */
+export type CsvText = Iterable<string> | AsyncIterable<string>;
+
+/** A line as it was read. */
+export interface CsvLine<T> {
+  /** Its number in the file; that of its last line when a cell has line breaks. */
+  readonly line: number;
+  readonly value: T;
+  /** What is wrong in it; empty when it is right. */
+  readonly problems: readonly string[];
+}
+
+/** A file cannot be used; `problems` names lines as `line 7`. */
+export class CsvRefused extends Error {
+  override readonly name = 'CsvRefused';
+  readonly problems: readonly Detail[];
+  constructor(problems: readonly Detail[]) {
+    super(problems.map(({ path, problem }) => `${path}: ${problem}`).join('\n'));
+    this.problems = problems;
+  }
+}
+
+/** How the lines of one kind of file are read. */
+export interface CsvKind<T> {
+  /** What is wrong with the names of the columns. */
+  readonly header: (names: readonly string[]) => readonly string[];
+  /** Reads one line. `cell` is as written; undefined when the file has no such column. */
+  readonly read: (cell: (name: string) => string | undefined, problems: string[]) => T;
+}
+
+/** Reads the lines of a file. Throws CsvRefused for a bad header and for what is not CSV; a bad line is among its results. */
+export async function* csvLines<T>(text: CsvText, kind: CsvKind<T>): AsyncGenerator<CsvLine<T>> {
+  const options = { bom: true, info: true, relax_column_count: true, skip_empty_lines: true };
+  const parser = parse(options);
+  // Errors of the source reach the loop through the parser.
+  pipeline(Readable.from(text), parser, () => undefined);
+  let header: readonly string[] | undefined;
+  const places = new Map<string, number>();
+  try {
+    for await (const each of parser) {
+      const { record, info } = each as { record: string[]; info: { lines: number } };
+      if (header === undefined) {
+        header = record.map((name) => name.trim());
+        refuseHeader(kind.header(header));
+        header.forEach((name, index) => places.set(name, index));
+        continue;
+      }
+      const problems: string[] = [];
+      if (record.length !== header.length) {
+        problems.push(`has ${record.length} cells where the first line has ${header.length}`);
+      }
+      const cell = (name: string): string | undefined => {
+        const index = places.get(name);
+        return index === undefined ? undefined : (record[index] ?? '');
+      };
+      yield { line: info.lines, value: kind.read(cell, problems), problems };
+    }
+  } catch (error) {
+    if (!(error instanceof CsvError)) throw error;
+    const line = typeof error['lines'] === 'number' ? error['lines'] : 1;
+    const problem =
+      'is not CSV: a quotation mark opens a cell and does not close it, or stands inside one without being doubled';
+    throw new CsvRefused([{ path: `line ${line}`, problem }]);
+  }
+  if (header === undefined) refuseHeader(['is missing: the file is empty']);
+}
+
+function refuseHeader(problems: readonly string[]): void {
+  if (problems.length === 0) return;
+  throw new CsvRefused(problems.map((problem) => ({ path: 'line 1', problem })));
+}
+
+/** Bad lines that are named; a file may have millions. */
+const MOST_NAMED = 100;
+
+/**
+ * Reads a whole file and returns how many lines it has. Throws CsvRefused that names the bad lines, and those whose `identity` an
+ * earlier line has.
+ */
+export async function checkCsv<T>(
+  lines: AsyncIterable<CsvLine<T>>,
+  identity: { readonly of: (value: T) => string | undefined; readonly what: string },
+): Promise<number> {
+  const seen = new Identities();
+  const problems: Detail[] = [];
+  let [count, bad] = [0, 0];
+  for await (const { line, value, problems: wrong } of lines) {
+    count += 1;
+    const id = identity.of(value);
+    const before = id === undefined ? undefined : seen.add(id, line);
+    const all =
+      before === undefined ? wrong : [...wrong, `is the same ${identity.what} as line ${before}`];
+    if (all.length === 0) continue;
+    bad += 1;
+    if (bad <= MOST_NAMED) problems.push({ path: `line ${line}`, problem: all.join('; ') });
+  }
+  if (bad > MOST_NAMED) {
+    problems.push({ path: 'the file', problem: `has ${bad - MOST_NAMED} more bad lines` });
+  }
+  if (problems.length > 0) throw new CsvRefused(problems);
+  return count;
+}
+
+/** What the lines hold; they were checked before. Throws CsvRefused for a line that is wrong all the same. */
+export async function* csvRight<T>(lines: AsyncIterable<CsvLine<T>>): AsyncGenerator<T> {
+  for await (const { line, value, problems } of lines) {
+    if (problems.length > 0) {
+      throw new CsvRefused([{ path: `line ${line}`, problem: problems.join('; ') }]);
+    }
+    yield value;
+  }
+}
+
+/**
+ * Which line had a text first, by 64 bits of its digest: among ten million texts, two differing ones are taken for one with a
+ * chance of one in 400,000. An open table with linear probing, at most half full.
+ */
+class Identities {
+  /** Three numbers a place: two of the digest, and the line; 0 is a free place. */
+  #table = new Uint32Array(3 << 12);
+  #count = 0;
+
+  /** The line that has this text already; undefined when it is new. */
+  add(text: string, line: number): number | undefined {
+    if (this.#count * 6 >= this.#table.length) this.#grow();
+    const digest = hash('sha256', text, 'hex');
+    const known = this.#put(
+      Number.parseInt(digest.slice(0, 8), 16),
+      Number.parseInt(digest.slice(8, 16), 16),
+      line,
+    );
+    if (known === undefined) this.#count += 1;
+    return known;
+  }
+
+  #put(high: number, low: number, line: number): number | undefined {
+    const table = this.#table;
+    for (let at = (high % (table.length / 3)) * 3; ; at = (at + 3) % table.length) {
+      const known = table[at + 2] ?? 0;
+      if (known === 0) {
+        table.set([high, low, line], at);
+        return undefined;
+      }
+      if (table[at] === high && table[at + 1] === low) return known;
+    }
+  }
+
+  #grow(): void {
+    const old = this.#table;
+    this.#table = new Uint32Array(old.length * 2);
+    for (let at = 0; at < old.length; at += 3) {
+      const [high = 0, low = 0, line = 0] = old.subarray(at, at + 3);
+      if (line !== 0) this.#put(high, low, line);
+    }
+  }
+}
