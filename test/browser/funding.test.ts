@@ -87,7 +87,8 @@ around(
         'acme,A-2,active,Grace,Hopper,80.00,2099-12-01,,\n' +
         'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
         'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
-        'acme,A-5,active,Karen,Jones,44.00,2099-12-01,,\n',
+        'acme,A-5,active,Karen,Jones,44.00,2099-12-01,,\n' +
+        'acme,A-6,active,Radia,Perlman,61.00,2099-12-01,,\n',
     );
     const port = await freePort();
     platform = await sides.platform({
@@ -96,7 +97,11 @@ around(
       fundingAdapters: [bank],
       webDist: pathToFileURL(`${rig.dist}/`),
       funding: ['sandbox', 'stripe'],
-      stripe: { ...stripe.settings, bankMaxCents: 50_000 },
+      stripe: {
+        ...stripe.settings,
+        methods: ['card', 'us_bank_account', 'wallet'],
+        bankMaxCents: 50_000,
+      },
     });
     const sitePort = await freePort();
     const client = await platform.register({
@@ -121,7 +126,7 @@ around(
       apiKey: client.api_key,
       partnerId: 'acme',
       billerName: 'Acme Water',
-      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5'].map((account_id) => ({
+      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', 'A-6'].map((account_id) => ({
         account_id,
         ...person,
         email: `${account_id}@example.com`,
@@ -148,8 +153,18 @@ interface Visit {
 }
 
 /** The page of an account at the screen where the method is chosen. */
-async function toConfirm(account: string, colorScheme: 'light' | 'dark' = 'light'): Promise<Visit> {
+async function toConfirm(
+  account: string,
+  {
+    colorScheme = 'light',
+    hasWallet = false,
+  }: { colorScheme?: 'light' | 'dark'; hasWallet?: boolean } = {},
+): Promise<Visit> {
   const page = await (await rig.browser.newContext({ colorScheme })).newPage();
+  if (!hasWallet)
+    await page.addInitScript(
+      () => delete (window as Partial<Window & typeof globalThis>).PaymentRequest,
+    );
   page.setDefaultTimeout(20_000);
   const requests: string[] = [];
   const wrong: string[] = [];
@@ -293,8 +308,33 @@ test('a declined card is told as such, and the bill is then paid from a bank acc
   assert.deepEqual(wrong, []);
 });
 
+test('a wallet pays by one press of its own button, on a device that has one', async () => {
+  const visit = await toConfirm('A-6', { hasWallet: true });
+  const { frame, fund, page, wrong } = visit;
+  const confirms: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().endsWith('/v1/flow/payments')) confirms.push(request.postData() ?? '');
+  });
+  // Stripe's frame finds a wallet only if the site's frame, our page and the frame in it let it.
+  const button = fund.frameLocator('iframe').getByRole('button', { name: 'Pay with Apple Pay' });
+  await button.waitFor();
+  assert.equal(await frame.getByLabel('Apple Pay or Google Pay').count(), 0, 'a button, no choice');
+  assert.deepEqual(await shutsOut(visit), [], 'with the button of a wallet');
+  const { headers } = await fetch(new URL('/flow/v1/acme', platform.platform.url));
+  assert.equal(
+    headers.get('permissions-policy'),
+    `payment=(self "${stripe.url}"), camera=(), microphone=(), geolocation=()`,
+  );
+  await button.click();
+  await paid(visit);
+  await captured(6_100);
+  assert.equal(confirms.length, 1);
+  assert.match(confirms[0] ?? '', /"funding_method":"stripe_wallet"/);
+  assert.deepEqual(wrong, []);
+});
+
 test('a method that does not take the amount is not offered, and Stripe’s frame admits nothing but Stripe', async () => {
-  const visit = await toConfirm('A-4', 'dark');
+  const visit = await toConfirm('A-4', { colorScheme: 'dark' });
   const { frame, fund } = visit;
   await frame.getByLabel('Card').waitFor();
   assert.deepEqual(await shutsOut(visit), [], 'in the dark');

@@ -56,6 +56,7 @@ import {
   ReviewClose,
   SettleFunds,
   RevokedAccess,
+  WalletDomain,
   UnmaskedAccount,
 } from './operate.ts';
 import type { ErrorCode } from './errors.ts';
@@ -322,6 +323,14 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 38',
     role: 'admin',
     reply: OperatorView,
+    errors: ['NOT_FOUND'],
+  },
+  register_domains: {
+    call: 'POST /partners/{partner_id}/domains',
+    summary: 'Register the domains of a partner’s sites for Apple Pay and Google Pay',
+    source: 'decision 110',
+    role: 'admin',
+    reply: Type.Object({ domains: Type.Array(WalletDomain) }),
     errors: ['NOT_FOUND'],
   },
   test_partner: {

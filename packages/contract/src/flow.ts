@@ -71,6 +71,12 @@ export const FlowFundingMethod = Type.Object({
         'Path of the processor’s page where the customer enters payment details; the confirm then carries `instrument`.',
     }),
   ),
+  express: Type.Optional(
+    Type.Boolean({
+      description:
+        'The processor’s page has the button that pays, such as that of a wallet, and shows it where the device can: it stands beside the other methods, not among them.',
+    }),
+  ),
   may_act: Type.Optional(
     Type.Boolean({
       description: 'The customer may have to approve the payment: follow `action` of the payment.',

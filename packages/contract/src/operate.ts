@@ -322,6 +322,16 @@ export const PartnerTest = Type.Object({
 });
 export type PartnerTest = Static<typeof PartnerTest>;
 
+/** A domain whose pages may show the buttons of wallets. */
+export const WalletDomain = Type.Object({
+  adapter: Type.String({ description: 'The payment processor.' }),
+  domain: Type.String(),
+  problem: nullable(
+    Type.String({ description: 'Why no wallet is shown there, in the processor’s words.' }),
+  ),
+});
+export type WalletDomain = Static<typeof WalletDomain>;
+
 /** Tokens and sessions of one client that were ended. */
 export const RevokedAccess = Type.Object({
   client_id: Type.String(),

@@ -31,6 +31,8 @@ export interface FundingMethod {
   readonly authorization_text?: Readonly<Record<string, string>>;
   /** The page that asks for the details, from the platform's root; a confirm then carries the instrument that it returns. */
   readonly frame?: string;
+  /** That page has the button that pays, and shows it only where the device can. */
+  readonly express?: boolean;
   /** The customer may have to approve the payment at the processor or at their bank. */
   readonly may_act?: boolean;
 }

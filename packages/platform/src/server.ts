@@ -324,9 +324,12 @@ function openPublicListener(
 
 /** The admin listener with everything mounted. */
 function openAdminListener(
-  { config, metrics }: Ground,
+  { config, metrics, adapters }: Ground,
   own: { readonly adminHost: string; readonly adminKey: string; readonly ready: Ready },
-  stages: Omit<AdminDependencies, 'operators' | 'secondPersonAboveCents' | 'authenticate'>,
+  stages: Omit<
+    AdminDependencies,
+    'adapters' | 'publicUrl' | 'operators' | 'secondPersonAboveCents' | 'authenticate'
+  >,
 ): FastifyInstance {
   const { adminHost, adminKey, ready } = own;
   const { log, clock, database, pepper, sealer } = stages;
@@ -336,6 +339,8 @@ function openAdminListener(
   const operators = openOperators({ database, adminKey, pepper, clock });
   mountAdmin(adminApp, {
     ...stages,
+    adapters,
+    publicUrl: config.publicUrl,
     operators,
     secondPersonAboveCents: config.secondPersonAboveCents ?? SECOND_PERSON_ABOVE_CENTS,
     authenticate: adminAuthentication(operators, clock),

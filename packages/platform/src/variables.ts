@@ -7,6 +7,7 @@ import {
   text,
   type Variable,
 } from '@duebridge/runtime/cli';
+import type { StripeMethod } from './funding/stripe.ts';
 import { isRoutingNumber, type Payer } from './money/bank-file.ts';
 
 /** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
@@ -33,15 +34,20 @@ function list(value: string): readonly string[] {
   return names;
 }
 
+const STRIPE_METHODS: readonly StripeMethod[] = ['card', 'us_bank_account', 'wallet'];
+
 /** `none` offers nothing, and lets the payments that were begun end. */
-function stripeMethods(value: string): readonly ('card' | 'us_bank_account')[] {
+function stripeMethods(value: string): readonly StripeMethod[] {
   if (value === 'none') return [];
-  return list(value).map((name) => {
-    if (name !== 'card' && name !== 'us_bank_account') {
-      throw new Error('must be card, us_bank_account, both separated by a comma, or none');
-    }
-    return name;
+  const methods = list(value).map((name) => {
+    const method = STRIPE_METHODS.find((one) => one === name);
+    if (method === undefined)
+      throw new Error(`must be some of ${STRIPE_METHODS.join(', ')}, separated by commas, or none`);
+    return method;
   });
+  if (methods.includes('wallet') && !methods.includes('card'))
+    throw new Error('must name card beside wallet, for devices without one');
+  return methods;
 }
 
 /** A text that begins as the given kind of key does: the commonest error is to paste another one. */
@@ -239,7 +245,7 @@ export const variables = {
     name: 'DUEBRIDGE_STRIPE_METHODS',
     parse: stripeMethods,
     default: ['card', 'us_bank_account'],
-    description: 'what Stripe offers: card, us_bank_account; none to stop',
+    description: 'what Stripe offers: card, us_bank_account, wallet; none to stop',
     otherwise: 'both',
   },
   stripeBankMaxCents: {

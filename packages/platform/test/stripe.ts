@@ -49,6 +49,8 @@ export interface StripeImitation {
   readonly setups: Map<string, Stripe.SetupIntent>;
   readonly customers: Map<string, Stripe.Customer | Stripe.DeletedCustomer>;
   readonly refunds: Stripe.Refund[];
+  /** The domains that were registered for wallets, by id. */
+  readonly domains: Map<string, Stripe.PaymentMethodDomain>;
   /** How many times funds were captured, by intent. */
   readonly taken: Map<string, number>;
   /** Seconds until a card's authorization expires, by amount; a week by default. */
@@ -150,6 +152,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     setups: new Map(),
     customers: new Map(),
     refunds: [],
+    domains: new Map(),
     taken: new Map(),
     holdSeconds: new Map(),
     script: () => undefined,
@@ -401,6 +404,14 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       self.customers.set(id, gone);
       return gone;
     },
+    'POST /v1/payment_method_domains': ({ form }) => {
+      const domain_name = form.get('domain_name') ?? '';
+      const known = [...self.domains.values()].find((one) => one.domain_name === domain_name);
+      const domain = known ?? newDomain(newId('pmd'), domain_name);
+      self.domains.set(domain.id, domain);
+      return domain;
+    },
+    'POST /v1/payment_method_domains/:id/validate': ({ id }) => get(self.domains, id),
     'GET /v1/refunds': ({ form }) => ({
       object: 'list',
       url: '/v1/refunds',
@@ -443,6 +454,8 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
         return give('text/javascript', STRIPE_JS.replaceAll('__URL__', self.url));
       case 'GET /fields':
         return give('text/html', FIELDS);
+      case 'GET /wallet':
+        return give('text/html', WALLET);
       case 'GET /challenge':
         return give('text/html', CHALLENGE);
       case 'POST /tokens':
@@ -462,7 +475,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     let text = '';
     for await (const chunk of request) text += String(chunk);
     const url = new URL(request.url ?? '', 'http://stripe');
-    const id = /\/((?:pi|seti|cus)_[^/]+)/.exec(url.pathname)?.[1] ?? '';
+    const id = /\/((?:pi|seti|cus|pmd)_[^/]+)/.exec(url.pathname)?.[1] ?? '';
     const form = new Map(new URLSearchParams(text === '' ? url.search : text));
     const key = request.headers['idempotency-key'];
     const method = request.method ?? '';
@@ -616,6 +629,21 @@ function newCustomer(id: string, form: ReadonlyMap<string, string>): Stripe.Cust
   });
 }
 
+/** Apple asks for a domain that the internet knows. */
+function newDomain(id: string, domain_name: string): Stripe.PaymentMethodDomain {
+  const apple_pay = domain_name.includes('.')
+    ? { status: 'active' }
+    : { status: 'inactive', status_details: { error_message: 'The domain is not public.' } };
+  const domain = made<Stripe.PaymentMethodDomain>('PaymentMethodDomain', {
+    id,
+    apple_pay,
+    created: seconds(),
+    domain_name,
+    enabled: true,
+  });
+  return domain;
+}
+
 function newRefund(id: string, intent: Stripe.PaymentIntent): Stripe.Refund {
   return made<Stripe.Refund>('Refund', {
     id,
@@ -679,6 +707,7 @@ const STRIPE_JS = `window.Stripe = (key) => {
   if (!key.startsWith('pk_test_')) throw new Error('no publishable key');
   const frame = (path, place) => {
     const made = document.createElement('iframe');
+    made.allow = 'payment *';
     made.src = '__URL__' + path;
     made.title = 'Secure payment input frame';
     made.width = '100%';
@@ -699,7 +728,19 @@ const STRIPE_JS = `window.Stripe = (key) => {
     elements: ({ mode, currency, captureMethod }) => {
       if (currency !== 'usd' || (mode === 'payment' && captureMethod !== 'manual')) throw new Error('other options');
       return {
-        create: () => ({ mount: (place) => void (fields = frame('/fields', place)) }),
+        create: (type) => type === 'payment'
+          ? { mount: (place) => void (fields = frame('/fields', place)) }
+          : {
+              heard: {},
+              on(event, hear) { this.heard[event] = hear; },
+              async mount(place) {
+                fields = frame('/wallet', place);
+                fields.hidden = true;
+                fields.hidden = !(await told(fields)).wallet;
+                await told(fields);
+                this.heard.click({ resolve: () => this.heard.confirm() });
+              },
+            },
         submit: async () => {
           const { number } = await told(fields, 'check');
           return number === '' ? { error: { message: 'Your card number is incomplete.' } } : {};
@@ -723,6 +764,18 @@ addEventListener('message', async (event) => {
     ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number }) })).text() : '';
   event.source.postMessage(event.data === 'token' ? { token } : { number: number === '' ? '' : 'typed' }, event.origin);
 });</script>`;
+
+/** The button of a wallet, where the pages around it may use one. */
+const WALLET = `<!doctype html><title>Wallet</title><button>Pay with Apple Pay</button><script>
+const tell = (message) => parent.postMessage(message, '*');
+document.querySelector('button').addEventListener('click', () => tell('pressed'));
+addEventListener('message', async (event) => {
+  const token = event.data === 'token'
+    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number: '4242424242424242' }) })).text() : '';
+  event.source.postMessage({ token, number: 'of the wallet' }, event.origin);
+});
+tell({ wallet: document.featurePolicy.allowsFeature('payment') });
+</script>`;
 
 const CHALLENGE = `<!doctype html><title>Challenge</title><button id="yes">Approve</button><button id="no">Fail</button><script>
 for (const button of document.querySelectorAll('button')) button.addEventListener('click', async () => {

@@ -36,6 +36,8 @@ import {
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
+import type { FundingAdapter } from '../funding/adapter.ts';
+import { registerDomains } from '../funding/domains.ts';
 import { pausePayment } from '../store/pause.ts';
 import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
@@ -59,6 +61,8 @@ export interface AdminDependencies extends Omit<MoneyDependencies, 'mayAct'> {
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
   readonly reconciliations: Reconciliations;
+  readonly adapters: readonly FundingAdapter[];
+  readonly publicUrl: string | undefined;
   readonly keys: ClientKeys;
   readonly operators: Operators;
   readonly attempts: Attempts;
@@ -142,6 +146,12 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     const partner = await registry.get(params.partner_id);
     if (partner === undefined) throw new Refusal('NOT_FOUND');
     return testPartner(client, partner, clock);
+  });
+  serve(routes.register_domains, async ({ params }) => {
+    const partner = await registry.get(params.partner_id);
+    if (partner === undefined) throw new Refusal('NOT_FOUND');
+    const { adapters, publicUrl } = dependencies;
+    return { domains: await registerDomains(adapters, partner, publicUrl) };
   });
   serve(routes.issue_key, ({ params, body, request }) =>
     keys.issue(params.partner_id, body.client_id, who(request).actor, body.valid_for_days),

@@ -121,6 +121,13 @@ const sdkHeaders = {
   'X-Content-Type-Options': 'nosniff',
 };
 
+/** Nothing of the device, but its wallet for these origins and, with them, ourselves. */
+function permissions(wallets: readonly string[]): string {
+  const payment =
+    wallets.length === 0 ? '' : ['self', ...wallets.map((one) => `"${one}"`)].join(' ');
+  return `payment=(${payment}), camera=(), microphone=(), geolocation=()`;
+}
+
 const flowHeaders = {
   'Cache-Control': 'no-store',
   'Referrer-Policy': 'no-referrer',
@@ -128,7 +135,7 @@ const flowHeaders = {
   // Without these two a host under COEP shows an empty frame.
   'Cross-Origin-Embedder-Policy': 'require-corp',
   'Cross-Origin-Resource-Policy': 'cross-origin',
-  'Permissions-Policy': 'payment=(), camera=(), microphone=(), geolocation=()',
+  'Permissions-Policy': permissions([]),
 };
 
 /**
@@ -369,12 +376,17 @@ function openFundingFrames(adapters: readonly FundingAdapter[]): FundingFrames {
       if (asks === true) pages.set(funding_method, page);
     }
   }
-  const outside = [...pages.values()].some((page) => page.policy['frame-src'] !== undefined);
+  const all = [...pages.values()];
+  const outside = all.some((page) => page.policy['frame-src'] !== undefined);
+  const wallets = new Set(all.flatMap((page) => page.wallets ?? []));
   return {
     // `blob:` for the receipt that the page saves: its own, under its own policy.
     policy: pages.size === 0 ? '; frame-src blob:' : "; frame-src 'self' blob:",
     // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
-    headers: outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {},
+    headers: {
+      ...(outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {}),
+      ...(wallets.size > 0 ? { 'Permissions-Policy': permissions([...wallets]) } : {}),
+    },
     page: (funding_method) => pages.get(funding_method),
     scripts,
     scriptOf: (page) => names.get(page) ?? '',

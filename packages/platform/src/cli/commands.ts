@@ -60,6 +60,7 @@ const partnerLines: readonly CommandLine[] = [
       ).implies({ certificate: '', privateKey: '', authority: '', proxyUrl: '' }),
     ],
   }),
+  line('partner domains', routes.register_domains, output.domainTable),
   line('partner pause', pausesPartner, output.partnerState, {
     help: 'send nothing to a partner until it is resumed; payments wait, none fails',
     fixed: { paused: true },

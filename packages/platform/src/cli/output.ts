@@ -25,6 +25,7 @@ import type {
   Reconciliation,
   ReviewClose,
   RevokedAccess,
+  WalletDomain,
 } from '@duebridge/contract';
 import { columns, table } from '@duebridge/runtime/cli';
 
@@ -85,6 +86,18 @@ export const keyGrant = (grant: ClientKeyGrant): string =>
     ['expires', grant.expires_at ?? 'never'],
     ['mode', grant.mode],
   ])}\nThe api_key is not shown again; it goes into X-Api-Key, the client_id into X-Client-Id.`;
+
+export const domainTable = ({ domains }: { readonly domains: readonly WalletDomain[] }): string =>
+  domains.length === 0
+    ? 'No processor here has wallets.'
+    : inColumns(
+        [
+          ['PROCESSOR', (one) => one.adapter],
+          ['DOMAIN', (one) => one.domain],
+          ['WALLETS', (one) => one.problem ?? 'shown'],
+        ],
+        domains,
+      );
 
 export const keyTable = ({ keys }: { readonly keys: readonly ClientKeyView[] }): string =>
   inColumns(

@@ -109,6 +109,8 @@ export interface AdapterPage {
   readonly script: URL;
   /** Public settings for that script, such as a publishable key. */
   readonly settings: Readonly<Record<string, string>>;
+  /** Origins that may open the device's wallet (`payment` of the Permissions-Policy); none when left out. */
+  readonly wallets?: readonly string[];
   /** Additions to the frame's content policy, by directive. */
   readonly policy: Readonly<Record<string, readonly string[]>>;
 }
@@ -150,6 +152,11 @@ export interface FundingAdapter {
     call: FundingCallOptions,
   ): Promise<RefundedPart>;
   readonly page?: AdapterPage;
+  /**
+   * Registers a domain whose pages show the buttons of wallets, again as often as it is called. Returns why the processor shows none there,
+   * in its own words; undefined when it does.
+   */
+  registerDomain?(domain: string): Promise<string | undefined>;
   /** Verifies and parses a webhook; returns undefined for an event that is not relevant here. Throws UnverifiedEvent. */
   readEvent?(request: ProcessorRequest): Promise<ProcessorEvent | undefined>;
 }

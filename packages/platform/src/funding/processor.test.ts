@@ -455,7 +455,8 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'pk_live_1' }, /one of the Stripe keys is for test mode/],
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'sk_test_1' }, /must begin with pk_/],
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: '' }, /Stripe is only partly configured/],
-    [{ DUEBRIDGE_STRIPE_METHODS: 'card,klarna' }, /must be card, us_bank_account/],
+    [{ DUEBRIDGE_STRIPE_METHODS: 'card,klarna' }, /must be some of card, us_bank_account/],
+    [{ DUEBRIDGE_STRIPE_METHODS: 'us_bank_account,wallet' }, /must name card beside wallet/],
   ] as const) {
     assert.throws(() => readPlatformConfig({ ...stripe, ...change }), says);
   }

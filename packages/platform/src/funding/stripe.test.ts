@@ -8,6 +8,7 @@ import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { openSealer } from '../partners/seal.ts';
+import { registerDomains } from './domains.ts';
 import { openFunds, type Funds } from './funds.ts';
 import { stripeAdapter } from './stripe.ts';
 import {
@@ -683,4 +684,23 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal(customerOf(setup)?.deleted, true);
     assert.equal(await stateOf(payment), 'released');
   });
+});
+
+test('domains are registered for wallets once, and each says what is missing there', async () => {
+  const at = {
+    origins: ['https://pay.acme.example', 'https://acme.example', 'http://localhost:80'],
+  };
+  const adapters = [stripeAdapter(stripe.settings)];
+  for (const _ of ['first', 'again'])
+    assert.deepEqual(
+      (await registerDomains(adapters, at, 'https://pay.acme.example/')).map(
+        ({ domain, problem }) => [domain, problem],
+      ),
+      [
+        ['pay.acme.example', null],
+        ['acme.example', null],
+        ['localhost', 'The domain is not public.'],
+      ],
+    );
+  assert.equal(stripe.domains.size, 3);
 });

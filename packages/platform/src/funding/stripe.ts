@@ -30,14 +30,17 @@ import type {
 } from './adapter.ts';
 import { UnverifiedEvent } from './adapter.ts';
 
+/** `wallet`: Apple Pay and Google Pay, by Stripe's Express Checkout element; what comes of it is a card. */
+export type StripeMethod = 'card' | 'us_bank_account' | 'wallet';
+
 /** The Stripe account, and the methods offered. */
 export interface StripeSettings {
   readonly secretKey: string;
   readonly publishableKey: string;
   /** Signing secrets of the webhook endpoint; two while one is rotated. */
   readonly webhookSecrets: readonly string[];
-  /** Default: both. */
-  readonly methods?: readonly ('card' | 'us_bank_account')[];
+  /** Default: cards and bank accounts. */
+  readonly methods?: readonly StripeMethod[];
   /** Maximum bank debit in cents: the amount at risk if the debit is returned after the biller has posted the payment. */
   readonly bankMaxCents?: number;
   /** Maximum duration of a call in milliseconds; default 8,000. */
@@ -111,8 +114,15 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
       max_amount_in_cents: bankMaxCents,
       authorization_text: AGREEMENT,
     },
+    {
+      funding_method: 'stripe_wallet',
+      label: 'Apple Pay or Google Pay',
+      ...both,
+      express: true,
+      max_amount_in_cents: MAX_CENTS,
+    },
   ];
-  const offered = settings.methods ?? ['card', 'us_bank_account'];
+  const offered: readonly StripeMethod[] = settings.methods ?? ['card', 'us_bank_account'];
   const methods = all.filter(({ funding_method }) =>
     offered.some((one) => funding_method === `stripe_${one}`),
   );
@@ -142,6 +152,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     page: {
       script: new URL('./dist/fund/stripe.js', import.meta.resolve('@duebridge/web/package.json')),
       settings: { publishable_key: publishableKey, script: script.href },
+      ...(offered.includes('wallet') ? { wallets: [script.origin] } : {}),
       policy: {
         'script-src': outside,
         'frame-src': [
@@ -153,6 +164,15 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
         ],
         'img-src': ['https://*.stripe.com'],
       },
+    },
+    async registerDomain(domain_name) {
+      const { id } = await stripe.paymentMethodDomains.create({ domain_name });
+      // A domain that was known is given back as it was: it may fulfil by now what it lacked then.
+      const { apple_pay, google_pay } = await stripe.paymentMethodDomains.validate(id);
+      const problems = [apple_pay, google_pay].map(({ status, status_details }) =>
+        status === 'active' ? undefined : (status_details?.error_message ?? status),
+      );
+      return problems.find((problem) => problem !== undefined);
     },
     readEvent: (request) => readEvent(stripe, webhookSecrets, request),
   };

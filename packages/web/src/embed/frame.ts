@@ -215,6 +215,8 @@ function makeFrame(src: string): HTMLIFrameElement {
   return Object.assign(document.createElement('iframe'), {
     src,
     referrerPolicy: 'no-referrer',
+    // For the buttons of wallets: the page's own header decides whether they are used.
+    allow: 'payment',
     // Each token is needed: print() needs modals, the receipt needs downloads. Top navigation is not allowed.
     sandbox:
       'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',

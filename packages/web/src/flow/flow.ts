@@ -4,7 +4,7 @@
  *
  * One file because its methods share one session and one state, and each has to see what another is doing: nothing is sent twice.
  */
-import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, PaymentUpdate } from '../embed/types.ts';
 import { callError, CallError, spent, type Api } from './api.ts';
 import { confirmPayment } from './confirm.ts';
@@ -109,18 +109,24 @@ export class Flow {
     this.#apply({ type: 'back' });
   }
 
-  /** Confirms; a second press while it is sent does nothing. */
-  async pay(): Promise<void> {
+  /**
+   * Confirms, by the chosen method, or by one with a button of its own and what that gave. A second press while it is sent does
+   * nothing.
+   */
+  async pay(express?: {
+    readonly method: FlowFundingMethod;
+    readonly instrument: string;
+  }): Promise<void> {
     const { screen } = this.state;
     if (screen.name !== 'review' || screen.sending) return;
     const { bill } = screen;
     const { next_payment_id: next } = bill.session;
     const amount = amountOf(bill);
-    const method = amount && methodFor(bill, amount);
+    const method = express?.method ?? (amount && methodFor(bill, amount));
     if (!amount || !method) return;
     this.#apply({ type: 'sends' });
-    let instrument: string | undefined;
-    if (method.frame !== undefined) {
+    let instrument = express?.instrument;
+    if (!express && method.frame !== undefined) {
       instrument = await this.instrument?.();
       if (instrument === undefined) return this.#apply({ type: 'not_sent' });
     }

@@ -9,13 +9,14 @@ import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
 import { Press } from './screens.tsx';
+import { methodsFor, type Bill } from './state.ts';
 
 /** A processor that has not answered a press of Pay within this time is told as slow, and the customer can press again. */
 const ANSWER_MS = 60_000;
 /** If a processor's fields are not shown within this time, the page reports them as missing. */
 const SLOW_MS = 15_000;
 
-/** The processor's page in a frame. While it is shown it answers `flow.instrument`. */
+/** The processor's page in a frame. While it is shown it answers `flow.instrument`, or pays by a button of its own. */
 export function FundingFrame(props: {
   readonly flow: Flow;
   readonly words: Language;
@@ -49,6 +50,7 @@ export function FundingFrame(props: {
           there = true;
           return setState('there');
         case 'instrument':
+          if (method.express) return void flow.pay({ method, instrument: data.instrument });
           answer?.(data.instrument);
           return (answer = undefined);
         case 'problem':
@@ -59,6 +61,7 @@ export function FundingFrame(props: {
       }
     };
     addEventListener('message', hear);
+    if (method.express) return () => removeEventListener('message', hear);
     const slow = setTimeout(() => setState((now) => (now === 'loading' ? 'slow' : now)), SLOW_MS);
     flow.instrument = () =>
       new Promise((resolve) => {
@@ -89,9 +92,29 @@ export function FundingFrame(props: {
       <iframe
         ref={frame}
         class={`fund ${act === undefined ? state : 'act'}`}
+        // Nothing, until the processor has found a wallet.
+        style={method.express ? { height: 0, margin: 0 } : undefined}
         title={method.label}
         src={new URL(method.frame ?? '', new URL('../../', location.href)).href}
       />
+    </>
+  );
+}
+
+/** The buttons of wallets. Where the device can have none, nothing of the processor is loaded to find out. */
+export function Express(props: {
+  readonly flow: Flow;
+  readonly words: Language;
+  readonly bill: Bill;
+  readonly amount: number;
+}): VNode {
+  const { bill, amount } = props;
+  const mayBe = 'ApplePaySession' in window || 'PaymentRequest' in window;
+  return (
+    <>
+      {(mayBe ? methodsFor(bill, amount, true) : []).map((method) => (
+        <FundingFrame key={`${method.funding_method} ${amount}`} {...props} method={method} />
+      ))}
     </>
   );
 }

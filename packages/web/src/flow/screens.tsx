@@ -143,7 +143,11 @@ function Methods(props: Props<'review'> & { readonly amount: number }): VNode {
   const methods = methodsFor(bill, amount);
   const method = methodFor(bill, amount);
   // Also when another method is chosen: its file is there before the customer changes to it.
-  const { part: funding, missing } = usePart(loadFunding, methods.some(isMore));
+  const { part: funding, missing } = usePart(
+    loadFunding,
+    bill.session.funding_methods.some(isMore),
+  );
+  const buttons = funding && <funding.Express {...{ flow, words, bill, amount }} />;
   const asks = method && (
     <>
       {method.frame !== undefined &&
@@ -161,7 +165,13 @@ function Methods(props: Props<'review'> & { readonly amount: number }): VNode {
   );
   if (method === undefined)
     return <p class="note">{say('no_method', { amount: words.money(amount) })}</p>;
-  if (methods.length === 1) return <>{asks}</>;
+  if (methods.length === 1)
+    return (
+      <>
+        {asks}
+        {buttons}
+      </>
+    );
   return (
     <fieldset disabled={sending}>
       <legend>{say('pay_with')}</legend>
@@ -179,6 +189,7 @@ function Methods(props: Props<'review'> & { readonly amount: number }): VNode {
           {one === method && asks}
         </Fragment>
       ))}
+      {buttons}
     </fieldset>
   );
 }

@@ -197,11 +197,15 @@ export function leftDue({ session }: Bill, payment: FlowPayment): number | undef
   return isBefore && due > payment.amount_in_cents ? due - payment.amount_in_cents : undefined;
 }
 
-/** The funding methods that accept this amount. */
-export function methodsFor({ session }: Bill, amount: number): FlowFundingMethod[] {
+/** The funding methods that accept this amount: those to choose from, or those with a button of their own. */
+export function methodsFor(
+  { session }: Bill,
+  amount: number,
+  isExpress = false,
+): FlowFundingMethod[] {
   return session.funding_methods.filter(
-    ({ min_amount_in_cents: min = 0, max_amount_in_cents: max = amount }) =>
-      amount >= min && amount <= max,
+    ({ express = false, min_amount_in_cents: min = 0, max_amount_in_cents: max = amount }) =>
+      express === isExpress && amount >= min && amount <= max,
   );
 }
 

@@ -20,6 +20,7 @@ export type ToFund =
 export type FromFund =
   | { readonly fund: 'ready' }
   | { readonly fund: 'height'; readonly height: number }
+  /** The answer to `ask`; or, from a page with a button of its own, that the customer pays. */
   | { readonly fund: 'instrument'; readonly instrument: string }
   /** The frame shows what is wrong with the details. */
   | { readonly fund: 'problem' }

@@ -14,7 +14,13 @@ interface StripeJs {
 }
 interface Elements {
   create(type: 'payment'): { mount(place: HTMLElement): void };
+  create(type: 'expressCheckout', options: object): ExpressButtons;
   submit(): Promise<{ readonly error?: Told }>;
+}
+interface ExpressButtons {
+  mount(place: HTMLElement): void;
+  on(event: 'click', hear: (click: { resolve(options: object): void }) => void): void;
+  on(event: 'confirm', hear: () => void): void;
 }
 interface Told {
   /** For the customer, in their language. */
@@ -70,8 +76,7 @@ async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void>
       ? { mode: 'setup', paymentMethodTypes: ['us_bank_account'] }
       : { mode: 'payment', amount, captureMethod: 'manual', paymentMethodTypes: ['card'] }),
   });
-  elements.create('payment').mount(fields);
-  asked = async () => {
+  const give = async (): Promise<void> => {
     say(undefined);
     const checked = await elements.submit();
     if (checked.error) return failed(checked.error);
@@ -79,7 +84,27 @@ async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void>
     if (made.confirmationToken) tell({ fund: 'instrument', instrument: made.confirmationToken.id });
     else failed(made.error ?? {});
   };
+  if (!settings.funding_method.endsWith('wallet')) {
+    elements.create('payment').mount(fields);
+    asked = give;
+    return;
+  }
+  // Where the device has neither wallet the element stays empty, and the page shows nothing.
+  const buttons = elements.create('expressCheckout', { paymentMethods: WALLETS });
+  buttons.on('click', (click) => click.resolve({}));
+  buttons.on('confirm', () => void give().catch(failed));
+  buttons.mount(fields);
 }
+
+/** The wallets whose payments are cards; Stripe would show its others, too. */
+const WALLETS = {
+  applePay: 'auto',
+  googlePay: 'auto',
+  amazonPay: 'never',
+  klarna: 'never',
+  link: 'never',
+  paypal: 'never',
+};
 
 let loaded: Promise<StripeGlobal> | undefined;
 
