@@ -74,136 +74,49 @@ type Decision =
 /** Payments of one flow that a database may have lost: a page that knows of more is told to read its session again. */
 const MAX_LOST = 16;
 
-/** Opens stage 4. `paidRetentionDays` is how long the personal data of a customer who pays is kept. */
-export function openPayments(options: {
-  database: Database;
-  registry: PartnerRegistry;
-  client: AccountReads;
-  engine: Pick<Engine, 'placeForNew' | 'take'>;
-  funding: Pick<Funds, 'methods' | 'keep'>;
-  clock: Clock;
-  log: Log;
-  tracing?: Tracing | undefined;
-  lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
-  paidRetentionDays: number;
+/** What stage 4 depends on. */
+interface Stage4 {
+  readonly database: Database;
+  readonly registry: PartnerRegistry;
+  readonly client: AccountReads;
+  readonly engine: Pick<Engine, 'placeForNew' | 'take'>;
+  readonly funding: Pick<Funds, 'methods' | 'keep'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly tracing?: Tracing | undefined;
+  readonly lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
+  /** How long the personal data of a customer who pays is kept. */
+  readonly paidRetentionDays: number;
   /** Aborts when the process stops. */
-  signal: AbortSignal;
-}): Payments {
-  const { database, registry, client, engine, funding, clock, log, paidRetentionDays, signal } =
-    options;
-  const { lost, tracing } = options;
+  readonly signal: AbortSignal;
+}
 
-  /** One transaction: lock the flow, check again, write the intent into the batch that is open at `now`. */
-  const makeAt = async (
-    session: PayableSession,
-    partner: Partner,
-    request: FlowPaymentRequest,
-    now: number,
-  ): Promise<PaymentRow> => {
-    const began = clock.now();
-    const platform_batch_id = await batchFor(database, partner, now);
-    let made: PaymentRow | undefined;
-    let kept: MadePayment | undefined;
-    try {
-      const payment = await database.transaction(async (tx) => {
-        made = undefined;
-        const sequence = await lockFlow(tx, session);
-        const decision = await decide(tx, session, request, sequence, began);
-        if (decision.kind === 'give') return decision.payment;
-        const before = lost.latestOf(session.flow_id);
-        if (before !== undefined) {
-          const { platform_payment_id } = before.payment;
-          const stored = await flowPayment(tx, session, platform_payment_id);
-          // The database has lost it: to make another would pay twice.
-          if (stored === undefined) return lost.putBack(tx, before, platform_batch_id);
-        }
-        const { place, replaces } = decision;
-        made = await insertPayment(tx, {
-          // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
-          platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
-            ? undefined
-            : decision.platform_payment_id,
-          partner_id: partner.partner_id,
-          biller_id: session.biller_id,
-          account_id: session.account_id,
-          platform_batch_id,
-          amount_in_cents: request.amount_in_cents,
-          session_id: session.session_id,
-          funding_method: request.funding_method,
-          ...engine.placeForNew(partner, request),
-          actor: `session ${session.session_id}`,
-        });
-        await funding.keep(tx, made, request.instrument);
-        const { platform_payment_id } = made;
-        await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
-        await keepCustomer(tx, session.customer_id, paidRetentionDays);
-        kept = { payment: made, session, place, replaces, instrument: request.instrument };
-        return made;
-      });
-      if (payment === made && kept !== undefined) {
-        lost.keep(kept);
-        const { platform_payment_id, partner_id } = payment;
-        tracing?.began(platform_payment_id, 'confirm payment', began, {
-          'duebridge.partner_id': partner_id,
-        });
-        engine.take(payment);
-      }
-      return payment;
-    } catch (error) {
-      // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet.
-      if (
-        made !== undefined &&
-        error instanceof DatabaseUnavailable &&
-        error.outcome === 'unknown'
-      ) {
-        const { platform_payment_id } = made;
-        void takeIfCommitted(session, platform_payment_id, {
-          database,
-          engine,
-          clock,
-          log,
-          signal,
-        });
-      }
-      throw error;
-    }
-  };
+/** What a customer confirmed, with whom it is for. */
+interface Confirm {
+  readonly session: PayableSession;
+  readonly partner: Partner;
+  readonly request: FlowPaymentRequest;
+}
 
-  const make: typeof makeAt = async (session, partner, request, now) => {
-    try {
-      return await makeAt(session, partner, request, now);
-    } catch (error) {
-      if (!isBatchClosed(error)) throw error;
-      // Our clock is behind the database's, by which the window has ended and its batch is closed. Use the next window.
-      return makeAt(session, partner, request, cutoffAfter(partner, now));
-    }
-  };
-
+/** Opens stage 4. */
+export function openPayments(stage: Stage4): Payments {
+  const { database, clock } = stage;
   return {
     async confirm(session, request) {
       if (!isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
       const sequence = await readSequence(database, session);
       const decision = await decide(database, session, request, sequence, clock.now());
       if (decision.kind === 'give') return decision.payment;
-      const partner = await registry.get(session.partner_id);
+      const partner = await stage.registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
-      const methods = await funding.methods({ ...session, mode: partner.mode });
-      const method = methods.find((one) => one.funding_method === request.funding_method);
-      if (method === undefined) {
-        throw new Refusal('INVALID_REQUEST', {
-          details: [{ path: 'body.funding_method', problem: 'is not offered here' }],
-        });
-      }
-      // A test amount is for any account: the partner is not asked, neither now nor later.
-      const rules = isAnsweredHere(partner, request.amount_in_cents)
-        ? {}
-        : await readRules(client, partner, session);
-      const problems = amountProblems(
-        request.amount_in_cents,
-        isWithin(method, request.amount_in_cents) ? rules : method,
-      );
-      if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
-      return make(session, partner, request, clock.now());
+      const confirm = { session, partner, request };
+      await assertAllowed(stage, confirm);
+      const now = clock.now();
+      return makeAt(stage, confirm, now).catch((error: unknown) => {
+        if (!isBatchClosed(error)) throw error;
+        // Our clock is behind the database's, by which the window has ended and its batch is closed. Use the next window.
+        return makeAt(stage, confirm, cutoffAfter(partner, now));
+      });
     },
 
     async read(session, platform_payment_id) {
@@ -212,6 +125,101 @@ export function openPayments(options: {
       return payment;
     },
   };
+}
+
+/** Throws Refusal INVALID_REQUEST for a method that is not offered, AMOUNT_OUT_OF_RANGE, and what the partner says of the account. */
+async function assertAllowed(
+  { funding, client }: Stage4,
+  { session, partner, request }: Confirm,
+): Promise<void> {
+  const { amount_in_cents, funding_method } = request;
+  const methods = await funding.methods({ ...session, mode: partner.mode });
+  const method = methods.find((one) => one.funding_method === funding_method);
+  if (method === undefined) {
+    throw new Refusal('INVALID_REQUEST', {
+      details: [{ path: 'body.funding_method', problem: 'is not offered here' }],
+    });
+  }
+  // A test amount is for any account: the partner is not asked, neither now nor later.
+  const rules = isAnsweredHere(partner, amount_in_cents)
+    ? {}
+    : await readRules(client, partner, session);
+  const limits = isWithin(method, amount_in_cents) ? rules : method;
+  const problems = amountProblems(amount_in_cents, limits);
+  if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
+}
+
+/** Makes the payment in the batch that is open at `now`, and hands it to the engine. */
+async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<PaymentRow> {
+  const { database, engine, clock, lost, tracing } = stage;
+  const began = clock.now();
+  const platform_batch_id = await batchFor(database, confirm.partner, now);
+  /** What the last try of the transaction wrote, while it is not known whether it was committed. */
+  let made: MadePayment | undefined;
+  let payment: PaymentRow;
+  try {
+    payment = await database.transaction(async (tx) => {
+      made = undefined;
+      const written = await writeIntent(tx, stage, confirm, { platform_batch_id, began });
+      if ('kind' in written) return written.payment;
+      made = written;
+      return written.payment;
+    });
+  } catch (error) {
+    // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet.
+    const isUnknown = error instanceof DatabaseUnavailable && error.outcome === 'unknown';
+    if (made !== undefined && isUnknown) void takeIfCommitted(stage, made);
+    throw error;
+  }
+  if (made !== undefined) {
+    lost.keep(made);
+    tracing?.began(payment.platform_payment_id, 'confirm payment', began, {
+      'duebridge.partner_id': payment.partner_id,
+    });
+    engine.take(payment);
+  }
+  return payment;
+}
+
+/** Inside the transaction: lock the flow, check again, write the intent. `give`: a payment that was there before. */
+async function writeIntent(
+  tx: Transaction,
+  { lost, engine, funding, paidRetentionDays }: Stage4,
+  { session, partner, request }: Confirm,
+  { platform_batch_id, began }: { platform_batch_id: string; began: number },
+): Promise<MadePayment | Extract<Decision, { kind: 'give' }>> {
+  const sequence = await lockFlow(tx, session);
+  const decision = await decide(tx, session, request, sequence, began);
+  if (decision.kind === 'give') return decision;
+  const before = lost.latestOf(session.flow_id);
+  if (before !== undefined) {
+    const stored = await flowPayment(tx, session, before.payment.platform_payment_id);
+    // The database has lost it: to make another would pay twice.
+    if (stored === undefined)
+      return { kind: 'give', payment: await lost.putBack(tx, before, platform_batch_id) };
+  }
+  const { place, replaces } = decision;
+  const payment = await insertPayment(tx, {
+    // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
+    platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
+      ? undefined
+      : decision.platform_payment_id,
+    partner_id: partner.partner_id,
+    biller_id: session.biller_id,
+    account_id: session.account_id,
+    platform_batch_id,
+    amount_in_cents: request.amount_in_cents,
+    session_id: session.session_id,
+    funding_method: request.funding_method,
+    ...engine.placeForNew(partner, request),
+    actor: `session ${session.session_id}`,
+  });
+  await funding.keep(tx, payment, request.instrument);
+  const { platform_payment_id } = payment;
+  await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
+  // Personal data of a customer who pays is kept longer than that of one who only looked.
+  await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);
+  return { payment, session, place, replaces, instrument: request.instrument };
 }
 
 /** The insert guard found the batch closed. Citus passes on only the guard's message, without the name of the rule. */
@@ -334,28 +342,15 @@ const keepStatement = sql(
     WHERE customer_id = $1`,
 );
 
-/** Personal data of a customer who pays is kept longer than that of one who only looked. */
-async function keepCustomer(tx: Transaction, customer_id: string, days: number): Promise<void> {
-  await tx.query(keepStatement, [customer_id, days]);
-}
-
 /**
  * Retries until the database tells whether the payment exists, and hands it to the engine if it does. If the process stops first,
  * the engine has released its slots, and another worker takes the payment over. A commit may outlive its connection: its outcome is
  * settled only once its lock on the flow is gone.
  */
 async function takeIfCommitted(
-  session: PayableSession,
-  platform_payment_id: string,
-  on: {
-    database: Database;
-    engine: Pick<Engine, 'placeForNew' | 'take'>;
-    clock: Clock;
-    log: Log;
-    signal: AbortSignal;
-  },
+  { database, engine, clock, log, signal }: Stage4,
+  { session, payment: { platform_payment_id } }: MadePayment,
 ): Promise<void> {
-  const { database, engine, clock, log, signal } = on;
   while (!signal.aborted) {
     await clock.sleep(RESOLVE_EVERY_MS, signal);
     try {

@@ -72,19 +72,20 @@ const presentStatement = sql(
   'SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])',
 );
 
-export function openLostPayments(options: {
-  database: Database;
-  registry: Pick<PartnerRegistry, 'get'>;
-  funding: Pick<Funds, 'keep'>;
-  clock: Clock;
-  log: Log;
-  metrics?: Metrics | undefined;
-}): LostPayments {
-  const { database, registry, funding, clock, log, metrics } = options;
-  const kept = new Map<string, MadePayment & { readonly at: number }>();
-  const latest = new Map<string, string>();
-  /** Lost, and not put back yet. */
-  const missing = new Set<string>();
+/** What looking for lost payments depends on. */
+interface LostOptions {
+  readonly database: Database;
+  readonly registry: Pick<PartnerRegistry, 'get'>;
+  readonly funding: Pick<Funds, 'keep'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics?: Metrics | undefined;
+}
+
+export function openLostPayments(options: LostOptions): LostPayments {
+  const { database, clock, log, metrics } = options;
+  const memory = openMemory(clock);
+  const { kept, missing } = memory;
   /** The server at the last look; undefined before the first, null after one that failed. */
   let server: number | null | undefined;
   const found = metrics?.counter(
@@ -98,29 +99,6 @@ export function openLostPayments(options: {
     () => missing.size,
   );
 
-  const forget = (id: string, { session }: MadePayment): void => {
-    kept.delete(id);
-    const flow = session.flow_id.toString('hex');
-    if (latest.get(flow) === id) latest.delete(flow);
-  };
-  const prune = (): void => {
-    for (const [id, made] of kept) {
-      if (kept.size <= KEPT && clock.monotonic() - made.at < KEPT_MS) return;
-      if (!missing.has(id)) forget(id, made);
-      else if (kept.size > 2 * KEPT) return;
-    }
-  };
-
-  const known = ({ payment }: MadePayment) => ({
-    platform_payment_id: payment.platform_payment_id,
-    partner_id: payment.partner_id,
-    biller_id: payment.biller_id,
-    account: maskAccountId(payment.account_id),
-    amount_in_cents: payment.amount_in_cents,
-    funding_method: payment.funding_method,
-    platform_batch_id: payment.platform_batch_id,
-    confirmed_at: payment.created_at,
-  });
   /** Says once that a payment is lost. */
   const tell = (made: MadePayment): void => {
     const { platform_payment_id } = made.payment;
@@ -130,88 +108,24 @@ export function openLostPayments(options: {
     log.error(known(made), 'the database has lost a payment that it had acknowledged');
   };
 
-  const putBack: LostPayments['putBack'] = async (tx, made, platform_batch_id) => {
+  const putBack: LostPayments['putBack'] = (tx, made, platform_batch_id) => {
     tell(made);
-    const { session, place, replaces, payment: before } = made;
-    const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;
-    const payment = await insertPayment(tx, {
-      platform_payment_id,
-      partner_id,
-      biller_id,
-      account_id,
-      platform_batch_id,
-      amount_in_cents: before.amount_in_cents,
-      session_id: before.session_id,
-      funding_method: before.funding_method,
-      slot: ARRIVALS,
-      stage: 'created',
-      actor: ACTOR,
-    });
-    await funding.keep(tx, payment, made.instrument);
-    await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: clock.now() });
-    await note(tx, {
-      actor: ACTOR,
-      event: 'payment_put_back',
-      platform_payment_id,
-      partner_id,
-      detail: { confirmed_at: created_at, former_batch_id: before.platform_batch_id },
-    });
-    await openCase(tx, 'complained', {
-      case_id: `put-back-${platform_payment_id}`,
-      platform_payment_id,
-      reason_code: 'other',
-      actor: ACTOR,
-      at: new Date(clock.now()).toISOString(),
-      reason: `The database had lost this payment, confirmed at ${created_at}; it was put back`,
-    });
-    return payment;
-  };
-
-  const restore = async (made: MadePayment): Promise<void> => {
-    const { payment, session } = made;
-    const { platform_payment_id, partner_id, created_at } = payment;
-    tell(made);
-    try {
-      const partner = await registry.get(partner_id);
-      if (partner === undefined) throw new Error(`the database has lost the partner ${partner_id}`);
-      const write = async (batch: string): Promise<void> =>
-        database.transaction(async (tx) => {
-          await lockFlow(tx, session);
-          // A repeated confirm may have made it again.
-          if ((await flowPayment(tx, session, platform_payment_id)) !== undefined) return;
-          await putBack(tx, made, batch);
-        });
-      // The window of the confirm, under the id that the partner was told; the one open now if that has been closed.
-      await write(await batchFor(database, partner, Date.parse(created_at))).catch(async () =>
-        write(await batchFor(database, partner, clock.now())),
-      );
-      missing.delete(platform_payment_id);
-      log.warn(known(made), 'the lost payment was put back');
-    } catch (error) {
-      log.error(
-        { ...known(made), error },
-        'the lost payment could not be put back yet; trying again',
-      );
-    }
+    return writeAgain(tx, options, made, platform_batch_id);
   };
 
   const look = async (): Promise<void> => {
-    let started: number;
-    try {
-      const [row] = await database.query<{ started: number }>(serverStatement);
-      started = row?.started ?? 0;
-    } catch {
+    const started = await database.query<{ started: number }>(serverStatement).then(
+      ([row]) => row?.started ?? 0,
+      () => null,
+    );
+    const before = server;
+    if (started === null) {
       server = null;
       return;
     }
-    const isSame = server === started;
-    const isFirst = server === undefined;
-    prune();
-    if (isFirst || (isSame && missing.size === 0)) {
-      server = started;
-      return;
-    }
-    const ids = isSame ? [...missing] : [...kept.keys()];
+    memory.prune();
+    // Nothing is looked for after the first look. Another server may lack anything; the same one what it lacked.
+    const ids = before === undefined ? [] : [...(before === started ? missing : kept.keys())];
     for (let from = 0; from < ids.length; from += AT_ONCE) {
       const some = ids.slice(from, from + AT_ONCE);
       const rows = await database.query<{ platform_payment_id: string }>(presentStatement, [some]);
@@ -219,24 +133,16 @@ export function openLostPayments(options: {
       for (const id of some) {
         const made = kept.get(id);
         if (made === undefined) continue;
-        if (present.has(id)) missing.delete(id);
-        else await restore(made);
+        if (!present.has(id)) tell(made);
+        if (present.has(id) || (await restore(options, made))) missing.delete(id);
       }
     }
     server = started;
   };
 
   return {
-    keep(made) {
-      const { platform_payment_id } = made.payment;
-      kept.set(platform_payment_id, { ...made, at: clock.monotonic() });
-      latest.set(made.session.flow_id.toString('hex'), platform_payment_id);
-      prune();
-    },
-    latestOf(flow_id) {
-      const id = latest.get(flow_id.toString('hex'));
-      return id === undefined ? undefined : kept.get(id);
-    },
+    keep: (made) => memory.keep(made),
+    latestOf: (flow_id) => memory.latestOf(flow_id),
     putBack,
     look,
     async watch(signal) {
@@ -247,5 +153,124 @@ export function openLostPayments(options: {
         await clock.sleep(LOOK_EVERY_MS, signal);
       }
     },
+  };
+}
+
+/** The latest payments of this process, and which of them are lost and not put back yet. */
+function openMemory(clock: Clock) {
+  const kept = new Map<string, MadePayment & { readonly at: number }>();
+  const latest = new Map<string, string>();
+  const missing = new Set<string>();
+  const forget = (id: string, { session }: MadePayment): void => {
+    kept.delete(id);
+    const flow = session.flow_id.toString('hex');
+    if (latest.get(flow) === id) latest.delete(flow);
+  };
+  const prune = (): void => {
+    for (const [id, made] of kept) {
+      if (kept.size <= KEPT && clock.monotonic() - made.at < KEPT_MS) return;
+      // A missing one is kept for longer.
+      if (!missing.has(id)) forget(id, made);
+      else if (kept.size > 2 * KEPT) return;
+    }
+  };
+  return {
+    kept,
+    missing,
+    prune,
+    keep(made: MadePayment): void {
+      const { platform_payment_id } = made.payment;
+      kept.set(platform_payment_id, { ...made, at: clock.monotonic() });
+      latest.set(made.session.flow_id.toString('hex'), platform_payment_id);
+      prune();
+    },
+    latestOf(flow_id: Buffer): MadePayment | undefined {
+      return kept.get(latest.get(flow_id.toString('hex')) ?? '');
+    },
+  };
+}
+
+/** Puts a lost payment back; false when it could not be. */
+async function restore(options: LostOptions, made: MadePayment): Promise<boolean> {
+  const { database, registry, clock, log } = options;
+  const { payment, session } = made;
+  const { platform_payment_id, partner_id, created_at } = payment;
+  try {
+    const partner = await registry.get(partner_id);
+    if (partner === undefined) throw new Error(`the database has lost the partner ${partner_id}`);
+    const write = async (batch: string): Promise<void> =>
+      database.transaction(async (tx) => {
+        await lockFlow(tx, session);
+        // A repeated confirm may have made it again.
+        if ((await flowPayment(tx, session, platform_payment_id)) !== undefined) return;
+        await writeAgain(tx, options, made, batch);
+      });
+    // The window of the confirm, under the id that the partner was told; the one open now if that has been closed.
+    await write(await batchFor(database, partner, Date.parse(created_at))).catch(async () =>
+      write(await batchFor(database, partner, clock.now())),
+    );
+    log.warn(known(made), 'the lost payment was put back');
+    return true;
+  } catch (error) {
+    log.error(
+      { ...known(made), error },
+      'the lost payment could not be put back yet; trying again',
+    );
+    return false;
+  }
+}
+
+/** The payment as it was, without a worker: any one takes it from there. */
+async function writeAgain(
+  tx: Transaction,
+  { funding, clock }: Pick<LostOptions, 'funding' | 'clock'>,
+  { payment: before, session, place, replaces, instrument }: MadePayment,
+  platform_batch_id: string,
+): Promise<PaymentRow> {
+  const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;
+  const payment = await insertPayment(tx, {
+    platform_payment_id,
+    partner_id,
+    biller_id,
+    account_id,
+    platform_batch_id,
+    amount_in_cents: before.amount_in_cents,
+    session_id: before.session_id,
+    funding_method: before.funding_method,
+    slot: ARRIVALS,
+    stage: 'created',
+    actor: ACTOR,
+  });
+  await funding.keep(tx, payment, instrument);
+  await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: clock.now() });
+  await note(tx, {
+    actor: ACTOR,
+    event: 'payment_put_back',
+    platform_payment_id,
+    partner_id,
+    detail: { confirmed_at: created_at, former_batch_id: before.platform_batch_id },
+  });
+  await openCase(tx, 'complained', {
+    case_id: `put-back-${platform_payment_id}`,
+    platform_payment_id,
+    reason_code: 'other',
+    actor: ACTOR,
+    at: new Date(clock.now()).toISOString(),
+    reason: `The database had lost this payment, confirmed at ${created_at}; it was put back`,
+  });
+  return payment;
+}
+
+/** What the log says of a lost payment: enough to find it in other books. */
+function known({ payment }: MadePayment) {
+  return {
+    platform_payment_id: payment.platform_payment_id,
+    partner_id: payment.partner_id,
+    biller_id: payment.biller_id,
+    account: maskAccountId(payment.account_id),
+    amount_in_cents: payment.amount_in_cents,
+    funding_method: payment.funding_method,
+    platform_batch_id: payment.platform_batch_id,
+    confirmed_at: payment.created_at,
   };
 }

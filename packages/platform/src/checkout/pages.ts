@@ -27,12 +27,8 @@ import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
 /** All build output, held in memory: under 200 kB. */
 interface Pages {
-  readonly manifest: Asset;
-  /** Every SDK that may be pinned, with its integrity. */
-  readonly integrity: Asset;
-  /** The newest SDK, and the newest script of `redirect`. */
-  readonly sdk: Asset;
-  readonly redirect: Asset | undefined;
+  /** What changes at its address: the newest SDK and script of `redirect`, and the lists of what may be pinned. */
+  readonly sdkNewest: ReadonlyMap<string, Asset>;
   /** The pinned addresses: this build's, and every release's (decision 87). */
   readonly sdkFiles: ReadonlyMap<string, Asset>;
   readonly flowHtml: string;
@@ -138,9 +134,21 @@ const flowHeaders = {
   'Permissions-Policy': permissions([]),
 };
 
+/** What the routes of the pages share. */
+interface Serving {
+  readonly registry: PartnerRegistry;
+  readonly visits: Visits;
+  readonly pages: () => Promise<Pages>;
+  readonly funding: FundingFrames;
+  /** Of every page that a partner's site may show. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The page with what belongs to a partner; compressed once for each partner, and again when its registration changes. */
+  readonly filled: (html: string) => Promise<Asset>;
+}
+
 /**
- * Serves `/sdk/v1/…`, `/flow/v1/{partner}`, `/flow/assets/…`, `/flow/logos/…`, `/flow/errors`, `/flow/keys.json` and `/flow/ping` on `app`. Before the pages are
- * built, these return 503 and say what to run; the APIs do not need them. `dist` ends with a slash.
+ * Serves `/sdk/v1/…` and `/flow/…` on `app`. Before the pages are built, these return 503 and say what to run; the APIs do not need
+ * them. `dist` ends with a slash.
  */
 export function servePages(
   app: FastifyInstance,
@@ -152,165 +160,102 @@ export function servePages(
   },
 ): void {
   const { registry, visits, dist = builtPages, adapters = [] } = options;
-  const fundingFrames = openFundingFrames(adapters);
-  const headers = { ...flowHeaders, ...fundingFrames.headers };
-  const pages = builtOnce(dist, loadPages);
-  const filled = new Map<string, Promise<Asset>>();
-  /** The page with what belongs to a partner; compressed once for each partner, and again when its registration changes. */
-  const filledAsset = (html: string): Promise<Asset> => {
-    const known = filled.get(html) ?? toAsset('flow.html', Buffer.from(html));
-    const [oldest] = filled.keys();
-    if (filled.size >= MAX_FILLED && oldest !== undefined) filled.delete(oldest);
-    filled.set(html, known);
-    return known;
-  };
-
-  app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
-    const { manifest, integrity, sdk, redirect, sdkFiles } = await pages();
-    reply.headers(sdkHeaders);
-    switch (request.params.file) {
-      case 'duebridge.js':
-        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), sdk);
-      case 'manifest.json':
-        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), manifest);
-      case 'integrity.json':
-        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), integrity);
-      case 'duebridge-redirect.js':
-        if (redirect === undefined) throw new Refusal('NOT_FOUND');
-        return sendAsset(request, reply.header('Cache-Control', SDK_CACHE), redirect);
-      default: {
-        const pinned = sdkFiles.get(request.params.file);
-        if (pinned === undefined) throw new Refusal('NOT_FOUND');
-        return sendAsset(request, reply.header('Cache-Control', IMMUTABLE_CACHE), pinned);
-      }
-    }
-  });
-
-  app.get('/flow/ping', (_request, reply) =>
-    reply
-      .headers({ ...flowHeaders, 'Content-Security-Policy': pingPolicy })
-      .type(HTML)
-      .send(pingPage),
-  );
-
-  app.get<{ Params: { file: string } }>('/flow/assets/:file', async (request, reply) => {
-    const asset = (await pages()).flowAssets.get(request.params.file);
-    if (asset === undefined) throw new Refusal('NOT_FOUND');
-    reply.headers({
-      'Cache-Control': IMMUTABLE_CACHE,
-      'Cross-Origin-Resource-Policy': 'same-origin',
-      'X-Content-Type-Options': 'nosniff',
-    });
-    return sendAsset(request, reply, asset);
-  });
-
-  app.get<{ Params: { file: string } }>('/flow/logos/:file', async (request, reply) => {
-    const image = await registry.logo(request.params.file);
-    if (image === undefined) throw new Refusal('NOT_FOUND');
-    return reply
-      .headers({
-        'Cache-Control': IMMUTABLE_CACHE,
-        'Content-Security-Policy': "default-src 'none'",
-        'Cross-Origin-Resource-Policy': 'same-origin',
-        'X-Content-Type-Options': 'nosniff',
-      })
-      .type('image/png')
-      .send(image);
-  });
-
-  app.get('/flow/errors', async (request, reply) => {
-    const { errors, errorsPolicy } = await pages();
-    reply.headers({
-      ...flowHeaders,
-      'Cache-Control': SDK_CACHE,
-      'Content-Security-Policy': errorsPolicy,
-    });
-    return sendAsset(request, reply, errors);
-  });
-
-  app.get<{ Params: { file: string } }>('/flow/fund/:file', async (request, reply) => {
-    const script = fundingFrames.scripts.get(request.params.file);
-    if (script === undefined) throw new Refusal('NOT_FOUND');
-    reply.headers({
-      'Cache-Control': SDK_CACHE,
-      'Cross-Origin-Resource-Policy': 'same-origin',
-      'X-Content-Type-Options': 'nosniff',
-    });
-    return sendAsset(request, reply, await script());
-  });
-
-  app.get<{ Params: { partner: string; method: string } }>(
-    '/flow/v1/:partner/fund/:method',
-    async (request, reply) => {
-      const { partner: partner_id, method } = request.params;
-      const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
-      const page = fundingFrames.page(method);
-      reply.headers(headers);
-      if (partner === undefined || page === undefined) return noPage(reply);
-      const settings = JSON.stringify({ ...page.settings, funding_method: method });
-      return reply
-        .header('Content-Security-Policy', fundPolicy(page, partner.origins))
-        .type(HTML)
-        .send(
-          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${fundingFrames.scriptOf(page)}"></script></head><body></body></html>`,
-        );
+  const funding = openFundingFrames(adapters);
+  const kept = new Map<string, Promise<Asset>>();
+  const serving: Serving = {
+    registry,
+    visits,
+    pages: builtOnce(dist, loadPages),
+    funding,
+    headers: { ...flowHeaders, ...funding.headers },
+    filled(html) {
+      const known = kept.get(html) ?? toAsset('flow.html', Buffer.from(html));
+      const [oldest] = kept.keys();
+      if (kept.size >= MAX_FILLED && oldest !== undefined) kept.delete(oldest);
+      kept.set(html, known);
+      return known;
     },
-  );
-
-  app.get('/flow/return', (_request, reply) =>
-    reply
-      .headers({ ...flowHeaders, 'Content-Security-Policy': returnPolicy })
-      .type(HTML)
-      .send(returnPage),
-  );
-
+  };
+  serveFiles(app, serving);
+  for (const [path, html, policy] of [
+    ['/flow/ping', pingPage, pingPolicy],
+    ['/flow/return', returnPage, returnPolicy],
+  ] as const) {
+    app.get(path, (_request, reply) =>
+      reply
+        .headers({ ...flowHeaders, 'Content-Security-Policy': policy })
+        .type(HTML)
+        .send(html),
+    );
+  }
   app.get('/flow/keys.json', (_request, reply) =>
     reply.headers(sdkHeaders).header('Cache-Control', SDK_CACHE).send(visits.keys),
   );
+  serveFlow(app, serving);
+  serveFundingFrames(app, serving);
+}
 
-  /** The partner of a path; undefined after the answer that there is none. */
-  const partnerOf = async (
-    { partner: partner_id }: { partner: string },
-    reply: FastifyReply,
-  ): Promise<Partner | undefined> => {
-    const partner = partnerId.holds(partner_id) ? await registry.get(partner_id) : undefined;
-    reply.headers(headers);
-    if (partner === undefined) void noPage(reply);
-    return partner;
+/** The files of the build, and those that partners and adapters bring. */
+function serveFiles(app: FastifyInstance, { pages, registry, funding }: Serving): void {
+  const own = {
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'X-Content-Type-Options': 'nosniff',
   };
-  const page = async (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    partner: Partner,
-    visit: OpenedVisit | undefined,
-  ): Promise<FastifyReply> => {
-    const { flowHtml, flowPolicy: policy } = await pages();
-    reply.headers(REPORTING.header);
-    // A visit has the tab to itself: nobody frames it.
-    const { origins } = partner;
-    const framers =
-      visit !== undefined || origins.length === 0 ? "'none'" : partner.origins.join(' ');
-    reply.header(
-      'Content-Security-Policy',
-      `${policy}${fundingFrames.policy}; frame-ancestors ${framers}`,
-    );
-    const html = fillPage(flowHtml, partner, visit);
-    // The compressed size of a visit could reveal something about its token.
-    if (visit !== undefined) return reply.type(HTML).send(html);
-    return sendAsset(request, reply, await filledAsset(html));
+  /** A route whose last segment is the name of a file; unknown names are 404. */
+  const serve = (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    find: (name: string) => Promise<Asset | undefined>,
+  ): void => {
+    app.get<{ Params: { file?: string } }>(path, async (request, reply) => {
+      const asset = await find(request.params.file ?? '');
+      if (asset === undefined) throw new Refusal('NOT_FOUND');
+      return sendAsset(request, reply.headers(headers), asset);
+    });
   };
+  app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
+    const { sdkNewest, sdkFiles } = await pages();
+    const newest = sdkNewest.get(request.params.file);
+    const asset = newest ?? sdkFiles.get(request.params.file);
+    if (asset === undefined) throw new Refusal('NOT_FOUND');
+    const caching = newest === undefined ? IMMUTABLE_CACHE : SDK_CACHE;
+    return sendAsset(request, reply.headers({ ...sdkHeaders, 'Cache-Control': caching }), asset);
+  });
+  serve('/flow/assets/:file', { ...own, 'Cache-Control': IMMUTABLE_CACHE }, async (name) =>
+    (await pages()).flowAssets.get(name),
+  );
+  serve('/flow/fund/:file', { ...own, 'Cache-Control': SDK_CACHE }, async (name) =>
+    funding.scripts.get(name)?.(),
+  );
+  app.get<{ Params: { file: string } }>('/flow/logos/:file', async (request, reply) => {
+    const image = await registry.logo(request.params.file);
+    if (image === undefined) throw new Refusal('NOT_FOUND');
+    const policy = { 'Content-Security-Policy': "default-src 'none'" };
+    reply.headers({ ...own, ...policy, 'Cache-Control': IMMUTABLE_CACHE });
+    return reply.type('image/png').send(image);
+  });
+  app.get('/flow/errors', async (request, reply) => {
+    const { errors, errorsPolicy } = await pages();
+    const policy = { 'Content-Security-Policy': errorsPolicy };
+    reply.headers({ ...flowHeaders, ...policy, 'Cache-Control': SDK_CACHE });
+    return sendAsset(request, reply, errors);
+  });
+}
 
+/** The payment page: in a frame of the partner's, or in the tab of a visit. */
+function serveFlow(app: FastifyInstance, serving: Serving): void {
+  const { visits } = serving;
   app.get<{ Params: { partner: string }; Querystring: { visit?: string } }>(
     '/flow/v1/:partner',
     async (request, reply) => {
-      const partner = await partnerOf(request.params, reply);
-      if (partner === undefined) return reply;
+      const partner = await partnerOf(serving, request.params.partner, reply);
+      if (partner === undefined) return noPage(reply);
       const { visit: id } = request.query;
-      if (id === undefined) return page(request, reply, partner, undefined);
+      if (id === undefined) return sendPage(serving, request, reply, partner, undefined);
       const sealed = VISIT_ID_PATTERN.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
       const visit = visits.read(partner.partner_id, id, sealed);
       // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
-      return page(request, reply, partner, visit ?? { problem: 'token_expired' });
+      return sendPage(serving, request, reply, partner, visit ?? { problem: 'token_expired' });
     },
   );
 
@@ -320,29 +265,70 @@ export function servePages(
     '/flow/v1/:partner',
     { config: { bodyType: 'application/x-www-form-urlencoded' } },
     async (request, reply) => {
-      const partner = await partnerOf(request.params, reply);
-      if (partner === undefined) return reply;
+      const partner = await partnerOf(serving, request.params.partner, reply);
+      if (partner === undefined) return noPage(reply);
       try {
         const { id, sealed } = visits.begin(partner, request.body, request.headers.origin);
-        const at = `/flow/v1/${partner.partner_id}`;
-        const secure = isSecure(request) ? '; Secure' : '';
-        // Lax: the customer comes from the partner's site.
-        const cookie = (name: string, value: string, seconds: number): string =>
-          `${name}=${value}; Path=${at}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
-        // Browsers send the oldest first; more than a few would fill the headers of every request.
-        const others = visitCookies(request).slice(0, -KEPT_VISITS);
         return await reply
-          .header('Set-Cookie', [
-            cookie(visitCookie(id), sealed, VISIT_SECONDS),
-            ...others.map((name) => cookie(name, '', 0)),
-          ])
+          .header('Set-Cookie', visitCookies(request, partner.partner_id, id, sealed))
           .redirect(`${partner.partner_id}?visit=${id}`, 303);
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         reply.code(error.status);
         const problem = error.code === 'ORIGIN_NOT_ALLOWED' ? 'origin_not_allowed' : 'internal';
-        return page(request, reply, partner, { problem, request_id: request.id });
+        return sendPage(serving, request, reply, partner, { problem, request_id: request.id });
       }
+    },
+  );
+}
+
+/** The partner of a path, with the headers of its pages. */
+async function partnerOf(
+  { registry, headers }: Serving,
+  partner_id: string,
+  reply: FastifyReply,
+): Promise<Partner | undefined> {
+  reply.headers(headers);
+  return partnerId.holds(partner_id) ? registry.get(partner_id) : undefined;
+}
+
+async function sendPage(
+  { pages, funding, filled }: Serving,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  partner: Partner,
+  visit: OpenedVisit | undefined,
+): Promise<FastifyReply> {
+  const { flowHtml, flowPolicy: policy } = await pages();
+  // A visit has the tab to itself: nobody frames it.
+  const { origins } = partner;
+  const framers = visit !== undefined || origins.length === 0 ? "'none'" : origins.join(' ');
+  reply.headers({
+    ...REPORTING.header,
+    'Content-Security-Policy': `${policy}${funding.policy}; frame-ancestors ${framers}`,
+  });
+  const html = fillPage(flowHtml, partner, visit);
+  // The compressed size of a visit could reveal something about its token.
+  if (visit !== undefined) return reply.type(HTML).send(html);
+  return sendAsset(request, reply, await filled(html));
+}
+
+function serveFundingFrames(app: FastifyInstance, serving: Serving): void {
+  const { funding } = serving;
+  app.get<{ Params: { partner: string; method: string } }>(
+    '/flow/v1/:partner/fund/:method',
+    async (request, reply) => {
+      const { method } = request.params;
+      const partner = await partnerOf(serving, request.params.partner, reply);
+      const page = funding.page(method);
+      if (partner === undefined || page === undefined) return noPage(reply);
+      const settings = JSON.stringify({ ...page.settings, funding_method: method });
+      return reply
+        .header('Content-Security-Policy', fundPolicy(page, partner.origins))
+        .type(HTML)
+        .send(
+          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${funding.scriptOf(page)}"></script></head><body></body></html>`,
+        );
     },
   );
 }
@@ -437,10 +423,24 @@ function cookieOf(request: FastifyRequest, name: string): string | undefined {
   return found?.slice(name.length + 1);
 }
 
-/** The names of the visits that the browser keeps. */
-function visitCookies(request: FastifyRequest): string[] {
-  const names = cookiesOf(request).map((one) => one.split('=', 1)[0] ?? '');
-  return names.filter((name) => /^duebridge_visit_[A-Za-z0-9_-]{16}$/.test(name));
+/** Sets the cookie of a new visit, and ends those of all but a few: browsers send the oldest first, and all would fill the headers. */
+function visitCookies(
+  request: FastifyRequest,
+  partner_id: string,
+  id: string,
+  sealed: string,
+): string[] {
+  const secure = isSecure(request) ? '; Secure' : '';
+  // Lax: the customer comes from the partner's site.
+  const cookie = (name: string, value: string, seconds: number): string =>
+    `${name}=${value}; Path=/flow/v1/${partner_id}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
+  const others = cookiesOf(request)
+    .map((one) => one.split('=', 1)[0] ?? '')
+    .filter((name) => /^duebridge_visit_[A-Za-z0-9_-]{16}$/.test(name));
+  return [
+    cookie(visitCookie(id), sealed, VISIT_SECONDS),
+    ...others.slice(0, -KEPT_VISITS).map((name) => cookie(name, '', 0)),
+  ];
 }
 
 /** Fills the shell's placeholders, each inside a double-quoted attribute. */
@@ -488,12 +488,19 @@ async function loadPages({ manifest: built, asset, text }: BuiltFolder): Promise
     [sdk, sdk.redirect].flatMap((script) => (script === undefined ? [] : [{ version, ...script }])),
   );
   const table = scripts.map(({ version, file, sri }) => ({ version, file, integrity: sri }));
-  const { redirect } = manifest.sdk;
+  const {
+    sdk,
+    sdk: { redirect },
+  } = manifest;
+  const newest: [string, Asset][] = [
+    ['duebridge.js', await asset(`sdk/${sdk.file}`)],
+    ['manifest.json', await asset('manifest.json')],
+    ['integrity.json', await toAsset('integrity.json', Buffer.from(`${JSON.stringify(table)}\n`))],
+  ];
+  if (redirect !== undefined)
+    newest.push(['duebridge-redirect.js', await asset(`sdk/${redirect.file}`)]);
   return {
-    manifest: await asset('manifest.json'),
-    integrity: await toAsset('integrity.json', Buffer.from(`${JSON.stringify(table)}\n`)),
-    sdk: await asset(`sdk/${manifest.sdk.file}`),
-    redirect: redirect === undefined ? undefined : await asset(`sdk/${redirect.file}`),
+    sdkNewest: new Map(newest),
     sdkFiles: await load(
       'sdk',
       scripts.map(({ file }) => file),

@@ -158,8 +158,8 @@ interface Line {
   readonly basePath: string;
   readonly drive: Peer;
   readonly interactive: Peer;
-  readonly tokenPeer: Peer | undefined;
-  readonly tokens: TokenSource | undefined;
+  readonly tokenPeer?: Peer;
+  readonly tokens?: TokenSource;
   readonly keyHeaders: Readonly<Record<string, string>>;
   /** What the headers carry as credentials. */
   readonly secrets: readonly string[];
@@ -189,117 +189,7 @@ function endSpan(span: Span, answer: Exchange | NotSent): void {
 
 /** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
 export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
-  const { registry, clock, log, allowPrivateAddresses } = options;
-  const lines = new Map<string, Line>();
-  const tokenFetches = options.metrics?.counter(
-    'duebridge_token_fetches_total',
-    'Requests to partners’ token endpoints, by what came of them',
-    ['partner_id', 'outcome'],
-  );
-
-  const openLine = (partner: Partner): Line => {
-    const base = new URL(partner.base_url);
-    const { auth: credentials, connection } = registry.credentials(partner);
-    const peer = (url: URL, connections: number): Peer =>
-      openPeer(url.origin, { connections, allowPrivateAddresses, connection });
-    const shared = {
-      madeFor: partner,
-      basePath: base.pathname.replace(/\/+$/, ''),
-      drive: peer(base, partner.budget.max_concurrent_calls),
-      interactive: peer(base, INTERACTIVE_CONNECTIONS),
-    };
-    if (credentials.method === 'key') {
-      // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
-      return {
-        ...shared,
-        tokenPeer: undefined,
-        tokens: undefined,
-        keyHeaders: { [credentials.header.toLowerCase()]: credentials.key },
-        secrets: [credentials.key],
-      };
-    }
-    const tokenUrl = new URL(credentials.token_url);
-    const tokenPeer = peer(tokenUrl, 1);
-    const tokens = openTokenSource({
-      credentials,
-      clock,
-      fetch: (form) =>
-        tokenPeer.exchange({
-          method: 'POST',
-          path: tokenUrl.pathname + tokenUrl.search,
-          headers: { 'content-type': 'application/x-www-form-urlencoded' },
-          body: form,
-          deadlineMs: TOKEN_DEADLINE_MS,
-        }),
-      fetched(outcome) {
-        tokenFetches?.inc({ partner_id: partner.partner_id, outcome });
-        if (outcome !== 'granted') {
-          log.warn({ partner_id: partner.partner_id, outcome }, 'no access token');
-        }
-      },
-    });
-    return { ...shared, tokenPeer, tokens, keyHeaders: {}, secrets: [] };
-  };
-
-  const closeLine = async (line: Line): Promise<void> => {
-    await Promise.all([line.drive.close(), line.interactive.close(), line.tokenPeer?.close()]);
-  };
-
-  const lineOf = (partner: Partner): Line => {
-    const line = lines.get(partner.partner_id);
-    if (
-      line !== undefined &&
-      (line.madeFor === partner || sameLine(line.madeFor, partner, registry))
-    ) {
-      line.madeFor = partner;
-      return line;
-    }
-    if (line !== undefined) void closeLine(line);
-    const fresh = openLine(partner);
-    lines.set(partner.partner_id, fresh);
-    return fresh;
-  };
-
-  const send = (
-    partner: Partner,
-    what: {
-      readonly access: Access;
-      readonly method: 'GET' | 'PUT';
-      readonly template: string;
-      readonly values: Readonly<Record<string, string>>;
-      readonly body?: string;
-      readonly headers?: Readonly<Record<string, string>>;
-      readonly interactive?: boolean;
-    },
-    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions,
-    requestId = nextRequestId(),
-    span?: Span,
-  ): Promise<Exchange | NotSent> => {
-    const line = lineOf(partner);
-    const { body } = what;
-    const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
-      (what.interactive === true ? line.interactive : line.drive).exchange({
-        method: what.method,
-        path: line.basePath + fillPath(what.template, what.values),
-        headers: {
-          ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
-          ...what.headers,
-          'x-request-id': requestId,
-          traceparent:
-            span === undefined
-              ? traceparent(what.values['platform_payment_id'], requestId)
-              : traceparentOf(span),
-          ...authorization,
-        },
-        ...(body === undefined ? undefined : { body }),
-        deadlineMs,
-        signal,
-      });
-    return line.tokens === undefined
-      ? once(line.keyHeaders)
-      : withToken(line.tokens, what.access, once);
-  };
-
+  const lines = openLines(options);
   /** A read that a customer waits for. */
   const readNow = (
     partner: Partner,
@@ -308,62 +198,10 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     given: CallOptions = {},
   ): Promise<Exchange | NotSent> =>
     send(
-      partner,
-      {
-        access: 'read',
-        method: 'GET',
-        template: partner.paths[operation],
-        values: { ...account },
-        interactive: true,
-      },
+      lines.of(partner),
+      { ...READ, template: partner.paths[operation], values: { ...account }, interactive: true },
       { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
     );
-
-  /** `send` for a call about a payment, with its answer told to `answered`. */
-  const sendFor = async (
-    kind: AnsweredCall['kind'],
-    partner: Partner,
-    payment: Intent,
-    what: Parameters<typeof send>[1],
-    given: CallOptions,
-  ): Promise<Exchange | NotSent> => {
-    const requestId = nextRequestId();
-    const sent_at = clock.now();
-    const startedAt = clock.monotonic();
-    const span = options.tracing?.call(payment.platform_payment_id, CALL_NAMES[kind], {
-      'duebridge.partner_id': partner.partner_id,
-      'duebridge.request_id': requestId,
-      'http.request.method': what.method,
-      'http.route': what.template,
-    });
-    const answer =
-      testReply(partner, payment, sent_at) ?? (await send(partner, what, given, requestId, span));
-    if (span !== undefined) endSpan(span, answer);
-    // A call that our own stop aborted is not evidence about the partner.
-    if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
-    const took_ms = clock.monotonic() - startedAt;
-    logAttempt(log, answer, {
-      call: CALL_NAMES[kind],
-      partner_id: partner.partner_id,
-      platform_payment_id: payment.platform_payment_id,
-      request_id: requestId,
-      ms: Math.round(took_ms),
-    });
-    options.answered?.({
-      kind,
-      partner_id: partner.partner_id,
-      platform_payment_id: payment.platform_payment_id,
-      account_id: payment.account_id,
-      isExpected: isRecordOf(payment, answer),
-      sent_at,
-      took_ms,
-      request_id: requestId,
-      answer,
-      secrets: lineOf(partner).secrets,
-    });
-    return answer;
-  };
-
   return {
     async getAccount(partner, account, given) {
       return judgeAccount(account, await readNow(partner, 'get_account', account, given));
@@ -372,54 +210,68 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       return judgeBalance(await readNow(partner, 'get_balance', account, given));
     },
     submit(partner, payment, given = {}) {
-      return sendFor(
-        'put',
-        partner,
-        payment,
-        {
-          access: 'write',
-          method: 'PUT',
-          template: partner.paths.put_account_payment,
-          values: keyOf(payment),
-          body: instructionBytes(payment),
-        },
-        given,
-      );
+      const template = partner.paths.put_account_payment;
+      const body = instructionBytes(payment);
+      const what = { ...WRITE, template, values: keyOf(payment), body };
+      return sendFor(options, lines, 'put', partner, payment, what, given);
     },
     poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
-      return sendFor(
-        'get',
-        partner,
-        payment,
-        {
-          access: 'read',
-          method: 'GET',
-          template: partner.paths.get_account_payment,
-          values: keyOf(payment),
-          ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
-        },
-        {
-          ...given,
-          deadlineMs: (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000,
-        },
-      );
+      const deadlineMs = (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000;
+      const what: Request = {
+        ...READ,
+        template: partner.paths.get_account_payment,
+        values: keyOf(payment),
+        ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
+      };
+      return sendFor(options, lines, 'get', partner, payment, what, { ...given, deadlineMs });
     },
     getStatement(partner, platform_batch_id, given = {}) {
-      return send(
-        partner,
-        {
-          access: 'read',
-          method: 'GET',
-          template: partner.paths.get_batch_statement,
-          values: { platform_batch_id },
-        },
-        given,
-      );
+      const template = partner.paths.get_batch_statement;
+      return send(lines.of(partner), { ...READ, template, values: { platform_batch_id } }, given);
     },
-    reset(partner) {
+    reset: (partner) => lines.drop(partner),
+    close: () => lines.close(),
+  };
+}
+
+// The lines to partners -------------------------------------------------------------------------------------------------------
+
+interface Lines {
+  /** The line for a registration; a new one when what it was made for has changed. */
+  of(partner: Partner): Line;
+  drop(partner: Partner): void;
+  close(): Promise<void>;
+}
+
+function openLines(options: PartnerClientOptions): Lines {
+  const { registry, metrics } = options;
+  const lines = new Map<string, Line>();
+  const tokenFetches = metrics?.counter(
+    'duebridge_token_fetches_total',
+    'Requests to partners’ token endpoints, by what came of them',
+    ['partner_id', 'outcome'],
+  );
+  return {
+    of(partner) {
       const line = lines.get(partner.partner_id);
+      if (
+        line !== undefined &&
+        (line.madeFor === partner || sameLine(line.madeFor, partner, registry))
+      ) {
+        line.madeFor = partner;
+        return line;
+      }
+      if (line !== undefined) void closeLine(line);
+      const fresh = openLine(options, partner, (outcome) =>
+        tokenFetches?.inc({ partner_id: partner.partner_id, outcome }),
+      );
+      lines.set(partner.partner_id, fresh);
+      return fresh;
+    },
+    drop({ partner_id }) {
+      const line = lines.get(partner_id);
       if (line === undefined) return;
-      lines.delete(partner.partner_id);
+      lines.delete(partner_id);
       void closeLine(line);
     },
     async close() {
@@ -428,6 +280,154 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
       await Promise.all(open.map(closeLine));
     },
   };
+}
+
+function openLine(
+  { registry, clock, log, allowPrivateAddresses }: PartnerClientOptions,
+  partner: Partner,
+  fetched: (outcome: string) => void,
+): Line {
+  const base = new URL(partner.base_url);
+  const { auth: credentials, connection } = registry.credentials(partner);
+  const peer = (url: URL, connections: number): Peer =>
+    openPeer(url.origin, { connections, allowPrivateAddresses, connection });
+  const shared = {
+    madeFor: partner,
+    basePath: base.pathname.replace(/\/+$/, ''),
+    drive: peer(base, partner.budget.max_concurrent_calls),
+    interactive: peer(base, INTERACTIVE_CONNECTIONS),
+  };
+  if (credentials.method === 'key') {
+    // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
+    const keyHeaders = { [credentials.header.toLowerCase()]: credentials.key };
+    return { ...shared, keyHeaders, secrets: [credentials.key] };
+  }
+  const tokenUrl = new URL(credentials.token_url);
+  const tokenPeer = peer(tokenUrl, 1);
+  const tokens = openTokenSource({
+    credentials,
+    clock,
+    fetch: (form) =>
+      tokenPeer.exchange({
+        method: 'POST',
+        path: tokenUrl.pathname + tokenUrl.search,
+        headers: { 'content-type': 'application/x-www-form-urlencoded' },
+        body: form,
+        deadlineMs: TOKEN_DEADLINE_MS,
+      }),
+    fetched(outcome) {
+      fetched(outcome);
+      if (outcome !== 'granted') {
+        log.warn({ partner_id: partner.partner_id, outcome }, 'no access token');
+      }
+    },
+  });
+  return { ...shared, tokenPeer, tokens, keyHeaders: {}, secrets: [] };
+}
+
+async function closeLine(line: Line): Promise<void> {
+  await Promise.all([line.drive.close(), line.interactive.close(), line.tokenPeer?.close()]);
+}
+
+/** Each read of a registration returns a new object; its connections and tokens stay valid unless the fields they depend on changed. */
+function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): boolean {
+  return (
+    old.base_url === fresh.base_url &&
+    old.budget.max_concurrent_calls === fresh.budget.max_concurrent_calls &&
+    JSON.stringify(old.auth) === JSON.stringify(fresh.auth) &&
+    JSON.stringify(registry.credentials(old)) === JSON.stringify(registry.credentials(fresh))
+  );
+}
+
+// Calls -----------------------------------------------------------------------------------------------------------------------
+
+/** One operation, before credentials and ids are added. */
+interface Request {
+  readonly access: Access;
+  readonly method: 'GET' | 'PUT';
+  readonly template: string;
+  readonly values: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly interactive?: boolean;
+}
+
+const READ = { access: 'read', method: 'GET' } as const;
+const WRITE = { access: 'write', method: 'PUT' } as const;
+
+function send(
+  line: Line,
+  what: Request,
+  { deadlineMs = line.madeFor.budget.call_timeout_ms, signal }: CallOptions,
+  requestId = nextRequestId(),
+  span?: Span,
+): Promise<Exchange | NotSent> {
+  const { body } = what;
+  const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
+    (what.interactive === true ? line.interactive : line.drive).exchange({
+      method: what.method,
+      path: line.basePath + fillPath(what.template, what.values),
+      headers: {
+        ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
+        ...what.headers,
+        'x-request-id': requestId,
+        traceparent:
+          span === undefined
+            ? traceparent(what.values['platform_payment_id'], requestId)
+            : traceparentOf(span),
+        ...authorization,
+      },
+      ...(body === undefined ? undefined : { body }),
+      deadlineMs,
+      signal,
+    });
+  return line.tokens === undefined
+    ? once(line.keyHeaders)
+    : withToken(line.tokens, what.access, once);
+}
+
+/** `send` for a call about a payment, with its answer told to `answered`. */
+async function sendFor(
+  { clock, log, tracing, answered }: PartnerClientOptions,
+  lines: Lines,
+  kind: AnsweredCall['kind'],
+  partner: Partner,
+  payment: Intent,
+  what: Request,
+  given: CallOptions,
+): Promise<Exchange | NotSent> {
+  const { partner_id } = partner;
+  const { platform_payment_id, account_id } = payment;
+  const request_id = nextRequestId();
+  const sent_at = clock.now();
+  const startedAt = clock.monotonic();
+  const span = tracing?.call(platform_payment_id, CALL_NAMES[kind], {
+    'duebridge.partner_id': partner_id,
+    'duebridge.request_id': request_id,
+    'http.request.method': what.method,
+    'http.route': what.template,
+  });
+  const answer =
+    testReply(partner, payment, sent_at) ??
+    (await send(lines.of(partner), what, given, request_id, span));
+  if (span !== undefined) endSpan(span, answer);
+  // A call that our own stop aborted is not evidence about the partner.
+  if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
+  const took_ms = clock.monotonic() - startedAt;
+  const ms = Math.round(took_ms);
+  const named = { partner_id, platform_payment_id, request_id };
+  logAttempt(log, answer, { call: CALL_NAMES[kind], ...named, ms });
+  answered?.({
+    kind,
+    ...named,
+    account_id,
+    isExpected: isRecordOf(payment, answer),
+    sent_at,
+    took_ms,
+    answer,
+    secrets: lines.of(partner).secrets,
+  });
+  return answer;
 }
 
 /** Whether an answer is a record of this payment without a breach of the interface. */
@@ -456,16 +456,6 @@ async function withToken(
 
 function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Record<string, string> {
   return { platform_payment_id, biller_id, account_id };
-}
-
-/** Each read of a registration returns a new object; its connections and tokens stay valid unless the fields they depend on changed. */
-function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): boolean {
-  return (
-    old.base_url === fresh.base_url &&
-    old.budget.max_concurrent_calls === fresh.budget.max_concurrent_calls &&
-    JSON.stringify(old.auth) === JSON.stringify(fresh.auth) &&
-    JSON.stringify(registry.credentials(old)) === JSON.stringify(registry.credentials(fresh))
-  );
 }
 
 /** Names this process in its request ids. */
