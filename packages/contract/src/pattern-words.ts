@@ -25,6 +25,8 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^[0-9]{9}$': 'must be nine digits',
   '^[0-9]{1,12}$': 'must be a whole number of at most 12 digits',
   '^([1-9]|[1-4][0-9]|50)$': 'must be a whole number from 1 to 50',
+  '^#[0-9a-fA-F]{6}$': 'must be a colour of six hexadecimal digits, such as #0b5fd9',
+  '^[A-Za-z0-9+/]+={0,2}$': 'must be base64 without line breaks',
   '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$': 'must be a UUID in lower case',
 };
 
