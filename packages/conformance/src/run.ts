@@ -10,9 +10,10 @@ import {
   SCENARIO_CASES,
   TOKEN_CASES,
 } from './cases/index.ts';
-import { BALANCE_CHECK, readBalancesBefore } from './cases/balance.ts';
+import { BALANCE_CHECK, balancesBefore } from './cases/balance.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
-import type { CallerCase, CallerStage, PartnerCase, Stage } from './check/check.ts';
+import type { CallerCase, CallerStage, CaseInfo, PartnerCase, Stage } from './check/check.ts';
+import { Run, type Means } from './check/context.ts';
 import type { MakeDriver } from './check/driver.ts';
 import { Findings, Skipped, type Profile } from './check/findings.ts';
 import { memoryHistory, type History } from './check/history.ts';
@@ -20,16 +21,17 @@ import { Wire } from './check/http.ts';
 import { USUAL_PACE, type Pace } from './check/pace.ts';
 import { PartnerContext } from './check/partner-context.ts';
 import { PartnerRun } from './check/partner-run.ts';
-import { partnerPreflight } from './check/preflight.ts';
-import { ResultBook, Stopped, type ResultOptions } from './check/result-book.ts';
+import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
+import { ResultBook, Stopped, type About, type ResultOptions } from './check/result-book.ts';
 import { addUp, choose } from './check/selection.ts';
 import {
   secretsOf,
   TargetProblem,
   type PartnerTarget,
   type PlatformTarget,
+  type Secret,
 } from './check/target.ts';
-import { platformPreflight, TokenContext, TokenRun } from './check/token-context.ts';
+import { platformPreflight, TokenContext } from './check/token-context.ts';
 import { MACHINE_CLOCK, type Clock } from './clock.ts';
 import type { RunReport } from './report/run-report.ts';
 
@@ -81,75 +83,49 @@ export async function judgePartner(
   target: PartnerTarget,
   options: PartnerRunOptions = {},
 ): Promise<RunReport> {
-  const profile = options.profile ?? 'contract';
-  const clock = options.clock ?? MACHINE_CLOCK;
-  const cases = choose(PARTNER_CASES, profile, options.recheck === true ? RECHECKS : options.only);
-  const pace = { ...USUAL_PACE, ...options.pace };
-  const window_ms = Math.min((target.terminal_window_seconds ?? 60) * 1_000, pace.longest_wait_ms);
-  const stop = stopper(RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms, options.signal, clock);
-  const wire = openWire(target.ca_file, clock, stop.signal);
-  for (const secret of secretsOf(target.authentication)) wire.hide(secret);
-  for (const [name, value] of Object.entries(target.cancel?.headers ?? {})) {
-    if (/auth|key|token|secret|cookie/i.test(name)) {
-      wire.hide({ value, name: 'CANCEL_CREDENTIAL' });
-    }
-  }
-  const history = options.history ?? memoryHistory();
-  const run = new PartnerRun({
-    target,
-    profile,
-    wire,
-    history,
-    pace,
-    clock,
-    stop: stop.signal,
-    recheck: options.recheck ?? false,
-    restart: options.restart,
-  });
-  const book = new ResultBook(options, wire, cases.length, clock);
-  try {
-    book.problem = await partnerPreflight(run).catch((error: unknown) => book.ended(error));
-    if (book.problem === undefined) await runPartnerCases(run, cases, book);
-    history.add(
-      run.intents.flatMap(({ intent, at }) => {
-        const record = run.records.get(intent.platform_payment_id);
-        return record === undefined
-          ? []
-          : {
-              base_url: target.base_url,
-              biller_id: target.biller_id,
-              intent,
-              made_at: new Date(at).toISOString(),
-              record,
-            };
-      }),
-    );
-  } finally {
-    stop.end();
-    await wire.close();
-  }
-  const { spending_cap_in_cents: cap } = target;
-  const report = book.report({
-    subject: 'partner',
-    target: {
-      base_url: target.base_url,
-      authentication:
-        target.authentication.method === 'key'
-          ? `static key in the header ${target.authentication.header}`
-          : 'OAuth 2.0 client credentials',
-      biller_id: target.biller_id,
-      account_id: target.accounts.payable,
-    },
-    profile,
-    order: cases,
-    money: {
-      ...addUp(cases, target),
-      ...(cap === undefined ? {} : { cap_in_cents: cap }),
-      asked_in_cents: run.asked_in_cents,
+  const { profile = 'contract', recheck = false } = options;
+  const cases = choose(PARTNER_CASES, profile, recheck ? RECHECKS : options.only);
+  const longest_ms = options.pace?.longest_wait_ms ?? USUAL_PACE.longest_wait_ms;
+  const window_ms = Math.min((target.terminal_window_seconds ?? 60) * 1_000, longest_ms);
+  const cancel = Object.entries(target.cancel?.headers ?? {})
+    .filter(([name]) => /auth|key|token|secret|cookie/i.test(name))
+    .map(([, value]) => ({ value, name: 'CANCEL_CREDENTIAL' }));
+  return judge(target, options, {
+    cases,
+    longest_ms: RUN_DEADLINE_MS + WINDOWS_IN_A_ROW * window_ms,
+    secrets: [...secretsOf(target.authentication), ...cancel],
+    async run(means, book, history) {
+      const run = new PartnerRun(target, means, history, recheck);
+      run.restart = options.restart;
+      await book.preflight(() => partnerPreflight(run));
+      if (book.problem === undefined) await runPartnerCases(run, cases, book);
+      const { base_url, biller_id, authentication, accounts, spending_cap_in_cents: cap } = target;
+      history.add(
+        run.intents.flatMap(({ intent, at }) => {
+          const record = run.latest(intent);
+          const made_at = new Date(at).toISOString();
+          return record === undefined ? [] : { base_url, biller_id, intent, made_at, record };
+        }),
+      );
+      return {
+        subject: 'partner',
+        target: {
+          base_url,
+          authentication:
+            authentication.method === 'key'
+              ? `static key in the header ${authentication.header}`
+              : 'OAuth 2.0 client credentials',
+          biller_id,
+          account_id: accounts.payable,
+        },
+        money: {
+          ...addUp(cases, target),
+          ...(cap !== undefined && { cap_in_cents: cap }),
+          asked_in_cents: run.asked_in_cents,
+        },
+      };
     },
   });
-  keepFailed(history, target.base_url, report, options.only);
-  return report;
 }
 
 /**
@@ -160,94 +136,120 @@ export async function judgePlatform(
   target: PlatformTarget,
   options: PlatformRunOptions = {},
 ): Promise<RunReport> {
-  const profile = options.profile ?? 'contract';
-  const clock = options.clock ?? MACHINE_CLOCK;
-  const cases = choose(PLATFORM_CASES, profile, options.only);
-  const stop = stopper(RUN_DEADLINE_MS * 2, options.signal, clock);
-  const wire = openWire(target.ca_file, clock, stop.signal);
-  wire.hide({ value: target.api_key, name: 'API_KEY' });
-  if (target.other_client !== undefined) {
-    wire.hide({ value: target.other_client.api_key, name: 'OTHER_API_KEY' });
-  }
-  const book = new ResultBook(options, wire, cases.length, clock);
-  const pace = { ...USUAL_PACE, ...options.pace };
-  const run = new TokenRun({
-    target,
-    profile,
-    wire,
-    pace,
-    clock,
-    stop: stop.signal,
-  });
-  const history = options.history ?? memoryHistory();
-  let caller: CallerRun | undefined;
-  try {
-    if (target.has_token_endpoint) {
-      book.problem = await platformPreflight(run).catch((error: unknown) => book.ended(error));
-    }
-    if (book.problem === undefined) {
-      for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
-        const context = new TokenContext(run, one.id);
-        await book.judge(one, context, async () => {
-          if (!target.has_token_endpoint) {
+  const cases = choose(PLATFORM_CASES, options.profile ?? 'contract', options.only);
+  const { base_url, client_id, api_key, biller_id, account_id, other_client } = target;
+  return judge(target, options, {
+    cases,
+    longest_ms: RUN_DEADLINE_MS * 2,
+    secrets: [
+      { value: api_key, name: 'API_KEY' },
+      ...(other_client === undefined
+        ? []
+        : [{ value: other_client.api_key, name: 'OTHER_API_KEY' }]),
+    ],
+    async run(means, book) {
+      const run = new Run(target, means);
+      if (target.has_token_endpoint) await book.preflight(() => platformPreflight(run));
+      if (book.problem === undefined) {
+        for (const one of TOKEN_CASES.filter((one) => cases.includes(one))) {
+          const context = new TokenContext(run, one.id);
+          await book.judge(one, context, async () => {
+            if (target.has_token_endpoint) return one.run(context);
             throw new Skipped('the target declares no token endpoint (base_url, client_id)');
-          }
-          await one.run(context);
-        });
+          });
+        }
+        const calls = [...CALLER_CASES, ...SCENARIO_CASES].filter((one) => cases.includes(one));
+        await judgeCalls(target, means, calls, book, options);
       }
-      const calls = [...CALLER_CASES, ...SCENARIO_CASES].filter((one) => cases.includes(one));
-      if (calls.length > 0 && target.caller !== undefined) {
-        const opened = await CallerRun.open(run, target.caller, options.driver).catch(
-          (error: unknown) => (error instanceof Error ? error : new Error(String(error))),
-        );
-        if (opened instanceof Error) {
-          const { host, port } = target.caller;
-          const isNamed = opened instanceof TargetProblem;
-          book.problem ??= {
-            sentence: isNamed
-              ? opened.message
-              : `The scripted partner cannot listen on ${host}:${port} (${opened.message}): free the port, or fix caller.host, caller.port or caller.tls.`,
-          };
-        } else caller = opened;
-      }
-      if (caller !== undefined) caller.restart = options.restart;
-      await (caller === undefined
-        ? judgeNoCaller(calls, profile, book)
-        : runCallerCases(caller, calls, book));
-    }
-  } finally {
-    stop.end();
-    await caller?.close();
-    await wire.close();
-  }
-  const report = book.report({
-    subject: 'platform',
-    target: {
-      base_url: target.base_url,
-      authentication: `client ${target.client_id}`,
-      ...(target.biller_id === undefined ? {} : { biller_id: target.biller_id }),
-      ...(target.account_id === undefined ? {} : { account_id: target.account_id }),
+      return {
+        subject: 'platform',
+        target: {
+          base_url,
+          authentication: `client ${client_id}`,
+          ...(biller_id !== undefined && { biller_id }),
+          ...(account_id !== undefined && { account_id }),
+        },
+      };
     },
-    profile,
-    order: cases,
   });
-  keepFailed(history, target.base_url, report, options.only);
-  return report;
 }
 
-/** Records that the target does not let the judge see how the platform calls. */
-async function judgeNoCaller(
-  cases: readonly CallerCase[],
-  profile: Profile,
-  book: ResultBook,
-): Promise<void> {
-  for (const one of cases) {
-    await book.judge(one, new Findings(profile), async () => {
-      throw new Skipped(
-        'the target declares no "caller", which describes how the scripted partner is registered with the platform',
-      );
-    });
+/** What the two kinds of run do by themselves. */
+interface Judging {
+  readonly cases: readonly CaseInfo[];
+  /** The deadline of the whole run. */
+  readonly longest_ms: number;
+  /** What no report may show. */
+  readonly secrets: readonly Secret[];
+  /** Judges. Returns what the report says of the target. */
+  readonly run: (means: Means, book: ResultBook, history: History) => Promise<About>;
+}
+
+/** A run with its deadline and its transport, and the report of it. */
+async function judge(
+  target: PartnerTarget | PlatformTarget,
+  options: RunOptions,
+  { cases, longest_ms, secrets, run }: Judging,
+): Promise<RunReport> {
+  const { profile = 'contract', clock = MACHINE_CLOCK, history = memoryHistory() } = options;
+  const { ca_file, base_url } = target;
+  const stop = stopper(longest_ms, options.signal, clock);
+  const wire = new Wire({ ...(ca_file !== undefined && { ca_file }), clock, stop: stop.signal });
+  for (const secret of secrets) wire.hide(secret);
+  const pace = { ...USUAL_PACE, ...options.pace };
+  const book = new ResultBook(options, wire, cases, clock);
+  try {
+    const about = await run({ profile, wire, pace, clock, stop: stop.signal }, book, history);
+    const report = book.report(about, profile);
+    keepFailed(history, base_url, report, options.only);
+    return report;
+  } finally {
+    stop.end();
+    await wire.close();
   }
+}
+
+/** Judges how the platform calls a scripted partner. */
+async function judgeCalls(
+  target: PlatformTarget,
+  means: Means,
+  cases: readonly CallerCase[],
+  book: ResultBook,
+  { driver, restart }: PlatformRunOptions,
+): Promise<void> {
+  if (cases.length === 0) return;
+  let caller: CallerRun | undefined;
+  if (target.caller !== undefined) {
+    try {
+      caller = await CallerRun.open(target, means, target.caller, driver);
+      caller.restart = restart;
+    } catch (error) {
+      book.problem = callerProblem(error, target.caller);
+    }
+  }
+  try {
+    if (caller !== undefined) return await runCallerCases(caller, cases, book);
+    for (const one of cases) {
+      await book.judge(one, new Findings(means.profile), async () => {
+        throw new Skipped(
+          'the target declares no "caller", which describes how the scripted partner is registered with the platform',
+        );
+      });
+    }
+  } finally {
+    await caller?.close();
+  }
+}
+
+function callerProblem(
+  error: unknown,
+  { host, port }: NonNullable<PlatformTarget['caller']>,
+): ConfigProblem {
+  const why = error instanceof Error ? error.message : String(error);
+  if (error instanceof TargetProblem) return { sentence: why };
+  return {
+    sentence: `The scripted partner cannot listen on ${host}:${port} (${why}): free the port, or fix caller.host, caller.port or caller.tls.`,
+  };
 }
 
 /** Checks whose faults affect only their own payments run in parallel. */
@@ -256,10 +258,7 @@ async function runCallerCases(
   cases: readonly CallerCase[],
   book: ResultBook,
 ): Promise<void> {
-  let finish = (): void => undefined;
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
+  const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
   const verdicts: Promise<void>[] = [];
   /** Resolves when the check has made its payments; one with `atEnd` gets its verdict after all others. */
   const judge = (one: CallerCase): Promise<void> => {
@@ -297,67 +296,41 @@ async function runPartnerCases(
   cases: readonly PartnerCase[],
   book: ResultBook,
 ): Promise<void> {
-  const stage = (name: Stage): readonly PartnerCase[] =>
-    cases.filter(({ stage }) => (stage ?? 'main') === name);
-  const side = async (checks: readonly PartnerCase[]): Promise<void> => {
-    const sent = new Barrier(checks.length);
+  const side = async (stage: Stage): Promise<void> => {
+    const checks = cases.filter((one) => (one.stage ?? 'main') === stage);
+    let open = checks.length;
+    const { promise: allSent, resolve } = Promise.withResolvers<void>();
     await Promise.all(
       checks.map(async (check) => {
         const context = new PartnerContext(run, check.id);
-        const once = sent.turn();
+        let isSent = false;
+        const sent = (): void => {
+          if (!isSent && (open -= 1) === 0) resolve();
+          isSent = true;
+        };
         await book.judge(check, context, async () => {
-          try {
-            const unfit = check.unfit?.(run.target);
-            if (unfit !== undefined) throw new Skipped(unfit);
-            if (run.recheck && !RECHECKS.includes(check.id)) throw new Skipped('nothing is paid');
-            await check.run(context);
-          } finally {
-            once();
-          }
+          const unfit = check.unfit?.(run.target);
+          if (unfit !== undefined) throw new Skipped(unfit);
+          if (run.recheck && !RECHECKS.includes(check.id)) throw new Skipped('nothing is paid');
+          await check.run(context);
+          sent();
           if (check.atEnd === undefined) return;
-          await sent.all;
+          await allSent;
           await check.atEnd(context);
         });
-        once();
+        sent();
       }),
     );
   };
-  await side(stage('first'));
+  await side('first');
   const measured = cases.some(({ id, atEnd }) => atEnd !== undefined || id === BALANCE_CHECK);
   if (measured && book.problem === undefined) {
-    await readBalancesBefore(new PartnerContext(run, BALANCE_CHECK)).catch((error: unknown) => {
-      book.problem = book.ended(error);
+    await book.preflight(async () => {
+      await balancesBefore(new PartnerContext(run, BALANCE_CHECK));
+      return undefined;
     });
   }
-  await side(stage('main'));
-  await side(stage('last'));
-  await side(stage('restart'));
-  await side(stage('final'));
-}
-
-/** Resolves when each of this many participants has taken its turn. */
-class Barrier {
-  readonly all: Promise<void>;
-  #open: number;
-  #done: () => void = () => undefined;
-
-  constructor(count: number) {
-    this.#open = count;
-    this.all = new Promise((resolve) => {
-      this.#done = resolve;
-    });
-  }
-
-  /** One turn; a second call has no effect. */
-  turn(): () => void {
-    let taken = false;
-    return () => {
-      if (taken) return;
-      taken = true;
-      this.#open -= 1;
-      if (this.#open === 0) this.#done();
-    };
-  }
+  for (const stage of ['main', 'last', 'restart', 'final'] satisfies Stage[]) await side(stage);
 }
 
 /** Records which checks failed, for `--failed`; a run of some checks only updates those. */
@@ -395,8 +368,4 @@ function stopper(
       signal?.removeEventListener('abort', interrupt);
     },
   };
-}
-
-function openWire(ca_file: string | undefined, clock: Clock, stop: AbortSignal): Wire {
-  return new Wire({ ...(ca_file === undefined ? {} : { ca_file }), clock, stop });
 }

@@ -3,8 +3,8 @@
  * A balance may lag, be refreshed nightly, or change for other reasons. A fall that is too small therefore proves nothing. A fall
  * that is too large is reported only after two more payments have shown that the balance follows each payment immediately.
  */
+import type { Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import type { AccountEffect, Balances, BalanceVerdict } from '../check/partner-run.ts';
 import { holdsPayment, type Intent } from '../check/payment-fields.ts';
 import type { SharedName } from '../check/planned-payments.ts';
 
@@ -17,35 +17,53 @@ export const CONTROLS: readonly SharedName[] = ['control', 'second control'];
 /** Maximum number of effects of one payment that may explain an excess: P27 sends one PUT a hundred times. */
 const MOST_EFFECTS = 120;
 
-/** Reads the amounts due before anything is paid. */
-export async function readBalancesBefore(t: PartnerContext): Promise<void> {
-  t.run.balancesBefore = await readBalances(t);
+/** How far one account's amount due fell over a run, and how far its payments predict. */
+export interface AccountEffect {
+  readonly account_id: string;
+  readonly fell: number;
+  /** The sum of its payments that succeeded, and of those that failed or were canceled. */
+  readonly expected: number;
+  readonly undone: number;
+  readonly reply: Reply;
+}
+
+/** The effect of a run on the balances; `unmeasured` says why it cannot be determined. */
+export type BalanceVerdict =
+  | { readonly unmeasured: string }
+  | { readonly unmeasured?: undefined; readonly effects: readonly AccountEffect[] };
+
+/** The amount due of each account that the run knows; accounts that show none are missing. */
+type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
+
+/** The amounts due before anything is paid; whoever asks first must do so then. */
+export function balancesBefore(t: PartnerContext): Promise<Balances> {
+  return t.run.once('the balances before', () => readBalances(t));
 }
 
 /** The verdict over all payments so far; unmeasured unless every one of them has ended. */
 export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict> {
   const { run } = t;
   if (run.unsettled) return { unmeasured: 'the account changed while nothing was paid or read' };
-  if (run.balancesBefore.size === 0) return { unmeasured: 'the partner shows no amount due' };
+  const before = await balancesBefore(t);
+  if (before.size === 0) return { unmeasured: 'the partner shows no amount due' };
   const sums = await sumsByEnd(t);
   if (sums === undefined) return { unmeasured: 'a payment of this run has not ended' };
   const deadline = run.now() + run.pace.balance_lag_ms;
-  let effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
+  let effects = effectsOf(before, await readBalances(t), sums);
   while (effects.some(({ fell, expected }) => fell !== expected) && run.now() < deadline) {
     await run.sleep(run.pace.poll_first_ms);
-    effects = effectsOf(run.balancesBefore, await readBalances(t), sums);
+    effects = effectsOf(before, await readBalances(t), sums);
   }
   const sure = effects.filter(fellByWhatFailed);
   if (sure.length > 0) return { effects: sure };
+  const isRisen = effects.some(rose);
   const tooLittle = effects.some(({ fell, expected }) => fell < expected);
-  if (tooLittle && !effects.some(rose) && !(await followsAtOnce(t))) {
+  if (tooLittle && !isRisen && !(await followsAtOnce(t))) {
     return { unmeasured: 'the amount due does not fall with each payment' };
   }
-  if (effects.some((effect) => effect.fell > effect.expected || rose(effect))) {
-    const sign = effects.some(rose) ? -1 : 1;
-    const follows = await followsAtOnce(t, sign);
-    if (!follows)
-      return { unmeasured: 'the amount due does not change immediately with each payment' };
+  const tooMuch = effects.some(({ fell, expected }) => fell > expected);
+  if ((tooMuch || isRisen) && !(await followsAtOnce(t, isRisen ? -1 : 1))) {
+    return { unmeasured: 'the amount due does not change immediately with each payment' };
   }
   return { effects };
 }
@@ -62,22 +80,22 @@ export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<bool
 export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
   const verdict = await t.run.once('the balances', () => measureBalances(t));
   if (verdict.unmeasured !== undefined) {
-    const unseen = `the effect on the balance was not measured: ${verdict.unmeasured}`;
-    t.notes.push(`T${unseen.slice(1)}.`);
+    const unseen = `The effect on the balance was not measured: ${verdict.unmeasured}`;
+    t.notes.push(`${unseen}.`);
     // An effect that nobody could look at is no proof.
     if (t.profile === 'strict') t.wanting.push(unseen);
     return;
   }
   const effect = verdict.effects.find(({ account_id }) => account_id === intent.account_id);
   if (effect === undefined) return;
-  const excess = effect.fell - effect.expected;
-  const times = excess / intent.amount_in_cents;
+  const { fell, expected, reply } = effect;
+  const times = (fell - expected) / intent.amount_in_cents;
   t.must(
-    !(excess > 0 && Number.isInteger(times) && times <= MOST_EFFECTS),
-    `each payment reduces the balance once: the amount due falls by ${effect.expected} cents over this run`,
-    effect.reply,
+    !(times > 0 && Number.isInteger(times) && times <= MOST_EFFECTS),
+    `each payment reduces the balance once: the amount due falls by ${expected} cents over this run`,
+    reply,
     {
-      got: `it fell by ${effect.fell} cents: ${times} times this payment’s ${intent.amount_in_cents} cents too much`,
+      got: `it fell by ${fell} cents: ${times} times this payment’s ${intent.amount_in_cents} cents too much`,
     },
   );
 }
@@ -85,12 +103,12 @@ export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void
 async function readBalances(t: PartnerContext): Promise<Balances> {
   const { payable, other, inactive, canceled } = t.target.accounts;
   const ids = new Set([payable, other, inactive, canceled].filter((id) => id !== undefined));
-  const balances = new Map<string, { due: number; reply: AccountEffect['reply'] }>();
   const reads = [...ids].map(async (id) => ({ id, ...(await t.amountDue(id)) }));
-  for (const { id, due, reply } of await Promise.all(reads)) {
-    if (due !== undefined) balances.set(id, { due, reply });
-  }
-  return balances;
+  return new Map(
+    (await Promise.all(reads)).flatMap(({ id, due, reply }) =>
+      due === undefined ? [] : [[id, { due, reply }] as const],
+    ),
+  );
 }
 
 /** Cents by account. */
@@ -102,9 +120,10 @@ async function sumsByEnd(
 ): Promise<{ readonly succeeded: Sums; readonly undone: Sums } | undefined> {
   const succeeded = new Map<string, number>();
   const undone = new Map<string, number>();
-  const ends = t.run.intents.map(async ({ intent, first }) => {
+  const ends = t.run.intents.map(async ({ intent }) => {
     // A refused payment must not exist; if a read finds it anyway, it counts.
-    if (first === undefined && !holdsPayment(await t.read(intent))) return true;
+    const isMade = t.run.putsOf(intent).length > 0 || holdsPayment(await t.read(intent));
+    if (!isMade) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;
     const sums = end.record['status'] === 'succeeded' ? succeeded : undone;
@@ -123,15 +142,14 @@ function effectsOf(
 ): AccountEffect[] {
   return [...before].flatMap(([account_id, { due }]) => {
     const now = after.get(account_id);
-    return now === undefined
-      ? []
-      : {
-          account_id,
-          fell: due - now.due,
-          expected: succeeded.get(account_id) ?? 0,
-          undone: undone.get(account_id) ?? 0,
-          reply: now.reply,
-        };
+    if (now === undefined) return [];
+    return {
+      account_id,
+      fell: due - now.due,
+      expected: succeeded.get(account_id) ?? 0,
+      undone: undone.get(account_id) ?? 0,
+      reply: now.reply,
+    };
   });
 }
 

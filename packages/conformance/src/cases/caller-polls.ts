@@ -1,20 +1,21 @@
 /** Checks of how often and how long a platform calls (C03, C13, C14): to the end of each payment, and not beyond. */
 import type { ClauseId } from '@duebridge/contract';
-import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import { amountOf, idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { Draft, CallerCase } from '../check/check.ts';
 import { type Clock, pause } from '../clock.ts';
 import { type Behaviour, onRecords, recordOf } from '../sandbox/partner.ts';
 import {
   goesOn,
+  hasEnded,
+  idsSoFar,
   noDouble,
   notEnded,
   notTooFast,
-  returnedTheEnd,
-  sameBytes,
   reportsProcessing,
+  sameBytes,
   stopsAtTheEnd,
+  untilEnd,
 } from './caller-rules.ts';
-import { parsed } from './shared.ts';
 
 /** The three terminal statuses, one payment each. */
 const ENDS = ['succeeded', 'failed', 'canceled'] as const;
@@ -32,39 +33,34 @@ const c03: Draft<CallerCase> = {
       ENDS.map((status, place) => ({ cents: 3_010 + 10 * place, behaviour: endsAs(status) })),
     );
     for (const payment of payments) await t.accepted(payment);
-    await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
+    await t.until(() => payments.every((payment) => hasEnded(t, payment)));
     await Promise.all(
       payments.map(async (payment) => {
-        const calls = t.calls(payment);
-        const polled = t.must(
-          calls.some(returnedTheEnd),
+        const isPolled = t.must(
+          hasEnded(t, payment),
           'polls until the payment has ended',
           undefined,
           {
-            got: `${calls.length} calls, none of which got a terminal status`,
+            got: `${t.calls(payment).length} calls, none of which got a terminal status`,
             cause: 'The platform treats the response to the PUT as final, or polls the wrong URL.',
           },
         );
-        if (polled) await stopsAtTheEnd(t, payment);
+        if (isPolled) await stopsAtTheEnd(t, payment);
       }),
     );
     await unusualRecords(t);
-    CALLS_C03.set(
-      t,
-      payments.map((payment) => ({ payment, calls: t.calls(payment).length })),
-    );
+    for (const payment of payments) t.atRest.set(payment, t.calls(payment).length);
   },
   async atEnd(t) {
     // One read after the end may be a reconciliation, and one more may follow a restart (C14); the next are polls at a slower pace.
     const most = t.run.restart === undefined ? 1 : 2;
-    for (const { payment, calls } of t.all.length > 0 ? [] : (CALLS_C03.get(t) ?? [])) {
+    for (const [payment, calls] of t.all.length > 0 ? [] : t.atRest) {
       const later = t.calls(payment).slice(calls);
-      const next = later[most];
-      t.must(
-        next === undefined,
+      t.none(
+        later.slice(most),
         `at most ${most} calls for an ended payment while the other checks run`,
-        t.cite(next),
-        { got: `${later.length}`, cause: 'The platform goes on polling at a slower pace.' },
+        () => `${later.length}`,
+        { cause: 'The platform goes on polling at a slower pace.' },
       );
     }
   },
@@ -99,7 +95,7 @@ function atOffset(instant: unknown, minutes: number): unknown {
 async function unusualRecords(t: CallerContext): Promise<void> {
   if (t.all.length > 0) return;
   const payments = await t.payAll(
-    [...UNUSUAL, lateAnswer(t.run.tokens.clock)].map((behaviour, place) => ({
+    [...UNUSUAL, lateAnswer(t.run.clock)].map((behaviour, place) => ({
       cents: 3_110 + 10 * place,
       behaviour,
     })),
@@ -107,7 +103,7 @@ async function unusualRecords(t: CallerContext): Promise<void> {
   for (const payment of payments) await t.accepted(payment);
   await Promise.all(
     payments.map(async (payment) => {
-      const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+      const ended = await untilEnd(t, payment);
       // A platform that read another object's status has ended the payment too early.
       if (!ended) await notEnded(t, payment, 'a poll answered with status processing', 'B5');
       await stopsAtTheEnd(t, payment);
@@ -143,12 +139,6 @@ function lateAnswer(clock: Clock): Behaviour {
     },
   };
 }
-
-/** The payments of a run, each with the number of its calls when it was seen to rest. */
-const CALLS_C03 = new WeakMap<
-  CallerContext,
-  readonly { readonly payment: CallerPayment; readonly calls: number }[]
->();
 
 /** Ends the payment with this status when the sandbox ends it. */
 function endsAs(status: (typeof ENDS)[number]): Behaviour {
@@ -186,92 +176,64 @@ const c13: Draft<CallerCase> = {
 
 /** A payment that is processing for many polls. */
 async function staysProcessing(t: CallerContext): Promise<void> {
-  const slow = new Spell(t, 'GET');
-  const polled = await slow.pay(
+  let isOver = false;
+  const payment = await t.pay(
     13_010,
-    reportsProcessing(() => slow.over),
+    reportsProcessing(() => isOver),
   );
-  await t.accepted(polled);
-  await slow.last();
-  await notEnded(t, polled, `${slow.calls()} polls that say processing`, 'RU4');
-  pollsByGet(t, polled);
+  await t.accepted(payment);
+  const polls = await aWhile(t, payment, 'GET');
+  const what = `${polls} polls that say processing`;
+  await notEnded(t, payment, what, 'RU4');
+  pollsByGet(t, payment);
   await othersGoOn(t);
-  slow.end();
-  await asked(t, polled, `after ${slow.calls()} polls that say processing`, 'RU4');
+  isOver = true;
+  await endsAfter(t, payment, what, 'RU4');
 }
 
 /** A payment whose PUT fails many times. */
 async function failsAWhile(t: CallerContext): Promise<void> {
-  const broken = new Spell(t, 'PUT');
-  const failing = await broken.pay(13_020, fails(broken));
-  await t.arrived(failing);
-  await broken.last();
-  await notEnded(t, failing, `${broken.calls()} PUTs answered with 500`, 'ST3');
-  broken.end();
-  notTooFast(t, failing, 'PUT', MOST_A_SECOND);
-  await asked(t, failing, `after ${broken.calls()} PUTs answered with 500`, 'S4');
+  let isOver = false;
+  const payment = await t.pay(13_020, {
+    receive: ({ method }) => (method === 'PUT' && !isOver ? BROKEN : undefined),
+  });
+  await t.arrived(payment);
+  const puts = await aWhile(t, payment, 'PUT');
+  const what = `${puts} PUTs answered with 500`;
+  await notEnded(t, payment, what, 'ST3');
+  isOver = true;
+  notTooFast(t, payment, 'PUT', MOST_A_SECOND);
+  await endsAfter(t, payment, what, 'S4');
 }
 
-/** A period in which the partner is slow or failing: it lasts a number of calls, or as long as the judge is willing to wait. */
-class Spell {
-  readonly #t: CallerContext;
-  readonly #method: 'GET' | 'PUT';
-  #payment: CallerPayment | undefined;
-  #over = false;
+const BROKEN = {
+  status: 500,
+  body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
+};
 
-  constructor(t: CallerContext, method: 'GET' | 'PUT') {
-    this.#t = t;
-    this.#method = method;
-  }
-
-  get over(): boolean {
-    return this.#over;
-  }
-
-  async pay(cents: number, behaviour: Behaviour): Promise<CallerPayment> {
-    this.#payment = await this.#t.pay(cents, behaviour);
-    return this.#payment;
-  }
-
-  calls(): number {
-    return this.#t.calls(this.#payment).filter(({ method }) => method === this.#method).length;
-  }
-
-  /** Waits for enough calls that a platform with a retry limit would have given up. */
-  async last(): Promise<void> {
-    const { quiet_ms } = this.#t.run.tokens.pace;
-    await this.#t.run.tokens.sleep(quiet_ms);
-    await this.#t.until(() => this.calls() > CALLS[this.#method]);
-  }
-
-  end(): void {
-    this.#over = true;
-  }
+/** Waits for enough calls that a platform with a retry limit would have given up. Returns how many came. */
+async function aWhile(
+  t: CallerContext,
+  payment: CallerPayment,
+  method: 'GET' | 'PUT',
+): Promise<number> {
+  const calls = () => t.calls(payment).filter((call) => call.method === method).length;
+  await t.run.sleep(t.run.pace.quiet_ms);
+  await t.until(() => calls() > CALLS[method]);
+  return calls();
 }
 
-async function asked(
+/** The partner is right again, and the payment must end. */
+async function endsAfter(
   t: CallerContext,
   payment: CallerPayment,
   what: string,
   clause: ClauseId,
 ): Promise<void> {
-  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
-  await goesOn(t, payment, ended, {
-    expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
-    got: `${t.calls(payment).length} calls, and then none`,
-    clause,
-  });
+  const ended = await untilEnd(t, payment);
+  await goesOn(t, payment, ended, { expected: `after ${what}: ${t.untilTheEnd}`, clause });
   sameBytes(t, payment);
   noDouble(t, payment);
-}
-
-function fails(spell: Spell): Behaviour {
-  return {
-    receive: (call) =>
-      call.method === 'PUT' && !spell.over
-        ? { status: 500, body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' } }
-        : undefined,
-  };
 }
 
 /** Maximum number of PUTs of an accepted payment without a poll: some may be retries after a lost response. */
@@ -283,33 +245,25 @@ function pollsByGet(t: CallerContext, payment: CallerPayment): void {
   const accepted = calls.findIndex(({ answer }) => answer?.status === 200);
   const later = calls.slice(accepted + 1);
   const puts = later.filter(({ method }) => method === 'PUT');
-  const [put] = puts;
-  t.must(
-    puts.length <= MOST_PUTS || puts.length < later.length,
-    'polls with Get Account Payment once the PUT is accepted',
-    t.cite(put),
-    {
-      got: `${puts.length} more PUTs and no GET`,
-      clause: 'B5',
-      cause: 'The client repeats the PUT to learn the status.',
-    },
-  );
+  const isPolled = puts.length <= MOST_PUTS || puts.length < later.length;
+  t.must(isPolled, 'polls with Get Account Payment once the PUT is accepted', puts[0], {
+    got: `${puts.length} more PUTs and no GET`,
+    clause: 'B5',
+    cause: 'The client repeats the PUT to learn the status.',
+  });
 }
 
 /** A payment that takes long must not hold up the next one. */
 async function othersGoOn(t: CallerContext): Promise<void> {
   if (t.profile !== 'strict') return;
   const other = await t.pay(13_030);
-  t.strict(
-    await t.until(() => t.puts(other).length > 0),
-    `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`,
-    undefined,
-    {
-      got: 'none',
-      clause: 'S4',
-      cause: 'The platform makes one payment at a time and waits for its end.',
-    },
-  );
+  const isMade = await t.until(() => t.puts(other).length > 0);
+  const expected = `a PUT of another payment within ${t.run.caller.patience_seconds} s, while one is processing`;
+  t.strict(isMade, expected, undefined, {
+    got: 'none',
+    clause: 'S4',
+    cause: 'The platform makes one payment at a time and waits for its end.',
+  });
 }
 
 const c14: Draft<CallerCase> = {
@@ -323,20 +277,17 @@ const c14: Draft<CallerCase> = {
     'The id is stored only after the response, or open payments exist only in memory and are forgotten or made anew.',
   async run(t: CallerContext) {
     const { restart } = t.run;
-    t.given(
-      restart !== undefined,
-      'the target declares no caller.restart_command, and --restart was not given',
-    );
+    t.given(restart !== undefined, 'the target declares no caller.restart_command');
     let restarted = false;
     const polled = await t.pay(
       14_010,
       reportsProcessing(() => restarted),
     );
     await t.accepted(polled);
-    const unanswered = await t.pay(
-      14_020,
-      loses(() => restarted),
-    );
+    // Accepts the payment, but sends no response to a PUT before the restart.
+    const unanswered = await t.pay(14_020, {
+      answer: ({ method }) => (method === 'PUT' && !restarted ? () => undefined : undefined),
+    });
     await t.arrived(unanswered);
     await restart();
     restarted = true;
@@ -348,42 +299,28 @@ const c14: Draft<CallerCase> = {
 
 /** A payment made after the restart must not get an id that another payment has (PF2). */
 async function newIds(t: CallerContext): Promise<void> {
-  const known = new Set(t.run.partner.exchanges().map(({ path }) => lastSegment(path)));
+  const known = idsSoFar(t);
   await t.pay(14_030);
-  const put = () => t.puts().find(({ body }) => parsed(body)?.['amount_in_cents'] === 14_030);
+  const put = () => t.puts().find(({ body }) => amountOf(body) === 14_030);
   await t.until(() => put() !== undefined);
   const first = put();
   if (first === undefined) return;
-  t.must(
-    !known.has(lastSegment(first.path)),
-    'a new platform_payment_id for a payment made after the restart',
-    t.cite(first),
-    { got: first.path, clause: 'PF2', cause: 'Ids are numbered by a counter in memory.' },
-  );
-}
-
-function lastSegment(path: string): string | undefined {
-  return path.split('?')[0]?.split('/').at(-1);
+  const expected = 'a new platform_payment_id for a payment made after the restart';
+  t.must(!known.has(idOf(first)), expected, first, {
+    got: first.path,
+    clause: 'PF2',
+    cause: 'Ids are numbered by a counter in memory.',
+  });
 }
 
 async function goesOnFor(t: CallerContext, payment: CallerPayment, what: string): Promise<void> {
-  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
+  const ended = await untilEnd(t, payment);
   noDouble(t, payment);
   sameBytes(t, payment);
   if (ended || t.all.length > 0) return;
   await notEnded(t, payment, 'a restart', 'ST3');
-  await goesOn(t, payment, ended, {
-    expected: `${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s of the restart`,
-    got: `${t.calls(payment).length} calls in all`,
-    clause: 'S4',
-  });
-}
-
-/** Accepts the payment, but sends no response to a PUT before the restart. */
-function loses(isOver: () => boolean): Behaviour {
-  return {
-    answer: (call) => (call.method === 'PUT' && !isOver() ? () => undefined : undefined),
-  };
+  const expected = `${what}: ${t.untilTheEnd} of the restart`;
+  await goesOn(t, payment, ended, { expected, clause: 'S4' });
 }
 
 export const CALLER_POLLS = [c03, c13, c14];

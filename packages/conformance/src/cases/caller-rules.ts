@@ -1,6 +1,6 @@
 /** Shared by several checks of the caller. */
 import type { ClauseId, Json } from '@duebridge/contract';
-import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
+import { idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import {
   recordOf,
   type Behaviour,
@@ -8,6 +8,7 @@ import {
   type Insides,
   type ScriptedExchange,
 } from '../sandbox/partner.ts';
+import type { More } from '../check/findings.ts';
 import { parsed } from './shared.ts';
 
 /** The body of a call as an object; undefined when it is not an object. */
@@ -36,6 +37,10 @@ export function reportsProcessing(isOver: (call: Call, partner: Insides) => bool
   };
 }
 
+/** The ids of all payments that the partner has been called for. */
+export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>
+  new Set(t.run.partner.exchanges().map(idOf));
+
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: ScriptedExchange): string | undefined {
   const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
@@ -46,6 +51,14 @@ function statusGiven(call: ScriptedExchange): string | undefined {
 export function returnedTheEnd(call: ScriptedExchange): boolean {
   return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
 }
+
+/** True when the platform was told that the payment has ended. */
+export const hasEnded = (t: CallerContext, payment: CallerPayment): boolean =>
+  t.calls(payment).some(returnedTheEnd);
+
+/** Waits until it is. */
+export const untilEnd = (t: CallerContext, payment: CallerPayment): Promise<boolean> =>
+  t.until(() => hasEnded(t, payment));
 
 /** How many times longer than its longest pause so far a platform must be silent before it counts as having given up. */
 const GIVEN_UP = 2.5;
@@ -58,31 +71,32 @@ export async function goesOn(
   t: CallerContext,
   payment: CallerPayment,
   holds: boolean,
-  finding: {
-    readonly expected: string;
-    readonly got: string;
-    readonly clause: ClauseId;
-    readonly cause?: string;
-  },
+  { expected, ...more }: More & { readonly expected: string },
 ): Promise<void> {
   if (holds) return;
   const calls = t.calls(payment);
-  const last = calls.at(-1);
-  const times = calls.map(({ at_ms }) => at_ms);
-  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
-  const silence = t.run.partner.now() - (times.at(-1) ?? 0);
-  const declared = t.run.caller.patience_declared;
-  const isSilent = silence >= GIVEN_UP * Math.max(0, ...pauses);
-  if (!declared || !isSilent || !(await t.isAwake())) {
+  const silence = t.run.partner.now() - (calls.at(-1)?.at_ms ?? 0);
+  const isSilent = silence >= GIVEN_UP * longestPause(calls);
+  if (!t.run.caller.patience_declared || !isSilent || !(await t.isAwake())) {
     t.wanting.push(
-      `no call for ${Math.round(silence / 1_000)} s (${finding.expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
+      `no call for ${Math.round(silence / 1_000)} s (${expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
     );
     return;
   }
   // The call may have come while the judge requested another payment.
   if (t.calls(payment).length > calls.length) return;
-  const { expected, ...more } = finding;
-  t.must(false, expected, t.cite(last), more);
+  t.must(false, expected, calls.at(-1), { got: `${calls.length} calls, and then none`, ...more });
+}
+
+/** The longest time between two calls, in milliseconds. */
+function longestPause(calls: readonly ScriptedExchange[]): number {
+  const times = calls.map(({ at_ms }) => at_ms);
+  return Math.max(0, ...times.slice(1).map((time, place) => time - (times[place] ?? time)));
+}
+
+/** True when more calls than `most` came within a second. */
+function isTooFast(calls: readonly ScriptedExchange[], most: number): boolean {
+  return calls.some(({ at_ms }, place) => (calls[place + most]?.at_ms ?? Infinity) - at_ms < 1_000);
 }
 
 /**
@@ -101,7 +115,7 @@ export async function showsTheEnd(
     status = await payment.status();
     return status === undefined || status === word;
   });
-  t.must(shown, `status ${word ?? ''} for the customer, as the partner reported`, t.cite(end), {
+  t.must(shown, `status ${word ?? ''} for the customer, as the partner reported`, end, {
     got: `status ${status ?? ''}`,
     clause: word === 'succeeded' ? 'ST2' : word === 'failed' ? 'ST3' : 'ST4',
     cause: 'The platform reads the terminal status but loses it before storing it.',
@@ -130,25 +144,25 @@ export async function stopsAtTheEnd(
   const before = t.calls(payment).length;
   const shown_ms = t.run.partner.now();
   // A platform that polls slowly is watched for longer than it usually pauses.
-  const times = t.calls(payment).map(({ at_ms }) => at_ms);
-  const pauses = times.slice(1).map((time, place) => time - (times[place] ?? time));
-  const isInTime = await t.quiet(Math.min(t.patience_ms, 2 * Math.max(0, ...pauses)));
+  const usual_ms = 2 * longestPause(t.calls(payment));
+  const isInTime = await t.quiet(Math.min(t.patience_ms, usual_ms));
   const calls = t.calls(payment);
   // One call may have been in progress; if the judge cannot read the status, the call may be due to a lost response.
   const most = (status === undefined ? calls.indexOf(end) + 1 : before) + 1;
   // What was in progress has arrived by then; a later call was sent although the platform knew the end.
-  const late = calls.find(
+  const late = calls.filter(
     ({ at_ms }) => isInTime && status !== undefined && at_ms > shown_ms + IN_PROGRESS_MS,
   );
-  const after = late ?? calls[most];
-  t.must(after === undefined, `no call after the terminal status ${word}`, t.cite(after), {
-    got: `${calls.length - before} more, the last ${(calls.at(-1)?.at_ms ?? 0) - shown_ms} ms after the platform showed it`,
-    clause: 'RU4',
-    cause: 'The next poll is scheduled before the response is examined.',
-  });
+  const last_ms = (calls.at(-1)?.at_ms ?? 0) - shown_ms;
+  t.none(
+    [...late, ...calls.slice(most)],
+    `no call after the terminal status ${word}`,
+    () => `${calls.length - before} more, the last ${last_ms} ms after the platform showed it`,
+    { clause: 'RU4', cause: 'The next poll is scheduled before the response is examined.' },
+  );
   const later = await payment.status();
   // A status that cannot be read at the moment says nothing.
-  t.must(later === undefined || later === word, `status ${word} permanently`, t.cite(after), {
+  t.must(later === undefined || later === word, `status ${word} permanently`, end, {
     got: `status ${later ?? ''}`,
     clause: 'RU2',
     cause: 'A later response overwrites the terminal status.',
@@ -157,23 +171,16 @@ export async function stopsAtTheEnd(
 
 /** Raises a must-finding when attempts at one payment differ in method, path or bytes (RU5). */
 export function sameBytes(t: CallerContext, payment: CallerPayment): void {
-  const [posted] = t.others(payment);
-  t.must(posted === undefined, 'every attempt as a PUT', t.cite(posted), {
-    got: `${posted?.method ?? ''} ${posted?.path ?? ''}`,
+  t.none(t.others(payment), 'every attempt as a PUT', ({ method, path }) => `${method} ${path}`, {
     clause: 'B4',
     cause: 'A retry takes another way through the client than the first attempt.',
   });
   const [first, ...rest] = t.puts(payment);
-  const other = rest.find((put) => put.body !== first?.body || put.path !== first.path);
-  t.must(
-    other === undefined,
+  t.none(
+    rest.filter((put) => put.body !== first?.body || put.path !== first.path),
     `the path and bytes of the first PUT: ${first?.body.slice(0, 200) ?? ''}`,
-    t.cite(other),
-    {
-      got: other === undefined ? '' : `${other.path} ${other.body.slice(0, 200)}`,
-      clause: 'RU5',
-      cause: 'A retry rebuilds the body with another time or batch id.',
-    },
+    (other) => `${other.path} ${other.body.slice(0, 200)}`,
+    { clause: 'RU5', cause: 'A retry rebuilds the body with another time or batch id.' },
   );
 }
 
@@ -185,46 +192,35 @@ export function notTooFast(
   most: number,
 ): void {
   const calls = t.calls(payment).filter((call) => call.method === method);
-  const times = calls.map(({ at_ms }) => at_ms);
-  const [first] = calls;
-  t.should(
-    !times.some((time, place) => (times[place + most] ?? Infinity) - time < 1_000),
-    `at most ${most} ${method}s per second`,
-    t.cite(first),
-    {
-      got: `${times.length} ${method}s in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
-      clause: 'LI1',
-      cause: 'The call is retried immediately, without backoff.',
-    },
-  );
+  t.should(!isTooFast(calls, most), `at most ${most} ${method}s per second`, calls[0], {
+    got: `${calls.length} ${method}s in ${span(calls)} ms`,
+    clause: 'LI1',
+    cause: 'The call is retried immediately, without backoff.',
+  });
 }
+
+const span = (calls: readonly ScriptedExchange[]): number =>
+  (calls.at(-1)?.at_ms ?? 0) - (calls[0]?.at_ms ?? 0);
 
 /** Maximum number of token requests per second that a partner should have to handle. */
 const MOST_FETCHES_A_SECOND = 10;
 
 /** Raises a should-finding when more token requests came in a second than a partner has to handle (LI1). Returns all of the check. */
 export function fewFetches(t: CallerContext): readonly ScriptedExchange[] {
-  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
-  const times = fetches.map(({ at_ms }) => at_ms);
-  t.should(
-    !times.some((time, place) => (times[place + MOST_FETCHES_A_SECOND] ?? Infinity) - time < 1_000),
-    `at most ${MOST_FETCHES_A_SECOND} token requests per second`,
-    t.cite(fetches[0]),
-    {
-      got: `${fetches.length} in ${(times.at(-1) ?? 0) - (times[0] ?? 0)} ms`,
-      clause: 'LI1',
-      cause:
-        'Each 401 leads to a new token at once; or a timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or a refusal is retried without a delay.',
-    },
-  );
+  const fetches = t.fetches();
+  const most = MOST_FETCHES_A_SECOND;
+  t.should(!isTooFast(fetches, most), `at most ${most} token requests per second`, fetches[0], {
+    got: `${fetches.length} in ${span(fetches)} ms`,
+    clause: 'LI1',
+    cause:
+      'Each 401 leads to a new token at once; or a timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or a refusal is retried without a delay.',
+  });
   return fetches;
 }
 
 /** Raises a must-finding when the platform also put this amount under another id (RU5). */
 export function noDouble(t: CallerContext, payment: CallerPayment): void {
-  const [double] = t.doubles(payment);
-  t.must(double === undefined, 'no PUT of this amount with another id', t.cite(double), {
-    got: double?.path ?? '',
+  t.none(t.doubles(payment), 'no PUT of this amount with another id', ({ path }) => path, {
     clause: 'RU5',
     cause: 'A retry generates a new id, so the customer pays twice.',
   });
@@ -240,12 +236,9 @@ export async function notEnded(
 ): Promise<boolean> {
   const status = await payment.status();
   // Check this last: the partner may have reported the end while the judge was asking the platform.
-  if (t.calls(payment).some(returnedTheEnd)) return true;
+  if (hasEnded(t, payment)) return true;
   const last = t.calls(payment).at(-1);
-  return t[severity](
-    status === undefined || status === 'processing',
-    `after ${after}: still processing`,
-    t.cite(last),
-    { got: `status ${status ?? ''}`, clause },
-  );
+  const isOpen = status === undefined || status === 'processing';
+  const got = `status ${status ?? ''}`;
+  return t[severity](isOpen, `after ${after}: still processing`, last, { got, clause });
 }

@@ -1,18 +1,18 @@
 /** Checks of the requests that a platform sends to a partner (C01, C06, C09): their form, ids and credentials. */
-import { OtherNumber } from '@duebridge/contract';
 import {
   amountOf,
+  idOf,
+  partnerSecrets,
   type CallerContext,
   type CallerPayment,
-  partnerSecrets,
 } from '../check/caller-context.ts';
 import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
-import { type Reply, show } from '../check/http.ts';
+import { show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/planned-payments.ts';
-import { type Call, type ScriptedExchange } from '../sandbox/partner.ts';
-import { bodyOf, decoded, returnedTheEnd } from './caller-rules.ts';
-import { parsed } from './shared.ts';
+import type { Call, ScriptedExchange } from '../sandbox/partner.ts';
+import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
+import { isText, parsed } from './shared.ts';
 
 const CENTS = 9_001;
 
@@ -38,25 +38,20 @@ const c09: Draft<CallerCase> = {
     tokenRequests(t);
     await t.arrived(payment);
     const [first] = t.puts(payment);
-    const put =
-      first === undefined ? undefined : t.run.raw.find(({ number }) => number === first.number);
+    const put = t.run.raw.find(({ number }) => number === first?.number);
     if (first === undefined || put === undefined) return;
-    const at = t.cite(first);
     const { biller_id, account_id } = t.run.caller;
     const path = ['biller', biller_id, 'account', account_id, 'payment'];
-    t.must(
-      path.every((segment, place) => decoded(put.path.split('/')[place + 1]) === segment),
-      `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`,
-      at,
-      { got: put.path, clause: 'B4' },
-    );
-    const type = (put.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
-    t.must(type === 'application/json', 'content type application/json', at, {
-      got: type === undefined || type === '' ? 'no content type' : type,
+    const isPath = path.every((part, place) => decoded(put.path.split('/')[place + 1]) === part);
+    const expected = `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`;
+    t.must(isPath, expected, first, { got: put.path, clause: 'B4' });
+    const type = mediaType(put);
+    t.must(type === 'application/json', 'content type application/json', first, {
+      got: type || 'no content type',
       clause: 'B4',
     });
-    instruction(t, put, at, payment.platform_payment_id);
-    credential(t, put, at);
+    instruction(t, put, first, payment.platform_payment_id);
+    credential(t, put, first);
     await taken(t, payment);
     // A platform whose first request is wrong would only make the run longer.
     if (t.all.length === 0) await largeAmounts(t);
@@ -64,35 +59,37 @@ const c09: Draft<CallerCase> = {
   atEnd: laterCalls,
 };
 
+/** The media type of a call, without its parameters. */
+const mediaType = ({ headers }: Call): string =>
+  headers['content-type']?.split(';')[0]?.trim().toLowerCase() ?? '';
+
 /**
  * Every payment of the run must be put with the amount that was asked for. Every later call must carry the key too, such as the poll after a Retry-After. Not judged for OAuth: some scenarios issue unusable
  * tokens, and what a call carries then says nothing.
  */
 async function laterCalls(t: CallerContext): Promise<void> {
   const off = t.run.otherAmount();
-  t.must(
-    off === undefined,
-    `the requested amount in every PUT, such as ${off?.asked ?? ''}`,
-    t.cite(off?.put),
-    {
-      got: `amount_in_cents ${amountOf(off?.put.body ?? '') ?? 'missing'}`,
-      clause: 'PF6',
-      cause: 'The amount is rounded on its way, or a fee is added or taken off.',
-    },
-  );
+  t.must(off === undefined, `the requested amount in every PUT, such as ${off?.asked}`, off?.put, {
+    got: `amount_in_cents ${amountOf(off?.put.body ?? '') ?? 'missing'}`,
+    clause: 'PF6',
+    cause: 'The amount is rounded on its way, or a fee is added or taken off.',
+  });
   const { authentication } = t.run.caller;
   if (t.all.length > 0 || authentication.method === 'oauth') return;
   const { header, key } = authentication;
-  const bare = t.run.raw.find(
-    ({ operation, headers }) =>
-      PROTECTED.includes(operation) && headers[header.toLowerCase()] !== key,
+  const bare = t.run.raw
+    .filter(({ operation }) => PROTECTED.includes(operation))
+    .filter(({ headers }) => headers[header.toLowerCase()] !== key)
+    .map(({ number }) => number);
+  t.none(
+    t.run.partner.exchanges().filter(({ number }) => bare.includes(number)),
+    `${header} with the key in every call`,
+    ({ method, path }) => `${method} ${path} without it`,
+    {
+      clause: 'KY1',
+      cause: 'A retry or a deferred poll is sent without the headers of the first call.',
+    },
   );
-  const exchange = t.run.partner.exchanges().find(({ number }) => number === bare?.number);
-  t.must(bare === undefined, `${header} with the key in every call`, t.cite(exchange), {
-    got: `${bare?.method ?? ''} ${bare?.path ?? ''} without it`,
-    clause: 'KY1',
-    cause: 'A retry or a deferred poll is sent without the headers of the first call.',
-  });
 }
 
 /** The operations that require a credential. */
@@ -103,19 +100,18 @@ async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
   const answered = (): readonly ScriptedExchange[] =>
     t.puts(payment).filter(({ answer }) => answer !== undefined);
   if (t.all.length > 0 || !(await t.until(() => answered().length > 0))) return;
-  const refused = answered().find(({ answer }) => answer?.status === 400);
   const batch = parsed(answered()[0]?.body ?? '')?.['platform_batch_id'];
   // The interface sets no form for the platform's ids; the scripted partner takes those of decision 13.
-  const usual = [payment.platform_payment_id, batch].every(
+  const isUsual = [payment.platform_payment_id, batch].every(
     (id) => typeof id === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(id),
   );
-  t[usual ? 'must' : 'should'](
-    refused === undefined,
-    usual
+  t.none(
+    answered().filter(({ answer }) => answer?.status === 400),
+    isUsual
       ? 'a PUT that a partner accepts'
       : 'a platform_payment_id and a platform_batch_id of 1 to 64 letters, digits, dots, underscores and hyphens',
-    t.cite(refused),
-    { got: refused?.answer?.body.slice(0, 200) ?? '', clause: usual ? 'B4' : 'PF2' },
+    ({ answer }) => answer?.body.slice(0, 200) ?? '',
+    isUsual ? { clause: 'B4' } : { level: 'should', clause: 'PF2' },
   );
 }
 
@@ -128,55 +124,48 @@ async function largeAmounts(t: CallerContext): Promise<void> {
       throw error;
     });
     const wait_ms = Math.min(t.patience_ms, LARGE_WAIT_MS);
-    const came =
+    const isMade =
       payment !== undefined && (await t.until(() => t.puts(payment).length > 0, wait_ms));
-    const [first] = came ? t.puts(payment) : [];
+    const [first] = isMade ? t.puts(payment) : [];
     if (first === undefined) {
       t.notes.push(
         `The platform made no payment of ${cents} cents, so that amount was not judged.`,
       );
       continue;
     }
-    const amount = parsed(first.body)?.['amount_in_cents'];
-    t.must(amount === cents, `amount_in_cents as a plain JSON integer, ${cents}`, t.cite(first), {
-      got: amount instanceof OtherNumber ? amount.source : show(amount),
+    const amount = bodyOf(first)?.['amount_in_cents'];
+    t.must(amount === cents, `amount_in_cents as a plain JSON integer, ${cents}`, first, {
+      got: show(amount),
       clause: typeof amount === 'number' ? 'PF6' : 'S5',
       cause: 'Amounts beyond 24 or 32 bits are rounded, wrapped, or written as text.',
     });
   }
 }
 
-function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefined): void {
-  const body = parsed(put.text);
-  if (
-    !t.must(body !== undefined, 'a JSON object', at, {
-      got: put.text.slice(0, 200),
-      clause: 'B4',
-    }) ||
-    body === undefined
-  ) {
-    return;
-  }
-  const amount = body['amount_in_cents'];
-  const whole = t.must(
-    typeof amount === 'number',
-    `amount_in_cents as a plain JSON integer, ${CENTS}`,
-    at,
-    {
-      got: amount instanceof OtherNumber ? amount.source : show(amount),
-      clause: 'S5',
-      cause: 'The amount is in dollars, is a string, or has another name.',
-    },
-  );
-  if (whole) {
-    t.must(amount === CENTS, `the requested amount, ${CENTS}`, at, {
-      got: show(amount),
-      clause: 'PF6',
-      cause: 'A fee is added, or the amount is converted to cents twice.',
-    });
-  }
-  const batch = body['platform_batch_id'];
-  t.must(typeof batch === 'string' && batch !== '', 'platform_batch_id, a non-empty string', at, {
+/** The body of the PUT. */
+function instruction(
+  t: CallerContext,
+  { text }: Call,
+  at: ScriptedExchange,
+  id: string | undefined,
+): void {
+  const body = parsed(text);
+  const isObject = body !== undefined;
+  t.must(isObject, 'a JSON object', at, { got: text.slice(0, 200), clause: 'B4' });
+  if (!isObject) return;
+  const { amount_in_cents: amount, platform_batch_id: batch, platform_payment_id: named } = body;
+  const isWhole = typeof amount === 'number';
+  t.must(isWhole, `amount_in_cents as a plain JSON integer, ${CENTS}`, at, {
+    got: show(amount),
+    clause: 'S5',
+    cause: 'The amount is in dollars, is a string, or has another name.',
+  });
+  t.must(!isWhole || amount === CENTS, `the requested amount, ${CENTS}`, at, {
+    got: show(amount),
+    clause: 'PF6',
+    cause: 'A fee is added, or the amount is converted to cents twice.',
+  });
+  t.must(isText(batch), 'platform_batch_id, a non-empty string', at, {
     got: show(batch),
     clause: 'PF3',
   });
@@ -185,35 +174,29 @@ function instruction(t: CallerContext, put: Call, at: Reply, id: string | undefi
     got: `the field ${personal ?? ''}`,
     cause: 'The client sends the whole order.',
   });
-  const named = body['platform_payment_id'];
-  t.must(
-    named === undefined || named === id,
-    `platform_payment_id as in the path, ${id ?? ''}`,
-    at,
-    { got: show(named), clause: 'PF2' },
-  );
+  const isOwn = named === undefined || named === id;
+  t.must(isOwn, `platform_payment_id as in the path, ${id ?? ''}`, at, {
+    got: show(named),
+    clause: 'PF2',
+  });
 }
 
 /** The credential of a call, as the partner declared it. */
-function credential(t: CallerContext, put: Call, at: Reply): void {
+function credential(t: CallerContext, { headers }: Call, at: ScriptedExchange): void {
   const { authentication } = t.run.caller;
   if (authentication.method === 'oauth') {
-    t.must(
-      /^Bearer \S+$/.test(put.headers.authorization ?? ''),
-      'Authorization: Bearer and the access token',
-      at,
-      { got: kindOf(put.headers.authorization), clause: 'OA4' },
-    );
+    const { authorization = '' } = headers;
+    const isBearer = /^Bearer \S+$/.test(authorization);
+    t.must(isBearer, 'Authorization: Bearer and the access token', at, {
+      got: kindOf(authorization),
+      clause: 'OA4',
+    });
     return;
   }
   const { header, key } = authentication;
-  const given = put.headers[header.toLowerCase()];
-  const text = Array.isArray(given) ? given.join(', ') : given;
-  t.must(text === key, `${header} with only the key, without a scheme such as Bearer`, at, {
-    got:
-      text !== undefined && text.endsWith(key)
-        ? `${text.slice(0, -key.length)}and the key`
-        : kindOf(text),
+  const given = String(headers[header.toLowerCase()] ?? '');
+  t.must(given === key, `${header} with only the key, without a scheme such as Bearer`, at, {
+    got: given.endsWith(key) ? `${given.slice(0, -key.length)}and the key` : kindOf(given),
     clause: 'KY2',
     cause: 'The client library adds Bearer or another scheme to the Authorization header.',
   });
@@ -226,40 +209,29 @@ function tokenRequests(t: CallerContext): void {
   const fetches = t.run.raw.filter(({ operation }) => operation === 'access_token');
   // A platform may hold one token for reads and another for writes.
   const fetch = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
+  const more = { clause: 'OA2' } as const;
   t.must(fetch !== undefined, 'a request to the token endpoint', undefined, {
     got: 'none',
-    clause: 'OA2',
+    ...more,
   });
   if (fetch === undefined) return;
-  const exchange = t.run.partner.exchanges().find(({ number }) => number === fetch.number);
-  const at = t.cite(exchange);
-  const type = (fetch.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
-  t.must(
-    type === 'application/x-www-form-urlencoded',
-    'content type application/x-www-form-urlencoded at the token endpoint',
-    at,
-    {
-      got: type === undefined || type === '' ? 'no content type' : type,
-      clause: 'OA2',
-      cause: 'The form is sent as JSON.',
-    },
-  );
-  const form = new URLSearchParams(fetch.text);
-  const wanted: [string, string][] = [
-    ['grant_type', 'client_credentials'],
-    ['client_id', authentication.client_id],
-    ['client_secret', authentication.client_secret],
-  ];
-  for (const [name, value] of wanted) {
-    t.must(form.get(name) === value, `the form field ${name}`, at, {
-      got: form.has(name) ? 'another value' : 'it is missing',
-      clause: 'OA2',
-    });
-  }
-  t.must(asksToWrite(fetch.text), 'the form field scope, including write', at, {
-    got: show(form.get('scope') ?? undefined),
-    clause: 'OA2',
+  const at = t.run.partner.exchanges().find(({ number }) => number === fetch.number);
+  const type = mediaType(fetch);
+  const expected = 'application/x-www-form-urlencoded';
+  t.must(type === expected, `content type ${expected} at the token endpoint`, at, {
+    got: type || 'no content type',
+    cause: 'The form is sent as JSON.',
+    ...more,
   });
+  const form = new URLSearchParams(fetch.text);
+  const { client_id, client_secret } = authentication;
+  const wanted = { grant_type: 'client_credentials', client_id, client_secret };
+  for (const [name, value] of Object.entries(wanted)) {
+    const got = form.has(name) ? 'another value' : 'it is missing';
+    t.must(form.get(name) === value, `the form field ${name}`, at, { got, ...more });
+  }
+  const got = show(form.get('scope') ?? undefined);
+  t.must(asksToWrite(fetch.text), 'the form field scope, including write', at, { got, ...more });
 }
 
 function asksToWrite(form: string): boolean {
@@ -274,8 +246,8 @@ function refusedTokens(t: CallerContext): number {
 }
 
 /** Describes a header value without revealing a possible secret. */
-function kindOf(value: string | undefined): string {
-  if (value === undefined || value === '') return 'no such header';
+function kindOf(value: string): string {
+  if (value === '') return 'no such header';
   const [word = '', ...rest] = value.split(' ');
   return rest.length === 0 ? 'another value' : `${word} and another value`;
 }
@@ -291,15 +263,11 @@ const c01: Draft<CallerCase> = {
     const payments = await t.payAll([{ cents: 1_010 }, { cents: 1_020 }, { cents: 1_030 }]);
     for (const payment of payments) {
       await t.arrived(payment);
-      for (const put of t.puts(payment)) {
-        const batch = bodyOf(put)?.['platform_batch_id'];
-        t.must(
-          typeof batch === 'string' && batch !== '',
-          'platform_batch_id, a non-empty string',
-          t.cite(put),
-          { got: `the body ${put.body.slice(0, 200)}` },
-        );
-      }
+      t.none(
+        t.puts(payment).filter((put) => !isText(bodyOf(put)?.['platform_batch_id'])),
+        'platform_batch_id, a non-empty string',
+        (put) => `the body ${put.body.slice(0, 200)}`,
+      );
     }
     const [first] = payments;
     if (first !== undefined) await paidAgain(t, first);
@@ -316,47 +284,38 @@ async function otherAccount(t: CallerContext): Promise<void> {
     );
     return;
   }
-  const known = new Set(t.run.partner.exchanges().map(({ path }) => path.split('/').at(-1)));
+  const known = idsSoFar(t);
   const payment = await t.pay(1_040, {}, other_account_id);
-  const its = (): ScriptedExchange | undefined =>
-    t
-      .puts()
-      .find(
-        (put) =>
-          bodyOf(put)?.['amount_in_cents'] === payment.amount_in_cents ||
-          accountOf(put) === other_account_id,
-      );
-  t.given(
-    await t.until(() => its() !== undefined, t.patience_ms),
-    'the platform sent no PUT for the other account',
-  );
-  const put = its();
+  const isIts = (put: ScriptedExchange): boolean =>
+    amountOf(put.body) === payment.amount_in_cents || accountOf(put) === other_account_id;
+  const isSent = await t.until(() => t.puts().some(isIts));
+  t.given(isSent, 'the platform sent no PUT for the other account');
+  const put = t.puts().find(isIts);
   if (put === undefined) return;
+  const expected = `a path with the account ${encodeURIComponent(other_account_id)}`;
+  t.must(accountOf(put) === other_account_id, expected, put, {
+    got: put.path,
+    clause: 'B4',
+    cause: 'The id is written into the path without percent-encoding, or encoded as in a query.',
+  });
   t.must(
-    accountOf(put) === other_account_id,
-    `a path with the account ${encodeURIComponent(other_account_id)}`,
-    t.cite(put),
+    !known.has(idOf(put)),
+    'a platform_payment_id that no payment of another account has',
+    put,
     {
       got: put.path,
-      clause: 'B4',
-      cause: 'The id is written into the path without percent-encoding, or encoded as in a query.',
+      clause: 'PF2',
+      cause: 'Ids are numbered within each account.',
     },
-  );
-  t.must(
-    !known.has(put.path.split('/').at(-1)),
-    'a platform_payment_id that no payment of another account has',
-    t.cite(put),
-    { got: put.path, clause: 'PF2', cause: 'Ids are numbered within each account.' },
   );
 }
 
-function accountOf({ path }: ScriptedExchange): string | undefined {
-  return decoded(path.split('/').at(-3));
-}
+const accountOf = ({ path }: ScriptedExchange): string | undefined =>
+  decoded(path.split('/').at(-3));
 
 /** A second payment of the same amount to the same account is another payment (PF2). */
 async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> {
-  if (!(await t.until(() => t.calls(first).some(returnedTheEnd)))) return;
+  if (!(await untilEnd(t, first))) return;
   const before = t.puts(first).length;
   await t.pay(first.amount_in_cents);
   const other = (): boolean => t.doubles(first).length > 0;
@@ -368,13 +327,12 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
       t.calls().some((call) => call.path === double.path && returnedTheEnd(call)),
     );
   }
-  const repeated = t.puts(first)[before];
-  t.must(
-    other() || repeated === undefined,
+  const [repeated] = other() ? [] : t.puts(first).slice(before);
+  t.none(
+    repeated === undefined ? [] : [repeated],
     'another platform_payment_id for a second payment of the same amount',
-    t.cite(repeated),
+    ({ path }) => path,
     {
-      got: repeated?.path ?? '',
       clause: 'PF2',
       cause:
         'The id is derived from account, amount and date, so the second payment is never made.',
@@ -396,18 +354,18 @@ const c06: Draft<CallerCase> = {
   async run(t: CallerContext) {
     const payment = await t.pay(6_001);
     await t.arrived(payment);
-    const secrets = partnerSecrets(t.run);
-    const loose = t.run.partner
-      .exchanges()
-      .find(
-        ({ path }) =>
-          secrets.some(
-            (secret) => path.includes(secret) || path.includes(encodeURIComponent(secret)),
-          ) || /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
-      );
-    t.must(loose === undefined, 'URLs without credentials', t.cite(loose), {
-      got: loose === undefined ? '' : `${loose.method} ${loose.path.split('?')[0]} contains one`,
-    });
+    const secrets = partnerSecrets(t.run).flatMap((one) => [one, encodeURIComponent(one)]);
+    t.none(
+      t.run.partner
+        .exchanges()
+        .filter(
+          ({ path }) =>
+            secrets.some((secret) => path.includes(secret)) ||
+            /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
+        ),
+      'URLs without credentials',
+      ({ method, path }) => `${method} ${path.split('?')[0]} contains one`,
+    );
   },
 };
 

@@ -6,14 +6,11 @@ import type { Draft, PartnerCase } from '../check/check.ts';
 import { isOut, isSuccess, type Reply, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
-  differences,
   holdsPayment,
-  instruction,
-  type Intent,
   isTerminalWord,
-  type PaymentFields,
   recordOf,
-  tellDifferences,
+  type Intent,
+  type PaymentFields,
 } from '../check/payment-fields.ts';
 import { NO_BILLER, own, uses } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
@@ -46,31 +43,34 @@ const p27: Draft<PartnerCase> = {
     );
     const replies = all.slice(0, PARALLEL_P27);
     const silent = replies.filter(({ exchange }) => isOut(exchange));
-    t.should(silent[0] === undefined, 'a response to each request', silent[0], {
-      got: `${silent.length} of ${PARALLEL_P27} got none, such as ${silent[0] === undefined ? '' : tell(silent[0])}`,
-      cause: 'The server, or a proxy in front of it, accepts fewer concurrent connections.',
-    });
-    const broken = replies.filter(
-      ({ status, exchange }) => status !== undefined && status >= 500 && !isOut(exchange),
+    t.none(
+      silent,
+      'a response to each request',
+      (one, count) => `${count} of ${PARALLEL_P27} got none, such as ${tell(one)}`,
+      {
+        level: 'should',
+        cause: 'The server, or a proxy in front of it, accepts fewer concurrent connections.',
+      },
     );
-    t.must(broken[0] === undefined, 'no 5xx', broken[0], {
-      got: `${broken.length} of ${PARALLEL_P27}, such as ${broken[0] === undefined ? '' : tell(broken[0])}`,
-      cause:
-        'The requests that lose the race violate the unique constraint, and the server does not handle that error.',
-    });
+    t.none(
+      replies.filter((reply) => (reply.status ?? 0) >= 500 && !silent.includes(reply)),
+      'no 5xx',
+      (one, count) => `${count} of ${PARALLEL_P27}, such as ${tell(one)}`,
+      {
+        cause:
+          'The requests that lose the race violate the unique constraint, and the server does not handle that error.',
+      },
+    );
     const taken = replies.filter(isSuccess);
-    const first = taken[0];
-    t.must(first !== undefined, 'at least one 200', replies[0], {
+    t.must(taken.length > 0, 'at least one 200', replies[0], {
       got: replies.map((reply) => reply.status ?? 'none').join(', '),
     });
-    const ids = new Set(taken.map((reply) => show(recordOf(reply)?.['payment_id'])));
-    const other = taken.find(
-      (reply) =>
-        show(recordOf(reply)?.['payment_id']) !== show(first && recordOf(first)?.['payment_id']),
+    const ids = taken.map((reply) => show(recordOf(reply)?.['payment_id']));
+    t.none(
+      taken.filter((_, place) => ids[place] !== ids[0]),
+      'one payment_id in all responses',
+      () => `${new Set(ids).size} payment_ids in ${taken.length} responses`,
     );
-    t.must(ids.size <= 1, `one payment_id in all responses`, other, {
-      got: `${ids.size} payment_ids in ${taken.length} responses`,
-    });
   },
   atEnd: (t) => oneEffect(t, t.ownPayment(27)),
 };
@@ -95,77 +95,47 @@ const p30: Draft<PartnerCase> = {
       ? []
       : Array.from({ length: RACES }, (_, place) => own(target, 300 + place))),
   ],
-  async run(t: PartnerContext) {
+  async run(t) {
     const { intent, record: first } = await t.accept(30);
-    const account_id = t.target.accounts.other ?? t.target.accounts.unknown;
+    const { payment_id } = first;
+    const { other } = t.target.accounts;
+    const account_id = other ?? t.target.accounts.unknown;
     const put = await t.put(intent, { account_id });
     const under = await t.read(intent, { account_id });
-    const elsewhere =
-      t.target.paths.put_account_payment?.includes('{biller_id}') === true
-        ? [await putTo(t, intent, intent.account_id, NO_BILLER)]
-        : [];
-    for (const reply of [put, under, ...elsewhere]) {
-      const alone = t.must(
-        !holdsPayment(reply) || recordOf(reply)?.['payment_id'] === first['payment_id'],
-        `a refusal, or payment_id ${show(first['payment_id'])}`,
-        reply,
-      );
-      if (!alone) return;
+    const hasBiller = t.target.paths.put_account_payment?.includes('{biller_id}') === true;
+    const elsewhere = hasBiller
+      ? [await t.repeat(intent, { biller_id: NO_BILLER, burst: true })]
+      : [];
+    for (const reply of [put, under, ...elsewhere].filter(holdsPayment)) {
+      if (!t.equals(reply, 'payment_id', payment_id, { note: ', or a refusal' })) return;
     }
-    const shown = recordOf(put);
-    const changed = shown === undefined ? [] : differences(first, shown, OWNER_FIELDS);
-    t.must(
-      changed.length === 0,
-      `the stored payment, with account_id ${show(first['account_id'])}`,
-      put,
-      {
-        got: tellDifferences(first, put, OWNER_FIELDS),
+    if (recordOf(put) !== undefined) {
+      const expected = `the stored payment, with account_id ${show(first['account_id'])}`;
+      unchanged(t, first, put, OWNER_FIELDS, expected, {
         clause: 'RU5',
         cause: 'The response repeats the account of the path instead of the stored one.',
-      },
-    );
+      });
+    }
     t.strict(under.status === 404, '404: a payment is found only under its own account', under);
     const read = await t.read(intent);
-    t.must(
-      recordOf(read)?.['payment_id'] === first['payment_id'],
-      `payment_id ${show(first['payment_id'])} under its own account`,
-      read,
-    );
-    const { other } = t.target.accounts;
+    t.equals(read, 'payment_id', payment_id, { note: ' under its own account' });
     if (other === undefined) return;
     const intents = Array.from({ length: RACES }, (_, place) => t.intend(300 + place));
-    for (const intent of intents) t.run.spend(intent);
-    // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds.
+    for (const one of intents) t.run.spend(one);
+    // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds. Not t.put, which would
+    // note the first response as that of the intent's own account.
     const puts = await t.burst(
-      intents.flatMap((intent) =>
-        [intent.account_id, other].map((account_id) => () => putTo(t, intent, account_id)),
+      intents.flatMap((one) =>
+        [one.account_id, other].map(
+          (account_id) => () => t.repeat(one, { account_id, burst: true }),
+        ),
       ),
     );
     await Promise.all(
-      intents.map((intent, place) =>
-        judgeRace(t, intent, other, puts.slice(2 * place, 2 * place + 2)),
-      ),
+      intents.map((one, place) => judgeRace(t, one, other, puts.slice(2 * place, 2 * place + 2))),
     );
   },
 };
-
-/** Not t.put, which would note the first response as that of the intent's own account. */
-function putTo(
-  t: PartnerContext,
-  intent: Intent,
-  account_id: string,
-  biller_id = t.target.biller_id,
-): Promise<Reply> {
-  return t.call(
-    'put_account_payment',
-    { biller_id, account_id, platform_payment_id: intent.platform_payment_id },
-    {
-      body: instruction(intent),
-      headers: { 'content-type': 'application/json' },
-      burst: true,
-    },
-  );
-}
 
 /** After one new id was put to two accounts concurrently: at most one of the two requests created a payment. */
 async function judgeRace(
@@ -174,30 +144,21 @@ async function judgeRace(
   other: string,
   puts: readonly Reply[],
 ): Promise<void> {
-  const accounts = [intent.account_id, other];
   const { platform_payment_id } = intent;
-  const reads: Reply[] = [];
-  for (const account_id of accounts) {
-    reads.push(await t.call('get_account_payment', { account_id, platform_payment_id }));
-  }
-  const [own_read, other_read] = reads;
-  const isOwn = own_read !== undefined && holdsPayment(own_read);
-  if (!isOwn && other_read !== undefined && holdsPayment(other_read)) {
+  const readUnder = (account_id: string): Promise<Reply> =>
+    t.call('get_account_payment', { account_id, platform_payment_id });
+  const own = await readUnder(intent.account_id);
+  const elsewhere = await readUnder(other);
+  if (!holdsPayment(own) && holdsPayment(elsewhere)) {
     t.run.moved({ ...intent, account_id: other });
   }
-  const found = [...puts, ...reads].filter(holdsPayment);
+  const found = [...puts, own, elsewhere].filter(holdsPayment);
   const ids = new Set(found.map((reply) => show(recordOf(reply)?.['payment_id'])));
-  const last = found.at(-1);
-  t.must(
-    ids.size <= 1,
-    'one payment_id after concurrent PUTs of one new id to two accounts',
-    last,
-    {
-      got: `the payment_ids ${[...ids].join(', ')}`,
-      cause:
-        'The id is checked under a lock of the account, without a unique constraint on the id.',
-    },
-  );
+  const expected = 'one payment_id after concurrent PUTs of one new id to two accounts';
+  t.must(ids.size <= 1, expected, found.at(-1), {
+    got: `the payment_ids ${[...ids].join(', ')}`,
+    cause: 'The id is checked under a lock of the account, without a unique constraint on the id.',
+  });
 }
 
 /** Delay between sending the request and cutting the connection: none, and while the server works on the request. */
@@ -210,20 +171,15 @@ const p34: Draft<PartnerCase> = {
   sends: `PUT payment, closing the connection before the response (${CUTS_MS.length} times), then the identical PUT`,
   likely_cause: 'The id is stored only after the response has been sent.',
   creates: uses(...CONTROLS, 34),
-  async run(t) {
+  async run(t: PartnerContext) {
     const intent = t.ownPayment(34);
     for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
     const between = recordOf(await t.read(intent));
     const reply = await t.put(intent);
-    const record = recordOf(reply);
-    const taken = t.must(record !== undefined, '200 with the payment', reply);
-    if (taken && between !== undefined) {
-      t.must(
-        record?.['payment_id'] === between['payment_id'],
-        `payment_id ${show(between['payment_id'])}, as read after the lost response`,
-        reply,
-      );
-    }
+    const isTaken = t.must(recordOf(reply) !== undefined, '200 with the payment', reply);
+    if (!isTaken || between === undefined) return;
+    const note = ', as read after the lost response';
+    t.equals(reply, 'payment_id', between['payment_id'], { note });
   },
   atEnd: (t) => oneEffect(t, t.ownPayment(34)),
 };
@@ -268,24 +224,16 @@ const p63: Draft<PartnerCase> = {
 };
 
 async function sameEverywhere(t: PartnerContext): Promise<void> {
-  const intent = t.intend(64);
-  const payment_id = recordOf(await t.put(intent, { fresh: true }))?.['payment_id'];
-  t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
-  const several = (send: () => ReturnType<typeof t.read>) =>
-    Promise.all(Array.from({ length: CONNECTIONS }, send));
-  for (const reply of [
-    ...(await several(() => t.read(intent, { fresh: true }))),
-    ...(await several(() => t.put(intent, { fresh: true }))),
-    ...(await several(() => t.read(intent, { fresh: true }))),
-  ]) {
-    if (!isAnswer(t, reply)) return;
-    const same = t.must(
-      recordOf(reply)?.['payment_id'] === payment_id,
-      `200 with payment_id ${show(payment_id)}`,
-      reply,
-      { clause: reply.exchange.method === 'PUT' ? 'RU5' : 'B5' },
+  const { intent, record } = await t.accept(64, { fresh: true });
+  for (const send of ['read', 'put', 'read'] as const) {
+    const replies = await Promise.all(
+      Array.from({ length: CONNECTIONS }, () => t[send](intent, { fresh: true })),
     );
-    if (!same) return;
+    const clause = send === 'put' ? 'RU5' : 'B5';
+    for (const reply of replies) {
+      if (!isAnswer(t, reply)) return;
+      if (!t.equals(reply, 'payment_id', record['payment_id'], { clause })) return;
+    }
   }
 }
 
@@ -345,36 +293,27 @@ const p64: Draft<PartnerCase> = {
     const intents = Array.from({ length: PARALLEL_P64 }, (_, number) => t.intend(200 + number));
     for (const intent of intents) t.run.spend(intent);
     const puts = await t.burst(intents.map((intent) => () => t.put(intent, { burst: true })));
-    const taken = intents.filter((_, place) => {
-      const put = puts[place];
-      return put !== undefined && isSuccess(put);
-    });
-    t.given(taken.length > 0, 'none of the concurrent payments was accepted');
+    t.given(puts.some(isSuccess), 'none of the concurrent payments was accepted');
     const reads = await t.burst(intents.map((intent) => () => t.read(intent, { burst: true })));
     const seen = new Map<string, string>();
     for (const [place, intent] of intents.entries()) {
+      const { platform_payment_id, amount_in_cents } = intent;
       for (const reply of [puts[place], reads[place]]) {
         if (reply === undefined || !isSuccess(reply)) continue;
-        const record = recordOf(reply);
-        const own = t.must(
-          record?.['platform_payment_id'] === intent.platform_payment_id &&
-            record['amount_in_cents'] === intent.amount_in_cents,
-          `the payment ${intent.platform_payment_id} of ${intent.amount_in_cents} cents`,
-          reply,
-        );
-        if (!own) return;
-        const payment_id = show(record?.['payment_id']);
-        const other = seen.get(payment_id) ?? intent.platform_payment_id;
-        t.must(
-          other === intent.platform_payment_id,
-          'a distinct payment_id for each payment',
-          reply,
-          {
-            got: `payment_id ${payment_id} for ${other} and for ${intent.platform_payment_id}`,
-            clause: 'PF1',
-          },
-        );
-        seen.set(payment_id, intent.platform_payment_id);
+        const record = recordOf(reply) ?? {};
+        const isOwn =
+          record['platform_payment_id'] === platform_payment_id &&
+          record['amount_in_cents'] === amount_in_cents;
+        const own = `the payment ${platform_payment_id} of ${amount_in_cents} cents`;
+        if (!t.must(isOwn, own, reply)) return;
+        const payment_id = show(record['payment_id']);
+        const other = seen.get(payment_id) ?? platform_payment_id;
+        const isDistinct = other === platform_payment_id;
+        t.must(isDistinct, 'a distinct payment_id for each payment', reply, {
+          got: `payment_id ${payment_id} for ${other} and for ${platform_payment_id}`,
+          clause: 'PF1',
+        });
+        seen.set(payment_id, platform_payment_id);
       }
     }
   },
@@ -398,20 +337,15 @@ const p66: Draft<PartnerCase> = {
     target.restart_command === undefined ? [] : [own(target, 67), own(target, 68), own(target, 69)],
   async run(t: PartnerContext) {
     const { restart } = t.run;
-    t.given(
-      restart !== undefined,
-      'the target declares no restart_command, and --restart was not given',
-    );
+    t.given(restart !== undefined, 'the target declares no restart_command');
     const known: { readonly intent: Intent; readonly before: PaymentFields }[] = [];
-    for (const { intent } of t.run.intents
-      .filter(({ first }) => first !== undefined)
-      .slice(-MOST)) {
+    for (const { intent } of t.run.accepted().slice(-MOST)) {
       const before = recordOf(await t.read(intent));
       if (before !== undefined) known.push({ intent, before });
     }
     t.given(known.length > 0, 'no payment was accepted (see P20)');
     const open = t.intend(67);
-    const taken = recordOf(await t.put(open)) !== undefined;
+    const isOpen = recordOf(await t.put(open)) !== undefined;
     await restart();
     const deadline = t.run.now() + BACK_WITHIN_MS;
     let back = await t.readAccount();
@@ -433,30 +367,25 @@ const p66: Draft<PartnerCase> = {
     }
     // P60 compares the payment_ids of all payments of the run, and P62 the balance.
     for (const offset of [68, 69]) await t.put(t.intend(offset));
-    if (taken) await stillEnds(t, open);
+    if (isOpen) await stillEnds(t, open);
   },
 };
 
 /** A payment accepted just before the restart must end as if there had been none. */
 async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
-  const { run, target } = t;
-  if (run.endsLater || target.terminal_window_seconds === undefined) return;
+  const { run } = t;
+  const { terminal_window_seconds: declared } = t.target;
+  if (run.endsLater || declared === undefined) return;
   const deadline = run.now() + run.window_ms;
   for (;;) {
     const read = await t.read(intent);
     if (isTerminalWord(recordOf(read)?.['status'])) return;
-    if (run.now() >= deadline) {
-      t.must(
-        false,
-        `a terminal status within ${target.terminal_window_seconds} s for the payment accepted before the restart`,
-        read,
-        {
-          clause: 'RU3',
-          cause: 'The posting queue is in memory, and the server does not rebuild it at startup.',
-        },
-      );
-      return;
-    }
+    const expected = `a terminal status within ${declared} s for the payment accepted before the restart`;
+    const isInTime = t.must(run.now() < deadline, expected, read, {
+      clause: 'RU3',
+      cause: 'The posting queue is in memory, and the server does not rebuild it at startup.',
+    });
+    if (!isInTime) return;
     await run.sleep(run.pace.poll_first_ms);
   }
 }

@@ -7,13 +7,7 @@ import type { Draft, PartnerCase } from '../check/check.ts';
 import type { Severity } from '../check/findings.ts';
 import { isSuccess, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import {
-  differences,
-  instruction,
-  type Intent,
-  recordOf,
-  tellDifferences,
-} from '../check/payment-fields.ts';
+import { instruction, type Intent, recordOf } from '../check/payment-fields.ts';
 import { own, uses } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
 import { ENDED_FIELDS, LASTING_FIELDS, unchanged } from './shared.ts';
@@ -28,25 +22,18 @@ const p25: Draft<PartnerCase> = {
     'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
   creates: uses('first'),
   async run(t) {
-    const { subject, record } = await t.accepted();
-    const changes: readonly { readonly body?: string }[] = [
-      {},
-      { body: inOtherBytes(subject.intent) },
-    ];
-    for (const change of changes) {
-      const again = await t.put(subject.intent, change);
-      const second = recordOf(again);
-      const isSame =
-        again.status === 200 &&
-        second !== undefined &&
-        differences(record, second, LASTING_FIELDS).length === 0;
-      const what = change.body === undefined ? '' : ', whatever the order of its fields';
-      t.must(isSame, `200 with the first payment, unchanged${what}`, again, {
-        ...(again.status === 200 && { got: tellDifferences(record, again, LASTING_FIELDS) }),
-        ...(what !== '' && {
-          cause: 'A repeat is recognised by the bytes of its body, or by a hash of them.',
-        }),
-      });
+    const { intent, record } = await t.accepted();
+    const bytes = {
+      note: ', whatever the order of its fields',
+      cause: 'A repeat is recognised by the bytes of its body, or by a hash of them.',
+    };
+    for (const other of [undefined, bytes]) {
+      const body = other === undefined ? {} : { body: inOtherBytes(intent) };
+      const again = await t.put(intent, body);
+      const expected = `200 with the first payment, unchanged${other?.note ?? ''}`;
+      const more = other === undefined ? {} : { cause: other.cause };
+      if (!t.must(again.status === 200, expected, again, more)) continue;
+      unchanged(t, record, again, LASTING_FIELDS, expected, more);
     }
   },
 };
@@ -72,20 +59,14 @@ const p26: Draft<PartnerCase> = {
   creates: uses(...CONTROLS, 26),
   async run(t: PartnerContext) {
     const payment = t.ownPayment(26);
-    const payment_id = recordOf(await t.put(payment))?.['payment_id'];
+    const { payment_id } = t.acceptedBy(await t.put(payment));
     t.given(payment_id !== undefined, 'no new payment was accepted (see P20)');
     const until = t.run.now() + t.run.pace.repeat_ms;
-    let repeats = 0;
-    while (repeats < REPEATS && (repeats < FEWEST || t.run.now() < until)) {
+    for (let repeats = 1; repeats <= REPEATS; repeats += 1) {
+      if (repeats > FEWEST && t.run.now() >= until) return;
       const reply = await t.put(payment);
-      repeats += 1;
-      const same = t.must(
-        recordOf(reply)?.['payment_id'] === payment_id,
-        `200 with payment_id ${JSON.stringify(payment_id)}`,
-        reply,
-        { got: `repeat ${repeats}: ${tell(reply)}` },
-      );
-      if (!same) break;
+      const got = `repeat ${repeats}: ${tell(reply)}`;
+      if (!t.equals(reply, 'payment_id', payment_id, { got })) return;
     }
   },
   atEnd: (t) => oneEffect(t, t.ownPayment(26)),
@@ -99,26 +80,14 @@ const p28: Draft<PartnerCase> = {
   sends: 'PUT payment, then PUT with the same id and twice the amount',
   likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: uses(28),
-  async run(t: PartnerContext) {
+  async run(t) {
     const { intent, record: first } = await t.accept(28);
     const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents * 2 } });
-    if (isSuccess(reply)) {
-      const second = recordOf(reply);
-      t.must(
-        second !== undefined &&
-          second['amount_in_cents'] === first['amount_in_cents'] &&
-          second['payment_id'] === first['payment_id'],
-        `payment_id ${show(first['payment_id'])} with amount_in_cents ${show(first['amount_in_cents'])}`,
-        reply,
-      );
-    } else {
-      const conflict = reply.status === 409 || reply.status === 422;
-      t.must(conflict, '200 with the first payment', reply);
-      t.should(!conflict, '200 with the first payment', reply);
-    }
-    const expected = `amount_in_cents ${show(first['amount_in_cents'])} when read again`;
-    const isFirst = (cents: unknown): boolean => cents === first['amount_in_cents'];
-    t.field(await t.read(intent), 'amount_in_cents', expected, isFirst);
+    const expected = '200 with the first payment';
+    if (isSuccess(reply)) unchanged(t, first, reply, ['amount_in_cents', 'payment_id'], expected);
+    else t[[409, 422].includes(reply.status ?? 0) ? 'should' : 'must'](false, expected, reply);
+    const note = ' when read again';
+    t.equals(await t.read(intent), 'amount_in_cents', first['amount_in_cents'], { note });
   },
 };
 
@@ -131,12 +100,11 @@ const p29: Draft<PartnerCase> = {
   sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
   likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: uses(29),
-  async run(t: PartnerContext) {
+  async run(t) {
     const { intent, record: first } = await t.accept(29);
     await t.put(intent, { fields: { platform_batch_id: randomUUID() } });
-    const expected = `platform_batch_id ${show(first['platform_batch_id'])}`;
-    const isFirst = (batch: unknown): boolean => batch === first['platform_batch_id'];
-    t.field(await t.read(intent), 'platform_batch_id', expected, isFirst, { severity: 'should' });
+    const read = await t.read(intent);
+    t.equals(read, 'platform_batch_id', first['platform_batch_id'], { level: 'should' });
   },
 };
 
@@ -148,9 +116,9 @@ const p31: Draft<PartnerCase> = {
   likely_cause: 'The repeat resets the status to processing or queues the payment again.',
   creates: uses('first'),
   async run(t) {
-    const { subject } = await t.accepted();
-    const { record } = await t.ended(subject.intent);
-    for (const again of [await t.put(subject.intent), await t.read(subject.intent)]) {
+    const { intent } = await t.accepted();
+    const { record } = await t.ended(intent);
+    for (const again of [await t.put(intent), await t.read(intent)]) {
       if (!unchanged(t, record, again, ENDED_FIELDS, 'the terminal payment, unchanged')) return;
     }
   },
@@ -163,18 +131,13 @@ const p32: Draft<PartnerCase> = {
   sends: 'two PUTs with different ids, the same account and the same amount',
   likely_cause: 'The server detects repeats by account and amount instead of by id.',
   creates: uses(32, 32),
-  async run(t: PartnerContext) {
+  async run(t) {
     const { record: first } = await t.accept(32);
     const intent = t.intend(32);
     const reply = await t.put(intent);
-    const second = recordOf(reply);
-    t.must(
-      second !== undefined &&
-        second['payment_id'] !== first['payment_id'] &&
-        second['platform_payment_id'] === intent.platform_payment_id,
-      '200 with a distinct payment_id and the id that was sent',
-      reply,
-    );
+    const { platform_payment_id: id, payment_id } = recordOf(reply) ?? {};
+    const isOwn = id === intent.platform_payment_id && payment_id !== first['payment_id'];
+    t.must(isOwn, '200 with a distinct payment_id and the id that was sent', reply);
   },
 };
 
@@ -197,22 +160,18 @@ const p33: Draft<PartnerCase> = {
   likely_cause: 'The server uses the batch id as an idempotency key, or does not store it.',
   creates: (target) =>
     Array.from({ length: PAYMENTS + UNUSUAL.length }, (_, number) => own(target, 330 + number)),
-  async run(t: PartnerContext) {
+  async run(t) {
     const batch = randomUUID();
     const seen = new Set<string>();
     for (let number = 0; number < PAYMENTS; number += 1) {
       const intent = t.intend(own(t.target, 330 + number), batch);
       const put = await t.put(intent);
-      t.given(number > 0 || recordOf(put) !== undefined, 'no new payment was accepted (see P20)');
+      if (number === 0) t.acceptedBy(put);
       const read = await t.read(intent);
-      const record = recordOf(read);
-      const payment_id = show(record?.['payment_id']);
-      const holds = t.must(
-        record !== undefined && record['platform_batch_id'] === batch && !seen.has(payment_id),
-        `a distinct payment with platform_batch_id ${show(batch)}`,
-        read,
-      );
-      if (!holds) return;
+      const payment_id = show(recordOf(read)?.['payment_id']);
+      const isOwn = recordOf(read)?.['platform_batch_id'] === batch && !seen.has(payment_id);
+      const expected = `a distinct payment with platform_batch_id ${show(batch)}`;
+      if (!t.must(isOwn, expected, read)) return;
       seen.add(payment_id);
     }
     await Promise.all(
@@ -222,12 +181,10 @@ const p33: Draft<PartnerCase> = {
         const put = await t.put(intent);
         if (!isSuccess(put)) return;
         for (const reply of [put, await t.read(intent)]) {
-          t.must(
-            recordOf(reply)?.['platform_batch_id'] === unusual,
-            `platform_batch_id ${show(unusual)}, as it was sent`,
-            reply,
-            { cause: 'The batch id is escaped, folded, cut or converted to a number.' },
-          );
+          t.equals(reply, 'platform_batch_id', unusual, {
+            note: ', as it was sent',
+            cause: 'The batch id is escaped, folded, cut or converted to a number.',
+          });
         }
       }),
     );
@@ -324,8 +281,8 @@ const p65: Draft<PartnerCase> = {
       refused < plain.length || t.all.length > 0,
       'the server refuses every id that is not a UUID',
     );
-    if (refused > 0)
-      t.notes.push(`${refused} of ${plain.length} pairs were refused and could not be compared.`);
+    if (refused === 0) return;
+    t.notes.push(`${refused} of ${plain.length} pairs were refused and could not be compared.`);
   },
 };
 
@@ -340,37 +297,23 @@ async function comparePair(
     { ...t.intend(65), platform_payment_id: one },
     { ...t.intend(66), platform_payment_id: other },
   ] as const;
-  const first = await t.put(intents[0]);
-  const second = await t.put(intents[1]);
-  if (!isSuccess(first) || !isSuccess(second)) return false;
-  for (const [intent, reply] of [
-    [intents[0], first],
-    [intents[1], second],
-    [intents[0], await t.read(intents[0])],
-    [intents[1], await t.read(intents[1])],
-  ] as const) {
-    const record = recordOf(reply);
-    const isOwn =
-      record?.['platform_payment_id'] === intent.platform_payment_id &&
-      record['amount_in_cents'] === intent.amount_in_cents;
-    // The other checks must not take the record of the one payment for that of the other.
-    if (!isOwn) t.run.forget(intent);
-    t[severity](
-      isOwn,
-      `ids ${name}: the payment ${show(intent.platform_payment_id)} of ${intent.amount_in_cents} cents`,
-      reply,
-      { cause },
-    );
+  const puts = [await t.put(intents[0]), await t.put(intents[1])] as const;
+  if (!puts.every(isSuccess)) return false;
+  for (const [place, intent] of intents.entries()) {
+    for (const reply of [puts[place] ?? puts[0], await t.read(intent)]) {
+      const { platform_payment_id: id, amount_in_cents: cents } = recordOf(reply) ?? {};
+      const isOwn = id === intent.platform_payment_id && cents === intent.amount_in_cents;
+      // The other checks must not take the record of the one payment for that of the other.
+      if (!isOwn) t.run.forget(intent);
+      const own = `the payment ${show(intent.platform_payment_id)} of ${intent.amount_in_cents} cents`;
+      t[severity](isOwn, `ids ${name}: ${own}`, reply, { cause });
+    }
   }
-  t[severity](
-    recordOf(first)?.['payment_id'] !== recordOf(second)?.['payment_id'],
-    `ids ${name}: two payments`,
-    second,
-    {
-      got: `payment_id ${show(recordOf(first)?.['payment_id'])} for both`,
-      cause,
-    },
-  );
+  const [first, second] = puts.map((put) => recordOf(put)?.['payment_id']);
+  t[severity](first !== second, `ids ${name}: two payments`, puts[1], {
+    got: `payment_id ${show(first)} for both`,
+    cause,
+  });
   return true;
 }
 
@@ -394,18 +337,11 @@ const p35: Draft<PartnerCase> = {
       old.length > 0,
       'no run against this server is 24 hours old yet: run again tomorrow with --recheck',
     );
-    for (const entry of old) {
-      const reply = await t.repeatOld(entry);
-      const record = recordOf(reply);
-      const same = t.must(
-        reply.status === 200 &&
-          record !== undefined &&
-          differences(entry.record, record, LASTING_FIELDS).length === 0,
-        `the payment created at ${entry.made_at}`,
-        reply,
-        { got: tellDifferences(entry.record, reply, LASTING_FIELDS) },
-      );
-      if (!same) return;
+    for (const { intent, record, made_at } of old) {
+      const reply = await t.repeat(intent);
+      const expected = `200 with the payment created at ${made_at}`;
+      if (!t.must(reply.status === 200, expected, reply)) return;
+      if (!unchanged(t, record, reply, LASTING_FIELDS, expected)) return;
     }
   },
 };

@@ -2,13 +2,12 @@
  * Checks of one PUT (P20 to P24, P36 to P42): what a new payment's record must say, and which bodies must be refused. Whoever takes
  * an amount wrongly here moves the wrong money.
  */
-import { isPaymentStatus } from '@duebridge/contract';
+import { isPaymentStatus, type Json } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
-import type { Severity } from '../check/findings.ts';
-import { isJson, isRefusal, isSuccess, show, tell } from '../check/http.ts';
+import type { Level } from '../check/findings.ts';
+import { isJson, isRefusal, isSuccess, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
-  holdsPayment,
   instantOf,
   instruction,
   type Intent,
@@ -25,7 +24,7 @@ import {
   uses,
 } from '../check/planned-payments.ts';
 import type { PartnerTarget } from '../check/target.ts';
-import { finallyRefused, isText, statusOf } from './shared.ts';
+import { finallyRefused, isInstant, isText, statusOf } from './shared.ts';
 
 const p20: Draft<PartnerCase> = {
   id: 'P20',
@@ -38,23 +37,18 @@ const p20: Draft<PartnerCase> = {
   creates: uses('first'),
   async run(t) {
     const { intent, put } = await t.subject();
-    const record = recordOf(put);
-    const read = t.must(
-      put.status === 200 && isJson(put) && record !== undefined,
-      '200 with a JSON object',
-      put,
-      { got: `${tell(put)}${put.json_problem === undefined ? '' : ` (${put.json_problem})`}` },
-    );
-    if (!read) return;
+    const isRead = put.status === 200 && isJson(put) && recordOf(put) !== undefined;
+    const problem = put.json_problem === undefined ? '' : ` (${put.json_problem})`;
+    t.must(isRead, '200 with a JSON object', put, { got: `${tell(put)}${problem}` });
+    if (!isRead) return;
     t.field(put, 'payment_id', 'payment_id, a non-empty string', isText);
     for (const name of ['platform_payment_id', 'platform_batch_id'] as const) {
-      t.field(put, name, `${name} ${show(intent[name])}`, (value) => value === intent[name]);
+      t.equals(put, name, intent[name]);
     }
     const place = { biller_id: t.target.biller_id, account_id: intent.account_id };
     for (const [name, wanted] of Object.entries(place)) {
-      const isOwn = (value: unknown): boolean => value === undefined || value === wanted;
-      const more = { severity: 'should', clause: 'PF9' } as const;
-      if (t.profile === 'strict') t.field(put, name, `${name} ${show(wanted)}`, isOwn, more);
+      if (recordOf(put)?.[name] === undefined) continue;
+      t.equals(put, name, wanted, { level: 'strict', clause: 'PF9' });
     }
     t.field(put, 'status', 'status processing, succeeded, failed or canceled', isPaymentStatus);
   },
@@ -72,24 +66,12 @@ const p21: Draft<PartnerCase> = {
   creates: uses('first'),
   atEnd: otherPayments,
   async run(t) {
-    const { subject, record } = await t.accepted();
-    const should = (name: string, expected: string, holds: (value: unknown) => boolean) =>
-      t.field(subject.put, name, expected, holds, { severity: 'should' });
-    should(
-      'status',
-      'status processing in the response to the first PUT',
-      (status) => status === 'processing',
-    );
-    if (record['status'] === 'succeeded') {
-      should('posted_at', 'posted_at set, because the payment has already succeeded', isText);
-    }
-    if (record['status'] === 'failed') {
-      should(
-        'failure_reason',
-        'failure_reason set, because the payment has already failed',
-        isText,
-      );
-    }
+    const { put, record } = await t.accepted();
+    const level = 'should';
+    t.equals(put, 'status', 'processing', { level, note: ' in the response to the first PUT' });
+    const end = { succeeded: 'posted_at', failed: 'failure_reason' }[String(record['status'])];
+    if (end === undefined) return;
+    t.field(put, end, `${end} set, because the payment has already ended`, isText, { level });
   },
 };
 
@@ -99,23 +81,19 @@ const MAY_BE_REPEATS: readonly string[] = ['P27', 'P34', 'P63'];
 /** A server may treat the first payment of an account differently from the next. */
 async function otherPayments(t: PartnerContext): Promise<void> {
   if (t.all.length > 0) return;
-  const others = t.run.intents.flatMap(({ first }) =>
-    first === undefined || MAY_BE_REPEATS.includes(first.reply.exchange.check) ? [] : [first],
-  );
+  const others = t.run
+    .accepted()
+    .map(({ first }) => first)
+    .filter(({ reply }) => !MAY_BE_REPEATS.includes(reply.exchange.check));
   const ended = others.filter(
     ({ reply, record }) => reply.exchange.burst !== true && isTerminalWord(record['status']),
   );
-  const [one] = ended;
-  t.should(
-    one === undefined,
+  t.none(
+    ended.map(({ reply }) => reply),
     'status processing in the response to the first PUT of every payment',
-    one?.reply,
-    {
-      got:
-        one === undefined
-          ? ''
-          : `status ${statusOf(one.record)} (${ended.length} of ${others.length} payments)`,
-    },
+    (reply, count) =>
+      `status ${statusOf(recordOf(reply) ?? {})} (${count} of ${others.length} payments)`,
+    { level: 'should' },
   );
 }
 
@@ -131,21 +109,13 @@ const p22: Draft<PartnerCase> = {
   likely_cause: 'The time is local time without an offset, or seconds since 1970.',
   creates: uses('first'),
   async run(t) {
-    const { put } = (await t.accepted()).subject;
-    const isRead = t.field(
-      put,
-      'initiated_at',
-      'initiated_at such as 2026-03-01T09:30:00.000Z',
-      (value) => instantOf(value) !== undefined,
-    );
-    if (!isRead) return;
-    t.field(
-      put,
-      'initiated_at',
-      `within five minutes of ${new Date(put.sent).toISOString()}`,
-      (value) => Math.abs((instantOf(value) ?? 0) - put.sent) <= SKEW_MS,
-      { severity: 'should' },
-    );
+    const { put } = await t.accepted();
+    const expected = 'initiated_at such as 2026-03-01T09:30:00.000Z';
+    if (!t.field(put, 'initiated_at', expected, isInstant)) return;
+    const isNear = (value: Json | undefined): boolean =>
+      Math.abs((instantOf(value) ?? 0) - put.sent) <= SKEW_MS;
+    const near = `within five minutes of ${new Date(put.sent).toISOString()}`;
+    t.field(put, 'initiated_at', near, isNear, { level: 'should' });
   },
 };
 
@@ -157,24 +127,18 @@ const p23: Draft<PartnerCase> = {
   likely_cause: 'posted_at is set when the row is inserted, or holds an expected date.',
   creates: uses('first'),
   async run(t: PartnerContext) {
-    const { subject } = await t.accepted();
-    const life = await t.end(subject.intent);
-    const seen = [subject.put, subject.read, ...life.reads.map(({ reply }) => reply)].filter(
+    const { intent, put, reads } = await t.accepted();
+    const life = await t.end(intent);
+    const seen = [put, reads[0], ...life.reads.map(({ reply }) => reply)].filter(
       (reply) => recordOf(reply)?.['status'] === 'processing',
     );
     t.given(seen.length > 0, 'the payment was never seen processing');
     for (const reply of seen) {
-      const holds =
-        t.field(
-          reply,
-          'posted_at',
-          'posted_at null while processing',
-          (at) => (at ?? null) === null,
-        ) &&
-        t.field(reply, 'posted_at', 'posted_at present, and null', (at) => at === null, {
-          severity: 'should',
-        });
-      if (!holds) return;
+      const at = recordOf(reply)?.['posted_at'];
+      const isSet = (at ?? null) !== null;
+      const expected = isSet ? 'posted_at null while processing' : 'posted_at present, and null';
+      const level = isSet ? 'must' : 'should';
+      if (!t.field(reply, 'posted_at', expected, (one) => one === null, { level })) return;
     }
   },
 };
@@ -195,19 +159,12 @@ const p24: Draft<PartnerCase> = {
     }
     for (const planned of amounts(t.target)) {
       const intent = t.intend(planned);
+      const { amount_in_cents: wanted } = intent;
       const put = await t.put(intent);
-      if (isRefusal(put)) {
-        t.should(
-          false,
-          `${intent.amount_in_cents} cents accepted, even if the payment fails later`,
-          put,
-        );
-        continue;
-      }
+      const expected = `${wanted} cents accepted, even if the payment fails later`;
+      if (!t.should(!isRefusal(put), expected, put)) continue;
       for (const reply of [put, await t.read(intent)]) {
-        const { amount_in_cents: wanted } = intent;
-        const isExact = (cents: unknown): boolean => cents === wanted;
-        if (!t.field(reply, 'amount_in_cents', `amount_in_cents ${wanted}`, isExact)) break;
+        if (!t.equals(reply, 'amount_in_cents', wanted)) break;
       }
     }
   },
@@ -225,19 +182,16 @@ function amounts(target: PartnerTarget): readonly Planned[] {
   }));
 }
 
-/** Amounts as written in the body, with the severity of accepting each. */
-const AMOUNTS: readonly {
-  readonly source: string | undefined;
-  readonly severity: Severity | 'strict';
-}[] = [
-  { source: '"100"', severity: 'must' },
-  { source: '10.5', severity: 'must' },
-  { source: undefined, severity: 'must' },
-  { source: '0', severity: 'should' },
-  { source: '-1', severity: 'should' },
-  { source: 'null', severity: 'strict' },
-  { source: 'true', severity: 'strict' },
-  { source: '1e2', severity: 'strict' },
+/** Amounts as written in the body, with how it counts that one is accepted. */
+const AMOUNTS: readonly (readonly [level: Level, source: string | undefined])[] = [
+  ['must', '"100"'],
+  ['must', '10.5'],
+  ['must', undefined],
+  ['should', '0'],
+  ['should', '-1'],
+  ['strict', 'null'],
+  ['strict', 'true'],
+  ['strict', '1e2'],
 ];
 
 const p36: Draft<PartnerCase> = {
@@ -250,52 +204,34 @@ const p36: Draft<PartnerCase> = {
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
   creates: (target) => AMOUNTS.map(() => own(target, 0)),
   async run(t) {
-    const amounts = AMOUNTS.filter(
-      ({ severity }) => severity !== 'strict' || t.profile === 'strict',
-    );
     // Side by side: each has an id of its own.
     const tried = await Promise.all(
-      amounts.map(async ({ source, severity }) => {
-        const intent = t.intend(0);
-        const amount = source === undefined ? '' : `"amount_in_cents":${source},`;
-        const put = await t.put(intent, {
-          body: `{${amount}"platform_batch_id":"${intent.platform_batch_id}","platform_payment_id":"${intent.platform_payment_id}"}`,
-        });
-        const read = isRefusal(put) ? await t.read(intent) : undefined;
-        return { source, severity, intent, put, read };
-      }),
-    );
-    for (const { source, severity, put, read } of tried) {
-      const raise = severity === 'must' ? t.must.bind(t) : t.should.bind(t);
-      raise(
-        read !== undefined,
-        `a refusal of ${source === undefined ? 'a body without amount_in_cents' : `amount_in_cents ${source}`}`,
-        put,
-      );
-      if (read === undefined) continue;
-      finallyRefused(t, put);
-      raise(!holdsPayment(read), 'no payment under the refused id', read);
-    }
-    await correctsTheFirst(
-      t,
-      tried.flatMap(({ intent, read }) =>
-        read === undefined || holdsPayment(read) ? [] : [intent],
+      AMOUNTS.filter(([level]) => level !== 'strict' || t.profile === 'strict').map(
+        async ([level, source]) => {
+          const intent = t.intend(0);
+          const { platform_batch_id, platform_payment_id } = intent;
+          const rest = JSON.stringify({ platform_batch_id, platform_payment_id }).slice(1);
+          const amount = source === undefined ? '' : `"amount_in_cents":${source},`;
+          const put = await t.put(intent, { body: `{${amount}${rest}` });
+          const what =
+            source === undefined ? 'a body without amount_in_cents' : `amount_in_cents ${source}`;
+          if (!t.refused(put, what, { level })) return [];
+          finallyRefused(t, put);
+          return (await t.notMade(intent, { level })) ? [intent] : [];
+        },
       ),
     );
+    // A refused request was not accepted, so the id is still new (ST1).
+    const [intent] = tried.flat();
+    if (intent === undefined) return;
+    const put = await t.put(intent);
+    const isBusy = put.status === undefined || put.status === 429 || put.status >= 500;
+    t.should(isBusy || isSuccess(put), '200 for the refused id with a valid amount', put, {
+      clause: 'ST1',
+      cause: 'The id is stored as seen before the request is validated.',
+    });
   },
 };
-
-/** A refused request was not accepted, so the id is still new (ST1). */
-async function correctsTheFirst(t: PartnerContext, refused: readonly Intent[]): Promise<void> {
-  const [intent] = refused;
-  if (intent === undefined) return;
-  const put = await t.put(intent);
-  const isBusy = put.status === undefined || put.status === 429 || put.status >= 500;
-  t.should(isBusy || isSuccess(put), '200 for the refused id with a valid amount', put, {
-    clause: 'ST1',
-    cause: 'The id is stored as seen before the request is validated.',
-  });
-}
 
 const p37: Draft<PartnerCase> = {
   id: 'P37',
@@ -311,11 +247,10 @@ const p37: Draft<PartnerCase> = {
     const intent = t.intend(37);
     const other = t.intend(37);
     const put = await t.put(intent, { fields: { platform_payment_id: other.platform_payment_id } });
-    t.should(isRefusal(put), 'a refusal, such as 400', put);
-    if (!isRefusal(put)) return;
+    if (!t.refused(put, 'two ids, such as 400', { level: 'should' })) return;
     finallyRefused(t, put);
-    for (const made of [intent, other])
-      await t.notMade(made, 'should', 'no payment under either id');
+    const expected = 'no payment under either id';
+    for (const made of [intent, other]) await t.notMade(made, { level: 'should', expected });
   },
 };
 
@@ -330,9 +265,7 @@ const p38: Draft<PartnerCase> = {
   likely_cause: 'The schema forbids additional properties.',
   creates: uses(38),
   async run(t) {
-    const reply = await t.put(t.intend(38), {
-      fields: { a_field_of_tomorrow: 'duebridge' },
-    });
+    const reply = await t.put(t.intend(38), { fields: { a_field_of_tomorrow: 'duebridge' } });
     t.should(reply.status === 200, '200', reply);
   },
 };
@@ -348,30 +281,23 @@ const p39: Draft<PartnerCase> = {
   likely_cause: 'The body is taken as it comes: any type of content, and any value that is JSON.',
   creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
-    const cut = t.intend(39);
-    const typed = t.intend(39);
-    const others = ['[]', 'null', '"pay"'];
-    const halves = instruction(cut);
-    const tries = [
-      { intent: cut, change: { body: halves.slice(0, halves.length / 2) } },
-      { intent: typed, change: { headers: { 'content-type': 'text/plain' } } },
-      ...others.map((body) => ({ intent: t.intend(39), change: { body } })),
+    const halves = instruction(t.intend(39));
+    const changes = [
+      { body: halves.slice(0, halves.length / 2) },
+      { headers: { 'content-type': 'text/plain' } },
+      ...['[]', 'null', '"pay"'].map((body) => ({ body })),
     ];
     // Side by side: each has an id of its own.
-    const tried = await Promise.all(
-      tries.map(async ({ intent, change }) => {
+    await Promise.all(
+      changes.map(async (change) => {
+        const intent = t.intend(39);
         const put = await t.put(intent, change);
-        const isRight = put.status === 400 || put.status === 415;
-        return { put, read: isRight ? await t.read(intent) : undefined };
+        const isRight = t.should(put.status === 400 || put.status === 415, '400 or 415', put, {
+          ...((put.status ?? 0) >= 500 && { cause: 'The parser’s exception is returned as 500.' }),
+        });
+        if (isRight) await t.notMade(intent, { level: 'should' });
       }),
     );
-    for (const { put, read } of tried) {
-      t.should(read !== undefined, '400 or 415', put, {
-        ...((put.status ?? 0) >= 500 && { cause: 'The parser’s exception is returned as 500.' }),
-      });
-      if (read === undefined) continue;
-      t.should(!holdsPayment(read), 'no payment under the refused id', read);
-    }
   },
 };
 
@@ -387,22 +313,18 @@ const p40: Draft<PartnerCase> = {
     const made = await t.sharedPayment('unknown');
     t.given(made !== undefined, 'the target declares no unknown account');
     if (isRefusal(made.put)) return;
-    const taken = t.must(
-      recordOf(made.put) !== undefined,
-      'a refusal, or 200 with a payment that ends as failed',
-      made.put,
-    );
-    if (!taken) return;
-    await mustFail(t, made.intent, '');
+    const isTaken = recordOf(made.put) !== undefined;
+    const expected = 'a refusal, or 200 with a payment that ends as failed';
+    if (t.must(isTaken, expected, made.put)) await mustFail(t, made.intent, '');
   },
 };
 
-const NAMES: readonly SharedName[] = ['inactive', 'above'];
-
-const WORDS: Partial<Record<SharedName, string>> = {
+const WORDS = {
   inactive: 'the payment to the inactive account',
   above: 'the payment above the maximum',
-};
+} as const satisfies Partial<Record<SharedName, string>>;
+
+const NAMES = Object.keys(WORDS) as (keyof typeof WORDS)[];
 
 const p41: Draft<PartnerCase> = {
   id: 'P41',
@@ -422,16 +344,15 @@ const p41: Draft<PartnerCase> = {
     for (const name of NAMES) {
       const made = await t.sharedPayment(name);
       if (made === undefined) continue;
-      if (isRefusal(made.put)) {
-        t.should(false, `${WORDS[name] ?? name}: 200, then status failed with a reason`, made.put, {
-          cause:
-            'The rule is enforced in request validation. The platform cannot tell such a refusal from an error of its own, so an operator has to investigate each one while the customer waits.',
-        });
-        continue;
-      }
-      const taken = recordOf(made.put) !== undefined;
-      if (!t.must(taken, `${WORDS[name] ?? name}: 200 with a payment`, made.put)) continue;
-      await mustFail(t, made.intent, `${WORDS[name] ?? name}: `);
+      const { put, intent } = made;
+      const expected = `${WORDS[name]}: 200, then status failed with a reason`;
+      const isAccepted = t.should(!isRefusal(put), expected, put, {
+        cause:
+          'The rule is enforced in request validation. The platform cannot tell such a refusal from an error of its own, so an operator has to investigate each one while the customer waits.',
+      });
+      const isTaken = recordOf(put) !== undefined;
+      if (!isAccepted || !t.must(isTaken, `${WORDS[name]}: 200 with a payment`, put)) continue;
+      await mustFail(t, intent, `${WORDS[name]}: `);
     }
   },
 };
@@ -442,12 +363,10 @@ async function mustFail(t: PartnerContext, intent: Intent, what: string): Promis
   if (end === undefined && (t.run.endsLater || t.target.terminal_window_seconds === undefined)) {
     throw t.notEnded();
   }
-  t.must(
-    end?.record['status'] === 'failed',
-    `${what}status failed within ${t.run.window_ms / 1_000} s`,
-    end?.reply ?? last,
-    { got: end === undefined ? `it did not end: ${tell(last)}` : `status ${statusOf(end.record)}` },
-  );
+  const expected = `${what}status failed within ${t.run.window_ms / 1_000} s`;
+  t.must(end?.record['status'] === 'failed', expected, end?.reply ?? last, {
+    got: end === undefined ? `it did not end: ${tell(last)}` : `status ${statusOf(end.record)}`,
+  });
 }
 
 const p42: Draft<PartnerCase> = {
@@ -464,14 +383,10 @@ const p42: Draft<PartnerCase> = {
   async run(t) {
     const intent = t.intend(42);
     const put = await t.put(intent, { fields: { platform_batch_id: undefined } });
-    const refused = t.should(
-      isRefusal(put),
-      'a refusal of a body without platform_batch_id, such as 400',
-      put,
-    );
-    if (!refused) return;
+    const what = 'a body without platform_batch_id, such as 400';
+    if (!t.refused(put, what, { level: 'should' })) return;
     finallyRefused(t, put);
-    await t.notMade(intent, 'should');
+    await t.notMade(intent, { level: 'should' });
   },
 };
 

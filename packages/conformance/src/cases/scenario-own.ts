@@ -1,10 +1,10 @@
 /** Judges the scenarios that need more than a faulty payment call or a faulty token response. */
 import { Refusal } from '@duebridge/contract';
-import type { CallerContext } from '../check/caller-context.ts';
+import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import { makeBadCertificate } from '../sandbox/certificate.ts';
 import type { Behaviour } from '../sandbox/partner.ts';
 import { holdsToken } from './scenario-tokens.ts';
-import { goesOn, noDouble, notEnded, sameBytes, returnedTheEnd } from './caller-rules.ts';
+import { goesOn, hasEnded, noDouble, notEnded, sameBytes, untilEnd } from './caller-rules.ts';
 
 /** Payments that wait when an access token expires. */
 const HERD = 19;
@@ -20,36 +20,24 @@ export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
   'F03-connection-refused': (t, cents) =>
     broken(t, cents, 'connections refused', () => t.run.partner.refuseConnections()),
   'F47-bad-certificate': async (t: CallerContext, cents: number) => {
-    t.given(
-      t.run.caller.tls !== undefined,
-      'the scripted partner uses plain http: declare caller.tls',
-    );
-    const { partner } = t.run;
+    const { partner, caller } = t.run;
+    t.given(caller.tls !== undefined, 'the scripted partner uses plain http: declare caller.tls');
     let [calls, refused] = [0, 0];
     const came = (): number => t.calls().length - calls;
-    await broken(
-      t,
-      cents,
-      'a bad certificate',
-      async () => {
-        const restore = partner.replaceCertificate(makeBadCertificate());
-        [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
-        return async () => restore();
-      },
-      async () => {
-        await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
-        t.must(
-          came() === 0,
-          'no request over a connection with an untrusted certificate',
-          undefined,
-          {
-            got: `${came()} requests`,
-            clause: 'S3',
-            cause: 'Certificate verification is disabled.',
-          },
-        );
-      },
-    );
+    const breakIt = async () => {
+      const restore = partner.replaceCertificate(makeBadCertificate());
+      [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
+      return async () => restore();
+    };
+    await broken(t, cents, 'a bad certificate', breakIt, async () => {
+      await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
+      const expected = 'no request over a connection with an untrusted certificate';
+      t.must(came() === 0, expected, undefined, {
+        got: `${came()} requests`,
+        clause: 'S3',
+        cause: 'Certificate verification is disabled.',
+      });
+    });
   },
   'F65-herd-on-expiry': herd,
 };
@@ -82,10 +70,8 @@ async function broken(
       await restore
     )?.();
   }
-  const ended = await t.until(() => t.calls(payment).some(returnedTheEnd));
-  await goesOn(t, payment, ended, {
-    expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
-    got: `${t.calls(payment).length} calls, and then none`,
+  await goesOn(t, payment, await untilEnd(t, payment), {
+    expected: `after ${what}: ${t.untilTheEnd}`,
     clause: 'S4',
     cause: 'The platform treats an unreachable partner as a refusal, or never retries.',
   });
@@ -120,7 +106,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
     async answer(call, answer) {
       if (call.operation !== 'access_token') return undefined;
       // Slow enough that calls which do not share a fetch overlap.
-      await t.run.tokens.sleep(150);
+      await t.run.sleep(150);
       under_way -= 1;
       return answer.status === 200
         ? { ...answer, body: { ...(answer.body as object), expires_in: LIFE_SECONDS } }
@@ -134,24 +120,23 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
   const payments = await t.payAll(
     Array.from({ length: number }, (_, place) => ({ cents: cents + 10 * place })),
   );
-  const taken = await t.until(() =>
-    payments.every((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)),
-  );
+  const isTaken = (payment: CallerPayment): boolean =>
+    t.puts(payment).some(({ answer }) => answer?.status === 200);
+  const allTaken = await t.until(() => payments.every(isTaken));
   // One more expiry, now under polls.
-  await t.run.tokens.sleep(LIFE_SECONDS * 1_000);
+  await t.run.sleep(LIFE_SECONDS * 1_000);
   done = true;
   for (const payment of payments) t.settle(payment);
-  const fetches = t.calls().filter(({ operation }) => operation === 'access_token');
+  const fetches = t.fetches();
   t.should(fetches.length > 0, 'a new access token after a 401', undefined, {
     got: 'no request to the token endpoint',
     cause: 'The platform keeps a token until its expiry, whatever the partner answers.',
   });
-  t.should(taken, `${number} payments accepted with the new token`, undefined, {
-    got: `${payments.filter((payment) => t.puts(payment).some(({ answer }) => answer?.status === 200)).length}`,
+  t.should(allTaken, `${number} payments accepted with the new token`, undefined, {
+    got: `${payments.filter(isTaken).length}`,
   });
-  const [, second] = fetches;
-  t.should(most === 1, 'one token request at a time, shared by all calls', t.cite(second), {
+  t.should(most === 1, 'one token request at a time, shared by all calls', fetches[1], {
     got: `${most} at the same time`,
   });
-  await t.until(() => payments.every((payment) => t.calls(payment).some(returnedTheEnd)));
+  await t.until(() => payments.every((payment) => hasEnded(t, payment)));
 }

@@ -7,13 +7,14 @@ import type { Behaviour, Call, Scenario, ScriptedExchange } from '../sandbox/par
 import {
   fewFetches,
   goesOn,
+  hasEnded,
   noDouble,
   notEnded,
   notTooFast,
   sameBytes,
   showsTheEnd,
   stopsAtTheEnd,
-  returnedTheEnd,
+  untilEnd,
 } from './caller-rules.ts';
 import type { PaymentRule } from './scenario-rules.ts';
 
@@ -54,8 +55,9 @@ export async function judgePayments(
     sameBytes(t, payment);
     noDouble(t, payment);
   });
-  t.must(t.strays() === 0, 'no request to the redirect’s target host', undefined, {
-    got: `${t.strays()} requests`,
+  const strays = t.strays();
+  t.must(strays === 0, 'no request to the redirect’s target host', undefined, {
+    got: `${strays} requests`,
     clause: 'S3',
     cause: 'The HTTP library follows redirects by default.',
   });
@@ -84,20 +86,20 @@ async function judgeFault(
   fault.release(payment);
   if (rule.after === 'may_stop') return;
   const over = (): boolean =>
-    rule.ends === true ? t.calls(payment).some(returnedTheEnd) : fault.nextCall() !== undefined;
+    rule.ends === true ? hasEnded(t, payment) : fault.nextCall() !== undefined;
   const inVain = (): boolean => rule.ends === true && readsInVain(t.calls(payment));
   const ended = (await t.until(() => over() || inVain())) && over();
   if (inVain()) {
-    t.must(false, `after ${what}: the same PUT again`, t.cite(t.calls(payment).at(-1)), {
+    t.must(false, `after ${what}: the same PUT again`, t.calls(payment).at(-1), {
       got: `${READS_IN_VAIN} reads that were answered with 404, and no PUT`,
       clause: 'RU5',
       cause: 'The platform takes the response for an acceptance.',
     });
     return;
   }
+  const further = `a further call, within ${t.run.caller.patience_seconds} s`;
   await goesOn(t, payment, ended, {
-    expected: `after ${what}: ${rule.ends === true ? 'calls until a terminal status' : 'a further call'}, within ${t.run.caller.patience_seconds} s`,
-    got: `${t.calls(payment).length} calls, and then none`,
+    expected: `after ${what}: ${rule.ends === true ? t.untilTheEnd : further}`,
     clause: 'RU4',
     cause: 'The platform treats the response as final, or the error ends the retry loop.',
   });
@@ -118,11 +120,11 @@ function readsInVain(calls: readonly ScriptedExchange[]): boolean {
 
 /** Waits for the next call, or for a terminal status that the partner never reported. */
 async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<void> {
-  let asked = t.run.tokens.now();
+  let asked = t.run.now();
   await t.until(async () => {
     if (fault.nextCall() !== undefined) return true;
-    if (t.run.tokens.now() - asked < ASK_EVERY_MS) return false;
-    asked = t.run.tokens.now();
+    if (t.run.now() - asked < ASK_EVERY_MS) return false;
+    asked = t.run.now();
     const status = await payment.status();
     return status !== undefined && status !== 'processing';
   });
@@ -130,7 +132,7 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
 
 /** The fault begins once the platform shows the end. Returns 1 if the end was reported, else 0. */
 async function judgeStop(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<0 | 1> {
-  if (!(await t.until(() => t.calls(payment).some(returnedTheEnd)))) return 0;
+  if (!(await untilEnd(t, payment))) return 0;
   await stopsAtTheEnd(t, payment, () => fault.begin());
   return 1;
 }
@@ -147,16 +149,11 @@ async function frozen(
     status !== undefined,
     'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
   );
-  const last = t.calls(payment).at(-1);
-  t[severity](
-    status === 'processing',
-    `still processing after ${what}: it needs manual review`,
-    t.cite(last),
-    {
-      got: `status ${status}`,
-      cause: 'The platform reads the status without comparing the other fields of the response.',
-    },
-  );
+  const expected = `still processing after ${what}: it needs manual review`;
+  t[severity](status === 'processing', expected, t.calls(payment).at(-1), {
+    got: `status ${status}`,
+    cause: 'The platform reads the status without comparing the other fields of the response.',
+  });
 }
 
 function waited(t: CallerContext, fault: Fault, seconds: number): void {
@@ -164,17 +161,25 @@ function waited(t: CallerContext, fault: Fault, seconds: number): void {
     const [asked, next] = fault.around(number);
     if (asked === undefined || next === undefined) continue;
     const ms = next.at_ms - asked.at_ms;
-    t.should(
-      ms >= seconds * 1_000 - TOLERANCE_MS,
-      `the next call ${seconds} s after ${asked.method} was answered with Retry-After: ${seconds}`,
-      t.cite(next),
-      {
-        got: `after ${ms} ms`,
-        clause: 'LI1',
-        cause: 'Retry-After is read only on one status, only for polls, or not at all.',
-      },
-    );
+    const expected = `the next call ${seconds} s after ${asked.method} was answered with Retry-After: ${seconds}`;
+    t.should(ms >= seconds * 1_000 - TOLERANCE_MS, expected, next, {
+      got: `after ${ms} ms`,
+      clause: 'LI1',
+      cause: 'Retry-After is read only on one status, only for polls, or not at all.',
+    });
   }
+}
+
+/** Begins a scenario for calls of the scripted partner. `next`: the turn of the next faulty answer. */
+export function begin(
+  t: CallerContext,
+  scenario: Scenario,
+  next: () => number | undefined,
+  healed: () => boolean = () => false,
+): Behaviour {
+  const { clock, partner } = t.run;
+  const stray = partner.stray_url;
+  return scenario.begin({ clock, next, healed, stray, replay: () => undefined });
 }
 
 /** One variant of a scenario, for the calls of one payment. */
@@ -198,13 +203,7 @@ class Fault {
     this.#begun = rule.after !== 'stops';
     this.title = scenario.title;
     this.variant = variant;
-    const inner = scenario.begin({
-      clock: t.run.tokens.clock,
-      next: () => this.#next(),
-      healed: () => false,
-      stray: t.run.partner.stray_url,
-      replay: () => undefined,
-    });
+    const inner = begin(t, scenario, () => this.#next());
     this.behaviour = {
       receive: (call, partner) => {
         this.#id = call.params['platform_payment_id'];

@@ -12,8 +12,9 @@ import {
   notEnded,
   notTooFast,
   sameBytes,
-  returnedTheEnd,
+  untilEnd,
 } from './caller-rules.ts';
+import { begin } from './scenario-payments.ts';
 import type { TokenRule } from './scenario-rules.ts';
 
 /** Maximum number of PUTs per second that a partner should have to handle. */
@@ -45,27 +46,19 @@ export async function judgeTokens(
     if (t.all.length > 0) break;
   }
   const followed = t.run.partner.strayRequests() - strays;
-  t.must(
-    followed === 0,
-    'no request to the redirect’s target host, which would receive the secret',
-    undefined,
-    {
-      got: `${followed} requests`,
-      clause: 'S3',
-      cause: 'The HTTP library follows redirects by default.',
-    },
-  );
+  const expected = 'no request to the redirect’s target host, which would receive the secret';
+  t.must(followed === 0, expected, undefined, {
+    got: `${followed} requests`,
+    clause: 'S3',
+    cause: 'The HTTP library follows redirects by default.',
+  });
 }
 
 /** Makes a payment unless one was accepted before, so that the platform holds a token when the fault starts. */
 export async function holdsToken(t: CallerContext, cents: number): Promise<void> {
-  if (
-    t.run.partner
-      .exchanges()
-      .some(({ method, answer }) => method === 'PUT' && answer?.status === 200)
-  )
-    return;
-  await t.accepted(await t.pay(cents));
+  const exchanges = t.run.partner.exchanges();
+  const isHeld = exchanges.some(({ method, answer }) => method === 'PUT' && answer?.status === 200);
+  if (!isHeld) await t.accepted(await t.pay(cents));
 }
 
 async function judgeRound(
@@ -91,10 +84,8 @@ async function judgeRound(
   const open = await notEnded(t, payment, what, 'ST3');
   fault.release(payment);
   if (open && rule.until_healed !== true) {
-    const ended = taken() && (await t.until(() => t.calls(payment).some(returnedTheEnd)));
-    await goesOnAfterToken(t, payment, ended, {
-      expected: `after ${what}: calls until a terminal status, within ${t.run.caller.patience_seconds} s`,
-      got: `${t.calls(payment).length} calls, and then none`,
+    await goesOnAfterToken(t, payment, taken() && (await untilEnd(t, payment)), {
+      expected: `after ${what}: ${t.untilTheEnd}`,
       clause: 'RU4',
       cause: 'An unusable or missing access token ends the payment or the retry loop.',
     });
@@ -104,22 +95,22 @@ async function judgeRound(
   noDouble(t, payment);
   const fetches = fewFetches(t);
   // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
-  t.should(
-    rule.watched !== true || fetches.length <= FEW_FETCHES,
-    `at most ${FEW_FETCHES} token requests for a long-lived token`,
-    t.cite(fetches[0]),
+  const isCalm = rule.watched !== true || fetches.length <= FEW_FETCHES;
+  const few = `at most ${FEW_FETCHES} token requests for a long-lived token`;
+  t.should(isCalm, few, fetches[0], {
+    got: `${fetches.length}`,
+    clause: 'OA3',
+    cause: 'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately.',
+  });
+  t.none(
+    t.calls().filter(({ headers }) => 'x-injected' in headers),
+    'no header injected through an access token',
+    ({ method, path }) => `X-Injected in ${method} ${path}`,
     {
-      got: `${fetches.length}`,
-      clause: 'OA3',
-      cause: 'A timer is set from expires_in, and a delay beyond 2^31 ms fires immediately.',
+      clause: 'OA4',
+      cause: 'The token is written to the header unchanged, including its line feed.',
     },
   );
-  const injected = t.calls().find(({ headers }) => 'x-injected' in headers);
-  t.must(injected === undefined, 'no header injected through an access token', t.cite(injected), {
-    got: `X-Injected in ${injected?.method ?? ''} ${injected?.path ?? ''}`,
-    clause: 'OA4',
-    cause: 'The token is written to the header unchanged, including its line feed.',
-  });
 }
 
 /**
@@ -152,13 +143,12 @@ class TokenFault {
   constructor(t: CallerContext, scenario: Scenario, rule: TokenRule, variant: number) {
     this.#t = t;
     this.#rule = rule;
-    const inner = scenario.begin({
-      clock: t.run.tokens.clock,
-      next: () => this.#next(variant),
-      healed: () => this.#released,
-      stray: t.run.partner.stray_url,
-      replay: () => undefined,
-    });
+    const inner = begin(
+      t,
+      scenario,
+      () => this.#next(variant),
+      () => this.#released,
+    );
     this.behaviour = {
       receive: (call, partner) => {
         if (call.operation !== 'access_token') return undefined;

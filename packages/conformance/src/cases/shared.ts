@@ -1,6 +1,6 @@
 /** Shared by several checks. */
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
-import type { FindingMore, Findings } from '../check/findings.ts';
+import type { Findings, More } from '../check/findings.ts';
 import { asObject, type Reply } from '../check/http.ts';
 import {
   differences,
@@ -16,6 +16,30 @@ export function oauthOnly(target: PartnerTarget): string | undefined {
   return target.authentication.method === 'oauth'
     ? undefined
     : 'the target uses a static key, not OAuth';
+}
+
+/** A secret or an id as careless code takes it for the same: how it is misspelt, and the wrong value. */
+export function misspellings(right: string): (readonly [how: string, value: string])[] {
+  const middle = Math.floor(right.length / 2);
+  const wrong: [string, string][] = [
+    ['with one character appended', `${right}x`],
+    ['without its last character', right.slice(0, -1)],
+    ['with one character changed', changed(right, middle)],
+    ['in another case', otherCase(right)],
+  ];
+  return wrong.filter(([, value]) => value !== right && value !== '');
+}
+
+/** The text with one character replaced. */
+export function changed(text: string, place: number): string {
+  const at = Math.max(0, place);
+  return `${text.slice(0, at)}${text[at] === 'A' ? 'B' : 'A'}${text.slice(at + 1)}`;
+}
+
+/** The text in capitals, or in small letters if it is in capitals. */
+export function otherCase(text: string): string {
+  const upper = text.toUpperCase();
+  return upper === text ? text.toLowerCase() : upper;
 }
 
 /** True for an ISO 8601 time with its zone. */
@@ -133,7 +157,7 @@ export function unchanged(
   reply: Reply,
   fields: readonly string[],
   expected: string,
-  more?: FindingMore,
+  more?: More,
 ): boolean {
   const now = recordOf(reply);
   const same = now !== undefined && differences(before, now, fields).length === 0;
@@ -142,15 +166,11 @@ export function unchanged(
 
 /** Should hold in the strict profile: the refusal is one that the platform takes as final. */
 export function finallyRefused(t: Findings, put: Reply): void {
-  t.strict(
-    put.status === 400 || put.status === 422,
-    '400 or 422: the request is invalid, not the credential or the URL',
-    put,
-    {
-      cause:
-        'The platform does not treat any other refusal as final, so it retries the request forever.',
-    },
-  );
+  const expected = '400 or 422: the request is invalid, not the credential or the URL';
+  t.strict(put.status === 400 || put.status === 422, expected, put, {
+    cause:
+      'The platform does not treat any other refusal as final, so it retries the request forever.',
+  });
 }
 
 /** A recorded body as an object; undefined when it is not an object. */

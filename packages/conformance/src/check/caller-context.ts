@@ -8,10 +8,11 @@
  */
 import { readFileSync } from 'node:fs';
 import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
+import { Context, Run, type Means } from './context.ts';
 import type { Driven, Driver, MakeDriver } from './driver.ts';
 import { driverOf } from './drivers.ts';
-import { Findings, Skipped } from './findings.ts';
-import { asObject, nothing, type Reply } from './http.ts';
+import { Skipped } from './findings.ts';
+import { asObject, nothing, type Exchange } from './http.ts';
 import {
   startScriptedPartner,
   together,
@@ -20,8 +21,8 @@ import {
   type ScriptedExchange,
   type ScriptedPartner,
 } from '../sandbox/partner.ts';
-import { secretsOf, type CallerTarget } from './target.ts';
-import { credentials, type TokenRun } from './token-context.ts';
+import { secretsOf, type CallerTarget, type PlatformTarget } from './target.ts';
+import { Throttle } from './throttle.ts';
 
 /** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;
@@ -53,112 +54,82 @@ export interface CallerPayment {
   readonly status: () => Promise<string | undefined>;
 }
 
-class Expected implements CallerPayment {
-  readonly amount_in_cents: number;
-  readonly behaviour: Behaviour;
+/** The same, as the run knows it. */
+interface Expected extends CallerPayment {
   platform_payment_id: string | undefined;
-  driven: Driven | undefined;
-
-  constructor(amount_in_cents: number, behaviour: Behaviour) {
-    this.amount_in_cents = amount_in_cents;
-    this.behaviour = behaviour;
-  }
-
-  async status(): Promise<string | undefined> {
-    return this.platform_payment_id === undefined
-      ? undefined
-      : this.driven?.status(this.platform_payment_id);
-  }
+  readonly behaviour: Behaviour;
+  driven?: Driven;
 }
 
-/** The driver until the real one is set. */
-const NO_DRIVER: Driver = {
-  at_once: 1,
-  pay: () => Promise.reject(new Skipped('there is no driver to make the platform pay yet')),
-};
-
 /** Shared by all caller checks of one run. */
-export class CallerRun {
+export class CallerRun extends Run<PlatformTarget> {
   readonly partner: ScriptedPartner;
-  driver: Driver = NO_DRIVER;
+  readonly driver: Driver;
   readonly caller: CallerTarget;
-  readonly tokens: TokenRun;
   /** The address registered with the platform. */
   readonly url: string;
   /** How the partner treats every call: normally, unless a check sets a fault. */
   behaviour: Behaviour = {};
   /** Payments made only to see whether the platform still calls. */
   probes = 0;
-  /** Restarts the platform under test; undefined when the target declares no way to do so. */
-  restart: (() => Promise<void>) | undefined;
+  /** Every request since the start as received, credentials included. */
+  readonly raw: Call[] = [];
+  /** Faults that are being judged. */
+  readonly faults = new Throttle(FAULTS_AT_ONCE);
   readonly #byPayment = new Map<string, ScriptedExchange[]>();
   #indexed = 0;
-  #jobs = 0;
-  readonly #queue: (() => void)[] = [];
   readonly #payments: Expected[] = [];
-  readonly #raw: Call[] = [];
 
-  private constructor(tokens: TokenRun, caller: CallerTarget, partner: ScriptedPartner) {
-    this.tokens = tokens;
+  private constructor(
+    target: PlatformTarget,
+    means: Means,
+    caller: CallerTarget,
+    partner: ScriptedPartner,
+    make: MakeDriver | undefined,
+  ) {
+    super(target, means);
     this.caller = caller;
     this.partner = partner;
     this.url = caller.public_url ?? partner.url;
+    this.driver = make?.(this.url) ?? driverOf(this, caller, this.url);
   }
 
   /** Starts the scripted partner. Rejects when its port is not available or its certificate cannot be read. */
   static async open(
-    tokens: TokenRun,
+    target: PlatformTarget,
+    means: Means,
     caller: CallerTarget,
     driver: MakeDriver | undefined,
   ): Promise<CallerRun> {
-    const { authentication, tls } = caller;
+    const { authentication, tls, host, port, biller_id } = caller;
     for (const { value, name } of secretsOf(authentication)) {
-      tokens.wire.hide({ value, name: `PARTNER_${name}` });
+      means.wire.hide({ value, name: `PARTNER_${name}` });
     }
-    const delegate: { run: CallerRun | undefined } = { run: undefined };
+    const accounts = [caller.account_id, caller.other_account_id].filter((id) => id !== undefined);
+    let run: CallerRun | undefined;
     const partner = await startScriptedPartner({
-      clock: tokens.clock,
-      host: caller.host,
-      port: caller.port,
-      ...(tls === undefined
-        ? {}
-        : { tls: { cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) } }),
-      auth:
-        authentication.method === 'key'
-          ? authentication
-          : {
-              method: 'oauth',
-              client_id: authentication.client_id,
-              client_secret: authentication.client_secret,
-            },
-      accounts: [
-        caller.account_id,
-        ...(caller.other_account_id === undefined ? [] : [caller.other_account_id]),
-      ].map((account_id) => ({
-        biller_id: caller.biller_id,
+      clock: means.clock,
+      host,
+      port,
+      ...(tls && { tls: { cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) } }),
+      auth: authentication,
+      accounts: accounts.map((account_id) => ({
+        biller_id,
         account_id,
         status: 'active',
         balance: { amount_due_in_cents: 10_000_000 },
       })),
       behaviour: [
-        { receive: (call) => delegate.run?.noteCall(call) },
-        together((call) => (call === undefined ? [] : (delegate.run?.behavioursOf(call) ?? []))),
+        { receive: (call) => run?.noteCall(call) },
+        together((call) => (call === undefined ? [] : (run?.behavioursOf(call) ?? []))),
       ],
     });
-    const run = new CallerRun(tokens, caller, partner);
     try {
-      run.driver = driver?.(run.url) ?? driverOf(tokens, caller, run.url);
+      return (run = new CallerRun(target, means, caller, partner, driver));
     } catch (error) {
       await partner.stop();
       throw error;
     }
-    delegate.run = run;
-    return run;
-  }
-
-  /** Every request since the start as received, credentials included. */
-  get raw(): readonly Call[] {
-    return this.#raw;
   }
 
   /** Registers an expected payment and asks the platform to make it. */
@@ -167,7 +138,15 @@ export class CallerRun {
     behaviour: Behaviour,
     account_id: string | undefined,
   ): Promise<CallerPayment> {
-    const expected = new Expected(amount_in_cents, behaviour);
+    const expected: Expected = {
+      amount_in_cents,
+      behaviour,
+      platform_payment_id: undefined,
+      status: async () => {
+        const { platform_payment_id: id, driven } = expected;
+        return id === undefined ? undefined : driven?.status(id);
+      },
+    };
     this.#payments.push(expected);
     try {
       expected.driven = await this.driver.pay(amount_in_cents, account_id);
@@ -201,7 +180,7 @@ export class CallerRun {
 
   /** Records a call, and finds the payment that a new id belongs to. */
   noteCall(call: Call): undefined {
-    if (this.#raw.length < MAX_RAW) this.#raw.push(call);
+    if (this.raw.length < MAX_RAW) this.raw.push(call);
     if (call.method !== 'PUT') return;
     const id = idOf(call);
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
@@ -209,14 +188,12 @@ export class CallerRun {
     const cents = amountOf(call.text);
     // The amount identifies the payment: amounts are ten cents apart, so one that is a little off is recognised too. Any other amount
     // that was not requested belongs to the only payment whose PUT has not arrived yet.
-    const own = open.find((payment) => payment.amount_in_cents === cents);
-    const known = this.#payments.some((payment) => payment.amount_in_cents === cents);
-    const near = open.find(
-      (payment) => Math.abs(payment.amount_in_cents - (cents ?? NaN)) <= MOST_OFF_CENTS,
-    );
-    const found = own ?? (known ? undefined : (near ?? (open.length === 1 ? open[0] : undefined)));
-    if (found === undefined) return;
-    found.platform_payment_id = id;
+    const within = (most: number) => (payment: Expected) =>
+      Math.abs(payment.amount_in_cents - (cents ?? NaN)) <= most;
+    const known = this.#payments.some(within(0));
+    const others = open.find(within(MOST_OFF_CENTS)) ?? (open.length === 1 ? open[0] : undefined);
+    const found = open.find(within(0)) ?? (known ? undefined : others);
+    if (found !== undefined) found.platform_payment_id = id;
   }
 
   /** The exchanges about one payment, oldest first. */
@@ -243,21 +220,6 @@ export class CallerRun {
     return payment === undefined ? [this.behaviour] : [payment.behaviour, this.behaviour];
   }
 
-  /** Runs a job once fewer than the maximum are running. */
-  async slot<T>(job: () => Promise<T>): Promise<T> {
-    if (this.#jobs >= FAULTS_AT_ONCE)
-      await new Promise<void>((resolve) => this.#queue.push(resolve));
-    else this.#jobs += 1;
-    try {
-      return await job();
-    } finally {
-      // The slot goes to the next job, if there is one.
-      const next = this.#queue.shift();
-      if (next === undefined) this.#jobs -= 1;
-      else next();
-    }
-  }
-
   async close(): Promise<void> {
     this.driver.close?.();
     await this.partner.stop();
@@ -265,7 +227,7 @@ export class CallerRun {
 }
 
 /** The last segment of a call's path, which is the id when the call is about a payment. */
-function idOf({ path }: Pick<Call, 'path'>): string {
+export function idOf({ path }: Pick<Call, 'path'>): string {
   const last = (path.split('?')[0] ?? '').split('/').at(-1) ?? '';
   try {
     return decodeURIComponent(last);
@@ -288,17 +250,16 @@ export function amountOf(text: string): number | undefined {
 }
 
 /** The context of one caller check. */
-export class CallerContext extends Findings {
-  readonly run: CallerRun;
-  readonly check: string;
+export class CallerContext extends Context<CallerRun, ScriptedExchange> {
   readonly #from: number;
   readonly #made: CallerPayment[] = [];
-  readonly #cited = new Map<number, Reply>();
+  readonly #cited = new Map<number, Exchange>();
+
+  /** The number of calls of each payment when it was seen to rest. */
+  readonly atRest = new Map<CallerPayment, number>();
 
   constructor(run: CallerRun, check: string) {
-    super(run.tokens.profile);
-    this.run = run;
-    this.check = check;
+    super(run, check);
     this.#from = run.partner.exchanges().at(-1)?.number ?? 0;
   }
 
@@ -346,7 +307,7 @@ export class CallerContext extends Findings {
     job: (item: T, place: number) => Promise<void>,
   ): Promise<void> {
     const ends = await Promise.allSettled(
-      items.map((item, place) => this.run.slot(() => job(item, place))),
+      items.map((item, place) => this.run.faults.send(() => job(item, place), this.run)),
     );
     // Waits for all jobs before rethrowing the first error, so that no job adds findings to a check that has ended.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
@@ -385,6 +346,11 @@ export class CallerContext extends Findings {
     return this.calls(payment).filter(({ method }) => method === 'PUT');
   }
 
+  /** The token requests since this check began. */
+  fetches(): readonly ScriptedExchange[] {
+    return this.calls().filter(({ operation }) => operation === 'access_token');
+  }
+
   /** PUTs of this amount under another id: a duplicate payment. */
   doubles(payment: CallerPayment): readonly ScriptedExchange[] {
     return this.puts().filter(
@@ -419,6 +385,11 @@ export class CallerContext extends Findings {
     return probe !== undefined && (await this.until(() => this.puts(probe).length > 0));
   }
 
+  /** What a platform must do once the partner is right again, in words. */
+  get untilTheEnd(): string {
+    return `calls until a terminal status, within ${this.run.caller.patience_seconds} s`;
+  }
+
   /** Longest wait for the platform's next call. */
   get patience_ms(): number {
     return this.run.caller.patience_seconds * 1_000;
@@ -432,13 +403,13 @@ export class CallerContext extends Findings {
     holds: () => boolean | Promise<boolean>,
     ms: number = this.patience_ms,
   ): Promise<boolean> {
-    let deadline = this.run.tokens.now() + ms;
+    let deadline = this.run.now() + ms;
     for (;;) {
       if (await holds()) return true;
-      const before = this.run.tokens.now();
+      const before = this.run.now();
       if (before >= deadline) return false;
-      await this.run.tokens.sleep(LOOK_MS);
-      const late = this.run.tokens.now() - before - LOOK_MS;
+      await this.run.sleep(LOOK_MS);
+      const late = this.run.now() - before - LOOK_MS;
       if (late > LOOK_MS) deadline += late;
     }
   }
@@ -460,8 +431,7 @@ export class CallerContext extends Findings {
   }
 
   #callsFor(payment: CallerPayment): number {
-    const fetches = this.calls().filter(({ operation }) => operation === 'access_token');
-    return this.calls(payment).length + fetches.length;
+    return this.calls(payment).length + this.fetches().length;
   }
 
   /**
@@ -470,44 +440,31 @@ export class CallerContext extends Findings {
    * when a call was sent by when it arrived.
    */
   async quiet(least_ms = 0): Promise<boolean> {
-    const { tokens } = this.run;
-    const began = tokens.clock.elapsed();
-    const whole_ms = Math.max(tokens.pace.quiet_ms, least_ms);
-    for (let part = 0; part < QUIET_PARTS; part += 1) await tokens.sleep(whole_ms / QUIET_PARTS);
-    return tokens.clock.elapsed() - began < whole_ms + MOST_LAG_MS;
+    const { run } = this;
+    const began = run.clock.elapsed();
+    const whole_ms = Math.max(run.pace.quiet_ms, least_ms);
+    for (let part = 0; part < QUIET_PARTS; part += 1) await run.sleep(whole_ms / QUIET_PARTS);
+    return run.clock.elapsed() - began < whole_ms + MOST_LAG_MS;
   }
 
-  /** A call as an exchange that a finding can point to. */
-  cite(call: ScriptedExchange): Reply;
-  cite(call: ScriptedExchange | undefined): Reply | undefined;
-  cite(call: ScriptedExchange | undefined): Reply | undefined {
-    if (call === undefined) return undefined;
-    const known = this.#cited.get(call.number);
-    if (known !== undefined) return known;
-    const reply = this.run.tokens.wire.keep(
-      this.check,
-      {
-        method: call.method,
-        url: this.run.partner.url + call.path,
-        headers: call.headers,
-        body: call.body,
-        received: true,
-      },
-      call.answer === undefined
+  /** A call as an exchange that a report can show. */
+  protected override shown(call: ScriptedExchange): { exchange: Exchange; got: string } {
+    const { method, headers, body, answer, number } = call;
+    const { run } = this;
+    const out = { method, url: run.partner.url + call.path, headers, body, received: true };
+    const came =
+      answer === undefined
         ? nothing('the scripted partner withheld, cut or garbled the response on purpose')
-        : { status: call.answer.status, headers: {}, text: call.answer.body },
-      call.at_ms,
-      0,
-    );
-    this.#cited.set(call.number, reply);
-    return reply;
+        : { status: answer.status, headers: {}, text: answer.body };
+    const exchange =
+      this.#cited.get(number) ?? run.wire.keep(this.check, out, came, call.at_ms, 0).exchange;
+    this.#cited.set(number, exchange);
+    return { exchange, got: '' };
   }
 }
 
 /** The credentials of the partner and of the token endpoint, for checks that search for leaked ones. */
-export function partnerSecrets(run: CallerRun): readonly string[] {
-  return [
-    ...secretsOf(run.caller.authentication).map(({ value }) => value),
-    credentials(run.tokens.target, {})['x-api-key'] ?? '',
-  ].filter((secret) => secret !== '');
+export function partnerSecrets({ caller, target }: CallerRun): readonly string[] {
+  const own = secretsOf(caller.authentication).map(({ value }) => value);
+  return [...own, target.api_key].filter((secret) => secret !== '');
 }

@@ -11,6 +11,9 @@ export type Severity = 'must' | 'should';
 /** contract: only what the interface states. strict: also the decisions where the interface is silent. */
 export type Profile = 'contract' | 'strict';
 
+/** How a rule counts. strict: a should that only the strict profile has, because a decision adds it. */
+export type Level = Severity | 'strict';
+
 /** One defect found. */
 export interface Finding {
   readonly severity: Severity;
@@ -37,18 +40,22 @@ export type SkipKind = 'nothing to judge' | 'wanting';
 
 /** Thrown by a context when the precondition of a check is not met; the runner reports it as SKIP. */
 export class Skipped extends Error {
-  readonly reason: string;
+  override readonly name = 'Skipped';
   readonly kind: SkipKind;
   constructor(reason: string, kind: SkipKind = 'nothing to judge') {
     super(reason);
-    this.name = 'Skipped';
-    this.reason = reason;
     this.kind = kind;
   }
 }
 
-/** The findings of one check: the part shared by all contexts. */
-export class Findings {
+/** The rest of a finding. `got`: what was received, when it is not simply the reply that shows it. */
+export type More = Partial<Pick<Finding, 'got' | 'clause' | 'cause'>>;
+
+/** The same, with how the rule counts: a must unless given. */
+export type MoreAt = More & { readonly level?: Level };
+
+/** The findings of one check. `At`: what can show one. */
+export class Findings<At extends object = Reply | Exchange> {
   readonly all: Finding[] = [];
   /** Remarks that are not breaches, such as a value that could not be measured. */
   readonly notes: string[] = [];
@@ -61,32 +68,54 @@ export class Findings {
   }
 
   /** Raises a must-finding unless `holds`. Returns `holds`, so that a check can continue or stop. */
-  must(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
+  must(holds: boolean, expected: string, at?: At, more?: More): boolean {
     return this.#raise('must', holds, expected, at, more);
   }
 
   /** Raises a should-finding unless `holds`. */
-  should(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
+  should(holds: boolean, expected: string, at?: At, more?: More): boolean {
     return this.#raise('should', holds, expected, at, more);
   }
 
   /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
-  strict(holds: boolean, expected: string, at: Shown, more?: FindingMore): boolean {
-    return this.profile === 'strict' ? this.should(holds, expected, at, more) : true;
+  strict(holds: boolean, expected: string, at?: At, more?: More): boolean {
+    return this.#raise('strict', holds, expected, at, more);
+  }
+
+  /** Raises a finding when anything bad was found; the first shows it. `got` tells of it, and of how many there are. */
+  none<T extends At>(
+    found: readonly T[],
+    expected: string,
+    got?: (one: T, count: number) => string,
+    { level = 'must', ...more }: MoreAt = {},
+  ): boolean {
+    const [one] = found;
+    if (one === undefined) return true;
+    const told = got === undefined ? more : { got: got(one, found.length), ...more };
+    return this.#raise(level, false, expected, one, told);
   }
 
   /** Raises a finding unless one field of the answer's object is right; it says what the field is. */
   field(
-    reply: Reply,
+    reply: At & Reply,
     name: string,
     expected: string,
     holds: (value: Json | undefined) => boolean,
-    more: FindingMore & { readonly severity?: Severity } = {},
+    { level = 'must', ...more }: MoreAt = {},
   ): boolean {
     const fields = isSuccess(reply) ? asObject(reply.json) : undefined;
     const got = fields === undefined ? tell(reply) : `${name} is ${show(fields[name])}`;
-    const { severity = 'must', ...rest } = more;
-    return this.#raise(severity, holds(fields?.[name]), expected, reply, { got, ...rest });
+    return this.#raise(level, holds(fields?.[name]), expected, reply, { got, ...more });
+  }
+
+  /** Raises a finding unless one field of the answer's object has this value. `note` follows it in the expectation. */
+  equals(
+    reply: At & Reply,
+    name: string,
+    wanted: Json | undefined,
+    { note = '', ...more }: MoreAt & { readonly note?: string } = {},
+  ): boolean {
+    return this.field(reply, name, `${name} ${show(wanted)}${note}`, (got) => got === wanted, more);
   }
 
   /** Ends the check as SKIP unless `holds`: its precondition. */
@@ -94,31 +123,23 @@ export class Findings {
     if (!holds) throw new Skipped(reason);
   }
 
+  /** The exchange that shows a finding, and what was received. */
+  protected shown(at: At): { readonly exchange: Exchange; readonly got: string } {
+    if ('exchange' in at) return { exchange: at.exchange as Exchange, got: tell(at as Reply & At) };
+    return { exchange: at as Exchange & At, got: '' };
+  }
+
   #raise(
-    severity: Severity,
+    level: Level,
     holds: boolean,
     expected: string,
-    at: Shown,
-    more: FindingMore = {},
+    at: At | undefined,
+    more: More = {},
   ): boolean {
-    if (!holds) {
-      const reply = at !== undefined && 'exchange' in at ? at : undefined;
-      const exchange = reply?.exchange ?? (at as Exchange | undefined);
-      const got = reply === undefined ? '' : tell(reply);
-      this.all.push({
-        severity,
-        expected,
-        got,
-        ...more,
-        ...(exchange === undefined ? {} : { exchange }),
-      });
-    }
-    return holds;
+    if (holds || (level === 'strict' && this.profile !== 'strict')) return true;
+    const severity = level === 'must' ? level : 'should';
+    const { got, exchange } = at === undefined ? { got: '' } : this.shown(at);
+    this.all.push({ severity, expected, got, ...more, ...(exchange && { exchange }) });
+    return false;
   }
 }
-
-/** What shows a finding: the reply or the exchange; undefined when no single one does. */
-export type Shown = Reply | Exchange | undefined;
-
-/** The rest of a finding. `got`: what was received, when it is not simply the reply that shows it. */
-export type FindingMore = Partial<Pick<Finding, 'got' | 'clause' | 'cause'>>;

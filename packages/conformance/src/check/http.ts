@@ -411,6 +411,11 @@ export function isRefusal(reply: Reply): boolean {
   return reply.status !== undefined && reply.status >= 400 && reply.status < 500;
 }
 
+/** True when the answer asks to wait, and says how long. */
+export function asksToWait({ status, headers }: Reply): boolean {
+  return status === 429 && headers['retry-after'] !== undefined;
+}
+
 /** True when the answer says that it is JSON and is. */
 export function isJson(reply: Reply): boolean {
   const type = (reply.headers['content-type'] ?? '').toLowerCase();

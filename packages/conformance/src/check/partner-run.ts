@@ -1,28 +1,23 @@
-/** What all checks of one run against a partner share: the payments and records seen, the access token, the balances, and time. */
+/** What all checks of one run against a partner share: the payments asked for, every record seen, the access token, and time. */
 import { fillPath } from '@duebridge/contract';
-import { sleep, type Clock } from '../clock.ts';
-import { Skipped, type Profile } from './findings.ts';
-import { asObject, isSuccess, type Reply, type Wire } from './http.ts';
+import { Run, type Headers, type Means } from './context.ts';
+import { Skipped } from './findings.ts';
+import { asObject, isSuccess, type Reply } from './http.ts';
 import type { History } from './history.ts';
-import type { Pace } from './pace.ts';
-import { type Intent, type PaymentFields } from './payment-fields.ts';
-import { Throttle } from './throttle.ts';
+import type { Intent, PaymentFields } from './payment-fields.ts';
 import type { PartnerOperation, PartnerTarget } from './target.ts';
 
 /** Time in which payments end unless the target declares another. */
 export const USUAL_WINDOW_SECONDS = 60;
 
-/** A requested payment, and the first answer that contained its record. */
+/** A requested payment, and when, in milliseconds since 1970. */
 export interface Asked {
   intent: Intent;
-  /** Milliseconds since 1970. */
   readonly at: number;
-  first: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
 }
 
 /** A reply that contained the record of a payment. */
 export interface Seen {
-  readonly intent: Intent;
   readonly reply: Reply;
   readonly record: PaymentFields;
 }
@@ -30,83 +25,39 @@ export interface Seen {
 /** What polling a payment to its end returned. */
 export interface Life {
   /** Every successful read, in order. */
-  readonly reads: readonly { readonly reply: Reply; readonly record: PaymentFields }[];
+  readonly reads: readonly Seen[];
   /** The read that first showed a terminal status; undefined when none came in the window. */
-  readonly end: { readonly reply: Reply; readonly record: PaymentFields } | undefined;
+  readonly end: Seen | undefined;
   /** The last reply of any kind. */
   readonly last: Reply;
 }
 
-/** The amount due of each account that the run knows; accounts that show none are missing. */
-export type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
-
-/** How far one account's amount due fell over a run, and how far its payments predict. */
-export interface AccountEffect {
-  readonly account_id: string;
-  readonly fell: number;
-  /** The sum of its payments that succeeded, and of those that failed or were canceled. */
-  readonly expected: number;
-  readonly undone: number;
-  readonly reply: Reply;
-}
-
-/** The effect of a run on the balances; `unmeasured` says why it cannot be determined. */
-export type BalanceVerdict =
-  | { readonly unmeasured: string }
-  | { readonly unmeasured?: undefined; readonly effects: readonly AccountEffect[] };
+/** Fields of the form at the partner's token endpoint; undefined omits one. */
+export type TokenForm = Partial<
+  Record<'grant_type' | 'client_id' | 'client_secret' | 'scope', string | undefined>
+>;
 
 /** Shared by all checks of one run. */
-export class PartnerRun {
-  readonly target: PartnerTarget;
-  readonly profile: Profile;
-  readonly wire: Wire;
+export class PartnerRun extends Run<PartnerTarget> {
   readonly history: History;
-  readonly pace: Pace;
-  readonly throttle: Throttle;
-  readonly clock: Clock;
+  /** True when the run only looks at payments of earlier runs and makes none. */
+  readonly recheck: boolean;
   /** Every payment requested under its own id. */
   readonly intents: Asked[] = [];
   /** Every record of a payment that the server returned, in order. */
-  readonly seen: Seen[] = [];
+  readonly seen: (Seen & { readonly intent: Intent })[] = [];
   /** Every answer to Get Account and Get Balance. */
   readonly balances: Reply[] = [];
-  /** The latest record of each payment that the server returned. */
-  readonly records = new Map<string, PaymentFields>();
-  /** True when the run only looks at payments of earlier runs and makes none. */
-  readonly recheck: boolean;
-  /** Restarts the server under test; undefined when the target declares no way to do so. */
-  readonly restart: (() => Promise<void>) | undefined;
   /** True once an account at rest was seen to change; its balance then proves nothing. */
   unsettled = false;
-  /** The amounts due before the first payment. */
-  balancesBefore: Balances = new Map();
-  readonly #own = new Map<string, Intent>();
-  readonly #once = new Map<string, Promise<unknown>>();
-  readonly #stop: AbortSignal;
+  /** Cents requested so far. */
+  asked_in_cents = 0;
   #access: Promise<{ readonly token: string | undefined; readonly until: number }> | undefined;
-  #asked = 0;
 
-  constructor(options: {
-    target: PartnerTarget;
-    profile: Profile;
-    wire: Wire;
-    history: History;
-    pace: Pace;
-    clock: Clock;
-    stop: AbortSignal;
-    recheck?: boolean;
-    restart?: (() => Promise<void>) | undefined;
-  }) {
-    this.target = options.target;
-    this.profile = options.profile;
-    this.wire = options.wire;
-    this.history = options.history;
-    this.pace = options.pace;
-    this.clock = options.clock;
-    this.recheck = options.recheck ?? false;
-    this.restart = options.restart;
-    this.#stop = options.stop;
-    this.throttle = new Throttle(options.pace.at_once);
+  constructor(target: PartnerTarget, means: Means, history: History, recheck: boolean) {
+    super(target, means);
+    this.history = history;
+    this.recheck = recheck;
   }
 
   /** True when payments end later than this run waits; --recheck looks for their ends. */
@@ -116,25 +67,8 @@ export class PartnerRun {
 
   /** How long a run waits for the end of a payment. */
   get window_ms(): number {
-    return this.endsLater
-      ? 0
-      : Math.min(
-          (this.target.terminal_window_seconds ?? USUAL_WINDOW_SECONDS) * 1_000,
-          this.pace.longest_wait_ms,
-        );
-  }
-
-  /** Cents requested so far. */
-  get asked_in_cents(): number {
-    return this.#asked;
-  }
-
-  now(): number {
-    return this.clock.now();
-  }
-
-  sleep(ms: number): Promise<void> {
-    return sleep(this.clock, ms, this.#stop);
+    const { terminal_window_seconds: seconds = USUAL_WINDOW_SECONDS } = this.target;
+    return this.endsLater ? 0 : Math.min(seconds * 1_000, this.pace.longest_wait_ms);
   }
 
   /** The payment as requested under the id of this intent; undefined before its first request. */
@@ -146,20 +80,14 @@ export class PartnerRun {
   spend(intent: Intent): void {
     if (this.asked(intent) !== undefined) return;
     const cap = this.target.spending_cap_in_cents;
-    if (cap !== undefined && this.#asked + intent.amount_in_cents > cap) {
+    if (cap !== undefined && this.asked_in_cents + intent.amount_in_cents > cap) {
       throw new Skipped(
         `its payment of ${intent.amount_in_cents} cents would exceed the spending cap of ${cap}: raise spending_cap_in_cents`,
         'wanting',
       );
     }
-    this.#asked += intent.amount_in_cents;
-    this.intents.push({ intent, at: this.now(), first: undefined });
-  }
-
-  /** The record of the first PUT that was answered with one, for each payment (P60). */
-  noteFirst(intent: Intent, reply: Reply, record: PaymentFields): void {
-    const asked = this.asked(intent);
-    if (asked !== undefined) asked.first ??= { reply, record };
+    this.asked_in_cents += intent.amount_in_cents;
+    this.intents.push({ intent, at: this.now() });
   }
 
   /** Drops a requested payment that the server took for another one: it has no record of its own. */
@@ -174,28 +102,35 @@ export class PartnerRun {
     if (asked !== undefined) asked.intent = intent;
   }
 
-  /** The payment of a single check; the same one on each call. */
-  own(check: string, make: () => Intent): Intent {
-    const known = this.#own.get(check) ?? make();
-    this.#own.set(check, known);
-    return known;
+  /** The payments whose PUT was answered with a record, each with its first one. */
+  accepted(): { readonly intent: Intent; readonly first: Seen }[] {
+    return this.intents.flatMap(({ intent }) => {
+      const [first] = this.putsOf(intent);
+      return first === undefined ? [] : { intent, first };
+    });
   }
 
-  /** Facts that several checks need and one run determines once. */
-  once<T>(name: string, find: () => Promise<T>): Promise<T> {
-    const known = this.#once.get(name);
-    if (known !== undefined) return known as Promise<T>;
-    const found = find();
-    this.#once.set(name, found);
-    return found;
+  /** The records in the answers to the PUTs of a payment. */
+  putsOf({ platform_payment_id: id }: Intent): readonly Seen[] {
+    return this.seen.filter(
+      ({ intent, reply }) => intent.platform_payment_id === id && reply.exchange.method === 'PUT',
+    );
+  }
+
+  /** The latest record of a payment under its own id. */
+  latest({ platform_payment_id: id }: Intent): PaymentFields | undefined {
+    return this.seen.findLast(
+      ({ intent, record }) =>
+        intent.platform_payment_id === id && record['platform_payment_id'] === id,
+    )?.record;
   }
 
   /** The lives polled so far, ended or not. */
   async lives(): Promise<{ readonly intent: Intent; readonly life: Life }[]> {
     const found: { intent: Intent; life: Life }[] = [];
     for (const { intent } of this.intents) {
-      const life = this.#once.get(lifeOf(intent)) as Promise<Life> | undefined;
-      if (life !== undefined) found.push({ intent, life: await life });
+      const life = await this.known<Life>(lifeOf(intent));
+      if (life !== undefined) found.push({ intent, life });
     }
     return found;
   }
@@ -224,41 +159,45 @@ export class PartnerRun {
     if (this.#access === refused && held) this.#access = undefined;
   }
 
-  /** Calls the partner's token endpoint (OA2); each field can be replaced, and `grant_type` omitted. */
+  /** Calls the partner's token endpoint (OA2) with the declared form, changed. */
   async fetchToken(
     check: string,
-    change: {
-      scope?: string;
-      client_secret?: string;
-      client_id?: string;
-      grant_type?: string | undefined;
-    } = {},
+    change: TokenForm = {},
+    timeout_ms = this.pace.request_timeout_ms,
   ): Promise<Reply> {
     const { authentication } = this.target;
     if (authentication.method !== 'oauth') throw new Skipped('the target uses a static key');
-    const grant_type = 'grant_type' in change ? change.grant_type : 'client_credentials';
+    const { client_id, client_secret, scope } = authentication;
+    const form = { grant_type: 'client_credentials', client_id, client_secret, scope, ...change };
+    const given = Object.entries(form).flatMap(([name, value]): [string, string][] =>
+      value === undefined ? [] : [[name, value]],
+    );
     const reply = await this.wire.send(check, {
       method: 'POST',
       url: authentication.token_url,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({
-        ...(grant_type === undefined ? {} : { grant_type }),
-        client_id: change.client_id ?? authentication.client_id,
-        client_secret: change.client_secret ?? authentication.client_secret,
-        scope: change.scope ?? authentication.scope,
-      }).toString(),
-      timeout_ms: this.pace.request_timeout_ms,
+      body: new URLSearchParams(given).toString(),
+      timeout_ms,
     });
     const token = accessToken(reply);
     if (token !== undefined) this.wire.hide({ value: token, name: 'ACCESS_TOKEN' });
     return reply;
   }
 
+  /** The headers that authenticate the judge. */
+  async credential(check: string): Promise<Headers> {
+    const { authentication } = this.target;
+    if (authentication.method === 'key') return { [authentication.header]: authentication.key };
+    const token = await this.access(check);
+    return token === undefined ? {} : { authorization: `Bearer ${token}` };
+  }
+
   /** The URL of an operation. */
   url(operation: PartnerOperation, values: Readonly<Record<string, string>>): string {
     const template = this.target.paths[operation];
     if (template === null) throw new Skipped(`the target does not offer ${operation}`);
-    return this.target.base_url + fillPath(template, values);
+    const { biller_id } = this.target;
+    return this.target.base_url + fillPath(template, { biller_id, ...values });
   }
 }
 

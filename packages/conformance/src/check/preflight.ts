@@ -8,8 +8,8 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../clock.ts';
+import type { Headers } from './context.ts';
 import { errorCode, isRefusal, isSuccess, tell, type Exchange, type Reply } from './http.ts';
-import { PartnerContext } from './partner-context.ts';
 import { accessToken, type PartnerRun } from './partner-run.ts';
 import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
 
@@ -33,36 +33,18 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
   const { target } = run;
   const unreachable = await reach(run.clock, target.base_url, 'base_url', target.ca_file);
   if (unreachable !== undefined) return { sentence: unreachable };
-  const context = new PartnerContext(run, PREFLIGHT);
   const { authentication } = target;
-  let headers: Readonly<Record<string, string>>;
+  const timeout_ms = ANSWER_TIMEOUT_MS;
+  let headers: Headers;
   if (authentication.method === 'oauth') {
     const away = await reach(run.clock, authentication.token_url, 'the token URL', target.ca_file);
     if (away !== undefined) return { sentence: away };
-    const granted = await run.wire.send(PREFLIGHT, {
-      timeout_ms: ANSWER_TIMEOUT_MS,
-      method: 'POST',
-      url: authentication.token_url,
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({
-        grant_type: 'client_credentials',
-        client_id: authentication.client_id,
-        client_secret: authentication.client_secret,
-        scope: authentication.scope,
-      }).toString(),
-    });
+    const granted = await run.fetchToken(PREFLIGHT, {}, timeout_ms);
     const token = accessToken(granted);
     if (token === undefined) return tokenProblem(granted, authentication.token_url);
-    run.wire.hide({ value: token, name: 'ACCESS_TOKEN' });
     headers = { authorization: `Bearer ${token}` };
-  } else {
-    headers = await context.proof('declared');
-  }
-  const url = run.url('get_account', {
-    biller_id: target.biller_id,
-    account_id: target.accounts.payable,
-  });
-  const timeout_ms = ANSWER_TIMEOUT_MS;
+  } else headers = await run.credential(PREFLIGHT);
+  const url = run.url('get_account', { account_id: target.accounts.payable });
   const read = await run.wire.send(PREFLIGHT, { method: 'GET', url, headers, timeout_ms });
   return readProblem(read, run);
 }

@@ -32,10 +32,16 @@ export interface ResultOptions {
   readonly allowPartial?: boolean;
 }
 
+/** What a report says of the target. */
+export type About = Pick<RunReport, 'subject' | 'target' | 'money'>;
+
+/** What a report reads of a check's context. */
+type Reported = Pick<Findings, 'all' | 'notes' | 'wanting'>;
+
 /** A check that has ended. */
 interface Judged {
   readonly check: CaseInfo;
-  readonly context: Findings;
+  readonly context: Reported;
   readonly skipped: string | undefined;
   readonly duration_ms: number;
 }
@@ -49,37 +55,48 @@ export class ResultBook {
   readonly #cited = new Map<number, Exchange>();
   readonly #options: ResultOptions;
   readonly #wire: Wire;
-  readonly #total: number;
+  readonly #cases: readonly CaseInfo[];
   readonly #clock: Clock;
   readonly #startedAt: number;
   readonly #started: number;
 
-  constructor(options: ResultOptions, wire: Wire, total: number, clock: Clock) {
+  constructor(options: ResultOptions, wire: Wire, cases: readonly CaseInfo[], clock: Clock) {
     this.#options = options;
     this.#wire = wire;
-    this.#total = total;
+    this.#cases = cases;
     this.#clock = clock;
     this.#startedAt = clock.now();
     this.#started = clock.elapsed();
   }
 
-  /** Handles an error that ended the run: a problem to report, or merely an early end. */
-  ended(error: unknown): ConfigProblem | undefined {
-    if (error instanceof Silent) return { sentence: error.message };
+  /** Does what must work before anything is judged, and keeps the problem that it found. */
+  async preflight(look: () => Promise<ConfigProblem | undefined>): Promise<void> {
+    try {
+      this.problem = await look();
+    } catch (error) {
+      this.#ended(error);
+    }
+  }
+
+  /** Notes an error that ended the run. Returns it in words for a check; throws any other error. */
+  #ended(error: unknown): string {
+    if (error instanceof Silent) {
+      this.problem ??= { sentence: error.message };
+      return 'the server stopped answering';
+    }
     if (!(error instanceof Stopped)) throw error;
-    this.#stopped ??= error.message;
-    return undefined;
+    return (this.#stopped ??= error.message);
   }
 
   /** Runs one check and keeps what it found, whatever happens in it. */
-  async judge(check: CaseInfo, context: Findings, run: () => Promise<void>): Promise<void> {
+  async judge(check: CaseInfo, context: Reported, run: () => Promise<void>): Promise<void> {
     const started = this.#clock.elapsed();
     const skipped = await this.#end(check, context, run);
     const duration_ms = Math.round(this.#clock.elapsed() - started);
     this.#judged.set(check.id, { check, context, skipped, duration_ms });
     this.#options.onProgress?.({
       done: this.#judged.size,
-      total: this.#total,
+      total: this.#cases.length,
       check: check.id,
       verdict: verdictOf(context.all, skipped),
     });
@@ -88,7 +105,7 @@ export class ResultBook {
   /** Runs one check. Returns why it was not judged; undefined when it was. */
   async #end(
     check: CaseInfo,
-    context: Findings,
+    context: Reported,
     run: () => Promise<void>,
   ): Promise<string | undefined> {
     try {
@@ -99,17 +116,10 @@ export class ResultBook {
       return undefined;
     } catch (error) {
       if (error instanceof Skipped) {
-        if (error.kind === 'wanting') context.wanting.push(error.reason);
-        return error.reason;
-      }
-      if (error instanceof Silent) {
-        this.problem ??= { sentence: error.message };
-        return 'the server stopped answering';
-      }
-      if (error instanceof Stopped) {
-        this.ended(error);
+        if (error.kind === 'wanting') context.wanting.push(error.message);
         return error.message;
       }
+      if (error instanceof Silent || error instanceof Stopped) return this.#ended(error);
       const message = error instanceof Error ? error.message : String(error);
       this.#judgeFailed.push(`${check.id}: ${message}`);
       return 'the judge failed with an internal error';
@@ -154,15 +164,10 @@ export class ResultBook {
     };
   }
 
-  report(about: {
-    subject: 'partner' | 'platform';
-    target: RunReport['target'];
-    profile: Profile;
-    order: readonly CaseInfo[];
-    money?: RunReport['money'];
-  }): RunReport {
+  /** The report of the run, in the order of its checks. */
+  report(about: About, profile: Profile): RunReport {
     const out = outages(this.#wire.exchanges, this.problem !== undefined);
-    const results = about.order.flatMap(({ id }) => {
+    const results = this.#cases.flatMap(({ id }) => {
       const judged = this.#judged.get(id);
       return judged === undefined ? [] : [this.#result(judged, out)];
     });
@@ -188,9 +193,8 @@ export class ResultBook {
       tool: 'duebridge conform',
       version: 2,
       kit_version: KIT_VERSION,
-      subject: about.subject,
-      target: about.target,
-      profile: about.profile,
+      ...about,
+      profile,
       started_at: new Date(this.#startedAt).toISOString(),
       duration_ms: Math.round(this.#clock.elapsed() - this.#started),
       ...(this.#stopped === undefined ? {} : { stopped: this.#stopped }),
@@ -198,7 +202,6 @@ export class ResultBook {
       exit_code,
       ...(config === undefined ? {} : { config }),
       counts,
-      ...(about.money === undefined ? {} : { money: about.money }),
       broken: brokenClauses(results),
       results,
       exchanges: [...this.#cited.values()].sort((one, other) => one.number - other.number),

@@ -1,18 +1,16 @@
-/** Limits the concurrent requests of a run, and slows all of them down after a 429. */
-import type { Reply } from './http.ts';
+/** Limits the jobs of a run that are in progress at once, such as requests, and slows all of them down after a 429. */
 
 /** Consecutive 429 answers, over all checks, after which the server counts as refusing everything. */
 const MAX_REFUSALS_IN_A_ROW = 60;
 
-/** Allows this many concurrent requests, and fewer after each 429, which also delays all others. */
+/** Allows this many concurrent jobs, and fewer after each 429, which also delays all others. */
 export class Throttle {
   readonly #most: number;
   #allowed: number;
   #under_way = 0;
   #refusals = 0;
   #until = 0;
-  #closed = false;
-  #alone: Promise<void> = Promise.resolve();
+  #alone: Promise<void> | undefined;
   readonly #waiting: (() => void)[] = [];
   readonly #idle: (() => void)[] = [];
 
@@ -23,19 +21,15 @@ export class Throttle {
 
   /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
   async alone<T>(run: () => Promise<T>): Promise<T> {
-    const before = this.#alone;
-    let end: () => void = () => undefined;
-    this.#alone = new Promise((resolve) => {
-      end = resolve;
-    });
-    await before;
-    this.#closed = true;
+    while (this.#alone !== undefined) await this.#alone;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#alone = promise;
     try {
-      while (this.#under_way > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+      while (this.#under_way > 0) await new Promise<void>((idle) => this.#idle.push(idle));
       return await run();
     } finally {
-      this.#closed = false;
-      end();
+      this.#alone = undefined;
+      resolve();
       for (const next of this.#waiting.splice(0)) next();
     }
   }
@@ -45,12 +39,12 @@ export class Throttle {
     return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
   }
 
-  /** Sends as soon as a slot is free. */
-  async send(
-    run: () => Promise<Reply>,
+  /** Runs a job as soon as a place is free. */
+  async send<T>(
+    run: () => Promise<T>,
     time: { now(): number; sleep(ms: number): Promise<void> },
-  ): Promise<Reply> {
-    while (this.#closed || this.#under_way >= this.#allowed) {
+  ): Promise<T> {
+    while (this.#alone !== undefined || this.#under_way >= this.#allowed) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     this.#under_way += 1;

@@ -1,117 +1,56 @@
 /** The context of a check of a platform's token endpoint (A1, A2, TR1-TR4, TK1, AU1). */
 import { platformRoutes } from '@duebridge/contract';
-import { sleep, type Clock } from '../clock.ts';
-import { Findings, type Profile } from './findings.ts';
-import { asObject, isSuccess, tell, type Outgoing, type Reply, type Wire } from './http.ts';
-import type { Pace } from './pace.ts';
+import { Context, type Headers, type Run } from './context.ts';
+import type { Level } from './findings.ts';
+import { asObject, isSuccess, tell, type Outgoing, type Reply } from './http.ts';
 import { answerProblem, pageProblem, PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
 /** Maximum wait for the first answer. */
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
-const LONGEST_RETRY_AFTER_SECONDS = 10;
-
-/** Delay after a 429 that does not say in seconds how long to wait. */
-const UNSAID_WAIT_SECONDS = 1;
-
-/** Maximum repeats of one request answered 429; after a platform needed more, the judge does not wait for it again. */
-const MAX_RETRIES = 20;
-
 /** Shared by all checks of one run. */
-export class TokenRun {
-  readonly target: PlatformTarget;
-  readonly profile: Profile;
-  readonly wire: Wire;
-  readonly pace: Pace;
-  readonly clock: Clock;
-  readonly stop: AbortSignal;
-  /** True once a request was answered 429 on every attempt. */
-  refusesAlways = false;
-
-  constructor(options: {
-    target: PlatformTarget;
-    profile: Profile;
-    wire: Wire;
-    pace: Pace;
-    clock: Clock;
-    stop: AbortSignal;
-  }) {
-    this.target = options.target;
-    this.profile = options.profile;
-    this.wire = options.wire;
-    this.pace = options.pace;
-    this.clock = options.clock;
-    this.stop = options.stop;
-  }
-
-  now(): number {
-    return this.clock.now();
-  }
-
-  sleep(ms: number): Promise<void> {
-    return sleep(this.clock, ms, this.stop);
-  }
-
-  get url(): string {
-    return this.target.base_url + platformRoutes.create_token.path;
-  }
-}
+export type TokenRun = Run<PlatformTarget>;
 
 /** A body as a JavaScript value, which checks can modify. */
 export type TokenBody = Record<string, unknown>;
 
 /** The context of one check of the token endpoint. */
-export class TokenContext extends Findings {
-  readonly run: TokenRun;
-  readonly check: string;
-
-  constructor(run: TokenRun, check: string) {
-    super(run.profile);
-    this.run = run;
-    this.check = check;
+export class TokenContext extends Context<TokenRun> {
+  get url(): string {
+    return tokenUrl(this.run);
   }
 
-  get target(): PlatformTarget {
-    return this.run.target;
-  }
-
-  /** Sends a request unchanged. */
-  send(out: Outgoing): Promise<Reply> {
-    return this.run.wire.send(this.check, { timeout_ms: this.run.pace.request_timeout_ms, ...out });
-  }
-
-  /** Requests a token, waiting out a 429. */
-  async create(
+  /** Requests a token. A header given as undefined is omitted. */
+  create(
     body: TokenBody | string = fullBody(this.target),
     headers: Readonly<Record<string, string | undefined>> = {},
-    options: { raw?: boolean; chunked?: boolean } = {},
+    options: Pick<Outgoing, 'burst' | 'chunked'> = {},
   ): Promise<Reply> {
-    for (let attempt = 0; ; attempt += 1) {
-      const reply = await this.send({
-        method: 'POST',
-        url: this.run.url,
-        headers: credentials(this.target, headers),
-        body: typeof body === 'string' ? body : JSON.stringify(body),
-        ...(options.chunked === true ? { chunked: true } : {}),
-      });
-      if (reply.status !== 429 || options.raw === true) return reply;
-      const said = Number(reply.headers['retry-after'] ?? Number.NaN);
-      const seconds = Number.isNaN(said) ? UNSAID_WAIT_SECONDS : said;
-      if (seconds > LONGEST_RETRY_AFTER_SECONDS) return reply;
-      if (attempt >= MAX_RETRIES) this.run.refusesAlways = true;
-      if (this.run.refusesAlways) return reply;
-      await this.run.sleep(Math.max(seconds * 1_000, 50));
-    }
+    return this.send({
+      ...options,
+      method: 'POST',
+      url: this.url,
+      headers: credentials(this.target, headers),
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    });
   }
 
   /** Raises a finding when a request that must be refused was issued a token. */
-  refused(reply: Reply, what: string, severity: 'must' | 'should' = 'must'): boolean {
-    const refused = reply.status !== undefined && !isSuccess(reply) && tokenOf(reply) === undefined;
-    return this[severity](refused, `no token for ${what}`, reply);
+  refused(reply: Reply, what: string, level: Level = 'must'): boolean {
+    const refused = reply.status !== undefined && !isSuccess(reply);
+    return this[level](refused, `no token for ${what}`, reply);
+  }
+
+  /** Raises a finding unless a token was issued. */
+  issued(reply: Reply, what: string): boolean {
+    const isIssued = reply.status === 200 && tokenOf(reply) !== undefined;
+    return this.must(isIssued, `200 with a token${what}`, reply);
   }
 }
+
+const tokenUrl = ({ target }: TokenRun): string =>
+  target.base_url + platformRoutes.create_token.path;
 
 /** The token of an answer; undefined when there is none. */
 export function tokenOf(reply: Reply): string | undefined {
@@ -120,29 +59,22 @@ export function tokenOf(reply: Reply): string | undefined {
 }
 
 /** Every field of the request, with values that a correct platform accepts. */
-export function fullBody(target: PlatformTarget): TokenBody {
+export function fullBody(target: PlatformTarget) {
+  const { account_id } = target;
   return {
     ...leastBody(),
-    address: {
-      address_line_1: '1 Main Street',
-      address_line_2: 'Apartment 2',
-      city: 'Austin',
-      state: 'TX',
-      zip: '78701',
-    },
+    address: { ...leastBody().address, address_line_2: 'Apartment 2' },
     balance: {
       amount_due_in_cents: 12_500,
       due_date: '2030-01-31',
       last_updated_at: '2029-12-31T08:00:00Z',
     },
-    ...(target.account_id === undefined
-      ? {}
-      : { external_identifiers: identifiers(target, target.account_id) }),
+    ...(account_id !== undefined && { external_identifiers: identifiers(target, account_id) }),
   };
 }
 
 /** Only the required fields. */
-export function leastBody(): TokenBody {
+export function leastBody() {
   return {
     first_name: 'Ada',
     last_name: 'Example',
@@ -164,18 +96,18 @@ export function identifiers(target: PlatformTarget, account_id: string): TokenBo
 export function credentials(
   target: PlatformTarget,
   change: Readonly<Record<string, string | undefined>>,
-): Record<string, string> {
-  const headers: Record<string, string | undefined> = {
+): Headers {
+  const headers = {
     'x-client-id': target.client_id,
     'x-api-key': target.api_key,
     'content-type': 'application/json',
     ...change,
   };
-  const sent: Record<string, string> = {};
-  for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined) sent[name] = value;
-  }
-  return sent;
+  return Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) =>
+      value === undefined ? [] : [[name, value]],
+    ),
+  );
 }
 
 /** Tests a platform. Returns undefined when the checks can begin. */
@@ -185,7 +117,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {
       method: 'POST',
-      url: run.url,
+      url: tokenUrl(run),
       headers: credentials(run.target, {}),
       body: JSON.stringify(body),
       timeout_ms: ANSWER_TIMEOUT_MS,
