@@ -104,8 +104,6 @@ export interface Insides {
   now(): number;
   /** The same time in wire format. */
   instant(): string;
-  /** The next number of the seeded sequence, in [0, 1). */
-  chance(): number;
   /** Every payment ever stored, oldest first. */
   payments(): readonly StoredPayment[];
   postings(): readonly Posting[];
@@ -151,8 +149,8 @@ export interface Behaviour {
 export function together(of: (call?: Call) => readonly Behaviour[]): Required<Behaviour> {
   return {
     async receive(call, partner) {
-      for (const behaviour of of(call)) {
-        const reply = await behaviour.receive?.(call, partner);
+      for (const one of of(call)) {
+        const reply = await one.receive?.(call, partner);
         if (reply !== undefined) return reply;
       }
       return undefined;
@@ -164,25 +162,23 @@ export function together(of: (call?: Call) => readonly Behaviour[]): Required<Be
       ),
     validate: (call, problems) =>
       of(call).reduce((last, one) => one.validate?.(call, last) ?? last, problems),
-    key: (call, instruction, partner) =>
-      of(call).reduce(
-        (last, one) => one.key?.(call, instruction, partner) ?? last,
-        call.params['platform_payment_id'] ?? '',
+    key: (...given) =>
+      of(given[0]).reduce(
+        (last, one) => one.key?.(...given) ?? last,
+        given[0].params['platform_payment_id'] ?? '',
       ),
     async beforeStore(call, partner) {
-      for (const behaviour of of(call)) await behaviour.beforeStore?.(call, partner);
+      for (const one of of(call)) await one.beforeStore?.(call, partner);
     },
-    born: (payment, call, partner) => of(call).forEach((one) => one.born?.(payment, call, partner)),
-    repeat: (payment, call, partner) =>
-      of(call).forEach((one) => one.repeat?.(payment, call, partner)),
-    stored: (payment, call, partner) =>
-      of(call).forEach((one) => one.stored?.(payment, call, partner)),
-    ended: (payment, partner) => of().forEach((one) => one.ended?.(payment, partner)),
+    born: (...given) => of(given[1]).forEach((one) => one.born?.(...given)),
+    repeat: (...given) => of(given[1]).forEach((one) => one.repeat?.(...given)),
+    stored: (...given) => of(given[1]).forEach((one) => one.stored?.(...given)),
+    ended: (...given) => of().forEach((one) => one.ended?.(...given)),
     async answer(call, answer, partner) {
       let reply: Reply = answer;
-      for (const behaviour of of(call)) {
+      for (const one of of(call)) {
         if (typeof reply === 'function') break;
-        reply = (await behaviour.answer?.(call, reply, partner)) ?? reply;
+        reply = (await one.answer?.(call, reply, partner)) ?? reply;
       }
       return reply;
     },

@@ -42,7 +42,6 @@ interface PartnerFlags {
   readonly scenario?: string;
   readonly faults?: number;
   readonly healAfter?: number;
-  readonly seed: number;
   readonly list?: boolean;
   readonly json?: boolean;
 }
@@ -76,12 +75,6 @@ function partnerCommand(): Command {
       whole(1, 1_000_000),
     )
     .option('--heal-after <seconds>', 'end the fault after this time', whole(1, 86_400))
-    .option(
-      '--seed <number>',
-      'seed of the random choices, to reproduce a run',
-      whole(0, 4_294_967_295),
-      1,
-    )
     .option('--list', 'list the faults and what a correct caller does')
     .option('--json', 'prints JSON')
     .addHelpText('after', () => `\n${magicHelp()}`)
@@ -134,7 +127,6 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       port: flags.port,
       auth,
       processing_ms: flags.processingMs,
-      seed: flags.seed,
       ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
       ...(flags.faults === undefined ? {} : { faults: flags.faults }),
       seen: (exchange) => {

@@ -1,7 +1,7 @@
 /** Runs a scenario inside a scripted partner: counts its faulty answers, and heals. */
 import http from 'node:http';
 import type { Clock } from '../clock.ts';
-import { findScenario, type FaultTools, type Scenario } from './scenarios.ts';
+import { findScenario, type Scenario } from './scenarios.ts';
 import type { Behaviour, Call, Insides } from './behaviour.ts';
 
 /** There is no such scenario; the message is for a person. */
@@ -9,21 +9,65 @@ export class ScenarioProblem extends Error {
   override readonly name = 'ScenarioProblem';
 }
 
-/** The fault of one partner. */
-export interface Faults {
-  readonly behaviour: Behaviour;
+/** The fault of one partner: its scenario while it runs, and how many faulty answers it has given. */
+export class Faults {
   readonly scenario: Scenario | undefined;
   /** Faulty answers sent so far. */
-  count(): number;
-  healed(): boolean;
+  count = 0;
+  healed = false;
+  readonly #options: FaultOptions;
+  #running: ReturnType<Scenario['begin']> | undefined;
+
+  constructor(options: FaultOptions) {
+    const { scenario } = options;
+    this.scenario = scenario === undefined ? undefined : findScenario(scenario);
+    if (scenario !== undefined && this.scenario === undefined) {
+      throw new ScenarioProblem(
+        `there is no scenario ${scenario}; see duebridge sandbox partner --list`,
+      );
+    }
+    this.#options = options;
+    this.reset();
+  }
+
+  /** What the scenario does now. */
+  get behaviour(): Behaviour {
+    return this.#running ?? {};
+  }
+
   /** Ends the fault permanently. */
-  heal(): void;
+  heal(): void {
+    if (this.healed) return;
+    this.healed = true;
+    this.#running?.healed?.(this.#options.partner());
+  }
+
   /** Starts again. */
-  reset(): void;
+  reset(): void {
+    const { clock, origin, stray } = this.#options;
+    this.count = 0;
+    this.healed = this.scenario === undefined;
+    this.#running = this.scenario?.begin({
+      clock,
+      next: () => this.#next(),
+      healed: () => this.healed,
+      get stray() {
+        return stray();
+      },
+      replay: (call) => replay(origin(), call),
+    });
+  }
+
+  #next(): number | undefined {
+    if (this.healed) return undefined;
+    this.count += 1;
+    if (this.count === (this.#options.faults ?? this.scenario?.faults)) this.heal();
+    return this.count - 1;
+  }
 }
 
-/** Creates the fault. `origin` returns the partner's own address, `stray` that of the other host. */
-export function openFaults(options: {
+/** What a fault is made with. `origin` returns the partner's own address, `stray` that of the other host. */
+interface FaultOptions {
   readonly clock: Clock;
   readonly scenario: string | undefined;
   readonly faults: number | 'until_healed' | undefined;
@@ -31,57 +75,6 @@ export function openFaults(options: {
   readonly stray: () => string;
   /** The partner's state; called only once the partner runs. */
   readonly partner: () => Insides;
-}): Faults {
-  const scenario = options.scenario === undefined ? undefined : findScenario(options.scenario);
-  if (options.scenario !== undefined && scenario === undefined) {
-    throw new ScenarioProblem(
-      `there is no scenario ${options.scenario}; see duebridge sandbox partner --list`,
-    );
-  }
-  const most = options.faults ?? scenario?.faults ?? 0;
-  let given = 0;
-  let over = scenario === undefined;
-  const heal = (): void => {
-    if (over) return;
-    over = true;
-    running?.healed?.(options.partner());
-  };
-  const tools: FaultTools = {
-    clock: options.clock,
-    next() {
-      if (over) return undefined;
-      given += 1;
-      const turn = given - 1;
-      if (given === most) heal();
-      return turn;
-    },
-    healed: () => over,
-    get stray() {
-      return options.stray();
-    },
-    replay: (call) => replay(options.origin(), call),
-  };
-  let running = scenario?.begin(tools);
-  return {
-    behaviour: {
-      receive: (call, partner) => running?.receive?.(call, partner),
-      authorize: (call, refusal, partner) =>
-        running?.authorize === undefined ? refusal : running.authorize(call, refusal, partner),
-      born: (payment, call, partner) => running?.born?.(payment, call, partner),
-      stored: (payment, call, partner) => running?.stored?.(payment, call, partner),
-      ended: (payment, partner) => running?.ended?.(payment, partner),
-      answer: (call, answer, partner) => running?.answer?.(call, answer, partner),
-    },
-    scenario,
-    count: () => given,
-    healed: () => over,
-    heal,
-    reset() {
-      given = 0;
-      over = scenario === undefined;
-      running = scenario?.begin(tools);
-    },
-  };
 }
 
 /** Marks a request that the sandbox sent to itself in the role of a proxy (F49). */

@@ -23,7 +23,7 @@ import {
   type Wire,
 } from './behaviour.ts';
 import { answerControl, isControl } from './controls.ts';
-import { openFaults, REPLAY_HEADER, type Faults } from './faults.ts';
+import { Faults, REPLAY_HEADER } from './faults.ts';
 import {
   closeButHold,
   closeListener,
@@ -39,7 +39,7 @@ import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
 import type { Scenario } from './scenarios.ts';
-import { openBook } from './state.ts';
+import { Book } from './state.ts';
 import type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 
 export { onRecords, recordOf, together } from './behaviour.ts';
@@ -82,8 +82,6 @@ export interface ScriptedPartnerOptions {
   readonly faults?: number | 'until_healed';
   /** Called after each exchange has been answered or taken over. */
   readonly seen?: (exchange: ScriptedExchange) => void;
-  /** Seed of the random sequence; 1 unless given. */
-  readonly seed?: number;
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: Clock;
 }
@@ -102,7 +100,7 @@ export async function startScriptedPartner(
   const clock = options.clock ?? MACHINE_CLOCK;
   const { scenario, faults: most } = options;
   const place = { origin: '' };
-  const faults = openFaults({
+  const faults = new Faults({
     clock,
     scenario,
     faults: most,
@@ -110,15 +108,14 @@ export async function startScriptedPartner(
     stray: () => stray.url,
     partner: () => book,
   });
-  const behaviours = [...[options.behaviour ?? []].flat(), faults.behaviour];
-  const behaviour = together(() => behaviours);
+  const given = [options.behaviour ?? []].flat();
+  const behaviour = together(() => [...given, faults.behaviour]);
   const auth = scenarioAuth(options.auth, faults.scenario);
   const stray = await openStray(host);
-  const book = openBook({
+  const book = new Book({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,
     processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
     clock,
-    seed: options.seed ?? 1,
     ended: behaviour.ended,
   });
   const authenticator = openAuthenticator(auth, () => secretsOf(auth, faults), book);
@@ -151,8 +148,8 @@ export async function startScriptedPartner(
     },
     exchanges: () => desk.exchanges,
     accounts: () => book.accounts(),
-    faults: () => faults.count(),
-    healed: () => faults.healed(),
+    faults: () => faults.count,
+    healed: () => faults.healed,
     async heal() {
       faults.heal();
       desk.letGo();
@@ -354,7 +351,7 @@ class Desk {
 /** The client secrets that are valid now. A rotation ends when the old secret is revoked (F67). */
 function secretsOf(auth: ScriptedAuth, faults: Faults): readonly string[] {
   const secrets = faults.scenario?.secrets;
-  if (secrets !== undefined) return faults.healed() ? secrets.slice(-1) : secrets;
+  if (secrets !== undefined) return faults.healed ? secrets.slice(-1) : secrets;
   return auth.method === 'oauth' ? [auth.client_secret] : [];
 }
 

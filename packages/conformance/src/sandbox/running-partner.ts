@@ -78,7 +78,7 @@ export interface ScriptedPartner {
   replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
   end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
-  /** Clears everything; accounts, clock and random sequence return to their initial state. */
+  /** Clears everything; accounts and clock return to their initial state. */
   reset(): void;
   /** Moves the partner's clock forward and ends the payments that are then due. */
   advance(ms: number): void;

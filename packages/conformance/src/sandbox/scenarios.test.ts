@@ -157,21 +157,15 @@ test('F03 refuses connections until it heals, at the same port', async (t) => {
   assert.equal((await call('PUT')).status, 200);
 });
 
-test('F04 resets before any byte, sometimes stored and sometimes not, the same by seed', async (t) => {
-  const story = async (seed: number) => {
-    const { partner } = await start(t, { scenario: 'F04', seed, faults: 6 });
-    const stored: number[] = [];
-    for (let round = 0; round < 6; round += 1) {
-      const { text, reset } = await bytesOf(partner, `p${round}`);
-      assert.deepEqual({ text, reset }, { text: '', reset: true });
-      stored.push(partner.payments().length);
-    }
-    return stored.join();
-  };
-  const [first, again] = [await story(1), await story(1)];
-  assert.equal(first, again);
-  assert.notEqual(first, '0,0,0,0,0,0');
-  assert.notEqual(first, '1,2,3,4,5,6');
+test('F04 resets before any byte, and stores every other payment', async (t) => {
+  const { partner } = await start(t, { scenario: 'F04' });
+  const stored: number[] = [];
+  for (let round = 0; round < 4; round += 1) {
+    const { text, reset } = await bytesOf(partner, `p${round}`);
+    assert.deepEqual({ text, reset }, { text: '', reset: true });
+    stored.push(partner.payments().length);
+  }
+  assert.deepEqual(stored, [0, 1, 1, 2]);
 });
 
 test('F05 resets in the body, F06 closes the connection on its second request', async (t) => {

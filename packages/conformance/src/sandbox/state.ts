@@ -1,5 +1,5 @@
 /**
- * The state of the scripted partner: accounts, payments, ledger, clock and random sequence.
+ * The state of the scripted partner: accounts, payments, ledger and clock.
  * A payment is stored as processing and ends when the sandbox's clock has passed its time. Every read, every move of the clock
  * and a timer check this, so that no reader sees an ended payment as processing.
  */
@@ -28,190 +28,181 @@ export interface NewPayment {
 }
 
 /** The partner's memory. */
-export interface Book extends Insides {
+export class Book implements Insides {
+  readonly #options: BookOptions;
+  #offset_ms = 0;
+  #accounts = new Map<string, SandboxAccount>();
+  #payments: StoredPayment[] = [];
+  #byKey = new Map<string, StoredPayment>();
+  #postings: Posting[] = [];
+  readonly #open = new Set<StoredPayment>();
+  readonly #waiting = new Map<StoredPayment, Set<() => void>>();
+  #disarm = (): void => undefined;
+
+  constructor(options: BookOptions) {
+    this.#options = options;
+    this.reset();
+  }
+
+  now(): number {
+    return this.#options.clock.now() + this.#offset_ms;
+  }
+
+  instant(): string {
+    return new Date(this.now()).toISOString();
+  }
+
+  payments(): readonly StoredPayment[] {
+    return this.#payments;
+  }
+
+  postings(): readonly Posting[] {
+    return this.#postings;
+  }
+
+  accounts(): readonly SandboxAccount[] {
+    return [...this.#accounts.values()];
+  }
+
+  find(key: string): StoredPayment | undefined {
+    return this.#byKey.get(key);
+  }
+
+  account(biller_id: string, account_id: string): SandboxAccount | undefined {
+    return this.#accounts.get(keyOf({ biller_id, account_id }));
+  }
+
   /** Creates a payment from an instruction without storing it. */
-  draft(fields: NewPayment): StoredPayment;
-  store(payment: StoredPayment): void;
-  accounts(): readonly SandboxAccount[];
-  /** Resolves when the payment has ended, or the signal aborts. */
-  whenEnded(payment: StoredPayment, signal: AbortSignal): Promise<void>;
+  draft(fields: NewPayment): StoredPayment {
+    return {
+      ...fields,
+      payment_id: `pay_${randomUUID()}`,
+      status: 'processing',
+      initiated_at: this.instant(),
+      posted_at: null,
+      ending: endingOf(this, this.#options.processing_ms, fields),
+      accepted_ms: this.now(),
+    };
+  }
+
+  store(payment: StoredPayment): void {
+    this.#payments.push(payment);
+    this.#byKey.set(payment.key, payment);
+    if (isTerminal(payment.status)) return;
+    this.#open.add(payment);
+    this.#arm();
+  }
+
+  post(payment: StoredPayment): void {
+    const { platform_payment_id, payment_id, biller_id, account_id, amount_in_cents } = payment;
+    const posted_at = this.instant();
+    this.#postings.push({
+      platform_payment_id,
+      payment_id,
+      biller_id,
+      account_id,
+      amount_in_cents,
+      posted_at,
+    });
+    const account = this.account(biller_id, account_id);
+    const due = account?.balance?.amount_due_in_cents;
+    if (account === undefined || due === undefined) return;
+    const amount_due_in_cents = due - amount_in_cents;
+    const balance = { ...account.balance, amount_due_in_cents, last_updated_at: posted_at };
+    this.#accounts.set(keyOf(account), { ...account, balance });
+  }
+
+  end(payment: StoredPayment, ending: Ending, force = false): void {
+    if (isTerminal(payment.status) && !force) return;
+    this.#open.delete(payment);
+    payment.status = ending.status;
+    payment.posted_at = ending.status === 'succeeded' ? this.instant() : null;
+    delete payment.failure_reason;
+    if (ending.status === 'succeeded') this.post(payment);
+    if (ending.status === 'failed') {
+      payment.failure_reason = ending.failure_reason ?? 'The biller refused the payment.';
+    }
+    this.#options.ended(payment, this);
+    for (const wake of this.#waiting.get(payment) ?? []) wake();
+    this.#waiting.delete(payment);
+  }
+
+  record(payment: StoredPayment): Record<string, unknown> {
+    const { key: _key, ending: _ending, accepted_ms: _accepted, ...record } = payment;
+    return record;
+  }
+
   /** Ends the payments that are due. */
-  settle(): void;
-  reset(): void;
-  close(): void;
-}
+  settle(): void {
+    const now = this.now();
+    for (const payment of this.#open) {
+      if (dueMs(payment) <= now) this.end(payment, payment.ending);
+    }
+    this.#arm();
+  }
 
-/** Creates an empty state. `processing_ms` is the usual time from accepted to ended. */
-export function openBook(options: {
-  accounts: readonly SandboxAccount[];
-  processing_ms: number;
-  clock: Clock;
-  seed: number;
-  ended: (payment: StoredPayment, partner: Insides) => void;
-}): Book {
-  let offsetMs = 0;
-  let chance = seeded(options.seed);
-  let accounts = new Map<string, SandboxAccount>();
-  let stored: StoredPayment[] = [];
-  let byKey = new Map<string, StoredPayment>();
-  let lines: Posting[] = [];
-  const open = new Set<StoredPayment>();
-  const waiting = new Map<StoredPayment, Set<() => void>>();
-  let disarm = (): void => undefined;
+  /** Resolves when the payment has ended, or the signal aborts. */
+  whenEnded(payment: StoredPayment, signal: AbortSignal): Promise<void> {
+    if (isTerminal(payment.status) || signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const wakers = this.#waiting.get(payment) ?? new Set();
+      this.#waiting.set(payment, wakers);
+      const wake = () => {
+        wakers.delete(wake);
+        signal.removeEventListener('abort', wake);
+        resolve();
+      };
+      wakers.add(wake);
+      signal.addEventListener('abort', wake);
+    });
+  }
 
-  const accountKey = (biller_id: string, account_id: string) => `${biller_id}/${account_id}`;
-  const load = () => {
-    accounts = new Map(options.accounts.map((a) => [accountKey(a.biller_id, a.account_id), a]));
-  };
-  load();
+  advance(ms: number): void {
+    this.#offset_ms += ms;
+    this.settle();
+  }
 
-  const dueMs = (payment: StoredPayment) =>
-    payment.ending.after_ms === undefined
-      ? undefined
-      : payment.accepted_ms + payment.ending.after_ms;
+  reset(): void {
+    this.#offset_ms = 0;
+    this.#payments = [];
+    this.#byKey = new Map();
+    this.#postings = [];
+    this.#open.clear();
+    for (const wakers of this.#waiting.values()) for (const wake of wakers) wake();
+    this.#waiting.clear();
+    this.#disarm();
+    this.#accounts = new Map(this.#options.accounts.map((one) => [keyOf(one), one]));
+  }
 
-  const arm = () => {
-    disarm();
-    const next = Math.min(...[...open].map((payment) => dueMs(payment) ?? Infinity));
+  close(): void {
+    this.#disarm();
+  }
+
+  /** Sets the timer for the next payment that ends. */
+  #arm(): void {
+    this.#disarm();
+    const next = Math.min(...[...this.#open].map(dueMs));
     if (!Number.isFinite(next)) return;
     // A machine's clock may be behind its timers by a millisecond: this then fires again, at most every 5 ms.
-    disarm = options.clock.after(Math.max(5, next - book.now()), () => book.settle());
-  };
-
-  const book: Book = {
-    now: () => options.clock.now() + offsetMs,
-    instant: () => new Date(book.now()).toISOString(),
-    chance: () => chance(),
-    payments: () => stored,
-    postings: () => lines,
-    accounts: () => [...accounts.values()],
-    find: (key) => byKey.get(key),
-    account: (biller_id, account_id) => accounts.get(accountKey(biller_id, account_id)),
-
-    draft(fields) {
-      const accepted_ms = book.now();
-      return {
-        ...fields,
-        payment_id: `pay_${randomUUID()}`,
-        status: 'processing',
-        initiated_at: new Date(accepted_ms).toISOString(),
-        posted_at: null,
-        ending: endingOf(book, options.processing_ms, fields),
-        accepted_ms,
-      };
-    },
-
-    store(payment) {
-      stored.push(payment);
-      byKey.set(payment.key, payment);
-      if (!isTerminal(payment.status)) {
-        open.add(payment);
-        arm();
-      }
-    },
-
-    post(payment) {
-      lines.push({
-        platform_payment_id: payment.platform_payment_id,
-        payment_id: payment.payment_id,
-        biller_id: payment.biller_id,
-        account_id: payment.account_id,
-        amount_in_cents: payment.amount_in_cents,
-        posted_at: book.instant(),
-      });
-      const key = accountKey(payment.biller_id, payment.account_id);
-      const account = accounts.get(key);
-      if (account?.balance?.amount_due_in_cents === undefined) return;
-      accounts.set(key, {
-        ...account,
-        balance: {
-          ...account.balance,
-          amount_due_in_cents: account.balance.amount_due_in_cents - payment.amount_in_cents,
-          last_updated_at: book.instant(),
-        },
-      });
-    },
-
-    end(payment, ending, force = false) {
-      if (isTerminal(payment.status) && !force) return;
-      open.delete(payment);
-      payment.status = ending.status;
-      delete payment.failure_reason;
-      if (ending.status === 'succeeded') {
-        payment.posted_at = book.instant();
-        book.post(payment);
-      } else {
-        payment.posted_at = null;
-        if (ending.status === 'failed') {
-          payment.failure_reason = ending.failure_reason ?? 'The biller refused the payment.';
-        }
-      }
-      options.ended(payment, book);
-      for (const wake of waiting.get(payment) ?? []) wake();
-      waiting.delete(payment);
-    },
-
-    record: (payment) => ({
-      payment_id: payment.payment_id,
-      platform_payment_id: payment.platform_payment_id,
-      platform_batch_id: payment.platform_batch_id,
-      biller_id: payment.biller_id,
-      account_id: payment.account_id,
-      status: payment.status,
-      amount_in_cents: payment.amount_in_cents,
-      initiated_at: payment.initiated_at,
-      posted_at: payment.posted_at,
-      ...(payment.failure_reason === undefined ? {} : { failure_reason: payment.failure_reason }),
-    }),
-
-    settle() {
-      const now = book.now();
-      for (const payment of open) {
-        const due = dueMs(payment);
-        if (due !== undefined && due <= now) book.end(payment, payment.ending);
-      }
-      arm();
-    },
-
-    whenEnded(payment, signal) {
-      if (isTerminal(payment.status) || signal.aborted) return Promise.resolve();
-      return new Promise((resolve) => {
-        const wakers = waiting.get(payment) ?? new Set();
-        waiting.set(payment, wakers);
-        const wake = () => {
-          wakers.delete(wake);
-          signal.removeEventListener('abort', wake);
-          resolve();
-        };
-        wakers.add(wake);
-        signal.addEventListener('abort', wake);
-      });
-    },
-
-    advance(ms) {
-      offsetMs += ms;
-      book.settle();
-    },
-
-    reset() {
-      offsetMs = 0;
-      chance = seeded(options.seed);
-      stored = [];
-      byKey = new Map();
-      lines = [];
-      open.clear();
-      for (const wakers of waiting.values()) for (const wake of wakers) wake();
-      waiting.clear();
-      disarm();
-      load();
-    },
-
-    close() {
-      disarm();
-    },
-  };
-  return book;
+    const wait_ms = Math.max(5, next - this.now());
+    this.#disarm = this.#options.clock.after(wait_ms, () => this.settle());
+  }
 }
+
+/** What a partner's memory is made with. `processing_ms`: the usual time from accepted to ended. */
+interface BookOptions {
+  readonly accounts: readonly SandboxAccount[];
+  readonly processing_ms: number;
+  readonly clock: Clock;
+  readonly ended: (payment: StoredPayment, partner: Insides) => void;
+}
+
+const keyOf = (place: { readonly biller_id: string; readonly account_id: string }): string =>
+  `${place.biller_id}/${place.account_id}`;
+
+/** When a payment ends; never, while nobody ends it by hand. */
+const dueMs = ({ accepted_ms, ending: { after_ms = Infinity } }: StoredPayment): number =>
+  accepted_ms + after_ms;
 
 /** How a payment will end: the account's own outcome first, then its rules, then the magic amounts. */
 function endingOf(book: Book, processing_ms: number, payment: NewPayment): Ending {
@@ -267,17 +258,5 @@ export function statementOf(
       return [{ status, count: those.length, amount_in_cents }];
     }),
     sha256: createHash('sha256').update(Buffer.concat(lines)).digest('hex'),
-  };
-}
-
-/** mulberry32: a small generator whose whole state is one number, so that a seed reproduces the sequence. */
-function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = state;
-    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
