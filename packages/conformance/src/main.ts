@@ -4,9 +4,7 @@
  * One file because it is the table of the commands and options; their implementation is elsewhere.
  */
 import { spawn } from 'node:child_process';
-import { accessSync, constants, existsSync, statSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { createInterface } from 'node:readline/promises';
+import { existsSync, writeFileSync } from 'node:fs';
 import { formatCents } from '@duebridge/contract';
 import { Command, Option } from 'commander';
 import type { CaseInfo } from './check/check.ts';
@@ -19,14 +17,7 @@ import { describe } from './check/result-book.ts';
 import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
-import {
-  judgePartner,
-  judgePlatform,
-  RECHECKS,
-  type Progress,
-  type RunOptions,
-  type RunReport,
-} from './run.ts';
+import { judgePartner, judgePlatform, RECHECKS, type RunOptions, type RunReport } from './run.ts';
 import {
   exampleTarget,
   overlay,
@@ -46,13 +37,7 @@ const EXIT_CONFIG = 2;
 const EXIT_USAGE = 3;
 
 /** What a run may request without a word, unless the target declares its own cap: about a hundred small payments. */
-const ASK_ABOVE_CENTS = 100_000;
-
-/** Interval of progress lines when there is no terminal to redraw. */
-const TELL_EVERY_MS = 10_000;
-
-/** The run's last progress message. */
-const heartbeat: { last: Progress | undefined } = { last: undefined };
+const UNASKED_CENTS = 100_000;
 
 /** The flags that are not fields of the target file. */
 interface Flags {
@@ -66,7 +51,6 @@ interface Flags {
   readonly html?: string;
   readonly allowPartial?: boolean;
   readonly list?: boolean;
-  readonly restart?: boolean;
   readonly recheck?: boolean;
   readonly plan?: boolean;
   readonly yes?: boolean;
@@ -130,9 +114,8 @@ export function conformCommand(): Command {
       "Check a partner's server. TARGET is a target file (write one with `conform partner init`); flags override it.",
     )
     .option('--recheck', `only re-check payments of earlier runs (${RECHECKS.join(', ')})`)
-    .option('--restart', 'pause and ask you to restart the server, for P66')
     .option('--plan', 'print what would be checked and created, and exit')
-    .option('--yes', 'start payments above the spending cap, or without one, unasked')
+    .option('--yes', 'start payments of more than $1,000 without a spending cap')
     .addHelpText(
       'after',
       help(`  $ duebridge conform partner init my-server.json
@@ -155,7 +138,6 @@ export function conformCommand(): Command {
     .description(
       'Check a platform: its token endpoint and, if the target file has a "caller", how it calls a partner.',
     )
-    .option('--restart', 'pause and ask you to restart the platform, for C14')
     .addHelpText(
       'after',
       help(`  $ duebridge conform platform --base-url https://platform.example --client-id ID \\
@@ -214,28 +196,26 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
   const { DUEBRIDGE_CONFORM_KEY: key, DUEBRIDGE_CONFORM_CLIENT_SECRET: client_secret } =
     process.env;
   const target = partnerTarget(overlay({ authentication: { key, client_secret } }, draft));
-  const options = {
-    ...runOptions(flags, target.base_url),
-    recheck: flags.recheck === true,
-    ...restarter(target.restart_command, flags.restart === true),
-  };
+  const recheck = flags.recheck === true;
+  const options = { ...runOptions(flags, target.base_url, target.restart_command), recheck };
   if (nothingFailed(flags, options)) return EXIT_USAGE;
-  const cases = choose(
-    PARTNER_CASES,
-    flags.profile,
-    flags.recheck === true ? RECHECKS : options.only,
-  );
+  const cases = choose(PARTNER_CASES, flags.profile, recheck ? RECHECKS : options.only);
   const cap = target.spending_cap_in_cents;
   const money = {
     ...addUp(cases, target),
     asked_in_cents: 0,
-    ...(cap === undefined ? {} : { cap_in_cents: cap }),
+    ...(cap !== undefined && { cap_in_cents: cap }),
   };
-  if (flags.recheck !== true) process.stderr.write(`${moneyLine(money)}\n`);
+  if (!recheck) process.stderr.write(`${moneyLine(money)}\n`);
   if (flags.plan === true) return list(cases, flags);
-  canWrite(flags);
-  const isMeant = flags.yes === true || flags.recheck === true;
-  if (!isMeant && !(await mayStart(money.total_in_cents, cap))) return EXIT_USAGE;
+  // A declared cap keeps the run below it.
+  const isMeant = flags.yes === true || recheck || cap !== undefined;
+  if (!isMeant && money.total_in_cents > UNASKED_CENTS) {
+    process.stderr.write(
+      `Payments worth ${formatCents(money.total_in_cents)} need a word: declare spending_cap_in_cents (--max-spend-cents), or pass --yes.\n`,
+    );
+    return EXIT_USAGE;
+  }
   return deliver(
     await interruptible((signal) => judgePartner(target, { ...options, signal })),
     flags,
@@ -246,43 +226,12 @@ async function conformPlatform(draft: Draft, flags: Flags): Promise<number> {
   if (flags.list === true) return list(choose(PLATFORM_CASES, 'strict', flags.only), flags);
   const api_key = process.env['DUEBRIDGE_CONFORM_API_KEY'];
   const target = platformTarget(overlay({ api_key }, draft));
-  const options = {
-    ...runOptions(flags, target.base_url),
-    ...restarter(target.caller?.restart_command, flags.restart === true),
-  };
+  const options = runOptions(flags, target.base_url, target.caller?.restart_command);
   if (nothingFailed(flags, options)) return EXIT_USAGE;
-  canWrite(flags);
   return deliver(
     await interruptible((signal) => judgePlatform(target, { ...options, signal })),
     flags,
   );
-}
-
-/** Asks before a run that would request more than its cap. Without anybody to ask, a declared cap keeps the run below it. */
-async function mayStart(total_in_cents: number, cap: number | undefined): Promise<boolean> {
-  if (total_in_cents <= (cap ?? ASK_ABOVE_CENTS)) return true;
-  const worth = formatCents(total_in_cents);
-  if (process.stdin.isTTY) {
-    const what =
-      cap === undefined ? 'no spending cap is declared' : `the cap is ${formatCents(cap)}`;
-    const answer = await ask(`Start payments worth ${worth}, although ${what}? [y/N]`);
-    return /^y(?:es)?$/i.test(answer.trim());
-  }
-  if (cap !== undefined) return true;
-  process.stderr.write(
-    `Payments worth ${worth} need a word: declare spending_cap_in_cents (--max-spend-cents), or pass --yes.\n`,
-  );
-  return false;
-}
-
-/** Asks the person at the terminal. */
-async function ask(question: string): Promise<string> {
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    return await terminal.question(`${question} `);
-  } finally {
-    terminal.close();
-  }
 }
 
 /** Reports an unusable target as CONFIG, in the requested form. */
@@ -308,40 +257,49 @@ async function guarded(flags: Flags, run: () => Promise<number>): Promise<number
 function runOptions(
   flags: Flags,
   base_url: string,
-): RunOptions & { readonly only?: readonly string[] } {
+  restart_command: string | undefined,
+): RunOptions & { readonly restart?: () => Promise<void> } {
   const history = fileHistory(flags.history, (why) => {
     process.stderr.write(
       `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,
     );
   });
-  const proxy = proxyFor(new URL(base_url));
+  const url = new URL(base_url);
+  const proxy = proxyFor(url);
   if (proxy !== undefined) {
-    const { hostname } = new URL(base_url);
     process.stderr.write(
-      `Requests go through the proxy ${placeOf(proxy)} of HTTPS_PROXY; NO_PROXY=${hostname} goes without.\n`,
+      `Requests go through the proxy ${placeOf(proxy)} of HTTPS_PROXY; NO_PROXY=${url.hostname} goes without.\n`,
     );
   }
   const only = flags.failed === true ? history.lastFailed(base_url) : flags.only;
-  let toldAt = Date.now();
   return {
     allowPartial: flags.allowPartial === true,
     profile: flags.profile,
     history,
-    ...(only === undefined ? {} : { only }),
-    ...(flags.expected === undefined ? {} : { expected: readKnownFailures(flags.expected) }),
+    ...(only !== undefined && { only }),
+    ...(flags.expected !== undefined && { expected: readKnownFailures(flags.expected) }),
+    ...(restart_command !== undefined && { restart: () => runShell(restart_command) }),
     onProgress(progress) {
-      heartbeat.last = progress;
+      const isOver = progress.done === progress.total;
       if (process.stderr.isTTY) {
-        process.stderr.write(`\r\u001b[K${progressLine(progress)}`);
-        if (progress.done === progress.total) process.stderr.write('\r\u001b[K');
-        return;
+        process.stderr.write(`\r\u001b[K${isOver ? '' : progressLine(progress)}`);
+      } else if (isOver || progress.verdict === 'FAIL' || progress.verdict === 'WARN') {
+        process.stderr.write(`${progressLine(progress)}\n`);
       }
-      const bad = progress.verdict === 'FAIL' || progress.verdict === 'WARN';
-      if (!bad && progress.done < progress.total && Date.now() - toldAt < TELL_EVERY_MS) return;
-      toldAt = Date.now();
-      process.stderr.write(`${progressLine(progress)}\n`);
     },
   };
+}
+
+/** Runs the declared command that restarts the server under test. */
+function runShell(command: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, { shell: true, stdio: ['ignore', 2, 2] });
+    child.once('error', reject);
+    child.once('exit', (code) => {
+      if (code === 0) resolve();
+      else reject(new Error(`restart_command ended with ${code ?? 'a signal'}`));
+    });
+  });
 }
 
 function nothingFailed(flags: Flags, options: RunOptions): boolean {
@@ -350,46 +308,23 @@ function nothingFailed(flags: Flags, options: RunOptions): boolean {
   return true;
 }
 
-/** The files to write a report to. */
-function forms(flags: Flags): (readonly [string | undefined, (r: RunReport) => string])[] {
-  return [
-    [flags.junit, junitReport],
-    [flags.html, pageReport],
-  ];
-}
-
-/** Throws TargetProblem for a file that cannot be written, before any payment is made. */
-function canWrite(flags: Flags): void {
-  for (const [file] of forms(flags)) {
-    if (file === undefined) continue;
-    try {
-      accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
-      // A folder may be writable, and is still no file.
-      if (existsSync(file) && statSync(file).isDirectory()) throw new Error('EISDIR');
-    } catch {
-      throw new TargetProblem(
-        `The report cannot be written to ${file}: choose a file in an existing, writable folder.`,
-      );
-    }
-  }
-}
-
 /** Prints and writes the report in every requested form; returns the exit code. */
 function deliver(report: RunReport, flags: Flags): number {
-  // Printed first: a disk that is full by now must not cost the result of a whole run.
+  const colour = process.stdout.isTTY && process.env['NO_COLOR'] === undefined;
+  // Printed first: a file that cannot be written must not cost the result of a whole run.
   process.stdout.write(
-    flags.json === true
-      ? jsonReport(report)
-      : terminalReport(report, {
-          colour: process.stdout.isTTY && process.env['NO_COLOR'] === undefined,
-        }),
+    flags.json === true ? jsonReport(report) : terminalReport(report, { colour }),
   );
-  for (const [file, form] of forms(flags)) {
-    if (file === undefined) continue;
+  for (const [file, form] of [
+    [flags.junit, junitReport],
+    [flags.html, pageReport],
+  ] as const) {
     try {
-      writeFileSync(file, form(report));
+      if (file !== undefined) writeFileSync(file, form(report));
     } catch {
-      throw new TargetProblem(`The report could not be written to ${file}.`);
+      throw new TargetProblem(
+        `The report could not be written to ${file}: choose a file in an existing, writable folder.`,
+      );
     }
   }
   return report.exit_code;
@@ -398,14 +333,6 @@ function deliver(report: RunReport, flags: Flags): number {
 /** Runs with a signal that Ctrl-C aborts; the report is written anyway. A second Ctrl-C ends the process. */
 async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): Promise<RunReport> {
   const controller = new AbortController();
-  // Show progress while the server is slow or takes time to post, so that the judge does not seem to hang.
-  const timer = setInterval(() => {
-    if (process.stderr.isTTY || heartbeat.last === undefined) return;
-    const { done, total } = heartbeat.last;
-    process.stderr.write(
-      `${done} of ${total} checks done; the others are waiting for the server.\n`,
-    );
-  }, TELL_EVERY_MS);
   const interrupt = (): void => {
     process.stderr.write('\nStopping the run; the report of the completed checks follows.\n');
     controller.abort();
@@ -415,34 +342,9 @@ async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): 
   try {
     return await run(controller.signal);
   } finally {
-    clearInterval(timer);
     process.off('SIGINT', interrupt);
     process.off('SIGTERM', interrupt);
   }
-}
-
-/** How to restart the server under test: by the declared command, or by the person at the terminal. */
-function restarter(
-  command: string | undefined,
-  byHand: boolean,
-): { readonly restart?: () => Promise<void> } {
-  if (command !== undefined) {
-    return {
-      restart: () =>
-        new Promise((resolve, reject) => {
-          const child = spawn(command, { shell: true, stdio: ['ignore', 2, 2] });
-          child.once('error', reject);
-          child.once('exit', (code) => {
-            if (code === 0) resolve();
-            else reject(new Error(`restart_command ended with ${code ?? 'a signal'}`));
-          });
-        }),
-    };
-  }
-  if (!byHand) return {};
-  return {
-    restart: async () => void (await ask('\nRestart your server now, then press Enter.')),
-  };
 }
 
 function help(example: string): string {

@@ -69,7 +69,7 @@ const p21: Draft<PartnerCase> = {
     const { put, record } = await t.accepted();
     const level = 'should';
     t.equals(put, 'status', 'processing', { level, note: ' in the response to the first PUT' });
-    const end = { succeeded: 'posted_at', failed: 'failure_reason' }[String(record['status'])];
+    const end = { succeeded: 'posted_at', failed: 'failure_reason' }[statusOf(record)];
     if (end === undefined) return;
     t.field(put, end, `${end} set, because the payment has already ended`, isText, { level });
   },
