@@ -35,7 +35,7 @@ import { platformPreflight, TokenContext } from './check/token-context.ts';
 import { MACHINE_CLOCK, type Clock } from './clock.ts';
 import type { RunReport } from './report/run-report.ts';
 
-export type { CheckResult, Progress, RunReport } from './report/run-report.ts';
+export type { CheckResult, RunReport } from './report/run-report.ts';
 
 /** Maximum duration of a whole run in addition to the declared window; a typical run takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;

@@ -173,7 +173,7 @@ const p34: Draft<PartnerCase> = {
   creates: uses(...CONTROLS, 34),
   async run(t: PartnerContext) {
     const intent = t.ownPayment(34);
-    for (const wait of CUTS_MS) await t.putAndCut(intent, wait);
+    for (const cut_ms of CUTS_MS) await t.put(intent, { cut_ms });
     const between = recordOf(await t.read(intent));
     const reply = await t.put(intent);
     const isTaken = t.must(recordOf(reply) !== undefined, '200 with the payment', reply);

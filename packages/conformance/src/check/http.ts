@@ -5,13 +5,12 @@
  * redirects are never followed; an unreadable answer is a reply without a status, not an exception.
  */
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { Agent, buildConnector, request } from 'undici';
+import { Agent, ProxyAgent, request, type Dispatcher } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
 import { deadline, type Clock } from '../clock.ts';
-import { tunnelTo } from './proxy.ts';
+import { proxyFor } from './proxy.ts';
 import type { Secret } from './target.ts';
 
 /** Maximum wait for one whole answer: 1.5 times what P59 allows a PUT, to distinguish slow from dead. */
@@ -76,6 +75,8 @@ export interface Reply {
   readonly json: Json | undefined;
   /** What is wrong with the body as JSON; undefined when nothing is. */
   readonly json_problem: string | undefined;
+  /** The code of the error that kept an answer away, such as ECONNREFUSED. */
+  readonly error: string | undefined;
   /** When the request left and when its answer was read, in milliseconds since 1970. */
   readonly sent: number;
   readonly came: number;
@@ -132,6 +133,8 @@ export interface Outgoing {
   readonly received?: boolean;
   /** True to send the body in chunks, without Content-Length. */
   readonly chunked?: boolean;
+  /** Closes the connection this long after the request was sent, and reads no answer. */
+  readonly cut_ms?: number;
 }
 
 /** Fields in which an answer issues a secret. */
@@ -140,8 +143,8 @@ const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)
 /** The transport shared by all contexts: one per run. */
 export class Wire {
   readonly exchanges: Exchange[] = [];
-  readonly #agent: Agent;
-  readonly #freshAgent: Agent;
+  readonly #agents = new Map<string, Dispatcher>();
+  readonly #ca: string | undefined;
   readonly #secrets: (Secret & { readonly spellings: readonly string[] })[] = [];
   readonly #clock: Clock;
   readonly #stop: AbortSignal | undefined;
@@ -152,18 +155,37 @@ export class Wire {
   constructor(options: { ca_file?: string; clock: Clock; stop?: AbortSignal }) {
     this.#clock = options.clock;
     this.#stop = options.stop;
-    const agent = (): Agent =>
-      new Agent({
-        connect: connector(options.clock, options.ca_file),
-        // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
-        keepAliveTimeout: 1_000,
-        keepAliveMaxTimeout: 1_000,
-        headersTimeout: 0,
-        bodyTimeout: 0,
-      });
-    this.#agent = agent();
-    // Its connections are closed after one request, so none is ever reused.
-    this.#freshAgent = agent();
+    this.#ca = options.ca_file === undefined ? undefined : readFileSync(options.ca_file, 'utf8');
+  }
+
+  /** The agent for an address: through its proxy, or directly. A fresh one makes a connection for each request. */
+  #agentFor(url: string, fresh: boolean): Dispatcher {
+    const proxy = proxyFor(new URL(url))?.href;
+    const key = `${fresh} ${proxy ?? ''}`;
+    const known = this.#agents.get(key);
+    if (known !== undefined) return known;
+    const connect = {
+      timeout: CONNECT_TIMEOUT_MS,
+      ...(this.#ca !== undefined && { ca: this.#ca }),
+    };
+    const options = {
+      // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
+      keepAliveTimeout: 1_000,
+      keepAliveMaxTimeout: 1_000,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    };
+    const agent =
+      proxy === undefined
+        ? new Agent({ ...options, connect })
+        : new ProxyAgent({
+            ...options,
+            uri: proxy,
+            requestTls: connect,
+            proxyTls: { timeout: CONNECT_TIMEOUT_MS },
+          });
+    this.#agents.set(key, agent);
+    return agent;
   }
 
   /** Replaces `secret` by its name from now on. Values too short to be secret are ignored. */
@@ -234,6 +256,7 @@ export class Wire {
       text: came.text,
       json,
       json_problem,
+      error: came.error,
       sent,
       came: sent + duration,
     };
@@ -245,28 +268,40 @@ export class Wire {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#agent.destroy(), this.#freshAgent.destroy()]);
+    await Promise.all([...this.#agents.values()].map((agent) => agent.destroy()));
   }
 
   async #exchange(out: Outgoing): Promise<Came> {
-    const timeout_ms = out.timeout_ms ?? REQUEST_TIMEOUT_MS;
+    const { timeout_ms = REQUEST_TIMEOUT_MS, fresh = false, body, cut_ms, method } = out;
     const late = deadline(this.#clock, timeout_ms);
+    const cut = new AbortController();
+    const ends = [late.signal, cut.signal, ...(this.#stop === undefined ? [] : [this.#stop])];
+    const isStream = out.chunked === true || cut_ms !== undefined;
     try {
       const answer = await request(out.url, {
-        method: out.method,
+        method,
         headers: {
           accept: 'application/json',
           'accept-encoding': 'gzip, deflate, br',
           'user-agent': 'duebridge-conform',
+          ...(cut_ms !== undefined && { 'content-length': String(Buffer.byteLength(body ?? '')) }),
           ...out.headers,
         },
-        ...(out.fresh === true ? { reset: true } : {}),
-        ...(out.body === undefined
-          ? {}
-          : { body: out.chunked === true ? Readable.from([Buffer.from(out.body)]) : out.body }),
-        dispatcher: out.fresh === true ? this.#freshAgent : this.#agent,
-        signal: this.#stop === undefined ? late.signal : AbortSignal.any([late.signal, this.#stop]),
+        ...(fresh && { reset: true }),
+        ...(body !== undefined && {
+          body: isStream
+            ? sendThen(body, () => {
+                if (cut_ms !== undefined) this.#clock.after(cut_ms, () => cut.abort());
+              })
+            : body,
+        }),
+        dispatcher: this.#agentFor(out.url, fresh),
+        signal: AbortSignal.any(ends),
       });
+      if (cut_ms !== undefined) {
+        answer.body.on('error', () => undefined).destroy();
+        return nothing(ON_PURPOSE);
+      }
       const headers = flatten(answer.headers);
       const chunks: Buffer[] = [];
       let bytes = 0;
@@ -275,30 +310,29 @@ export class Wire {
         bytes += piece.length;
         if (bytes > MAX_ANSWER_BYTES) {
           answer.body.destroy();
+          const most = `${MAX_ANSWER_BYTES / 1024} KiB`;
           return {
-            ...nothing(
-              `the response is larger than ${MAX_ANSWER_BYTES / 1024} KiB; the rest was not read`,
-            ),
+            ...nothing(`the response is larger than ${most}; the rest was not read`),
             headers,
           };
         }
         chunks.push(piece);
       }
-      const text = unpack(Buffer.concat(chunks), headers['content-encoding']);
-      return text === undefined
-        ? {
-            ...nothing(
-              `the body is not valid ${headers['content-encoding']}, as Content-Encoding declares`,
-            ),
-            headers,
-          }
-        : { status: answer.statusCode, headers, text };
+      const encoding = headers['content-encoding'];
+      const text = unpack(Buffer.concat(chunks), encoding);
+      if (text !== undefined) return { status: answer.statusCode, headers, text };
+      return {
+        ...nothing(`the body is not valid ${encoding}, as Content-Encoding declares`),
+        headers,
+      };
     } catch (error) {
       if (this.#stop?.aborted === true) throw this.#stop.reason;
+      if (cut.signal.aborted) return nothing(ON_PURPOSE);
       if (late.signal.aborted) {
         return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
       }
-      return { ...nothing(transportProblem(error)), silent: isRefused(error) };
+      const code = errorCode(error);
+      return { ...nothing(transportProblem(code)), silent: REFUSED.includes(code), error: code };
     } finally {
       late.cancel();
     }
@@ -311,27 +345,14 @@ export class Wire {
   }
 }
 
-/** Connects directly, or through the proxy of the address. */
-function connector(clock: Clock, ca_file: string | undefined): buildConnector.connector {
-  const open = buildConnector({
-    timeout: CONNECT_TIMEOUT_MS,
-    ...(ca_file === undefined ? {} : { ca: readFileSync(ca_file, 'utf8') }),
-  });
-  const openThrough = async (
-    options: buildConnector.Options,
-    callback: buildConnector.Callback,
-  ): Promise<void> => {
-    const url = new URL(`${options.protocol}//${options.host ?? options.hostname}`);
-    let through: Socket | undefined;
-    try {
-      through = await tunnelTo(url, clock);
-    } catch (error) {
-      callback(error instanceof Error ? error : new Error(String(error)), null);
-      return;
-    }
-    open(through === undefined ? options : { ...options, httpSocket: through }, callback);
-  };
-  return (options, callback) => void openThrough(options, callback);
+/** Sends a body as a stream, and says when it was sent. */
+function sendThen(body: string, sent: () => void): Readable {
+  return Readable.from(
+    (function* () {
+      yield Buffer.from(body);
+      sent();
+    })(),
+  );
 }
 
 /** Writes control characters, and those that reorder text, as escapes: a server may answer with any of them. */
@@ -347,29 +368,23 @@ function formEncoded(value: string): string {
   return new URLSearchParams({ '': value }).toString().slice(1);
 }
 
+/** How each Content-Encoding is undone. */
+const ENCODINGS: Readonly<Record<string, typeof gunzipSync | undefined>> = {
+  gzip: gunzipSync,
+  'x-gzip': gunzipSync,
+  deflate: inflateSync,
+  br: brotliDecompressSync,
+  identity: (body) => Buffer.from(body as Buffer),
+};
+
 /** The text of a body, decompressed according to its Content-Encoding; undefined when it cannot be. */
 function unpack(bytes: Buffer, encoding: string | undefined): string | undefined {
-  const bound = { maxOutputLength: MAX_ANSWER_BYTES };
   let body = bytes;
   try {
-    for (const name of (encoding ?? '').toLowerCase().split(',').toReversed()) {
-      switch (name.trim()) {
-        case '':
-        case 'identity':
-          break;
-        case 'gzip':
-        case 'x-gzip':
-          body = gunzipSync(body, bound);
-          break;
-        case 'deflate':
-          body = inflateSync(body, bound);
-          break;
-        case 'br':
-          body = brotliDecompressSync(body, bound);
-          break;
-        default:
-          return undefined;
-      }
+    for (const name of (encoding ?? 'identity').toLowerCase().split(',').toReversed()) {
+      const undo = ENCODINGS[name.trim() || 'identity'];
+      if (undo === undefined) return undefined;
+      body = undo(body, { maxOutputLength: MAX_ANSWER_BYTES });
     }
   } catch {
     return undefined;
@@ -384,10 +399,12 @@ export interface Came {
   readonly text: string;
   readonly problem?: string;
   readonly silent?: boolean;
+  /** The code of the error that kept an answer away. */
+  readonly error?: string;
 }
 
 /** Why there is no answer to a request whose connection the judge itself closed. */
-export const ON_PURPOSE = 'the judge closed the connection on purpose before the response';
+const ON_PURPOSE = 'the judge closed the connection on purpose before the response';
 
 /** No answer, with the reason. */
 export function nothing(problem: string): Came {
@@ -464,21 +481,19 @@ function clip(text: string): string {
     : text;
 }
 
-/** The code of a transport error, such as ECONNREFUSED. */
-export function errorCode(error: unknown): string {
-  if (typeof error !== 'object' || error === null) return 'UNKNOWN';
+/** The code of a transport error, such as ECONNREFUSED; PROXY_407 when a proxy opened no tunnel, which undici says in words alone. */
+function errorCode(error: unknown): string {
+  if (!(error instanceof Error)) return 'UNKNOWN';
+  const [, status] = /^Proxy response \((\d+)\)/.exec(error.message) ?? [];
+  if (status !== undefined) return `PROXY_${status}`;
   if ('code' in error && typeof error.code === 'string') return error.code;
-  if ('cause' in error) return errorCode(error.cause);
-  if ('errors' in error && Array.isArray(error.errors)) return errorCode(error.errors[0]);
-  return 'UNKNOWN';
+  return errorCode(error instanceof AggregateError ? error.errors[0] : error.cause);
 }
 
-function isRefused(error: unknown): boolean {
-  return ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'].includes(errorCode(error));
-}
+/** Nobody can be reached. */
+const REFUSED: readonly string[] = ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'];
 
-function transportProblem(error: unknown): string {
-  const code = errorCode(error);
+function transportProblem(code: string): string {
   switch (code) {
     case 'ECONNREFUSED':
       return 'the connection was refused';

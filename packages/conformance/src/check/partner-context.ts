@@ -4,9 +4,8 @@
  */
 import { randomUUID, randomBytes } from 'node:crypto';
 import { Context, type Headers } from './context.ts';
-import { cutOff } from './cut-connection.ts';
 import { Skipped, type MoreAt } from './findings.ts';
-import { asObject, isRefusal, nothing, ON_PURPOSE, type Outgoing, type Reply } from './http.ts';
+import { asObject, isRefusal, type Outgoing, type Reply } from './http.ts';
 import type { HistoryEntry } from './history.ts';
 import { own, shared, type Planned, type SharedName } from './planned-payments.ts';
 import {
@@ -47,7 +46,7 @@ export interface Subject {
 export type Proof = 'declared' | 'none' | Headers;
 
 /** What a call may do otherwise; the rest is as Outgoing has it. */
-type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh'> & {
+type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_ms'> & {
   readonly proof?: Proof;
   /** The account in the path, when it is not that of the payment. */
   readonly account_id?: string;
@@ -279,32 +278,6 @@ export class PartnerContext extends Context<PartnerRun> {
           entry.biller_id === biller_id &&
           this.run.now() - Date.parse(entry.made_at) >= age_ms,
       );
-  }
-
-  /** Puts a payment and cuts the connection `wait_ms` after the request was sent. */
-  async putAndCut(intent: Intent, wait_ms: number): Promise<void> {
-    const { run } = this;
-    run.spend(intent);
-    const url = new URL(run.url('put_account_payment', pathOf(intent)));
-    const body = instruction(intent);
-    const headers: Headers = {
-      host: url.host,
-      'content-type': 'application/json',
-      'content-length': String(Buffer.byteLength(body)),
-      ...(await run.credential(this.check)),
-    };
-    const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    const text = `PUT ${url.pathname}${url.search} HTTP/1.1\r\n${head.join('')}\r\n${body}`;
-    const started = run.clock.elapsed();
-    const sent = run.now();
-    const problem = await cutOff(url, text, wait_ms, run.clock, this.target.ca_file);
-    run.wire.keep(
-      this.check,
-      { method: 'PUT', url: url.href, headers, body },
-      nothing(problem ?? ON_PURPOSE),
-      sent,
-      run.clock.elapsed() - started,
-    );
   }
 
   /** Remembers a record of a payment of this run. */

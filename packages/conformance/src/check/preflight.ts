@@ -3,21 +3,13 @@
  * credential, does the known account answer? Most first runs fail on one of these, and one sentence that fixes it helps more than
  * a list of failed checks. Such a failure is CONFIG, never FAIL, and is reported within ten seconds.
  */
-import { lookup } from 'node:dns/promises';
-import { readFileSync } from 'node:fs';
-import { connect as connectTcp, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
-import type { Clock } from '../clock.ts';
 import type { Headers } from './context.ts';
-import { errorCode, isRefusal, isSuccess, tell, type Exchange, type Reply } from './http.ts';
+import { isRefusal, isSuccess, tell, type Exchange, type Reply } from './http.ts';
 import { accessToken, type PartnerRun } from './partner-run.ts';
-import { proxyFor, TunnelProblem, tunnelTo } from './proxy.ts';
+import { placeOf, proxyFor } from './proxy.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
-
-/** Maximum wait for a name lookup, a connection or a handshake. */
-const REACH_TIMEOUT_MS = 3_000;
 
 /** Why nothing could be judged, in one sentence that says what to fix. */
 export interface ConfigProblem {
@@ -31,88 +23,18 @@ export const PREFLIGHT = 'preflight';
 /** Tests a partner's server. Returns undefined when the checks can begin. */
 export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem | undefined> {
   const { target } = run;
-  const unreachable = await reach(run.clock, target.base_url, 'base_url', target.ca_file);
-  if (unreachable !== undefined) return { sentence: unreachable };
   const { authentication } = target;
   const timeout_ms = ANSWER_TIMEOUT_MS;
   let headers: Headers;
   if (authentication.method === 'oauth') {
-    const away = await reach(run.clock, authentication.token_url, 'the token URL', target.ca_file);
-    if (away !== undefined) return { sentence: away };
     const granted = await run.fetchToken(PREFLIGHT, {}, timeout_ms);
     const token = accessToken(granted);
-    if (token === undefined) return tokenProblem(granted, authentication.token_url);
+    if (token === undefined) return tokenProblem(granted, run, authentication.token_url);
     headers = { authorization: `Bearer ${token}` };
   } else headers = await run.credential(PREFLIGHT);
   const url = run.url('get_account', { account_id: target.accounts.payable });
   const read = await run.wire.send(PREFLIGHT, { method: 'GET', url, headers, timeout_ms });
   return readProblem(read, run);
-}
-
-/** Tests whether an address can be reached. Returns the sentence to report when it cannot. */
-export async function reach(
-  clock: Clock,
-  address: string,
-  name: string,
-  ca_file: string | undefined,
-): Promise<string | undefined> {
-  const url = new URL(address);
-  const host = url.hostname.replace(/^\[|\]$/g, '');
-  const secure = url.protocol === 'https:';
-  const port = Number(url.port || (secure ? 443 : 80));
-  const place = `${host}:${port}`;
-  const ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
-  let through: Socket | undefined;
-  if (proxyFor(url) === undefined) {
-    const named = await resolved(clock, host, name);
-    if (named !== undefined) return named;
-  } else {
-    try {
-      through = await tunnelTo(url, clock);
-    } catch (error) {
-      if (!(error instanceof TunnelProblem)) throw error;
-      return `The proxy ${error.place} opens no connection to ${place} (${error.code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${host} to go without the proxy.`;
-    }
-  }
-  return new Promise((resolve) => {
-    const socket = secure
-      ? connectTls({
-          host,
-          port,
-          ...(isAddress(host) ? {} : { servername: host }),
-          ...(ca === undefined ? {} : { ca }),
-          ...(through === undefined ? {} : { socket: through }),
-        })
-      : connectTcp({ host, port });
-    const end = (sentence: string | undefined): void => {
-      cancel();
-      socket.destroy();
-      resolve(sentence);
-    };
-    const cancel = clock.after(REACH_TIMEOUT_MS, () =>
-      end(
-        secure
-          ? `${place} accepts connections but does not complete a TLS handshake: if the server uses plain http, write http:// in ${name}.`
-          : `${place} does not answer within ${REACH_TIMEOUT_MS / 1_000} s: fix the port in ${name}, or open the firewall.`,
-      ),
-    );
-    socket.once(secure ? 'secureConnect' : 'connect', () => end(undefined));
-    socket.once('error', (error) => end(reachSentence(error, { place, name, secure, ca_file })));
-  });
-}
-
-/** The sentence to report when a host name does not resolve. */
-function resolved(clock: Clock, host: string, name: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const late = `The name ${host} was not resolved in time: fix the host in ${name}, or the DNS of this machine.`;
-    const cancel = clock.after(REACH_TIMEOUT_MS, () => resolve(late));
-    lookup(host)
-      .then(
-        () => resolve(undefined),
-        () => resolve(`The name ${host} does not resolve: fix the host in ${name}.`),
-      )
-      .finally(cancel);
-  });
 }
 
 /** What is wrong with a certificate, by Node's error code. */
@@ -134,30 +56,40 @@ const ABOUT_THE_CERTIFICATE: readonly string[] = [
   'ERR_TLS_CERT_ALTNAME_INVALID',
 ];
 
-function reachSentence(
-  error: unknown,
-  of: {
-    readonly place: string;
-    readonly name: string;
-    readonly secure: boolean;
-    readonly ca_file: string | undefined;
-  },
-): string {
-  const { place, name, secure, ca_file } = of;
-  const code = errorCode(error);
+/** Where a request went: the URL, what sets it, and the file of authorities that is trusted. */
+export interface Place {
+  readonly url: string;
+  readonly name: string;
+  readonly ca_file: string | undefined;
+}
+
+/** Why no connection was made, as the sentence to report; undefined when there was one. */
+function unreachable(code: string | undefined, { url, name, ca_file }: Place): string | undefined {
+  if (code === undefined || code === 'UND_ERR_SOCKET' || /^(?:HPE_|UND_ERR_RES)/.test(code)) return;
+  const { hostname, protocol, port } = new URL(url);
+  const isSecure = protocol === 'https:';
+  const place = `${hostname}:${port || (isSecure ? 443 : 80)}`;
+  const proxy = proxyFor(new URL(url));
   const certificate = CERTIFICATE_PROBLEMS[code];
   if (certificate !== undefined) {
     return ca_file === undefined || ABOUT_THE_CERTIFICATE.includes(code)
       ? `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`
       : `The certificate of ${place} ${certificate}, and ${ca_file} does not hold that authority: fix --ca.`;
   }
+  if (proxy !== undefined) {
+    return `The proxy ${placeOf(proxy)} opens no connection to ${place} (${code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${hostname} to go without the proxy.`;
+  }
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
+    return `The name ${hostname} does not resolve: fix the host in ${name}, or the DNS of this machine.`;
+  }
   if (code === 'ECONNREFUSED') {
     return `Nothing listens on ${place}: start the server, or fix the port in ${name}.`;
   }
-  if (secure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {
-    return `${place} does not speak TLS 1.2 or later: if it uses plain http, write http:// in ${name}; otherwise fix its TLS settings.`;
+  const plain = `if it uses plain http, write http:// in ${name}`;
+  if (isSecure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {
+    return `${place} does not speak TLS 1.2 or later: ${plain}; otherwise fix its TLS settings.`;
   }
-  return `${place} cannot be reached (${code}): fix ${name}, or the network in between.`;
+  return `${place} cannot be reached (${code}): fix ${name}, or the network in between${isSecure ? `; ${plain}` : ''}.`;
 }
 
 /** What to say of the first answer of a server, by what it is; `flag` sets the URL, and `usual` is for all other answers. */
@@ -170,8 +102,10 @@ export interface FirstAnswer {
 }
 
 /** The problem that an answer other than success shows. */
-export function answerProblem(reply: Reply, say: FirstAnswer): ConfigProblem {
+export function answerProblem(reply: Reply, place: Place, say: FirstAnswer): ConfigProblem {
   const { status, exchange } = reply;
+  const away = unreachable(reply.error, place);
+  if (away !== undefined) return { sentence: away };
   if (status === undefined) return { sentence: say.silent, exchange };
   if (status === 401 || status === 403) return { sentence: say.refused, exchange };
   if (status === 404 || status === 405) return { sentence: say.missing, exchange };
@@ -186,10 +120,11 @@ export function pageProblem(reply: Reply, sentence: string): ConfigProblem | und
   return /^\s*</.test(reply.text) ? { sentence, exchange: reply.exchange } : undefined;
 }
 
-function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
+function tokenProblem(reply: Reply, { target }: PartnerRun, token_url: string): ConfigProblem {
   const refused = `The token endpoint refuses the client (${tell(reply)}): fix --client-id, --client-secret or --scope, and make sure that the endpoint reads a form.`;
   const none = `The token endpoint ${token_url} returns no access_token (${tell(reply)}): fix --token-url, or the endpoint.`;
-  return answerProblem(reply, {
+  const place = { url: token_url, name: 'the token URL', ca_file: target.ca_file };
+  return answerProblem(reply, place, {
     silent: `The token endpoint ${token_url} sends no response (${tell(reply)}): see its log.`,
     refused,
     missing: `The token endpoint ${token_url} answers ${reply.status ?? ''}: fix --token-url.`,
@@ -199,7 +134,7 @@ function tokenProblem(reply: Reply, token_url: string): ConfigProblem {
 }
 
 function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
-  const { base_url, authentication, accounts } = run.target;
+  const { base_url, authentication, accounts, ca_file } = run.target;
   if (isSuccess(reply)) {
     return pageProblem(
       reply,
@@ -211,15 +146,12 @@ function readProblem(reply: Reply, run: PartnerRun): ConfigProblem | undefined {
     authentication.method === 'key'
       ? `the key in the header ${authentication.header}: fix --header and --key`
       : 'the access token: fix --scope, or make the API accept tokens from its own token endpoint';
-  return answerProblem(reply, {
+  const place = { url: base_url, name: 'base_url', ca_file };
+  return answerProblem(reply, place, {
     silent: `The server accepts connections, but GET account gets no response (${reply.exchange.no_answer ?? 'nothing'}): see its log${hint}.`,
     refused: `The server refuses (${reply.status ?? ''}) ${credential}.`,
     missing: `GET account answers ${reply.status ?? ''}: fix base_url or paths.get_account, or pass an existing account with --biller and --account (now ${accounts.payable}).`,
     flag: '--base-url',
     usual: `GET of the known account answers ${tell(reply)}: see the server's log, or fix base_url, paths.get_account, --biller or --account.`,
   });
-}
-
-function isAddress(host: string): boolean {
-  return /^[\d.]+$/.test(host) || host.includes(':') || !isNaN(Number(host));
 }

@@ -3,7 +3,7 @@ import { platformRoutes } from '@duebridge/contract';
 import { Context, type Headers, type Run } from './context.ts';
 import type { Level } from './findings.ts';
 import { asObject, isSuccess, tell, type Outgoing, type Reply } from './http.ts';
-import { answerProblem, pageProblem, PREFLIGHT, reach, type ConfigProblem } from './preflight.ts';
+import { answerProblem, pageProblem, PREFLIGHT, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
 /** Maximum wait for the first answer. */
@@ -112,8 +112,6 @@ export function credentials(
 
 /** Tests a platform. Returns undefined when the checks can begin. */
 export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | undefined> {
-  const unreachable = await reach(run.clock, run.target.base_url, 'base_url', run.target.ca_file);
-  if (unreachable !== undefined) return { sentence: unreachable };
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {
       method: 'POST',
@@ -129,11 +127,16 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   if (isSuccess(reply)) {
     return pageProblem(reply, 'The token endpoint returns a web page: fix base_url.');
   }
-  return answerProblem(reply, {
-    silent: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
-    refused: `The platform refuses (${reply.status ?? ''}) the credentials: fix --client-id and --api-key.`,
-    missing: `The platform answers ${reply.status ?? ''}: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
-    flag: '--base-url',
-    usual: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
-  });
+  const { base_url: url, ca_file } = run.target;
+  return answerProblem(
+    reply,
+    { url, name: 'base_url', ca_file },
+    {
+      silent: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
+      refused: `The platform refuses (${reply.status ?? ''}) the credentials: fix --client-id and --api-key.`,
+      missing: `The platform answers ${reply.status ?? ''}: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
+      flag: '--base-url',
+      usual: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
+    },
+  );
 }
