@@ -20,25 +20,13 @@ type Values = Config<typeof variables>;
 export function readPartnerConfig(
   env: Environment = process.env,
 ): PartnerConfig & Pick<Values, 'logLevel'> {
-  const { holdSeconds, ...values } = readValues(env);
+  const values = readConfig(variables, env);
   return {
+    ...values,
     auth: authOf(values),
-    billers: values.billers,
     accounts: accountsOf(values),
-    holdMs: holdSeconds * 1000,
-    host: values.host,
-    port: values.port,
-    adminHost: values.adminHost,
-    adminPort: values.adminPort,
-    adminHosts: values.adminHosts,
-    trustedProxies: values.trustedProxies,
-    databaseUrl: values.databaseUrl,
-    databaseWaitSeconds: values.databaseWaitSeconds,
-    databaseConnections: values.databaseConnections,
-    dataDirectory: values.dataDirectory,
-    adminKey: values.adminKey,
+    holdMs: values.holdSeconds * 1000,
     tracing: tracingOf(values),
-    logLevel: values.logLevel,
   };
 }
 
@@ -49,16 +37,13 @@ export function readDatabaseConfig(
   PartnerConfig,
   'databaseUrl' | 'databaseWaitSeconds' | 'databaseConnections' | 'dataDirectory'
 > {
-  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory } = readValues(env);
+  const values = readConfig(variables, env);
+  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory } = values;
   return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory };
 }
 
-function readValues(env: Environment): Values {
-  return readConfig(variables, env);
-}
-
 /** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables accessed by three statements. */
-function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['accounts'] {
+function accountsOf(values: Values): PartnerConfig['accounts'] {
   const { accountsUrl: url, accountsSecret: secret, accountsSql: file } = values;
   if (url !== undefined && file !== undefined) {
     throw new ConfigurationError(
@@ -85,7 +70,7 @@ function accountsOf(values: Omit<Values, 'holdSeconds'>): PartnerConfig['account
   };
 }
 
-function authOf(values: Omit<Values, 'holdSeconds'>): AuthOptions {
+function authOf(values: Values): AuthOptions {
   const { key: keys, clients, clientId, clientSecret: secrets, formerly } = values;
   switch (values.auth) {
     case 'key':

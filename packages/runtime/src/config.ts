@@ -17,6 +17,30 @@ export interface Variable<T> {
   readonly secret?: true;
 }
 
+type Fallback<T> = Pick<Variable<T>, 'otherwise' | 'secret'>;
+
+/** A row of a table of variables. Without a default, the setting is undefined when the variable is unset. */
+export function setting<T>(
+  name: string,
+  parse: Parser<T>,
+  description: string,
+  more: Fallback<T> & { readonly default: NoInfer<T> },
+): Variable<T>;
+export function setting<T>(
+  name: string,
+  parse: Parser<T>,
+  description: string,
+  more?: Fallback<T>,
+): Variable<T | undefined>;
+export function setting<T>(
+  name: string,
+  parse: Parser<T>,
+  description: string,
+  more: Fallback<T> & { readonly default?: T } = {},
+): Variable<T | undefined> {
+  return { name, parse, description, default: undefined, ...more };
+}
+
 /** The variables of a program, by the name of the setting. */
 export type Variables = Readonly<Record<string, Variable<unknown>>>;
 
@@ -35,6 +59,13 @@ export const secret: Parser<string> = (value) => {
 
 /** One secret, or several with commas between them while one replaces another. */
 export const secrets: Parser<readonly string[]> = (value) => value.split(',').map(secret);
+
+/** Names with commas between them. */
+export const names: Parser<readonly string[]> = (value) => {
+  const list = value.split(',').map((name) => name.trim());
+  if (list.includes('')) throw new Error('must be names separated by commas');
+  return list;
+};
 
 /** A whole number between two inclusive bounds. */
 export function integer(min: number, max: number): Parser<number> {
@@ -68,20 +99,10 @@ export function address(...schemes: string[]): Parser<string> {
 
 /** Yes or no: 1, true, yes, on; 0, false, no, off. */
 export const flag: Parser<boolean> = (value) => {
-  switch (value.toLowerCase()) {
-    case '1':
-    case 'true':
-    case 'yes':
-    case 'on':
-      return true;
-    case '0':
-    case 'false':
-    case 'no':
-    case 'off':
-      return false;
-    default:
-      throw new Error('must be 1 or 0');
-  }
+  const word = value.toLowerCase();
+  if (['1', 'true', 'yes', 'on'].includes(word)) return true;
+  if (['0', 'false', 'no', 'off'].includes(word)) return false;
+  throw new Error('must be 1 or 0');
 };
 
 /** One of a closed set of words. */
@@ -179,29 +200,18 @@ function unknownNames(known: ReadonlySet<string>, env: Environment): string[] {
   return Object.keys(env).filter((name) => name.startsWith(PREFIX) && !known.has(name));
 }
 
-/** Whether two names are at most `MAX_TYPO_DISTANCE` apart: letters added, left out, replaced, or neighbours swapped. */
-function isSlip(one: string, other: string): boolean {
-  if (Math.abs(one.length - other.length) > MAX_TYPO_DISTANCE) return false;
-  let twoBack: number[] = [];
-  let back = Array.from({ length: other.length + 1 }, (_, column) => column);
-  for (let row = 1; row <= one.length; row += 1) {
-    const line = [row];
-    for (let column = 1; column <= other.length; column += 1) {
-      const same = one[row - 1] === other[column - 1] ? 0 : 1;
-      let least = Math.min(
-        (back[column] ?? 0) + 1,
-        (line[column - 1] ?? 0) + 1,
-        (back[column - 1] ?? 0) + same,
-      );
-      if (one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1]) {
-        least = Math.min(least, (twoBack[column - 2] ?? 0) + 1);
-      }
-      line.push(least);
-    }
-    twoBack = back;
-    back = line;
-  }
-  return (back[other.length] ?? 0) <= MAX_TYPO_DISTANCE;
+/** Whether two names are at most `MAX_TYPO_DISTANCE` apart: letters added, left out or replaced. Two neighbours swapped are two replaced. */
+function isSlip(one: string, other: string, left = MAX_TYPO_DISTANCE): boolean {
+  if (one === other) return true;
+  if (left === 0) return false;
+  let at = 0;
+  while (one[at] === other[at]) at += 1;
+  const [here, there] = [one.slice(at), other.slice(at)];
+  return (
+    isSlip(here.slice(1), there.slice(1), left - 1) ||
+    isSlip(here.slice(1), there, left - 1) ||
+    isSlip(here, there.slice(1), left - 1)
+  );
 }
 
 /**
