@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { systemClock, type Database } from '@duebridge/runtime';
 import type { PartnerKitOptions } from '../packages/partner/src/kit.ts';
 import { importAccounts } from '../packages/partner/src/ledger.ts';
-import { kitDatabase, startKit, type TestPartner } from '../packages/partner/src/testing.ts';
+import { kitDatabase, startKit, type TestPartner } from '../packages/partner/test/kit.ts';
 
 const ACCOUNTS = 200;
 

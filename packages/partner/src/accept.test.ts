@@ -17,7 +17,7 @@ import {
   withKey,
   type Answer,
   until,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 /** A payment without the fields that change with its progress. */
 function lasting({ body }: Answer): unknown {

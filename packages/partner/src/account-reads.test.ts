@@ -6,7 +6,14 @@ import { manualClock } from '@duebridge/runtime/testing';
 import { onlyServed, openAccountReads } from './account-reads.ts';
 import type { AccountSystem } from './account-system.ts';
 import { kitMetrics } from './metrics.ts';
-import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+} from '../test/kit.ts';
 
 const account = compileCheck(AccountRecord);
 const balance = compileCheck(Balance);

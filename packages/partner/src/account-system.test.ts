@@ -14,7 +14,7 @@ import {
   paymentPath,
   startKit,
   type TestPartner,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 

@@ -19,7 +19,7 @@ import { accountsBySql, checkAccountStatements, readAccountStatements } from './
 import { accountsOverHttp } from './accounts-over-http.ts';
 import { readPartnerConfig } from './config.ts';
 import { accountServiceOpenApi } from './server.ts';
-import { ended, instruction, kitDatabase, paymentPath, startKit, TEST_KEY } from './testing.ts';
+import { ended, instruction, kitDatabase, paymentPath, startKit, TEST_KEY } from '../test/kit.ts';
 
 const secret = 'a-secret-that-both-know';
 const example = (name: string): string =>

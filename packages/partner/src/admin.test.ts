@@ -13,7 +13,7 @@ import {
   paymentPath,
   startKit,
   type TestPartner,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const adminKey = 'admin-key-of-the-tests';
 

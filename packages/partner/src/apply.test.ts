@@ -28,7 +28,7 @@ import {
   kitDatabase,
   paymentPath,
   startKit,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 /** An applier that runs only when the test calls it. */
 function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {

@@ -12,7 +12,7 @@ import {
   paymentPath,
   TEST_KEY,
   withKey,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 test('the audit of a payment is sealed, and a removed line is detected [EE8]', async (t) => {
   const database = await kitDatabase(t, 'seals');

@@ -16,7 +16,7 @@ import {
   TEST_KEY,
   type Answer,
   type TestPartner,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 // Characters that a form and a header encode differently, so that a wrong decoding shows.
 const client: OAuthClient = { client_id: 'platform:1/a+b', secrets: ['s3cret+with%and:&=/chars'] };

@@ -6,7 +6,7 @@ import type { Database } from '@duebridge/runtime';
 import type { BillerRules } from './account-system.ts';
 import { readRules, refusals } from './business-rules.ts';
 import type { PaymentRow } from './store.ts';
-import { kitDatabase, processing, untilOneWaits } from './testing.ts';
+import { kitDatabase, processing, untilOneWaits } from '../test/kit.ts';
 
 const NOON = Date.UTC(2026, 2, 1, 12);
 const at = (seconds: number): string => new Date(NOON + seconds * 1_000).toISOString();

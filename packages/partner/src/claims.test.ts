@@ -7,7 +7,7 @@ import test from 'node:test';
 import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
 import { claimPayments, openLease, type Lease } from './claims.ts';
-import { accepted, kitDatabase, until } from './testing.ts';
+import { accepted, kitDatabase, until } from '../test/kit.ts';
 
 /** A replica on this database, which can be cut off, and whose rounds of renewal the test makes one by one. */
 function replica(database: Database, clock: ManualClock = manualClock()) {

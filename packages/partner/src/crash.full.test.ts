@@ -14,7 +14,7 @@ import {
   paymentPath,
   TEST_KEY,
   withKey,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const self = fileURLToPath(import.meta.url);
 

@@ -12,7 +12,7 @@ import {
   paymentPath,
   startKit,
   watchingTransactions,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const header =
   'platform_payment_id,payment_id,platform_batch_id,biller_id,account_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\n';

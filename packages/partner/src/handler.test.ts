@@ -23,7 +23,7 @@ import {
   TEST_KEY,
   withKey,
   type Answer,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const auth = { method: 'key', header: 'x-api-key', keys: [TEST_KEY] } as const;
 

@@ -13,7 +13,7 @@ import { pipeline } from 'node:stream/promises';
 import { json, text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { kitDatabase } from './testing.ts';
+import { kitDatabase } from '../test/kit.ts';
 
 const entryPoint = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 const ROWS = Number(process.env['ROWS'] ?? 1_000_000);

@@ -14,7 +14,7 @@ import {
   startKit,
   testAccount,
   untilOneWaits,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 /** Inconsistencies in the ledger; each row is a finding, so an empty result is correct. */
 async function findings(database: Database | Transaction): Promise<unknown[]> {

@@ -12,7 +12,7 @@ import { ConfigurationError, ensureDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { randomBytes } from 'node:crypto';
 import { readPartnerConfig } from './config.ts';
-import { instruction, kitDatabase, paymentPath, TEST_KEY } from './testing.ts';
+import { instruction, kitDatabase, paymentPath, TEST_KEY } from '../test/kit.ts';
 
 const entryPoint = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 

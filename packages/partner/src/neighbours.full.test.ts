@@ -13,7 +13,7 @@ import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { findPayments } from './store.ts';
-import { accepted, haveAccounts, kitDatabase } from './testing.ts';
+import { accepted, haveAccounts, kitDatabase } from '../test/kit.ts';
 
 /** An applier on the database, stopped with it: one that a failed test leaves behind would keep the process alive. */
 function applierOn(database: TestDatabase, options: Partial<ApplierOptions> = {}): Applier {

@@ -27,7 +27,7 @@ import {
   untilOneWaits,
   watchingTransactions,
   type TestPartner,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const adminKey = 'admin-key-of-the-tests';
 const reason = 'a test';

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { compileCheck, PaymentRecord } from '@duebridge/contract';
-import { ended, haveAccounts, instruction, kitDatabase, paymentPath, startKit } from './testing.ts';
+import {
+  ended,
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  startKit,
+} from '../test/kit.ts';
 
 const record = compileCheck(PaymentRecord);
 

@@ -12,7 +12,7 @@ import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
 import { openApplier, type Applier } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import { settlePayment } from './settle.ts';
-import { accepted, kitDatabase, settle, until } from './testing.ts';
+import { accepted, kitDatabase, settle, until } from '../test/kit.ts';
 
 const POSTED: PostOutcome = { outcome: 'posted' };
 

@@ -14,7 +14,7 @@ import { openTransactionPoster } from './post-in-transaction.ts';
 import type { Poster, Tried } from './poster.ts';
 import { afterWait } from './posting-lanes.ts';
 import type { PaymentRow } from './store.ts';
-import { accepted, haveAccounts, kitDatabase, until } from './testing.ts';
+import { accepted, haveAccounts, kitDatabase, until } from '../test/kit.ts';
 
 function posterOn(
   database: Database,

@@ -13,7 +13,7 @@ import { kitMetrics } from './metrics.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
 import type { Tried } from './poster.ts';
 import type { PaymentRow } from './store.ts';
-import { kitDatabase, processing } from './testing.ts';
+import { kitDatabase, processing } from '../test/kit.ts';
 
 /** Virtual milliseconds of a step, and of a transaction in which nothing waits. */
 const STEP_MS = 10;

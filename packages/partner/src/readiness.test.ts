@@ -20,7 +20,7 @@ import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { startPartner } from './server.ts';
 import { insertPayments } from './store.ts';
-import { haveAccounts, kitDatabase, TEST_KEY } from './testing.ts';
+import { haveAccounts, kitDatabase, TEST_KEY } from '../test/kit.ts';
 
 const ALL_WELL = { sweep: true, lease: true, posting: true };
 

@@ -13,7 +13,7 @@ import { openDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { importAccounts } from './ledger.ts';
 import { migratePartner, startPartner } from './server.ts';
-import { instruction, paymentPath, testAccount, TEST_KEY, withKey } from './testing.ts';
+import { instruction, paymentPath, testAccount, TEST_KEY, withKey } from '../test/kit.ts';
 
 /** The usual locations, on Debian and elsewhere. */
 const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Database } from '@duebridge/runtime';
 import { batchLines, openStatements } from './statement.ts';
-import { settle } from './testing.ts';
+import { settle } from '../test/kit.ts';
 
 /** Transactions that wait for the test, over batches whose lines it gives. */
 function reading(pages: readonly string[] = []) {

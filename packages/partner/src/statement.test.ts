@@ -12,7 +12,7 @@ import {
   paymentPath,
   startKit,
   watchingTransactions,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 const payment = {
   platform_batch_id: 'b',

@@ -17,7 +17,7 @@ import {
   withKey,
   type Answer,
   type TestPartner,
-} from './testing.ts';
+} from '../test/kit.ts';
 
 /** A partner whose payments stay processing until they are canceled. */
 const held = { holdMs: 600_000 };

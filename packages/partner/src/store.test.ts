@@ -29,7 +29,7 @@ import {
   type PaymentRow,
   type UnfinishedQuery,
 } from './store.ts';
-import { accepted, kitDatabase, untilOneWaits } from './testing.ts';
+import { accepted, kitDatabase, untilOneWaits } from '../test/kit.ts';
 
 const database = await kitDatabase({ after });
 const [HERE, THERE, DEAD] = [1, 2, 3].map(

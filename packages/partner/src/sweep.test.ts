@@ -18,7 +18,7 @@ import { openApplier, type ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
 import type { KitTraces } from './traces.ts';
-import { processing, settle } from './testing.ts';
+import { processing, settle } from '../test/kit.ts';
 
 function payment(id: string): PaymentRow {
   return processing(id, { account_id: `of ${id}` });

@@ -6,7 +6,7 @@ import { manualClock } from '@duebridge/runtime/testing';
 import { kitMetrics } from './metrics.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import type { PaymentRow } from './store.ts';
-import { processing } from './testing.ts';
+import { processing } from '../test/kit.ts';
 
 test('the wait preference is parsed as in RFC 7240', () => {
   const cases: [string | undefined, number][] = [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock } from './clock.ts';
-import { manualClock, seededRandom } from './testing.ts';
+import { manualClock, seededRandom } from '../test/testing.ts';
 
 test('a sleep longer than a timer can count does not end at once', async () => {
   const abort = new AbortController();

@@ -117,8 +117,8 @@ export function oneOf<const T extends string>(...words: T[]): Parser<T> {
 /** The values of a specification. */
 export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T> ? T : never };
 
-/** Variables of the project that are in no server's table: tests, the demo and tools read them. */
-const readElsewhere = ['DUEBRIDGE_TEST_DATABASE_URL', 'DUEBRIDGE_ADMIN_URL'];
+/** Variables that are in no server's table: commands read them. */
+const readElsewhere = ['DUEBRIDGE_ADMIN_URL'];
 
 /**
  * Variables of earlier versions, without the prefix that all of ours have, and what to do instead. They are refused, because ignoring one

@@ -4,7 +4,7 @@ import test from 'node:test';
 import { DatabaseUnavailable } from './errors.ts';
 import { groupCommit } from './group-commit.ts';
 import { sql, sqlState } from './postgres.ts';
-import { manualClock, testDatabase } from './testing.ts';
+import { manualClock, testDatabase } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',

@@ -11,7 +11,7 @@ import type { Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
 import { ensureDatabase } from './database-setup.ts';
 import { openDatabase, sqlState, type Database } from './postgres.ts';
-import { testServer } from './testing.ts';
+import { testServer } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import { checkDurability, ensureDatabase, takesWrites } from './database-setup.ts';
 import { arrayText, constraintOf, openDatabase, sql, sqlState, type Database } from './postgres.ts';
-import { freePort, testDatabase, testServer } from './testing.ts';
+import { freePort, testDatabase, testServer } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',

@@ -4,7 +4,7 @@ import test from 'node:test';
 import { exitCodes, DatabaseDown } from './errors.ts';
 import { silentLog } from './log.ts';
 import { openServerDatabase } from './server-database.ts';
-import { freePort, testDatabase } from './testing.ts';
+import { freePort, testDatabase } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',

@@ -3,7 +3,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
 import { DatabaseUnavailable } from './errors.ts';
 import { openDatabase } from './postgres.ts';
-import { testDatabase } from './testing.ts';
+import { testDatabase } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',

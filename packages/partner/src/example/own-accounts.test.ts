@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test from 'node:test';
-import { ended, instruction, kitDatabase, paymentPath, startKit } from '../testing.ts';
+import { ended, instruction, kitDatabase, paymentPath, startKit } from '../../test/kit.ts';
 import { waterworks } from './own-accounts.ts';
 
 test('a biller’s own tables take the place of the ledger: found, read, paid once, refused when closed [S2 B1 B2 ST2 ST3]', async (t) => {

@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { mount } from './mount.ts';
-import { body, path, head, send, listening, raw, assertRefused, refused } from './testing.ts';
+import { body, path, head, send, listening, raw, assertRefused, refused } from '../../test/http.ts';
 
 test('an amount is never coerced, and what is wrong is named', async (t) => {
   const { base } = await listening(t);

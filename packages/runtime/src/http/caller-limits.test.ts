@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
-import { manualClock } from '../testing.ts';
+import { manualClock } from '../../test/testing.ts';
 import { adminGuard } from './admin-guard.ts';
 import { limitCallers } from './caller-limits.ts';
 

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { partnerRoutes } from '@duebridge/contract';
 import { mount } from './mount.ts';
 import { mountOperations } from './operations.ts';
-import { path, record, listening } from './testing.ts';
+import { path, record, listening } from '../../test/http.ts';
 
 test('closing answers requests in progress and wakes waiting ones, then refuses connections [F82]', async (t) => {
   const arrived = Promise.withResolvers<void>();

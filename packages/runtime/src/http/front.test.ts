@@ -4,7 +4,7 @@ import net from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { addressKey, believing, shutOut } from './front.ts';
 import { isSecure } from './server.ts';
-import { listening } from './testing.ts';
+import { listening } from '../../test/http.ts';
 
 /** A connection from an address of this machine that sends and does not read. `cut` resolves when the server has ended it. */
 function stranger(t: TestContext, port: number, localAddress: string, text: string) {

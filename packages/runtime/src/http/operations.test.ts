@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createMetrics } from '../metrics.ts';
-import { manualClock } from '../testing.ts';
+import { manualClock } from '../../test/testing.ts';
 import { mountOperations } from './operations.ts';
 import { createServer } from './server.ts';
-import { listening } from './testing.ts';
+import { listening } from '../../test/http.ts';
 
 test('the API page cannot be framed, has no form and sends no referrer', async (t) => {
   const { base } = await listening(t, {}, (app) => mountOperations(app, { openapi: {} }));

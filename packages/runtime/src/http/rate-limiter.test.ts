@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { manualClock } from '../testing.ts';
+import { manualClock } from '../../test/testing.ts';
 import { rateLimiter } from './rate-limiter.ts';
 
 test('a bucket gives its burst, then its rate, and keeps no more keys than allowed', async () => {

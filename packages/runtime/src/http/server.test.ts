@@ -11,7 +11,7 @@ import {
 } from '@duebridge/contract';
 import { connect } from 'node:net';
 import { createMetrics } from '../metrics.ts';
-import { seededRandom } from '../testing.ts';
+import { seededRandom } from '../../test/testing.ts';
 import { mount } from './mount.ts';
 import { mountOperations } from './operations.ts';
 import { createServer, hostsOf } from './server.ts';
@@ -26,7 +26,7 @@ import {
   raw,
   assertRefused,
   refused,
-} from './testing.ts';
+} from '../../test/http.ts';
 
 test('an operation of the table is answered in the form of the table', async (t) => {
   const { base } = await listening(t);

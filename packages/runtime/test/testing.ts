@@ -8,12 +8,12 @@ import { chmod, mkdir } from 'node:fs/promises';
 import { createServer, type ListenOptions, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { Clock } from './clock.ts';
-import { startEmbeddedPostgres } from './embedded-postgres.ts';
-import { migrate, readMigrations, type Migrations } from './migrations.ts';
-import { openDatabase, type Database } from './postgres.ts';
+import type { Clock } from '../src/clock.ts';
+import { startEmbeddedPostgres } from '../src/embedded-postgres.ts';
+import { migrate, readMigrations, type Migrations } from '../src/migrations.ts';
+import { openDatabase, type Database } from '../src/postgres.ts';
 
-export { assertInTime, testInRealTime } from './real-time-testing.ts';
+export { assertInTime, testInRealTime } from './real-time.ts';
 export { assertSchemaSnapshot } from './schema-snapshot.ts';
 
 /** Ports below those that Linux gives to whoever asks for none (from 32768), so that no connection or server takes one unasked. */

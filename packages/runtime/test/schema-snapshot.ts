@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import type { Database } from './postgres.ts';
+import type { Database } from '../src/postgres.ts';
 
 const HEADER =
   '-- The database as all migrations leave it. Read it; it is compared with them by a test.\n';

@@ -6,11 +6,11 @@ import { connect } from 'node:net';
 import { createServer, type Database, type Statement } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
-import type { PartnerKitOptions } from './kit.ts';
-import { partnerKit } from './plugin.ts';
-import { importAccounts, type ImportedAccount } from './ledger.ts';
-import { migrations } from './migrations.ts';
-import { insertPayments, type PaymentRow } from './store.ts';
+import type { PartnerKitOptions } from '../src/kit.ts';
+import { partnerKit } from '../src/plugin.ts';
+import { importAccounts, type ImportedAccount } from '../src/ledger.ts';
+import { migrations } from '../src/migrations.ts';
+import { insertPayments, type PaymentRow } from '../src/store.ts';
 
 /** The key of test servers, and the headers that carry it. */
 export const TEST_KEY = 'a-static-key-for-tests';

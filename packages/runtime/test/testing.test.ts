@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { assertInTime, unlessTooSlow } from './real-time-testing.ts';
+import { assertInTime, unlessTooSlow } from './real-time.ts';
 
 const execute = promisify(execFile);
 

@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify';
 import assert from 'node:assert/strict';
 import { connect, type AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
-import { mount } from './mount.ts';
-import { createServer, type ServerOptions } from './server.ts';
+import { mount } from '../src/http/mount.ts';
+import { createServer, type ServerOptions } from '../src/http/server.ts';
 
 export const put = partnerRoutes.put_account_payment;
 export const body = { amount_in_cents: 1250, platform_batch_id: 'b1' };
