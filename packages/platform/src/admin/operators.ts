@@ -28,6 +28,8 @@ import {
   sql,
   type Clock,
   type Database,
+  type Remembered,
+  type Transaction,
 } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 
@@ -119,6 +121,10 @@ const openSessionStatement = sql(
    INSERT INTO duebridge_platform.operator_sessions (session_hash, operator_id, key_id, csrf, expires_at)
    VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${SESSION_HOURS} hours')`,
 );
+const closeSessionStatement = sql(
+  'operator_close_session',
+  'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash IN ($1, $2)',
+);
 const endIdentityStatement = sql(
   'operator_end_identity',
   'DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL',
@@ -160,48 +166,23 @@ export function openOperators(options: {
   });
   const byKey = digestLookUp<OperatorRow>(database, byKeyStatement, 'digest');
   const adminDigest = digestOf(options.adminKey);
-  const hashOf = (cookie: string): Buffer => crypto.hash('sha256', cookie, 'buffer');
-  /** A session that the admin key opened ends with that key: under another one, its hash is not found. */
-  const adminHashOf = (cookie: string): Buffer =>
-    createHmac('sha256', adminDigest).update(cookie).digest();
   const known = remember<Operator>({ clock, max: MAX_REMEMBERED });
-  let refused = 0;
-  let refusedNotedAt = Number.NEGATIVE_INFINITY;
-
-  const refuse = (): Refusal => {
-    refused += 1;
-    if (clock.monotonic() - refusedNotedAt >= REFUSED_EVERY_MS) {
-      refusedNotedAt = clock.monotonic();
-      const keys = refused;
-      refused = 0;
-      // If this line cannot be written, the next one counts these too.
-      note(database, { actor: 'unknown', event: 'operator_key_refused', detail: { keys } }).catch(
-        () => {
-          refused += keys;
-        },
-      );
-    }
-    return unauthorized();
-  };
-
+  const refuse = openRefusals(database, clock);
   const readOne = async (operator_id: string): Promise<OperatorView> => {
     const [view] = await database.query<OperatorView>(listStatement, [operator_id]);
     if (view === undefined) throw new Refusal('NOT_FOUND');
     return view;
   };
-
   return {
+    ...consoleSessions(database, known, adminDigest),
+
     async verifyKey(key) {
       const digest = digestOf(key ?? '');
       if (timingSafeEqual(digest, adminDigest)) return adminOperator;
       if (key === undefined) throw unauthorized();
       if (!KEY_PATTERN.test(key)) throw refuse();
       const operator = await known
-        .get(digest.toString('base64'), async () => {
-          const row = await byKey(digest);
-          if (row === undefined) throw unauthorized();
-          return toOperator(row);
-        })
+        .get(digest.toString('base64'), async () => toOperator(found(await byKey(digest))))
         .catch((error: unknown) => {
           throw error instanceof Refusal ? refuse() : error;
         });
@@ -209,99 +190,17 @@ export function openOperators(options: {
       return operator;
     },
 
-    async verifySession(cookie) {
-      const hashes = [hashOf(cookie), adminHashOf(cookie)];
-      return known.get(`session ${hashes[0]?.toString('base64')}`, async () => {
-        const [row] = await database.query<OperatorRow & { csrf: string }>(
-          bySessionStatement,
-          hashes,
-        );
-        if (row === undefined) throw unauthorized();
-        return { ...toOperator(row), csrf: row.csrf };
-      });
-    },
-
-    async openSession(of) {
-      let operator: Operator;
-      if ('oidc_subject' in of) {
-        const [row] = await database.query<OperatorRow>(bySubjectStatement, [of.oidc_subject]);
-        if (row === undefined) throw unauthorized();
-        operator = toOperator(row);
-      } else operator = of;
-      const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
-      const byAdminKey = operator.actor === ADMIN_KEY_ACTOR;
-      await database.query(openSessionStatement, [
-        byAdminKey ? adminHashOf(cookie) : hashOf(cookie),
-        byAdminKey ? null : operator.actor,
-        operator.key_id,
-        randomBytes(24).toString('base64url'),
-      ]);
-      await note(database, { actor: operator.actor, event: 'operator_signed_in' });
-      return { cookie, seconds: SESSION_HOURS * 3_600 };
-    },
-
-    async closeSession(cookie) {
-      await database.query(
-        sql(
-          'operator_close_session',
-          'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash IN ($1, $2)',
-        ),
-        [hashOf(cookie), adminHashOf(cookie)],
-      );
-      // After the deletion: a request meanwhile may have read the session and remembered it.
-      known.forget();
-    },
-
     list: () => database.query<OperatorView>(listStatement, [null]),
 
-    async add({ operator_id, name, role, partner_id, oidc_subject }, actor) {
-      // The deployment's own key has this name in the audit, so no other operator may have it.
-      if (operator_id === ADMIN_KEY_ACTOR) throw taken();
-      await database
-        .transaction(async (tx) => {
-          await tx.query(
-            `INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)`,
-            [operator_id, name, role, partner_id ?? null, oidc_subject ?? null],
-          );
-          const detail = { operator_id, role, ...(partner_id && { partner_id }) };
-          await note(tx, { actor, event: 'operator_added', detail });
-        })
-        .catch(refuseTaken);
-      return readOne(operator_id);
+    async add(registration, actor) {
+      await database.transaction((tx) => insert(tx, registration, actor)).catch(refuseTaken);
+      return readOne(registration.operator_id);
     },
 
     async change(operator_id, change, actor) {
+      const now = new Date(clock.now()).toISOString();
       await database
-        .transaction(async (tx) => {
-          const rows = await tx.query(
-            `UPDATE duebridge_platform.operators
-                SET name = coalesce($2, name), role = coalesce($3, role),
-                    oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
-                    disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
-                                                   WHEN false THEN NULL ELSE disabled_at END
-              WHERE operator_id = $1 RETURNING 1`,
-            [
-              operator_id,
-              change.name ?? null,
-              change.role ?? null,
-              change.oidc_subject !== undefined,
-              change.oidc_subject ?? null,
-              change.disabled ?? null,
-              // A parameter, because a sharded database allows no clock function inside CASE.
-              new Date(clock.now()).toISOString(),
-            ],
-          );
-          if (rows.length === 0) throw new Refusal('NOT_FOUND');
-          // A session that an identity opened ends with it: those are the ones without a key.
-          if (change.oidc_subject !== undefined)
-            await tx.query(endIdentityStatement, [operator_id]);
-          const detail = {
-            operator_id,
-            ...(change.role === undefined ? {} : { role: change.role }),
-            ...(change.disabled === undefined ? {} : { disabled: String(change.disabled) }),
-          };
-          await note(tx, { actor, event: 'operator_changed', detail });
-        })
+        .transaction((tx) => update(tx, operator_id, { change, now }, actor))
         .catch(refuseTaken);
       known.forget();
       return readOne(operator_id);
@@ -338,6 +237,127 @@ export function openOperators(options: {
   };
 }
 
+/** Makes the refusal of a key, and notes now and then how many there were. */
+function openRefusals(database: Database, clock: Clock): () => Refusal {
+  let keys = 0;
+  let notedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    keys += 1;
+    if (clock.monotonic() - notedAt >= REFUSED_EVERY_MS) {
+      notedAt = clock.monotonic();
+      const noted = keys;
+      keys = 0;
+      const detail = { keys: noted };
+      // If this line cannot be written, the next one counts these too.
+      note(database, { actor: 'unknown', event: 'operator_key_refused', detail }).catch(
+        () => void (keys += noted),
+      );
+    }
+    return unauthorized();
+  };
+}
+
+/** Sessions of the console, by the hash of their cookie. */
+function consoleSessions(
+  database: Database,
+  known: Remembered<Operator>,
+  adminDigest: Buffer,
+): Pick<Operators, 'verifySession' | 'openSession' | 'closeSession'> {
+  const hashOf = (cookie: string): Buffer => crypto.hash('sha256', cookie, 'buffer');
+  /** A session that the admin key opened ends with that key: under another one, its hash is not found. */
+  const adminHashOf = (cookie: string): Buffer =>
+    createHmac('sha256', adminDigest).update(cookie).digest();
+  return {
+    verifySession(cookie) {
+      const hashes = [hashOf(cookie), adminHashOf(cookie)];
+      return known.get(`session ${hashes[0]?.toString('base64')}`, async () => {
+        const rows = await database.query<OperatorRow & { csrf: string }>(
+          bySessionStatement,
+          hashes,
+        );
+        const row = found(rows[0]);
+        return { ...toOperator(row), csrf: row.csrf };
+      });
+    },
+
+    async openSession(of) {
+      const operator =
+        'oidc_subject' in of
+          ? toOperator(
+              found((await database.query<OperatorRow>(bySubjectStatement, [of.oidc_subject]))[0]),
+            )
+          : of;
+      const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
+      const byAdminKey = operator.actor === ADMIN_KEY_ACTOR;
+      await database.query(openSessionStatement, [
+        byAdminKey ? adminHashOf(cookie) : hashOf(cookie),
+        byAdminKey ? null : operator.actor,
+        operator.key_id,
+        randomBytes(24).toString('base64url'),
+      ]);
+      await note(database, { actor: operator.actor, event: 'operator_signed_in' });
+      return { cookie, seconds: SESSION_HOURS * 3_600 };
+    },
+
+    async closeSession(cookie) {
+      await database.query(closeSessionStatement, [hashOf(cookie), adminHashOf(cookie)]);
+      // After the deletion: a request meanwhile may have read the session and remembered it.
+      known.forget();
+    },
+  };
+}
+
+async function insert(
+  tx: Transaction,
+  { operator_id, name, role, partner_id, oidc_subject }: OperatorRegistration,
+  actor: string,
+): Promise<void> {
+  // The deployment's own key has this name in the audit, so no other operator may have it.
+  if (operator_id === ADMIN_KEY_ACTOR) throw taken();
+  await tx.query(
+    `INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)`,
+    [operator_id, name, role, partner_id ?? null, oidc_subject ?? null],
+  );
+  const detail = { operator_id, role, ...(partner_id && { partner_id }) };
+  await note(tx, { actor, event: 'operator_added', detail });
+}
+
+async function update(
+  tx: Transaction,
+  operator_id: string,
+  { change, now }: { change: OperatorChange; now: string },
+  actor: string,
+): Promise<void> {
+  const { name = null, role, oidc_subject, disabled } = change;
+  const rows = await tx.query(
+    `UPDATE duebridge_platform.operators
+        SET name = coalesce($2, name), role = coalesce($3, role),
+            oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
+            disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
+                                           WHEN false THEN NULL ELSE disabled_at END
+      WHERE operator_id = $1 RETURNING 1`,
+    [
+      operator_id,
+      name,
+      role ?? null,
+      oidc_subject !== undefined,
+      oidc_subject ?? null,
+      disabled ?? null,
+      // A parameter, because a sharded database allows no clock function inside CASE.
+      now,
+    ],
+  );
+  if (rows.length === 0) throw new Refusal('NOT_FOUND');
+  // A session that an identity opened ends with it: those are the ones without a key.
+  if (oidc_subject !== undefined) await tx.query(endIdentityStatement, [operator_id]);
+  const detail = {
+    operator_id,
+    ...(role === undefined ? {} : { role }),
+    ...(disabled === undefined ? {} : { disabled: String(disabled) }),
+  };
+  await note(tx, { actor, event: 'operator_changed', detail });
+}
+
 const adminOperator: Operator = {
   actor: ADMIN_KEY_ACTOR,
   name: 'Admin key',
@@ -350,6 +370,11 @@ const adminOperator: Operator = {
 function toOperator(row: OperatorRow): Operator {
   const { operator_id: actor, name, role, partner_id, key_id } = row;
   return { actor, name, role, partner_id: partner_id ?? undefined, key_id, csrf: undefined };
+}
+
+function found<Row>(row: Row | undefined): Row {
+  if (row === undefined) throw unauthorized();
+  return row;
 }
 
 function taken(): Refusal {
