@@ -16,6 +16,7 @@ import {
 import {
   mount,
   type AuditChain,
+  type Call,
   type Clock,
   type Database,
   type Handler,
@@ -49,7 +50,7 @@ import { readFigures } from './figures.ts';
 import { assertScope } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { testPartner } from './partner-test.ts';
-import { badCursor, DEFAULT_LIMIT, openPaymentList } from './payment-list.ts';
+import { badCursor, DEFAULT_LIMIT, openPaymentList, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { previewActs } from './preview.ts';
 import { mountMoney, type MoneyDependencies } from './money.ts';
@@ -78,69 +79,87 @@ export interface AdminDependencies extends Omit<MoneyDependencies, 'mayAct'> {
   readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
 }
 
+/** A call with who makes it: the operator, and the name that the audit records. */
+type AdminHandler<R extends Route> = (
+  call: Call<R> & { readonly operator: Operator; readonly actor: string },
+) => ReturnType<Handler<R>>;
+
+/** Mounts an operation behind the role, and the tie to a partner, named in its table entry. */
+type Serve = <const R extends Route>(route: R, handler: AdminHandler<R>) => void;
+
 /** Mounts every admin operation. */
 export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
-  const { database, registry, client, keys, operators, attempts, clock } = dependencies;
   const known = new WeakMap<FastifyRequest, Operator>();
-
   /** The operator, set before the body is read. */
   const who = (request: FastifyRequest): Operator => {
     const operator = known.get(request);
     if (operator === undefined) throw new Error('an admin handler ran without its operator');
     return operator;
   };
-
-  /** Mounts an operation behind the role, and the tie to a partner, named in its table entry. */
-  const serve = <const R extends Route>(route: R, handler: Handler<R>): void => {
-    mount(app, route, handler, {
+  const serve: Serve = (route, handler) => {
+    const withOperator: Handler<typeof route> = (call) => {
+      const operator = who(call.request);
+      return handler({ ...call, operator, actor: operator.actor });
+    };
+    mount(app, route, withOperator, {
       async onRequest(request) {
         const operator = await dependencies.authenticate(request);
-        await assertScope(database, route, operator, request);
+        await assertScope(dependencies.database, route, operator, request);
         known.set(request, operator);
       },
     });
   };
+  const { operators } = dependencies;
+  const closing = { ...dependencies, mayAct: (actor: string) => operators.mayAct(actor) };
+  const list = openPaymentList(dependencies);
+  mountOperators(serve, dependencies);
+  mountPartners(serve, dependencies);
+  mountPayments(serve, dependencies, list);
+  mountActs(serve, closing, list);
+  mountBatches(serve, dependencies);
+  mountMoney(serve, (request) => who(request).actor, closing);
+  mountPeople(serve, dependencies, list);
+  serve(routes.verify_audit, ({ query }) =>
+    dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
+  );
+  serve(routes.get_overview, () => overview(dependencies.database));
+  serve(routes.get_figures, ({ query }) =>
+    readFigures(dependencies.database, query, dependencies.clock.now()),
+  );
+}
 
-  /** Throws Refusal NOT_FOUND for a partner that is not registered. */
-  const assertPartner = async (partner_id: string): Promise<void> => {
-    if ((await registry.get(partner_id)) === undefined) throw new Refusal('NOT_FOUND');
-  };
-
-  // Operators ----------------------------------------------------------------------------------------------------------------
-
-  serve(routes.get_self, ({ request }) => {
-    const { actor, name, role, partner_id, csrf } = who(request);
-    return {
-      operator_id: actor,
-      name,
-      role,
-      ...(partner_id && { partner_id }),
-      ...(csrf && { csrf }),
-    };
-  });
+function mountOperators(serve: Serve, { operators }: AdminDependencies): void {
+  serve(routes.get_self, ({ operator: { actor, name, role, partner_id, csrf } }) => ({
+    operator_id: actor,
+    name,
+    role,
+    ...(partner_id && { partner_id }),
+    ...(csrf && { csrf }),
+  }));
   serve(routes.list_operators, async () => ({ operators: await operators.list() }));
-  serve(routes.add_operator, ({ body, request }) => operators.add(body, who(request).actor));
-  serve(routes.change_operator, ({ params, body, request }) =>
-    operators.change(params.operator_id, body, who(request).actor),
+  serve(routes.add_operator, ({ body, actor }) => operators.add(body, actor));
+  serve(routes.change_operator, ({ params, body, actor }) =>
+    operators.change(params.operator_id, body, actor),
   );
-  serve(routes.issue_operator_key, ({ params, body, request }) =>
-    operators.issueKey(params.operator_id, who(request).actor, body.valid_for_days),
+  serve(routes.issue_operator_key, ({ params, body, actor }) =>
+    operators.issueKey(params.operator_id, actor, body.valid_for_days),
   );
-  serve(routes.revoke_operator_key, ({ params, request }) =>
-    operators.revokeKey(params.operator_id, params.key_id, who(request).actor),
+  serve(routes.revoke_operator_key, ({ params, actor }) =>
+    operators.revokeKey(params.operator_id, params.key_id, actor),
   );
+}
 
-  // Partners and their keys --------------------------------------------------------------------------------------------------
-
-  serve(routes.add_partner, ({ body, request }) => registry.add(body, who(request).actor));
+function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
+  const { database, registry, client, keys, clock } = dependencies;
+  serve(routes.add_partner, ({ body, actor }) => registry.add(body, actor));
   serve(routes.list_partners, async () => ({ partners: await registry.list() }));
   serve(routes.get_partner, async ({ params }) => {
     const view = (await registry.list()).find((one) => one.partner_id === params.partner_id);
     if (view === undefined) throw new Refusal('NOT_FOUND');
     return view;
   });
-  serve(routes.change_partner, ({ params, body, request }) =>
-    registry.change(params.partner_id, body, who(request).actor),
+  serve(routes.change_partner, ({ params, body, actor }) =>
+    registry.change(params.partner_id, body, actor),
   );
   serve(routes.test_partner, async ({ params }) => {
     const partner = await registry.get(params.partner_id);
@@ -153,41 +172,44 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     const { adapters, publicUrl } = dependencies;
     return { domains: await registerDomains(adapters, partner, publicUrl) };
   });
-  serve(routes.issue_key, ({ params, body, request }) =>
-    keys.issue(params.partner_id, body.client_id, who(request).actor, body.valid_for_days),
+  serve(routes.issue_key, ({ params, body, actor }) =>
+    keys.issue(params.partner_id, body.client_id, actor, body.valid_for_days),
   );
   serve(routes.list_keys, async ({ params }) => {
-    await assertPartner(params.partner_id);
+    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
     return { keys: await keys.list(params.partner_id) };
   });
-  serve(routes.revoke_key, ({ params, request }) =>
-    keys.revoke(params.partner_id, params.key_id, who(request).actor),
+  serve(routes.revoke_key, ({ params, actor }) =>
+    keys.revoke(params.partner_id, params.key_id, actor),
   );
-  serve(routes.revoke_client_access, ({ params, body, request }) =>
-    revokeAccess(database, { ...params, ...body, actor: who(request).actor }),
+  serve(routes.revoke_client_access, ({ params, body, actor }) =>
+    revokeAccess(database, { ...params, ...body, actor: actor }),
   );
+}
 
-  // Payments -----------------------------------------------------------------------------------------------------------------
-
-  const { shown, showOne, listed, toFilter, paymentPage } = openPaymentList(dependencies);
+function mountPayments(
+  serve: Serve,
+  { database, registry, attempts }: AdminDependencies,
+  { shown, listed, toFilter, paymentPage }: PaymentList,
+): void {
   serve(routes.list_payments, ({ query }) => paymentPage(query));
-  serve(routes.search_payments, async ({ body, request }) => {
+  serve(routes.search_payments, async ({ body, actor }) => {
     // The search term is personal data; the audit records only that a search was made, and by whom.
     if (body.account_id !== undefined || body.email !== undefined) {
       const by = body.email === undefined ? 'account_id' : 'email';
       await note(database, {
-        actor: who(request).actor,
+        actor: actor,
         event: 'payments_searched',
         detail: { by },
       });
     }
     return paymentPage(body);
   });
-  serve(routes.export_payments, async ({ query, request, reply }) => {
+  serve(routes.export_payments, async ({ query, actor, operator, reply }) => {
     const { format = 'csv', unmasked, ...filter } = query;
-    if (unmasked !== undefined) assertRole(who(request), 'admin');
+    if (unmasked !== undefined) assertRole(operator, 'admin');
     await note(database, {
-      actor: who(request).actor,
+      actor: actor,
       event: 'payments_exported',
       detail: { format, unmasked: unmasked ?? 'false', ...filter },
     });
@@ -202,15 +224,15 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     // Fastify streams it; the table's response type describes the whole text.
     return stream as unknown as string;
   });
-  serve(routes.get_admin_payment, async ({ params, request }) => {
+  serve(routes.get_admin_payment, async ({ params, operator }) => {
     const payment = await findPayment(database, params.platform_payment_id);
     if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
     const { platform_payment_id } = payment;
-    const bodies = who(request).role !== 'viewer';
+    const bodies = operator.role !== 'viewer';
     const [tried, audit, pending_close, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
       // What the platform's own people did and why is theirs.
-      who(request).partner_id === undefined ? auditOfPayment(database, platform_payment_id) : [],
+      operator.partner_id === undefined ? auditOfPayment(database, platform_payment_id) : [],
       pendingClose(database, platform_payment_id),
       registry.get(payment.partner_id),
     ]);
@@ -219,11 +241,10 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     if (view === undefined) throw new Error('a payment has no view');
     return { payment: view, attempts: tried, audit, pending_close, partner_held };
   });
-  serve(routes.unmask_payment, async ({ params, body, request }) => {
+  serve(routes.unmask_payment, async ({ params, body, actor }) => {
     const payment = await findPayment(database, params.platform_payment_id);
     if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
     const { platform_payment_id, partner_id, biller_id, account_id } = payment;
-    const { actor } = who(request);
     const detail = { reason: body.reason };
     await note(database, {
       actor,
@@ -234,65 +255,73 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     });
     return { platform_payment_id, biller_id, account_id };
   });
+}
+
+/** What operators do to payments. */
+function mountActs(
+  serve: Serve,
+  dependencies: AdminDependencies & Pick<MoneyDependencies, 'mayAct'>,
+  { shown, showOne }: PaymentList,
+): void {
+  const { database, secondPersonAboveCents } = dependencies;
   for (const [route, act] of [
     [routes.resume_payment, resumePayment],
     [routes.pause_payment, pausePayment],
     [routes.withdraw_payment, withdrawPayment],
   ] as const) {
-    serve(route, async ({ params, body, request }) =>
-      showOne(await act(database, params.platform_payment_id, body.reason, who(request).actor)),
+    serve(route, async ({ params, body, actor }) =>
+      showOne(await act(database, params.platform_payment_id, body.reason, actor)),
     );
   }
-  serve(routes.poll_payment, ({ params, body, request }) =>
-    pollNow(dependencies, params.platform_payment_id, body.reason, who(request).actor),
+  serve(routes.poll_payment, ({ params, body, actor }) =>
+    pollNow(dependencies, params.platform_payment_id, body.reason, actor),
   );
-  serve(routes.preview_acts, ({ body, request }) =>
+  serve(routes.preview_acts, ({ body, actor }) =>
     previewActs(
-      { database, secondPersonAboveCents: dependencies.secondPersonAboveCents, view: shown },
+      { database, secondPersonAboveCents, view: shown },
       body.act,
       body.platform_payment_ids,
-      who(request).actor,
+      actor,
     ),
   );
-  const closing = { ...dependencies, mayAct: (actor: string) => operators.mayAct(actor) };
-  serve(routes.close_review, async ({ params, body, request }) => {
+  serve(routes.close_review, async ({ params, body, actor }) => {
     const { outcome, payment } = await closeReview(
-      closing,
+      dependencies,
       params.platform_payment_id,
       body.reason,
-      who(request).actor,
+      actor,
       body.word,
     );
     return { outcome, payment: await showOne(payment) };
   });
-  serve(routes.settle_funds, async ({ params, body, request }) => {
+  serve(routes.settle_funds, async ({ params, body, actor }) => {
     const { outcome, payment } = await settleFundsByWord(
-      closing,
+      dependencies,
       params.platform_payment_id,
       body,
-      who(request).actor,
+      actor,
     );
     return { outcome, payment: await showOne(payment) };
   });
+}
 
-  // Batches and differences --------------------------------------------------------------------------------------------------
-
+function mountBatches(serve: Serve, { database, reconciliations }: AdminDependencies): void {
   serve(routes.list_batches, async ({ query }) => ({
     batches: await listBatches(database, query.partner_id),
   }));
   serve(routes.get_batch, ({ params }) => getBatch(database, params.platform_batch_id));
-  serve(routes.close_batch, ({ params, body, request }) =>
-    closeBatchNow(database, params.platform_batch_id, body.reason, who(request).actor),
+  serve(routes.close_batch, ({ params, body, actor }) =>
+    closeBatchNow(database, params.platform_batch_id, body.reason, actor),
   );
-  serve(routes.reconcile_batch, ({ params, request }) =>
-    dependencies.reconciliations.compare(params.platform_batch_id, who(request).actor),
+  serve(routes.reconcile_batch, ({ params, actor }) =>
+    reconciliations.compare(params.platform_batch_id, actor),
   );
-  serve(routes.reconcile_batch_file, ({ params, request }) =>
+  serve(routes.reconcile_batch_file, ({ params, actor, request }) =>
     reconcileFile(
       database,
       params.platform_batch_id,
       request.body as AsyncIterable<Uint8Array>,
-      who(request).actor,
+      actor,
     ),
   );
   serve(routes.list_differences, async ({ query }) => {
@@ -306,20 +335,19 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     };
   });
   serve(routes.summarize_differences, ({ query }) => summarizeDifferences(database, query));
-  serve(routes.resolve_difference, ({ params, body, request }) =>
-    resolveDifference(database, params.difference_id, body.reason, who(request).actor),
+  serve(routes.resolve_difference, ({ params, body, actor }) =>
+    resolveDifference(database, params.difference_id, body.reason, actor),
   );
+}
 
-  mountMoney(serve, (request) => who(request).actor, closing);
-
-  // People, the audit, the whole ----------------------------------------------------------------------------------------------
-
-  serve(routes.show_person, async ({ body, request }) => {
-    const person = await showPerson(dependencies, body.email, body.reason, who(request).actor);
+function mountPeople(serve: Serve, dependencies: AdminDependencies, { shown }: PaymentList): void {
+  const { database } = dependencies;
+  serve(routes.show_person, async ({ body, actor }) => {
+    const person = await showPerson(dependencies, body.email, body.reason, actor);
     return { ...person, payments: await shown(person.payments) };
   });
-  serve(routes.erase_person, ({ body, request }) =>
-    erasePerson(dependencies, body.email, body.reason, who(request).actor),
+  serve(routes.erase_person, ({ body, actor }) =>
+    erasePerson(dependencies, body.email, body.reason, actor),
   );
   serve(routes.list_audit, async ({ query }) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
@@ -333,11 +361,6 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
         rows.length > limit && last !== undefined ? `${last.exact_at}~${last.audit_id}` : null,
     };
   });
-  serve(routes.verify_audit, ({ query }) =>
-    dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
-  );
-  serve(routes.get_overview, () => overview(database));
-  serve(routes.get_figures, ({ query }) => readFigures(database, query, clock.now()));
 }
 
 const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

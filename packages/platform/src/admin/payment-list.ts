@@ -29,7 +29,7 @@ const CURSOR = /^[A-Za-z0-9._-]{1,64}$/;
 export const DEFAULT_LIMIT = 50;
 
 /** The payments of the admin API. */
-interface PaymentList {
+export interface PaymentList {
   /** What may be shown of each. */
   readonly shown: (payments: readonly PaymentRow[]) => Promise<PaymentView[]>;
   readonly showOne: (payment: PaymentRow) => Promise<PaymentView>;
