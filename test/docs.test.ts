@@ -220,6 +220,7 @@ const OF_PEOPLE = new Set([
   'list_payouts',
   'list_remittances',
   'remit_now',
+  'pay_out',
   'get_remittance_statement',
   'end_transfer',
   'make_bank_file',

@@ -393,7 +393,7 @@ test('a payment that takes long is found by its amount, paused, has a case and i
   assert.ok(await page.getByRole('button', { name: 'Pause', exact: true }).isDisabled());
   await page.getByRole('link', { name: 'Overview', exact: true }).click();
   const toFollow = page.getByRole('row').filter({ hasText: '1 case: other' });
-  await toFollow.getByRole('link', { name: 'Ask the partner' }).waitFor();
+  await toFollow.getByRole('link', { name: 'Answer and end' }).waitFor();
   const paused = page.getByRole('row').filter({ hasText: '1 payment paused by an operator' });
   await paused.getByRole('link', { name: 'Resume' }).click();
   await row.getByText('ticket 4711').waitFor();

@@ -425,7 +425,7 @@ class Rows {
       if (settled && at !== undefined && !this.settledAt.has(id)) this.settledAt.set(id, at);
     }
     const on = { query: this.#postgres.look.bind(this.#postgres) };
-    for (const fault of await findFaults(on, '')) this.faults.add(fault);
+    for (const fault of await findFaults(on, 0)) this.faults.add(fault);
     return rows;
   }
 }

@@ -107,6 +107,9 @@ export const RemittanceView = Type.Object({
   sha256: Type.String({ description: 'The digest of the batch’s statement.' }),
   due_on: Type.String({ format: 'date' }),
   state: Type.Enum([...REMITTANCE_STATES]),
+  held: Type.Boolean({
+    description: 'Its biller is held back: nobody is to transfer it, by hand neither.',
+  }),
   carried_to: nullable(RemittanceId),
   file_id: nullable(Type.String({ description: 'The file of the bank that it is in.' })),
   reference: nullable(Type.String({ description: 'The bank’s.' })),
@@ -325,6 +328,18 @@ export const moneyOperations = {
     source: 'decision 26',
     role: 'operator',
     reply: RemittanceRound,
+  },
+  pay_out: {
+    call: 'POST /partners/{partner_id}/payout/rest',
+    summary: 'Make a last remittance of what a biller is still owed, without waiting for a batch',
+    source: 'decision 26',
+    role: 'admin',
+    body: Type.Object(
+      { biller_id: Type.Optional(BillerId), reason: text('Kept in the audit.') },
+      strict,
+    ),
+    reply: RemittanceView,
+    errors: ['NOT_FOUND', 'CONFLICT'],
   },
   get_remittance_statement: {
     call: 'GET /money/remittances/{remittance_id}/statement',

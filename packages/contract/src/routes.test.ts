@@ -78,6 +78,7 @@ test('the tables list every operation of both sides', () => {
     'GET /admin/v1/partners/{partner_id}/payout',
     'GET /admin/v1/money/remittances',
     'POST /admin/v1/money/remittances',
+    'POST /admin/v1/partners/{partner_id}/payout/rest',
     'GET /admin/v1/money/remittances/{remittance_id}/statement',
     'POST /admin/v1/money/remittances/{remittance_id}/end',
     'POST /admin/v1/money/files',

@@ -110,8 +110,17 @@ CREATE TABLE duebridge_platform.book_progress (
   one boolean NOT NULL DEFAULT true,
   began_at timestamp with time zone NOT NULL DEFAULT now(),
   read_to text NOT NULL DEFAULT ''::text,
+  summed_to date NOT NULL DEFAULT '-infinity'::date,
   CONSTRAINT book_progress_pkey PRIMARY KEY (one),
   CONSTRAINT book_progress_one_check CHECK (one)
+);
+
+CREATE TABLE duebridge_platform.book_sums (
+  partner_id text NOT NULL,
+  biller_id text NOT NULL,
+  account text NOT NULL,
+  cents bigint NOT NULL,
+  CONSTRAINT book_sums_pkey PRIMARY KEY (partner_id, biller_id, account)
 );
 
 CREATE TABLE duebridge_platform.bulk_items (
@@ -939,8 +948,8 @@ BEGIN
      OR (OLD.carried_to IS NOT NULL AND NEW.carried_to IS DISTINCT FROM OLD.carried_to)
      OR (NEW.state <> OLD.state AND NOT (
           (OLD.state = 'due' AND NEW.state = 'sending') OR (OLD.state = 'sending' AND NEW.state IN ('sent', 'returned'))
-          OR (OLD.state = 'sent' AND NEW.state IN ('paid', 'returned')))) THEN
-    RAISE EXCEPTION 'a remittance goes from due to sending, sent and paid, and its amounts never change'
+          OR (OLD.state = 'sent' AND NEW.state IN ('paid', 'returned')) OR (OLD.state = 'paid' AND NEW.state = 'returned'))) THEN
+    RAISE EXCEPTION 'a remittance goes from due to sending, sent, paid and returned, and its amounts never change'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'remittances_guard';
   END IF;
   RETURN NEW;

@@ -4,14 +4,15 @@ import { platformAdminRoutes as routes, Refusal, type Route } from '@duebridge/c
 import type { Clock, Database, Handler } from '@duebridge/runtime';
 import type { FastifyRequest } from 'fastify';
 import { v7 as uuidv7 } from 'uuid';
-import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS, readBalances } from '../money/check.ts';
+import { readBalances } from '../money/balances.ts';
+import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS } from '../money/check.ts';
 import type { Payer } from '../money/bank-file.ts';
 import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
 import { endCase, listCases, openCase } from '../store/cases.ts';
 import { listPayouts, setPayout } from '../money/payouts.ts';
-import type { Waiting } from '../money/remittance.ts';
+import { payOut, type Waiting } from '../money/remittance.ts';
 import { decideRefund, listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
-import { listRemittances, readStatementOf } from '../money/statement.ts';
+import { getRemittance, listRemittances, readStatementOf } from '../money/statement.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
@@ -64,6 +65,12 @@ export function mountMoney(
     remittances: await listRemittances(database, query),
   }));
   serve(routes.remit_now, async () => ({ waiting: [...(await remit())] }));
+  serve(routes.pay_out, async ({ params, body, request }) => {
+    const partner = await partnerOf(params.partner_id);
+    const said = { reason: body.reason, actor: actor(request), now: clock.now() };
+    const id = await payOut(database, partner, body.biller_id ?? partner.biller_id ?? '', said);
+    return getRemittance(database, id);
+  });
   serve(routes.get_remittance_statement, async ({ params, query, reply }) => {
     const format = query.format ?? 'csv';
     const pieces = await readStatementOf(database, params.remittance_id, format);
@@ -72,7 +79,7 @@ export function mountMoney(
     return Readable.from(pieces) as unknown as string;
   });
   serve(routes.end_transfer, ({ params, body, request }) =>
-    endTransfer(database, params.remittance_id, body, actor(request)),
+    endTransfer(dependencies, params.remittance_id, body, actor(request)),
   );
   serve(routes.make_bank_file, ({ body, request }) =>
     makeBankFile(dependencies, body, actor(request)),

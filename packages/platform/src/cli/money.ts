@@ -61,6 +61,12 @@ export const moneyLines: readonly CommandLine[] = [
         help: 'less is carried into the next remittance',
         parse: Number,
       },
+      held: { flags: '--held <yes|no>', help: 'yes: nothing is transferred', parse: isYes },
+      bears_refunds: {
+        flags: '--bears-refunds <yes|no>',
+        help: 'no: the platform bears its refunds',
+        parse: isYes,
+      },
     },
   }),
   line(
@@ -70,6 +76,10 @@ export const moneyLines: readonly CommandLine[] = [
     { help: 'what billers are owed for their batches, and its transfers, newest first' },
   ),
   line('money remit', routes.remit_now, waitingSentences),
+  line('money pay-out', routes.pay_out, (view) => remittanceTable([view]), {
+    args: [],
+    fields: OF_PARTNER,
+  }),
   line('money statement', routes.get_remittance_statement, String, {
     run: async ({ terminal, request }) => {
       for await (const piece of readAdmin(terminal, TARGET, request.path)) terminal.write(piece);
@@ -116,6 +126,14 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
 ];
+
+/** A yes or a no, because what is not given stays as it is. */
+function isYes(typed: string): boolean {
+  if (typed !== 'yes' && typed !== 'no') {
+    throw new CommandError(`"${typed}" is neither yes nor no`, exitCodes.usage);
+  }
+  return typed === 'yes';
+}
 
 function caseTable(cases: readonly CaseView[]): string {
   if (cases.length === 0) return 'No cases.';
@@ -192,7 +210,13 @@ function remittanceTable(remittances: readonly RemittanceView[]): string {
       ['CARRIED', (one) => formatCents(one.carried_in_cents)],
       ['NET', (one) => formatCents(one.net_in_cents)],
       ['FILE', (one) => one.file_id],
-      ['STATE', (one) => (one.reason === null ? one.state : `${one.state}: ${one.reason}`)],
+      [
+        'STATE',
+        ({ state, held, reason }) =>
+          reason === null
+            ? `${state}${held ? ', held: do not transfer' : ''}`
+            : `${state}: ${reason}`,
+      ],
     ],
     remittances,
   );

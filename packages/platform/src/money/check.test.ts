@@ -10,7 +10,8 @@ import { entryByWord } from '../store/money-book.ts';
 import { listCases } from '../store/cases.ts';
 import { ground, ME, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments } from '../store/terminal.ts';
-import { checkMoney, outOfBalance, readBalances } from './check.ts';
+import { outOfBalance, readBalances, sumBook } from './balances.ts';
+import { checkMoney } from './check.ts';
 import { bookFormerPayments } from './former-payments.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
@@ -238,4 +239,35 @@ test('what an earlier version settled is booked once, however often and by howev
   await bookFormerPayments(database);
   assert.deepEqual((await held(rig)).faults, []);
   assert.deepEqual(await rowsOf(rig, ids[0]!), ['settled taken owed 700']);
+});
+
+test('days that are over are added up once, and a sum that is wrong is named', async (t) => {
+  const rig = await ground(t);
+  const { database } = rig;
+  const settled = async (): Promise<void> => void (await settle(rig, await ended(rig)));
+  await settled();
+  await database.query(
+    `UPDATE duebridge_platform.book_progress SET began_at = began_at - interval '9 days'`,
+  );
+  const inDays = (days: number): number => Date.now() + days * 24 * 3_600_000;
+  const before = await readBalances(database);
+  await sumBook(database, inDays(0));
+  await Promise.all([sumBook(database, inDays(4)), sumBook(database, inDays(4))]);
+  assert.deepEqual(await readBalances(database), before);
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, day + 2, 'x', act, debit, credit, partner_id, biller_id FROM duebridge_platform.transfers`,
+    );
+  });
+  assert.equal((await readBalances(database))[0]?.owed, 1_400);
+  await sumBook(database, inDays(9));
+  assert.equal((await readBalances(database))[0]?.owed, 1_400);
+  await database.query(
+    `UPDATE duebridge_platform.book_sums SET cents = cents - 1 WHERE account = 'owed'`,
+  );
+  assert.match(
+    (await held(rig, 9)).faults.join(),
+    /the sum of owed is kept as -\$14\.01, and the book makes -\$14\.00/,
+  );
 });

@@ -9,8 +9,9 @@
 import { formatCents, type MoneyBalances, type MoneyCheck } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
-import { KNOWN_TO_BILLER, PLACES, SOURCES, type BookAccount } from '../store/money-book.ts';
+import { KNOWN_TO_BILLER, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
+import { findWrongSums, noMoney, outOfBalance, readBalances, sumBook } from './balances.ts';
 import { bookFormerPayments } from './former-payments.ts';
 import type { Waiting } from './remittance.ts';
 
@@ -21,18 +22,6 @@ const MAX_FAULTS = 100;
 const DAY_MS = 24 * 3_600_000;
 /** A check of a year reads every payment of it. */
 export const CHECK_TIMEOUT_MS = 15 * 60_000;
-
-const balancesStatement = sql(
-  'money_balances',
-  `SELECT r.mode, s.partner_id, s.biller_id, s.account, sum(s.cents)::bigint AS cents
-     FROM (SELECT t.partner_id, t.biller_id, t.debit AS account, sum(t.amount_in_cents) AS cents
-             FROM duebridge_platform.transfers t WHERE ($1::date IS NULL OR t.day = $1) GROUP BY 1, 2, 3
-           UNION ALL
-           SELECT t.partner_id, t.biller_id, t.credit, -sum(t.amount_in_cents)
-             FROM duebridge_platform.transfers t WHERE ($1::date IS NULL OR t.day = $1) GROUP BY 1, 2, 3) AS s
-     JOIN duebridge_platform.partners r USING (partner_id)
-    GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`,
-);
 
 /**
  * Per payment: what the book says the biller is owed, what is still under way, and what went to the customer or came from them. A row
@@ -73,7 +62,7 @@ const remittanceFaultsStatement = sql(
      FROM duebridge_platform.remittances r
      LEFT JOIN (SELECT t.id, sum(CASE WHEN t.debit = 'owed' THEN t.amount_in_cents WHEN t.credit = 'owed' THEN -t.amount_in_cents ELSE 0 END) AS owed,
                        sum(CASE WHEN t.credit = 'remitting' THEN t.amount_in_cents WHEN t.debit = 'remitting' THEN -t.amount_in_cents ELSE 0 END) AS remitting,
-                       sum(CASE WHEN t.credit = 'paid' THEN t.amount_in_cents ELSE 0 END) AS paid
+                       sum(CASE WHEN t.credit = 'paid' THEN t.amount_in_cents WHEN t.debit = 'paid' THEN -t.amount_in_cents ELSE 0 END) AS paid
                   FROM duebridge_platform.transfers t WHERE t.id >= $1 AND t.act IN ('sent', 'paid', 'came_back', 'paid_before') GROUP BY t.id) AS b
             ON b.id = r.remittance_id
     WHERE r.remittance_id >= $1
@@ -89,11 +78,12 @@ const refundFaultsStatement = sql(
   `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents, coalesce(b.refunding, 0)::bigint AS refunding,
           coalesce(b.refunded, 0)::bigint AS refunded
      FROM duebridge_platform.refunds f
-     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.credit = 'refunding' THEN t.amount_in_cents ELSE -t.amount_in_cents END) AS refunding,
-                       sum(CASE WHEN t.credit = 'refunded' THEN t.amount_in_cents ELSE 0 END) AS refunded
-                  FROM duebridge_platform.transfers t WHERE t.act IN ('refund', 'refund_done', 'refund_refused') GROUP BY t.id) AS b
-            ON b.id = f.refund_id
-    WHERE (coalesce(b.refunding, 0), coalesce(b.refunded, 0)) IS DISTINCT FROM
+     LEFT JOIN LATERAL (SELECT sum(CASE WHEN t.credit = 'refunding' THEN t.amount_in_cents ELSE -t.amount_in_cents END) AS refunding,
+                               sum(CASE WHEN t.credit = 'refunded' THEN t.amount_in_cents ELSE 0 END) AS refunded
+                          FROM duebridge_platform.transfers t
+                         WHERE t.id = f.refund_id AND t.act IN ('refund', 'refund_done', 'refund_refused')) AS b ON true
+    WHERE (f.state IN ('asked', 'sending') OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz)
+      AND (coalesce(b.refunding, 0), coalesce(b.refunded, 0)) IS DISTINCT FROM
           (CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END, CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END)
     ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
@@ -116,13 +106,14 @@ const caseFaultsStatement = sql(
   'money_case_faults',
   `SELECT c.case_id, c.partner_id, c.state, c.disposition, c.amount_in_cents AS cents
      FROM duebridge_platform.cases c
-     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.credit = 'disputed' THEN t.amount_in_cents WHEN t.debit = 'disputed' THEN -t.amount_in_cents ELSE 0 END) AS disputed,
+     LEFT JOIN LATERAL (SELECT sum(CASE WHEN t.credit = 'disputed' THEN t.amount_in_cents WHEN t.debit = 'disputed' THEN -t.amount_in_cents ELSE 0 END) AS disputed,
                        sum(CASE WHEN t.credit = 'returned' THEN t.amount_in_cents ELSE 0 END) AS returned,
                        sum(CASE WHEN t.debit IN ('taken', 'owed', 'borne') THEN t.amount_in_cents ELSE 0 END) AS made_up
                   FROM duebridge_platform.transfers t
-                 WHERE t.act IN ('disputed', 'debit_returned', 'won', 'lost', 'recovered', 'charged_to_biller', 'written_off') GROUP BY t.id) AS b
-            ON b.id = c.case_id
-    WHERE (coalesce(b.disputed, 0), coalesce(b.returned, 0), coalesce(b.made_up, 0)) IS DISTINCT FROM
+                 WHERE t.id = c.case_id AND t.act IN ('disputed', 'debit_returned', 'won', 'lost', 'recovered', 'charged_to_biller', 'written_off')) AS b
+            ON true
+    WHERE (c.state <> 'ended' OR c.opened_at >= $1::timestamptz OR c.ended_at >= $1::timestamptz)
+      AND (coalesce(b.disputed, 0), coalesce(b.returned, 0), coalesce(b.made_up, 0)) IS DISTINCT FROM
           (CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
            CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
                 THEN c.amount_in_cents ELSE 0 END,
@@ -136,14 +127,14 @@ interface CaseFault {
   readonly disposition: string | null;
   readonly cents: number;
 }
-async function findCaseFaults(on: Queryable): Promise<string[]> {
-  return (await on.query<CaseFault>(caseFaultsStatement)).map(
+async function findCaseFaults(on: Queryable, since: string): Promise<string[]> {
+  return (await on.query<CaseFault>(caseFaultsStatement, [since])).map(
     ({ case_id, partner_id, state, disposition, cents }) =>
       `case ${case_id} of ${partner_id} is ${disposition ?? state} with ${formatCents(cents)}, and the book says otherwise`,
   );
 }
 
-async function findRefundFaults(on: Queryable): Promise<string[]> {
+async function findRefundFaults(on: Queryable, since: string): Promise<string[]> {
   const refunds = await on.query<{
     id: string;
     partner_id: string;
@@ -151,7 +142,7 @@ async function findRefundFaults(on: Queryable): Promise<string[]> {
     cents: number;
     refunding: number;
     refunded: number;
-  }>(refundFaultsStatement);
+  }>(refundFaultsStatement, [since]);
   const over = await on.query<{ id: string; partner_id: string; cents: number; taken: number }>(
     overRefundedStatement,
   );
@@ -241,19 +232,21 @@ interface Fault {
   readonly has_ended: boolean;
 }
 
-/** Payments and remittances above an id, and billers, whose money is not where it should be, in sentences. */
+/** Payments, remittances, refunds and cases since a moment, and billers, whose money is not where it should be, in sentences. */
 export async function findFaults(
   on: Queryable,
-  above: string,
+  sinceMs: number,
   balances?: readonly MoneyBalances[],
 ): Promise<string[]> {
+  const above = idBefore(sinceMs);
+  const since = new Date(sinceMs).toISOString();
   return [
     ...(await on.query<Fault>(faultsStatement, [above])).map(describeFault),
     ...(await on.query<RemittanceFault>(remittanceFaultsStatement, [above])).map(
       describeRemittance,
     ),
-    ...(await findRefundFaults(on)),
-    ...(await findCaseFaults(on)),
+    ...(await findRefundFaults(on, since)),
+    ...(await findCaseFaults(on, since)),
     ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
   ];
 }
@@ -275,54 +268,21 @@ function describeFault(one: Fault): string {
     : `${of}: ${formatCents(under_way)} are under way, which is not its amount`;
 }
 
-/** The balances of every biller: of one day, or since the book began. */
-export function readBalances(database: Queryable, day?: string): Promise<MoneyBalances[]> {
-  return database
-    .query<{
-      mode: MoneyBalances['mode'];
-      partner_id: string;
-      biller_id: string;
-      account: BookAccount;
-      cents: number;
-    }>(balancesStatement, [day ?? null])
-    .then((rows) => {
-      const billers = new Map<string, MoneyBalances>();
-      for (const { mode, partner_id, biller_id, account, cents } of rows) {
-        const key = `${partner_id} ${biller_id}`;
-        const one = billers.get(key) ?? { mode, partner_id, biller_id, ...noMoney() };
-        // Sources grow by debits, places by credits: both are shown as positive amounts.
-        one[account] = account in SOURCES ? cents : 0 - cents;
-        billers.set(key, one);
-      }
-      return [...billers.values()];
-    });
-}
-
-function noMoney(): Record<BookAccount, number> {
-  const accounts = [...Object.keys(SOURCES), ...Object.keys(PLACES)] as BookAccount[];
-  return Object.fromEntries(accounts.map((one) => [one, 0])) as Record<BookAccount, number>;
-}
-
-/** Where the money came from less where it is: zero, or the book is broken. Pure. */
-export function outOfBalance(one: Record<BookAccount, number>): number {
-  const sum = (accounts: object): number =>
-    Object.keys(accounts).reduce((total, account) => total + one[account as BookAccount], 0);
-  return sum(SOURCES) - sum(PLACES);
-}
-
 /** Compares the book with the payments of the last `days`. `now` in milliseconds since 1970. */
 export function checkMoney(database: Database, now: number, days: number): Promise<MoneyCheck> {
   return database.transaction(
     async (tx) => {
       const balances = await readBalances(tx);
-      const rows = await findFaults(tx, idBefore(Math.max(0, now - days * DAY_MS)), balances);
+      const rows = await findFaults(tx, Math.max(0, now - days * DAY_MS), balances);
       const unbalanced = balances
         .filter((one) => outOfBalance(one) !== 0)
         .map(
           (one) =>
             `biller ${one.biller_id} of ${one.partner_id}: the book is out of balance by ${formatCents(outOfBalance(one))}`,
         );
-      const faults = [...unbalanced, ...rows];
+      // The hourly check trusts the sums of former days; a longer one adds them up again.
+      const sums = days > HOURLY_DAYS ? await findWrongSums(tx) : [];
+      const faults = [...unbalanced, ...sums, ...rows];
       return { days, balances, faults, holds: faults.length === 0 };
     },
     { isolation: 'repeatable read', statementTimeoutMs: CHECK_TIMEOUT_MS },
@@ -360,6 +320,7 @@ export function openBookkeeping(options: {
   );
   const keep = async (): Promise<void> => {
     while (await bookFormerPayments(database));
+    await sumBook(database, clock.now());
     waiting = (await options.remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
     faults = check.faults.length;

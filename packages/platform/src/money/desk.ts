@@ -22,7 +22,7 @@ import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
 import { openCreditor, type Creditor } from './payouts.ts';
-import type { RemittanceChannel } from './remittance.ts';
+import { comeBack, type RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
@@ -74,12 +74,12 @@ const fileStatement = sql(
 const endStatement = sql(
   'desk_end',
   `UPDATE duebridge_platform.bank_transfers SET result = $2, reference = $3
-    WHERE (remittance_id = $1 OR file_id = $1) AND result IS NULL
+    WHERE (remittance_id = $1 OR file_id = $1) AND (result IS NULL OR (result = 'paid' AND $2 = 'returned' AND remittance_id = $1))
       AND (way = 'by_hand' OR file_id IS NOT NULL OR $2 = 'returned') RETURNING remittance_id`,
 );
 const askStatement = sql(
   'desk_ask',
-  `UPDATE duebridge_platform.bank_transfers SET asked_by = $2, asked = $3 WHERE remittance_id = $1 AND result IS NULL RETURNING 1 AS one`,
+  `UPDATE duebridge_platform.bank_transfers SET asked_by = $2, asked = $3 WHERE remittance_id = $1 AND (result IS NULL OR (result = 'paid' AND $3 LIKE 'returned %')) RETURNING 1 AS one`,
 );
 const byHandStatement = sql(
   'desk_by_hand',
@@ -240,12 +240,12 @@ export async function readBankFile(
 }
 
 /**
- * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand needs a second person who gives the same
+ * What became of a transfer, or of all transfers of a file that have no end yet; a bank may send one back after it was paid. One made by hand needs a second person who gives the same
  * reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, or when one that
  * waits for a file is said to be paid.
  */
 export function endTransfer(
-  database: Database,
+  { database, clock }: { readonly database: Database; readonly clock: Clock },
   id: string,
   { outcome, reference }: TransferEnd,
   actor: string,
@@ -269,6 +269,8 @@ export function endTransfer(
       });
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
+    // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
+    if (outcome === 'returned') await comeBack(tx, id, { reason: reference, now: clock.now() });
     if (ended.length === 0) {
       const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
       if (open?.result !== null) throw new Refusal('NOT_FOUND');

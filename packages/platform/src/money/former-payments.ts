@@ -7,6 +7,7 @@
  */
 import { sql, type Database } from '@duebridge/runtime';
 import { idAfter } from '../payment-id.ts';
+import type { Queryable } from '../store/payments.ts';
 import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
 
 /** Payments that one transaction looks at. */
@@ -69,4 +70,10 @@ export function bookFormerPayments(database: Database): Promise<boolean> {
     },
     { statementTimeoutMs: 60_000 },
   );
+}
+
+/** Whether payments of before the book may still be booked, for days that are over. */
+export async function hasFormerPayments(on: Queryable): Promise<boolean> {
+  const [progress] = await on.query<{ began: number; now: number }>(progressStatement);
+  return progress !== undefined && progress.now <= progress.began + LAST_PASS_MS;
 }

@@ -31,9 +31,11 @@ const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held, bea
 const setStatement = sql(
   'payout_set',
   `INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds)
-   VALUES ($1, $2, $3, $4, $5, $6, $7)
+   VALUES ($1, $2, $3, $4, coalesce($5::bigint, 1), coalesce($6::boolean, false), coalesce($7::boolean, true))
    ON CONFLICT (partner_id, biller_id) DO UPDATE SET way = excluded.way, sealed = excluded.sealed,
-     minimum_in_cents = excluded.minimum_in_cents, held = excluded.held, bears_refunds = excluded.bears_refunds, updated_at = now()`,
+     minimum_in_cents = coalesce($5::bigint, payouts.minimum_in_cents), held = coalesce($6::boolean, payouts.held),
+     bears_refunds = coalesce($7::boolean, payouts.bears_refunds), updated_at = now()
+   RETURNING minimum_in_cents, held, bears_refunds`,
 );
 const listStatement = sql(
   'payout_list',
@@ -43,7 +45,9 @@ const listStatement = sql(
 const placeOf = (partner_id: string, biller_id: string): string =>
   `payouts/${partner_id}/${biller_id}`;
 
-/** Sets how a biller is paid. Throws Refusal INVALID_REQUEST for a biller of another partner, or an account that cannot be one. */
+/**
+ * Sets how a biller is paid. What is not given stays as it is: a new account ends no hold. Throws Refusal INVALID_REQUEST for a biller of another partner, or an account that cannot be one.
+ */
 export async function setPayout(
   { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
   partner: Partner,
@@ -63,32 +67,32 @@ export async function setPayout(
   const { partner_id } = partner;
   const { holder_name, routing_number, account_number, way } = payout;
   const creditor: Creditor = { holder_name, routing_number, account_number };
-  const minimum_in_cents = payout.minimum_in_cents ?? 1;
-  const held = payout.held ?? false;
-  const bears_refunds = payout.bears_refunds ?? true;
-  await database.transaction(async (tx) => {
+  const kept = await database.transaction(async (tx) => {
     const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
-    await tx.query(setStatement, [
+    const [set] = await tx.query<Kept>(setStatement, [
       partner_id,
       biller_id,
       way,
       sealed,
-      minimum_in_cents,
-      held,
-      bears_refunds,
+      payout.minimum_in_cents ?? null,
+      payout.held ?? null,
+      payout.bears_refunds ?? null,
     ]);
+    if (set === undefined) throw new Error('a payout was not kept');
     const detail = {
       biller_id,
       way,
-      minimum_in_cents,
-      held: String(held),
-      bears_refunds: String(bears_refunds),
+      minimum_in_cents: set.minimum_in_cents,
+      held: String(set.held),
+      bears_refunds: String(set.bears_refunds),
       account: account_number.slice(-4),
     };
     await note(tx, { actor, event: 'payout_set', partner_id, detail });
+    return set;
   });
-  return viewOf({ partner_id, biller_id, way, minimum_in_cents, held, bears_refunds }, creditor);
+  return viewOf({ partner_id, biller_id, way, ...kept }, creditor);
 }
+type Kept = Pick<StoredPayout, 'minimum_in_cents' | 'held' | 'bears_refunds'>;
 
 /** How the billers of a partner are paid. */
 export async function listPayouts(

@@ -15,8 +15,8 @@ import { endPayments, settlePayments } from '../store/terminal.ts';
 import { bankDayFrom } from './bank-days.ts';
 import { checkMoney, findFaults } from './check.ts';
 import { endTransfer, makeBankFile, openDesk, readBankFile } from './desk.ts';
-import { setPayout } from './payouts.ts';
-import { remit, type RemittanceChannel } from './remittance.ts';
+import { listPayouts, setPayout } from './payouts.ts';
+import { payOut, remit, type RemittanceChannel } from './remittance.ts';
 import { linesOf, listRemittances, readStatementOf } from './statement.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
@@ -117,8 +117,16 @@ async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => chan
       batch = await openBatch();
       await remit(remitting);
     },
+    /** The partner has left: no batch of it is open. */
+    lastBatch: () =>
+      database.transaction(async (tx) => {
+        await tx.query('SET LOCAL session_replication_role = replica');
+        await tx.query('DELETE FROM duebridge_platform.batches WHERE closed_at IS NULL');
+      }),
     payout: (more: object = {}) =>
-      setPayout(remitting, partner, { ...account, ...more }, 'ada').then(() => undefined),
+      setPayout(remitting, partner, { ...account, held: false, ...more }, 'ada').then(
+        () => undefined,
+      ),
     async remittances() {
       return (await listRemittances(database, {})).map((one) => [one.state, one.net_in_cents]);
     },
@@ -165,11 +173,13 @@ test('a batch is compared, remitted once, put into a file, and paid; its stateme
     code: 'CONFLICT',
   });
   const said = { outcome: 'paid', reference: 'BANK-1' } as const;
-  assert.deepEqual(await endTransfer(database, file.file_id, said, 'ada'), {
+  assert.deepEqual(await endTransfer(rig.remitting, file.file_id, said, 'ada'), {
     outcome: 'done',
     transfers: 1,
   });
-  await assert.rejects(endTransfer(database, file.file_id, said, 'ada'), { code: 'NOT_FOUND' });
+  await assert.rejects(endTransfer(rig.remitting, file.file_id, said, 'ada'), {
+    code: 'NOT_FOUND',
+  });
   await round();
   await round();
   await holds();
@@ -293,7 +303,7 @@ test('a hold and another account reach a transfer that waits for a file', async 
     new RegExp(`account of a biller has changed .* returned.*${one.remittance_id}`),
   );
   const end = (outcome: 'paid' | 'returned') =>
-    endTransfer(database, one.remittance_id, { outcome, reference: 'another account' }, 'ada');
+    endTransfer(rig.remitting, one.remittance_id, { outcome, reference: 'another account' }, 'ada');
   // No bank has seen it.
   await assert.rejects(end('paid'), /is in no file/);
   assert.equal((await end('returned')).outcome, 'done');
@@ -398,7 +408,7 @@ test('what waits for people hides nothing that comes after it', async (t) => {
   const [one] = await listRemittances(database, {});
   assert.deepEqual([one?.state, one?.net_in_cents], ['sent', 700]);
   await endTransfer(
-    database,
+    rig.remitting,
     one?.remittance_id ?? '',
     { outcome: 'returned', reference: 'closed' },
     'ada',
@@ -443,7 +453,7 @@ test('what came back, what is below the minimum and what is taken off goes into 
   assert.ok(second);
   // By hand: two persons, with the same words.
   const end = (reference: string, who: string) =>
-    endTransfer(database, second.remittance_id, { outcome: 'returned', reference }, who);
+    endTransfer(rig.remitting, second.remittance_id, { outcome: 'returned', reference }, who);
   assert.equal((await end('account closed', 'ada')).outcome, 'second_person_needed');
   await assert.rejects(end('account closed', 'ada'), { code: 'CONFLICT' });
   assert.equal((await end('another', 'bert')).outcome, 'second_person_needed');
@@ -477,7 +487,7 @@ test('a payment that is remitted twice or left out, and a transfer without its n
     const undone = database.transaction(async (tx) => {
       await tx.query('SET LOCAL session_replication_role = replica');
       for (const text of statements) await tx.query(text);
-      said = (await findFaults(tx, '')).join();
+      said = (await findFaults(tx, 0)).join();
       throw new Error('undone');
     });
     await assert.rejects(undone, { message: 'undone' });
@@ -522,4 +532,84 @@ test('bank days leave out weekends and the holidays of the Federal Reserve', () 
     '2027-07-04': '2027-07-06',
   };
   for (const [day, bankDay] of Object.entries(cases)) assert.equal(bankDayFrom(day), bankDay, day);
+});
+
+test('a new account ends no hold, and what is handed out by hand says that it is held', async (t) => {
+  const rig = await rigOf(t);
+  await rig.payout({ way: 'by_hand', held: true, minimum_in_cents: 300, bears_refunds: false });
+  await rig.payout({
+    way: 'by_hand',
+    account_number: '99998888',
+    held: undefined,
+    minimum_in_cents: undefined,
+    bears_refunds: undefined,
+  });
+  const [kept] = await listPayouts(rig.remitting, 'acme');
+  assert.deepEqual(
+    [kept?.held, kept?.minimum_in_cents, kept?.bears_refunds, kept?.account],
+    [true, 300, false, '…8888'],
+  );
+  await rig.paid();
+  await rig.close();
+  await rig.payout({ way: 'by_hand', held: false });
+  await rig.round();
+  const shown = async () =>
+    (await listRemittances(rig.database, {})).map((one) => [one.state, one.held]);
+  assert.deepEqual(await shown(), [['sent', false]]);
+  await rig.payout({ way: 'by_hand', held: true });
+  assert.deepEqual(await shown(), [['sent', true]]);
+});
+
+test('a transfer that a bank sends back after it was paid is owed again, and paid with the next one', async (t) => {
+  const rig = await rigOf(t);
+  await rig.payout({ way: 'by_hand' });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const [one] = await listRemittances(rig.database, {});
+  assert.ok(one);
+  const say = (outcome: 'paid' | 'returned', who: string) =>
+    endTransfer(rig.remitting, one.remittance_id, { outcome, reference: 'R-1' }, who);
+  await say('paid', 'ada');
+  await say('paid', 'bert');
+  await rig.round();
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 700 });
+  await say('returned', 'ada');
+  await assert.rejects(say('returned', 'ada'), { code: 'CONFLICT' });
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 700 });
+  await say('returned', 'bert');
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 700, remitting: 0, paid: 0 });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  assert.deepEqual(await rig.remittances(), [
+    ['sent', 1_400],
+    ['returned', 700],
+  ]);
+  await rig.holds();
+});
+
+test('a biller that has left is paid what it is still owed, once its batches are remitted', async (t) => {
+  const rig = await rigOf(t);
+  const said = { reason: 'has left', actor: 'ada', now: rig.clock.now() };
+  const rest = () => payOut(rig.database, { partner_id: 'acme' }, 'acme', said);
+  await rig.payout({ minimum_in_cents: 1_000 });
+  await rig.paid();
+  await assert.rejects(rest(), /is not remitted yet/);
+  await rig.close();
+  await rig.round();
+  assert.deepEqual(await rig.remittances(), [['carried', 700]]);
+  // The empty batch of the next day is the partner's last.
+  await rig.close();
+  await rig.round();
+  await rig.lastBatch();
+  const id = await rest();
+  await assert.rejects(rest(), /owed nothing/);
+  await rig.round();
+  await rig.holds();
+  assert.deepEqual((await rig.remittances())[0], ['sent', 700]);
+  let csv = '';
+  for await (const piece of await readStatementOf(rig.database, id, 'csv')) csv += piece;
+  assert.match(csv, /^carried,,,,700,rest-.*\r\ntotal,,,,700,/m);
 });

@@ -12,7 +12,7 @@
  * channel may have it; `sent`: the channel has it; `paid`; `returned`: the channel refused it, or the bank sent it back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents } from '@duebridge/contract';
+import { formatCents, Refusal } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -228,6 +228,70 @@ async function makeIn(
   return undefined;
 }
 
+const unremittedStatement = sql(
+  'remit_left',
+  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
+    WHERE b.partner_id = $1 AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
+    ORDER BY b.cutoff_at LIMIT 1`,
+);
+
+/**
+ * What a biller that has left is still owed: carried from earlier remittances or sent back, less what is taken off. It has no next batch, so
+ * that this makes a remittance of its own for it, whatever its minimum. Returns its id. Throws Refusal CONFLICT while a batch of the
+ * partner is not remitted, and when nothing is owed.
+ */
+export function payOut(
+  database: Database,
+  { partner_id }: Pick<Partner, 'partner_id'>,
+  biller_id: string,
+  { reason, actor, now }: { readonly reason: string; readonly actor: string; readonly now: number },
+): Promise<string> {
+  return database.transaction(async (tx) => {
+    const [batch] = await tx.query<{ platform_batch_id: string }>(unremittedStatement, [
+      partner_id,
+    ]);
+    if (batch !== undefined) {
+      throw new Refusal('CONFLICT', {
+        message: `Batch ${batch.platform_batch_id} is not remitted yet: what the biller is owed is part of its remittance`,
+      });
+    }
+    const id = uuidv7({ msecs: now });
+    const sum = async (statement: typeof carryStatement): Promise<number> =>
+      (await tx.query<{ cents: number }>(statement, [partner_id, [id], [biller_id]])).reduce(
+        (total, { cents }) => total + cents,
+        0,
+      );
+    const [carried, deducted] = [await sum(carryStatement), await sum(deductStatement)];
+    const net_in_cents = carried - deducted;
+    if (net_in_cents <= 0) {
+      throw new Refusal('CONFLICT', {
+        message:
+          net_in_cents === 0
+            ? 'This biller is owed nothing'
+            : `This biller has received ${formatCents(-net_in_cents)} too much: it pays that back outside the platform`,
+      });
+    }
+    await tx.query(makeStatement, [
+      // No batch: an id of the same form, which no batch has.
+      `rest-${id}`,
+      partner_id,
+      '',
+      new Date(now).toISOString().slice(0, 10),
+      null,
+      [id],
+      [biller_id],
+      [0],
+      [0],
+      [deducted],
+      [carried],
+      ['due'],
+    ]);
+    const detail = { remittance_id: id, biller_id, net_in_cents, reason };
+    await note(tx, { actor, event: 'rest_paid_out', partner_id, detail });
+    return id;
+  });
+}
+
 // Sending ---------------------------------------------------------------------------------------------------------------------
 
 /** A move of a remittance with its row of the book. `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
@@ -259,6 +323,7 @@ const MOVES = {
   paid: { from: 'sent', book: ['paid', 'remitting', 'paid'] },
   refused: { from: 'sending', book: ['came_back', 'remitting', 'owed'] },
   returned: { from: 'sent', book: ['came_back', 'remitting', 'owed'] },
+  returned_late: { from: 'paid', book: ['came_back', 'paid', 'owed'] },
 } as const;
 
 /** Moves a remittance; false when it was not in the state that the move begins in. */
@@ -273,7 +338,7 @@ async function move(
   const moved = await on.query(moveStatement, [
     remittance_id,
     from,
-    to === 'refused' ? 'returned' : to,
+    to === 'refused' || to === 'returned_late' ? 'returned' : to,
     ...book,
     said.reference?.slice(0, 200) ?? null,
     said.reason?.slice(0, 500) ?? null,
@@ -281,6 +346,15 @@ async function move(
     ACTOR,
   ]);
   return moved.length > 0;
+}
+
+/** The bank sent back a transfer that was paid. Nothing when it was not. */
+export async function comeBack(
+  on: Queryable,
+  remittance_id: string,
+  { reason, now }: { readonly reason: string; readonly now: number },
+): Promise<void> {
+  await move(on, remittance_id, 'returned_late', now, { reason });
 }
 
 const dueStatement = sql(

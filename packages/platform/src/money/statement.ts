@@ -17,7 +17,9 @@ const PAGE = 5_000;
 
 const REMITTANCE = `remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents, deducted_in_cents, carried_in_cents,
   net_in_cents, sha256, due_on::text AS due_on, state, carried_to, reference, reason, made_at, sent_at, ended_at,
-  (SELECT t.file_id FROM duebridge_platform.bank_transfers t WHERE t.remittance_id = r.remittance_id) AS file_id`;
+  (SELECT t.file_id FROM duebridge_platform.bank_transfers t WHERE t.remittance_id = r.remittance_id) AS file_id,
+  r.state IN ('due', 'sending', 'sent') AND EXISTS (SELECT 1 FROM duebridge_platform.payouts o
+    WHERE o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND o.held) AS held`;
 const getStatement = sql(
   'remittance_get',
   `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r WHERE remittance_id = $1`,
@@ -52,6 +54,16 @@ export function listRemittances(
     filter.partner_id ?? null,
     filter.state ?? null,
   ]);
+}
+
+/** One remittance. Throws Refusal NOT_FOUND. */
+export async function getRemittance(
+  on: Pick<Database, 'query'>,
+  remittance_id: string,
+): Promise<RemittanceView> {
+  const [remittance] = await on.query<RemittanceView>(getStatement, [remittance_id]);
+  if (remittance === undefined) throw new Refusal('NOT_FOUND');
+  return remittance;
 }
 
 /** One line. Amounts are below zero where they are taken off. */
@@ -128,8 +140,7 @@ export async function readStatementOf(
   remittance_id: string,
   format: 'csv' | 'camt054',
 ): Promise<AsyncGenerator<string>> {
-  const [remittance] = await database.query<RemittanceView>(getStatement, [remittance_id]);
-  if (remittance === undefined) throw new Refusal('NOT_FOUND');
+  const remittance = await getRemittance(database, remittance_id);
   const lines = linesOf(database, remittance);
   return format === 'csv' ? csvOf(remittance, lines) : camtOf(remittance, lines);
 }
