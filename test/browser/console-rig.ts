@@ -86,6 +86,9 @@ async function startPartner(cleanup: Cleanup): Promise<{
 export interface WorkingDay {
   readonly platform: TestPlatform;
   readonly keys: Readonly<Record<'ada' | 'bob' | 'vic' | 'wen', string>>;
+  /** The partner's own, for Create Token. */
+  readonly credentials: Record<string, string>;
+  token: TestPlatform['token'];
   /** Confirms a payment and waits until it is where its account leads it. */
   pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
   /** The partner answers no question about this payment until the returned function is called. */
@@ -121,6 +124,8 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
   return {
     platform,
     keys,
+    credentials,
+    token: (headers) => platform.token(headers),
     hold(platform_payment_id) {
       const gate = Promise.withResolvers<void>();
       partner.held.set(platform_payment_id, gate.promise);

@@ -246,6 +246,21 @@ test('"which payments of yesterday differ": at most three clicks', async () => {
   await close();
 });
 
+test('"what did we answer this partner": at most three clicks to status, code and cause', async () => {
+  const refused = await work.token({ ...work.credentials, 'x-api-key': 'dbk_live_wrong' });
+  assert.equal(refused.status, 401);
+  for (const who of ['vic', 'wen'] as const) {
+    const { page, close } = await signIn(who);
+    const made = await clicks(page);
+    // Its own people are there already.
+    if (who === 'vic') await search(page, 'water', 'Partner: springfield-water');
+    const row = page.getByRole('row').filter({ hasText: '401 UNAUTHORIZED' });
+    await row.getByText('X-Api-Key is missing, wrong, expired or revoked.').waitFor();
+    assert.ok((await made()) <= 3);
+    await close();
+  }
+});
+
 test('a partner’s own people see its payments, the calls made for them, and its batches; they act on nothing', async () => {
   const id = await work.pay('misbooks-2', 7_003, 'own@example.com');
   const { page, close } = await signIn('wen');

@@ -45,6 +45,7 @@ import {
   OperatorView,
   Overview,
   PartnerAnswer,
+  PartnerCallAnswer,
   PartnerTest,
   PaymentDetail,
   PaymentQuery,
@@ -339,6 +340,14 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 32',
     role: 'operator',
     reply: PartnerTest,
+    errors: ['NOT_FOUND'],
+  },
+  list_answers: {
+    call: 'GET /partners/{partner_id}/answers',
+    summary: 'What Create Token answered the clients of a partner in the last 30 days, by hour',
+    source: 'decision 38',
+    tiedBy: 'partner_id',
+    reply: Type.Object({ answers: Type.Array(PartnerCallAnswer) }),
     errors: ['NOT_FOUND'],
   },
   revoke_client_access: {

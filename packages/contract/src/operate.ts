@@ -332,6 +332,19 @@ export const WalletDomain = Type.Object({
 });
 export type WalletDomain = Static<typeof WalletDomain>;
 
+/** What Create Token answered one client within an hour, the same answers as one. */
+export const PartnerCallAnswer = Type.Object({
+  client_id: Type.String(),
+  status: Type.Integer(),
+  code: Type.String({ description: 'Empty for a 200.' }),
+  cause: Type.String({ description: 'Why it was refused, in a sentence.' }),
+  count: Type.Integer({ minimum: 1 }),
+  hour: instant('The hour in which they were answered.'),
+  last_at: instant('When the last of them was answered.'),
+  request_id: Type.String({ description: 'The X-Request-Id of the last.' }),
+});
+export type PartnerCallAnswer = Static<typeof PartnerCallAnswer>;
+
 /** Tokens and sessions of one client that were ended. */
 export const RevokedAccess = Type.Object({
   client_id: Type.String(),

@@ -1,5 +1,21 @@
 -- The database as all migrations leave it. Read it; it is compared with them by a test.
 
+CREATE TABLE duebridge_platform.answers (
+  client_id text NOT NULL,
+  partner_id text NOT NULL,
+  hour timestamp with time zone NOT NULL,
+  status smallint NOT NULL,
+  code text NOT NULL,
+  cause text NOT NULL,
+  count integer NOT NULL,
+  last_at timestamp with time zone NOT NULL,
+  request_id text NOT NULL,
+  CONSTRAINT answers_pkey PRIMARY KEY (client_id, hour, status, code, cause),
+  CONSTRAINT answers_count_check CHECK ((count > 0))
+);
+
+CREATE INDEX answers_of_partner ON duebridge_platform.answers USING btree (partner_id, last_at);
+
 CREATE TABLE duebridge_platform.attempts (
   platform_payment_id text NOT NULL,
   at timestamp with time zone NOT NULL,

@@ -44,6 +44,7 @@ import { openAdapters } from './funding/configured.ts';
 import { openFunds } from './funding/funds.ts';
 import { openSandbox } from './funding/sandbox.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
+import { openAnswers } from './checkout/answers.ts';
 import { openClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
 import { mountPolicyReports } from './checkout/policy-reports.ts';
@@ -272,6 +273,9 @@ function openCheckout(ground: Ground, driving: Driving) {
   const base = { database, registry, client, clock };
   const tokens = openTokens({ ...base, sealer, pepper, log });
   closers.push(() => tokens.drain());
+  const answers = openAnswers({ database, clock, log });
+  const answered = keepAttempts({ attempts: answers, clock, signal });
+  closers.push(() => answered);
   const mails = config.smtpUrl !== undefined;
   const sessions = openSessions({ ...base, funding, sealer, mails });
   const lost = openLostPayments({ database, registry, funding, clock, log, metrics });
@@ -286,7 +290,7 @@ function openCheckout(ground: Ground, driving: Driving) {
     signal,
   });
   const events = openPaymentEvents({ engine, clock });
-  return { keys, tokens, sessions, lost, payments, events };
+  return { keys, answers, tokens, sessions, lost, payments, events };
 }
 
 /** The public listener with everything mounted; it keeps the figures of requests of this process. */

@@ -23,6 +23,7 @@ import {
   type Log,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { listAnswers } from '../checkout/answers.ts';
 import type { ClientKeys } from '../checkout/keys.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PartnerClient } from '../partners/client.ts';
@@ -182,6 +183,10 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   serve(routes.revoke_key, ({ params, actor }) =>
     keys.revoke(params.partner_id, params.key_id, actor),
   );
+  serve(routes.list_answers, async ({ params }) => {
+    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
+    return { answers: await listAnswers(database, params.partner_id) };
+  });
   serve(routes.revoke_client_access, ({ params, body, actor }) =>
     revokeAccess(database, { ...params, ...body, actor: actor }),
   );

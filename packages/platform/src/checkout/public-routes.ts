@@ -7,6 +7,7 @@ import {
   bearerOf,
   mount,
   rateLimiter,
+  refusalOf,
   shutOut,
   systemClock,
   tooManyRequests,
@@ -14,6 +15,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { PlatformConfig } from '../config.ts';
 import type { Funds } from '../funding/funds.ts';
+import type { Answers } from './answers.ts';
 import { withAction, type Payments } from './confirm.ts';
 import type { PaymentEvents } from './events.ts';
 import type { Session } from './flow.ts';
@@ -31,6 +33,7 @@ const SESSION_READS = { perSecond: 1, burst: 20 };
 export interface PublicStages {
   readonly config: PlatformConfig;
   readonly keys: ClientKeys;
+  readonly answers: Answers;
   readonly tokens: Tokens;
   readonly sessions: Sessions;
   readonly payments: Payments;
@@ -86,7 +89,7 @@ export function limitAddresses(app: FastifyInstance, config: PlatformConfig): vo
 }
 
 export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
-  const { config, keys, tokens, sessions, payments, events, funding, visits } = stages;
+  const { config, keys, answers, tokens, sessions, payments, events, funding, visits } = stages;
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
   const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
@@ -101,11 +104,14 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
       return { token };
     },
     {
-      async onRequest(request) {
-        const caller = await keys.verify(
-          oneHeader(request, 'x-client-id'),
-          oneHeader(request, 'x-api-key'),
-        );
+      async onRequest(request, reply) {
+        const client_id = oneHeader(request, 'x-client-id');
+        if (client_id !== undefined) {
+          reply.raw.once('close', () =>
+            answers.note(client_id, reply.statusCode, request.id, refusalOf(reply)),
+          );
+        }
+        const caller = await keys.verify(client_id, oneHeader(request, 'x-api-key'));
         const permit = perClient.take(caller.client_id);
         if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
         clients.set(request, caller);

@@ -50,6 +50,7 @@ const nothing = {
   mails: 0,
   attempts: 0,
   sums: 0,
+  answers: 0,
 };
 
 test('a customer who only looked is erased after a day, one who paid after ninety, and the payment stays', async () => {

@@ -97,6 +97,12 @@ const removeSums = sql(
   `DELETE FROM duebridge_platform.hourly_sums WHERE hour < now() - interval '30 days' RETURNING 1`,
 );
 
+/** Who asks what was answered asks about the last days. */
+const removeAnswers = sql(
+  'retention_answers',
+  `DELETE FROM duebridge_platform.answers WHERE hour < now() - interval '30 days' RETURNING 1`,
+);
+
 /** What leaves, with what removes some of it and gives the number of rows. */
 const LEAVING = {
   async customers(database: Database): Promise<number> {
@@ -112,6 +118,7 @@ const LEAVING = {
   mails: rowsOf(removeMails),
   attempts: rowsOf(removeAttempts),
   sums: rowsOf(removeSums),
+  answers: rowsOf(removeAnswers),
 } as const;
 
 function rowsOf(statement: Statement): (database: Database) => Promise<number> {

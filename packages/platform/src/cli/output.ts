@@ -14,6 +14,7 @@ import type {
   OperatorKeyGrant,
   OperatorView,
   PartnerAnswer,
+  PartnerCallAnswer,
   PartnerTest,
   PartnerView,
   PaymentDetail,
@@ -111,6 +112,20 @@ export const keyTable = ({ keys }: { readonly keys: readonly ClientKeyView[] }):
       ['REVOKED', (one) => one.revoked_at],
     ],
     keys,
+  );
+
+export const answerTable = ({ answers }: { answers: readonly PartnerCallAnswer[] }): string =>
+  inColumns(
+    [
+      ['LAST', (one) => one.last_at],
+      ['COUNT', (one) => one.count],
+      ['STATUS', (one) => one.status],
+      ['CODE', (one) => one.code || null],
+      ['CAUSE', (one) => one.cause || null],
+      ['CLIENT', (one) => one.client_id],
+      ['LAST REQUEST', (one) => one.request_id],
+    ],
+    answers,
   );
 
 export const keyRevoked = ({ key_id, client_id }: ClientKeyView): string =>

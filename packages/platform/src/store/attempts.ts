@@ -205,9 +205,9 @@ export function openAttempts(options: {
   };
 }
 
-/** Runs of polls until `signal` aborts: writes every second or two, and everything at the end. */
+/** Until `signal` aborts: writes evidence every second or two, and everything at the end. */
 export async function keepAttempts(options: {
-  attempts: Attempts;
+  attempts: Pick<Attempts, 'flush'>;
   clock: Clock;
   signal: AbortSignal;
 }): Promise<void> {

@@ -38,11 +38,11 @@ const codeOfStatus: Readonly<Record<number, ErrorCode>> = {
   431: 'HEADERS_TOO_LARGE',
 };
 
-/** The codes of the errors that were answered, for the log. */
-const answered = new WeakMap<FastifyReply, ErrorCode>();
+/** The errors that were answered, for the log and for whoever counts them. */
+const answered = new WeakMap<FastifyReply, Refusal>();
 
-/** The code of the error that a reply carries; undefined for any other reply. */
-export function errorCodeOf(reply: FastifyReply): ErrorCode | undefined {
+/** The error that a reply carries; undefined for any other reply. */
+export function refusalOf(reply: FastifyReply): Refusal | undefined {
   return answered.get(reply);
 }
 
@@ -64,7 +64,7 @@ export function answerError(
       .send(JSON.stringify({ error: error.error, error_description: error.message }));
   }
   const refusal = toRefusal(error);
-  answered.set(reply, refusal.code);
+  answered.set(reply, refusal);
   if (refusal.code === 'INTERNAL_ERROR') {
     log.error({ error, request_id: request.id, route: request.routeOptions.url }, 'a bug');
   } else if (error instanceof DatabaseUnavailable) {

@@ -17,7 +17,7 @@ import { silentLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import { discardRest, hasBody, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
-import { answerBrokenRequest, answerError, errorCodeOf } from './errors.ts';
+import { answerBrokenRequest, answerError, refusalOf } from './errors.ts';
 import { believing, FRONT_LIMITS, LOOPBACK, openFront, type FrontLimits } from './front.ts';
 
 declare module 'fastify' {
@@ -170,7 +170,7 @@ export function createServer(options: ServerOptions = {}): FastifyInstance {
     const route = request.routeOptions.url ?? 'none';
     const seconds = reply.elapsedTime / 1000;
     // Of a 503, for one: whether the biller or the database does not answer.
-    const code = errorCodeOf(reply);
+    const code = refusalOf(reply)?.code;
     const labels = { method: request.method, route, status: reply.statusCode, code: code ?? '' };
     requests?.observe(labels, seconds);
     // Log the pattern of the path, never the path: it contains account numbers. Log nothing of the body or headers.

@@ -18,6 +18,7 @@ import {
   counted,
   Facts,
   isViewer,
+  List,
   moment,
   money,
   options,
@@ -28,17 +29,16 @@ import {
 import { link, query, withQuery } from './route.ts';
 
 export function BatchesPage() {
-  const { data, error } = useRead('batches', () => get<{ batches: ListedBatch[] }>('/batches'));
   return (
     <>
       <h1>Batches</h1>
-      <Trouble error={error} />
-      <Table
+      <List<ListedBatch>
         caption="Batches, latest first"
         command={['batch']}
-        rows={data?.batches ?? []}
+        path="/batches"
+        of="batches"
         keyOf={(one) => one.platform_batch_id}
-        empty={data === undefined ? 'Loading…' : 'No payments yet.'}
+        empty="No payments yet."
         columns={[
           {
             head: 'Batch',

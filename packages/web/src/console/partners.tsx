@@ -1,28 +1,28 @@
 /** Partners: the list, and one with its health, its budget and its payments. */
-import type { PartnerTest, PartnerView } from '@duebridge/contract';
+import type {
+  ClientKeyView,
+  PartnerCallAnswer,
+  PartnerTest,
+  PartnerView,
+} from '@duebridge/contract';
 import { useState } from 'preact/hooks';
 import { call, get, post, self } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
-import { Act, Facts, isViewer, needsAdmin, Table, Trouble, useRead } from './parts.tsx';
+import { Act, Facts, isViewer, List, moment, needsAdmin, Trouble, useRead } from './parts.tsx';
 import { link } from './route.ts';
 
 export function PartnersPage() {
-  const { data, error } = useRead('partners', () => get<{ partners: PartnerView[] }>('/partners'));
   return (
     <>
       <h1>Partners</h1>
-      <Trouble error={error} />
-      <Table
+      <List<PartnerView>
         caption="Partners"
         command={['partner', 'list']}
-        rows={data?.partners ?? []}
+        path="/partners"
+        of="partners"
         keyOf={(one) => one.partner_id}
-        empty={
-          data === undefined
-            ? 'Loading…'
-            : 'No partner is registered yet: duebridge platform partner add.'
-        }
+        empty="No partner is registered yet: duebridge platform partner add."
         columns={[
           {
             head: 'Partner',
@@ -84,6 +84,7 @@ export function PartnerPage({ id }: { id: string }) {
                 ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
               ] as const)),
           ['Address', data.base_url],
+          ['Sites that may show the page', data.origins.join(', ') || 'none'],
           [
             'Credentials',
             data.auth.method === 'key'
@@ -133,6 +134,32 @@ export function PartnerPage({ id }: { id: string }) {
         </button>
       </div>
       <p role="status">{test}</p>
+      <AnswersTo path={path} id={id} />
+      <h2>Keys</h2>
+      <List<ClientKeyView>
+        caption="Keys of the API"
+        command={['key', 'list', '--partner', id]}
+        path={`${path}/keys`}
+        of="keys"
+        keyOf={(one) => one.key_id}
+        empty="No key was issued."
+        columns={[
+          { head: 'Key', cell: (one) => one.key_id },
+          { head: 'Client', cell: (one) => one.client_id },
+          { head: 'Issued', cell: (one) => moment(one.created_at) },
+          { head: 'Last used', cell: (one) => moment(one.last_used_at) },
+          {
+            head: 'State',
+            cell: ({ revoked_at, expires_at }) =>
+              revoked_at !== null
+                ? `revoked ${moment(revoked_at)}`
+                : expires_at === null
+                  ? 'active'
+                  : `until ${moment(expires_at)}`,
+          },
+        ]}
+      />
+      <h2>Figures</h2>
       <Ranges />
       {figures.data === undefined ? null : (
         <>
@@ -140,6 +167,42 @@ export function PartnerPage({ id }: { id: string }) {
           <OutcomesChart figures={figures.data} />
         </>
       )}
+    </>
+  );
+}
+
+/** What Create Token answered the partner: the first thing it asks about. */
+function AnswersTo({ path, id }: { path: string; id: string }) {
+  return (
+    <>
+      <h2>What we answered its calls</h2>
+      <List<PartnerCallAnswer>
+        caption="Answers of Create Token in the last 30 days, by hour, latest first"
+        command={['partner', 'answers', id]}
+        path={`${path}/answers`}
+        of="answers"
+        keyOf={(one) => `${one.client_id} ${one.hour} ${one.status} ${one.cause}`}
+        empty="It has not called in the last 30 days."
+        columns={[
+          { head: 'Last', cell: (one) => moment(one.last_at) },
+          { head: 'Times', number: true, cell: (one) => one.count },
+          {
+            head: 'Answer',
+            cell: ({ status, code }) => (
+              <span class={`nowrap ${status < 400 ? 'succeeded' : 'failed'}`}>
+                {status} {code}
+              </span>
+            ),
+          },
+          { head: 'Why', cell: (one) => one.cause },
+          { head: 'Client', cell: (one) => <code class="id">{one.client_id}</code> },
+          {
+            head: 'Last request',
+            cell: (one) => <code class="id">{one.request_id}</code>,
+            copy: (one) => one.request_id,
+          },
+        ]}
+      />
     </>
   );
 }

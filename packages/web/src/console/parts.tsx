@@ -2,7 +2,7 @@
 import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
-import { ApiError, self } from './api.ts';
+import { ApiError, get, self } from './api.ts';
 import { query, withQuery } from './route.ts';
 
 // Settings -------------------------------------------------------------------------------------------------------------------
@@ -174,16 +174,34 @@ export interface Column<Row> {
   readonly filter?: (row: Row) => Readonly<Record<string, string>> | undefined;
 }
 
-/** A table whose rows are selected with j and k and opened with Enter or by their link. */
-export function Table<Row>(props: {
-  caption: string;
-  columns: readonly Column<Row>[];
-  rows: readonly Row[];
-  keyOf: (row: Row) => string;
-  empty: string;
+interface TableOf<Row> {
+  readonly caption: string;
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row) => string;
+  readonly empty: string;
   /** Words of the command that prints the same table: what follows `duebridge platform`. */
-  command?: readonly string[];
-}) {
+  readonly command?: readonly string[];
+}
+
+/** A table of what a path of the admin API lists under a name, read again as every page is. */
+export function List<Row>({
+  path,
+  of,
+  empty,
+  ...table
+}: Omit<TableOf<Row>, 'rows'> & { path: string; of: string }) {
+  const { data, error } = useRead(path, () => get<Readonly<Record<string, readonly Row[]>>>(path));
+  return (
+    <>
+      <Trouble error={error} />
+      <Table {...table} rows={data?.[of] ?? []} empty={data === undefined ? 'Loading…' : empty} />
+    </>
+  );
+}
+
+/** A table whose rows are selected with j and k and opened with Enter or by their link. */
+export function Table<Row>(props: TableOf<Row>) {
   const { caption, columns, rows, keyOf, empty, command } = props;
   const copied = command === undefined ? null : <CopyCommand words={command} />;
   if (rows.length === 0) {

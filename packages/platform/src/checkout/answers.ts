@@ -1,0 +1,119 @@
+/**
+ * What we answered a partner's calls: Create Token, counted by hour, client, status and cause, with the last request of each.
+ *
+ * enters: the end of each request that names a client.  leaves: rows of `answers`, for operators and the partner's own people.
+ * holds:  counting delays and fails no request: it is in memory and written every few seconds. What a client may choose is bounded:
+ *         so many kinds of answers between two writes, causes cut and redacted, clients that were never issued dropped.
+ */
+import type { PartnerCallAnswer, Refusal } from '@duebridge/contract';
+import { arrayText, messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { redact } from '../store/attempts.ts';
+
+/** Kinds of answers between two writes at most; beyond, an answer is not counted. */
+const MAX_KINDS = 1_000;
+/** Characters of a cause. */
+const MAX_CAUSE = 200;
+const HOUR_MS = 3_600_000;
+/** Kinds of answers shown at most: the latest. */
+const MAX_SHOWN = 200;
+
+/** The answers of this process. */
+export interface Answers {
+  /** Counts one. `refusal`: undefined for a 200. */
+  note(client_id: string, status: number, request_id: string, refusal: Refusal | undefined): void;
+  /** Writes what was counted. */
+  flush(): Promise<void>;
+}
+
+/** Why, in a sentence, where the code alone does not say it. */
+const CAUSES: Readonly<Record<string, string>> = {
+  UNAUTHORIZED: 'X-Api-Key is missing, wrong, expired or revoked.',
+  NOT_FOUND: 'Get Account says that the account does not exist.',
+  TOO_MANY_REQUESTS: 'More requests a second than one client may send.',
+  SERVICE_UNAVAILABLE: 'The account has to be checked, and Get Account did not answer.',
+};
+
+interface Kind {
+  readonly client_id: string;
+  readonly hour: string;
+  readonly status: number;
+  readonly code: string;
+  readonly cause: string;
+  count: number;
+  last_at: string;
+  request_id: string;
+}
+
+/** One statement; a client that was never issued has no partner and leaves no row. */
+const writeStatement = sql(
+  'answers_write',
+  `INSERT INTO duebridge_platform.answers (client_id, partner_id, hour, status, code, cause, count, last_at, request_id)
+   SELECT c.client_id, c.partner_id, i.hour, i.status, i.code, i.cause, i.count, i.last_at, i.request_id
+     FROM unnest($1::text[], $2::timestamptz[], $3::smallint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[])
+       AS i (client_id, hour, status, code, cause, count, last_at, request_id)
+     JOIN duebridge_platform.clients c ON c.client_id = i.client_id
+   ON CONFLICT (client_id, hour, status, code, cause) DO UPDATE SET count = answers.count + excluded.count,
+     last_at = excluded.last_at, request_id = excluded.request_id`,
+);
+const listStatement = sql(
+  'answers_of_partner',
+  `SELECT client_id, status, code, cause, count, hour, last_at, request_id FROM duebridge_platform.answers
+    WHERE partner_id = $1 ORDER BY last_at DESC LIMIT ${MAX_SHOWN}`,
+);
+
+/** Opens the counting. Call `flush` every second or two, and when stopping. */
+export function openAnswers(options: { database: Database; clock: Clock; log: Log }): Answers {
+  const { database, clock, log } = options;
+  let kinds = new Map<string, Kind>();
+  return {
+    note(client_id, status, request_id, refusal) {
+      const now = clock.now();
+      const hour = new Date(Math.floor(now / HOUR_MS) * HOUR_MS).toISOString();
+      const code = refusal?.code ?? '';
+      const cause = refusal === undefined ? '' : causeOf(refusal);
+      const key = JSON.stringify([client_id, hour, status, code, cause]);
+      const at = new Date(now).toISOString();
+      const known = kinds.get(key);
+      if (known !== undefined) {
+        known.count += 1;
+        Object.assign(known, { last_at: at, request_id });
+      } else if (kinds.size < MAX_KINDS) {
+        kinds.set(key, { client_id, hour, status, code, cause, count: 1, last_at: at, request_id });
+      }
+    },
+    async flush() {
+      if (kinds.size === 0) return;
+      const rows = [...kinds.values()];
+      kinds = new Map();
+      const column = (of: (row: Kind) => string | number): string =>
+        arrayText(rows.map((row) => String(of(row))));
+      try {
+        await database.query(writeStatement, [
+          column((row) => row.client_id),
+          column((row) => row.hour),
+          column((row) => row.status),
+          column((row) => row.code),
+          column((row) => row.cause),
+          column((row) => row.count),
+          column((row) => row.last_at),
+          column((row) => row.request_id),
+        ]);
+      } catch (error) {
+        log.warn({ error: messageOf(error), kinds: rows.length }, 'could not record answers');
+      }
+    },
+  };
+}
+
+/** The answers to a partner, the latest first. */
+export function listAnswers(database: Database, partner_id: string): Promise<PartnerCallAnswer[]> {
+  return database.query<PartnerCallAnswer>(listStatement, [partner_id]);
+}
+
+/** What was wrong, as the answer said it or better; nothing of a customer. Pure. */
+function causeOf({ code, message, details = [] }: Refusal): string {
+  const [first] = details;
+  if (first === undefined) return CAUSES[code] ?? message;
+  const { path, problem } = first;
+  return redact(`${path} ${problem}`, []).slice(0, MAX_CAUSE);
+}
