@@ -11,8 +11,8 @@ import { History } from './history.ts';
 import { healthyNetwork } from './network.ts';
 import type { Request, Response, SimulatedPartner } from './partners.ts';
 import { World } from './time.ts';
-import { Processor, WorkerProcess, type Surroundings } from './worker.ts';
-import { registration } from './world.ts';
+import { confirmOf, Processor, WorkerProcess, type Surroundings } from './worker.ts';
+import { registration } from './stage.ts';
 
 /** What the partner answers for a sick payment; undefined to accept it, and never to end it. */
 export type Sickness = (request: Request, world: World) => Promise<Response | undefined>;
@@ -155,7 +155,7 @@ export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<F
   void worker.start();
   await world.run(5_000);
   const pay = (account_id: string, cents: number): void => {
-    void worker.confirm('acme', account_id, cents);
+    void worker.confirm(confirmOf({ partner_id: 'acme', account_id, cents }, world.now()));
   };
   // The first payment waits for the first share of the budget.
   pay('well', 1);

@@ -57,6 +57,28 @@ test('the checkers find nothing in a history in which all went well', () => {
   assert.deepEqual(check(evidence()), []);
 });
 
+const renamed = row({
+  settled: false,
+  status: 'processing',
+  stage: 'review',
+  review_reason: 'mismatch_payment_id',
+});
+
+test('a forgetful partner that got a PUT twice may name the payment anew, for a person to see', () => {
+  const twice = [...right, answered(600, 1, 'processing', 'y')];
+  const seen = evidence({ events: twice, forgetful: new Set(['p']) }, { platform: renamed });
+  assert.deepEqual(CHECKERS['everythingEnds']?.(seen), []);
+});
+
+test('an end that a failover lost may come again', () => {
+  const open = { kind: 'row', id: 'a', stage: 'accepted', status: 'processing', slot: 1 } as const;
+  const again: Event = { at: 2_000, ...open };
+  const rewound: Event = { at: 1_500, kind: 'rewound' };
+  const found = (events: readonly Event[]) => CHECKERS['terminalStays']?.(evidence({ events }));
+  assert.equal(found([...right, again])?.length, 1);
+  assert.deepEqual(found([...right, rewound, again]), []);
+});
+
 /** What is forged, the checker that must find it, and the guarantee that it must name. */
 const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidence])[] = [
   ['a confirmed payment that is gone', 'nothingIsLost', 'PL1', evidence({}, { platform: [] })],
@@ -92,6 +114,12 @@ const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidenc
     'postedOnce',
     'KT6',
     evidence({}, { postings: [] }),
+  ],
+  [
+    'a PUT after the hold had expired',
+    'fundsFollowTheEnd',
+    'PL7',
+    evidence({}, { funds: [{ id: 'a', act: 'authorize', cents: 500, at: 1, until: 5 }] }),
   ],
   [
     'two captures',
@@ -204,6 +232,12 @@ const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidenc
     'everythingEnds',
     'LV6',
     evidence({}, { platform: row({ settled: false, status: 'processing', stage: 'accepted' }) }),
+  ],
+  [
+    'a review at a forgetful partner that got its PUT once',
+    'everythingEnds',
+    'LV6',
+    evidence({ forgetful: new Set(['p']) }, { platform: renamed }),
   ],
 ];
 

@@ -3,7 +3,7 @@
  * checkers.test.ts gives each a forged history that it must refuse.
  */
 import { isTerminal, type PaymentStatus } from '@duebridge/contract';
-import type { Ending, Event } from './history.ts';
+import type { Ending, Event, PlatformRow } from './history.ts';
 
 /** What the checkers look at. */
 export interface Evidence {
@@ -95,9 +95,14 @@ const fundsFollowTheEnd: Checker = ({ events, end }) => {
     if (captured > 0 && isReserved && !mine.some(({ act }) => act === 'authorize')) {
       found.push({ rule: 'PL7', what: `${row.id} was captured and never authorized` });
     }
-    const reservedAt = mine.find(({ act }) => act === 'authorize')?.at ?? 0;
-    if (isReserved && reservedAt > (putAt.get(row.id) ?? Infinity)) {
+    const sentAt = putAt.get(row.id) ?? Infinity;
+    const holds = mine.filter(({ act }) => act === 'authorize');
+    if (isReserved && (holds[0]?.at ?? 0) > sentAt) {
       found.push({ rule: 'PL7', what: `${row.id} was sent before its funds were reserved` });
+    }
+    const hold = holds.findLast(({ at = 0 }) => at <= sentAt);
+    if (isReserved && hold?.until !== undefined && sentAt < Infinity && hold.until < sentAt) {
+      found.push({ rule: 'PL7', what: `${row.id} was sent after its hold had expired` });
     }
     if (captured > 0 && row.status !== 'succeeded') {
       found.push({ rule: 'EE1', what: `${row.id} was captured and is ${row.status}` });
@@ -119,13 +124,18 @@ const fundsFollowTheEnd: Checker = ({ events, end }) => {
   });
 };
 
-/** PL5, PL6, EE2: what has ended here ended the same way at the partner. */
-const bothSidesAgree: Checker = ({ end, wrong }) => {
+/** PL5, PL6, EE2: what has ended here ended the same way at the partner, unless its funds failed before anything was sent. */
+const bothSidesAgree: Checker = ({ events, end, wrong }) => {
   const there = new Map(end.partner.map((row) => [row.id, row]));
-  const declined = new Set(end.funds.filter(({ act }) => act === 'decline').map(({ id }) => id));
+  const sent = new Set(of(events, 'sent').map(({ id }) => id));
+  const unfunded = new Set(
+    end.funds.flatMap(({ id, act }) =>
+      (act === 'decline' || act === 'void') && !sent.has(id) ? [id] : [],
+    ),
+  );
   return end.platform
     .filter(
-      (row) => row.status !== 'processing' && !declined.has(row.id) && !wrong.has(row.partner),
+      (row) => row.status !== 'processing' && !unfunded.has(row.id) && !wrong.has(row.partner),
     )
     .filter((row) => there.get(row.id)?.status !== row.status)
     .map((row) => ({
@@ -148,10 +158,12 @@ const moneyAddsUp: Checker = ({ end, wrong }) => {
     : [{ rule: 'EE3', what: `${captured} cents were captured and ${posted} posted` }];
 };
 
-/** PL4, RU2: a row that has ended stays as it is, and stages go forward only. */
+/** PL4, RU2: a row that has ended stays as it is, unless the database itself lost the end. */
 const terminalStays: Checker = ({ events }) => {
   const ended = new Map<string, string>();
-  return of(events, 'row').flatMap((row): Violation[] => {
+  return events.flatMap((row): Violation[] => {
+    if (row.kind === 'rewound') ended.clear();
+    if (row.kind !== 'row') return [];
     const before = ended.get(row.id);
     if (before !== undefined && before !== row.status) {
       return [{ rule: 'PL4', what: `${row.id} went from ${before} to ${row.status}` }];
@@ -227,6 +239,7 @@ const samePutAlways: Checker = ({ events }) => {
 const silenceAfterTheEnd: Checker = ({ events }) => {
   const endedAt = new Map<string, number>();
   return events.flatMap((event): Violation[] => {
+    if (event.kind === 'rewound') endedAt.clear();
     if (
       event.kind === 'row' &&
       isTerminal(event.status as PaymentStatus) &&
@@ -309,14 +322,34 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
   return violations;
 };
 
-/** LV6, EE2: after healing everything has ended, except what only the partner or an operator can end. */
-const everythingEnds: Checker = ({ end, wrong }) =>
-  end.platform
-    .filter((row) => !row.settled && !(row.stage === 'review' && wrong.has(row.partner)))
+/**
+ * LV6, EE2: after healing everything has ended, except what only the partner or an operator can end. A forgetful partner that gets a PUT
+ * once more from the network, after it forgot it and before the platform knows, names the payment anew: that is for a person to see.
+ */
+const everythingEnds: Checker = ({ events, end, wrong, forgetful }) => {
+  const doubled = answeredTwice(events);
+  const isForAPerson = (row: PlatformRow): boolean =>
+    row.stage === 'review' &&
+    (wrong.has(row.partner) ||
+      (forgetful.has(row.partner) &&
+        row.review_reason === 'mismatch_payment_id' &&
+        doubled.has(row.id)));
+  return end.platform
+    .filter((row) => !row.settled && !isForAPerson(row))
     .map((row) => ({
       rule: 'LV6',
       what: `${row.id} at ${row.partner} is ${row.status}, ${row.stage}${row.review_reason === null ? '' : ` (${row.review_reason})`}, long after everything healed`,
     }));
+};
+
+/** Payments of which the partner got one PUT twice. */
+function answeredTwice(events: readonly Event[]): Set<string> {
+  const puts = of(events, 'sent').filter(({ method }) => method === 'PUT');
+  const calls = new Set(puts.map(({ call }) => call));
+  const answers = of(events, 'answered').filter(({ call }) => calls.has(call));
+  const times = countBy(answers, ({ call }) => String(call));
+  return new Set(answers.flatMap(({ call, id }) => (times.get(String(call)) === 1 ? [] : [id])));
+}
 
 export const CHECKERS: Readonly<Record<string, Checker>> = {
   nothingIsLost,

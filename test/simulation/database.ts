@@ -68,6 +68,8 @@ export class SimulatedPostgres {
     const postgres = await PGlite.create();
     await postgres.exec(`
       CREATE SCHEMA world;
+      CREATE TABLE world.server AS SELECT timestamptz '2026-06-01 00:00Z' AS started;
+      CREATE FUNCTION world.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT started FROM world.server';
       -- A function of this schema comes before PostgreSQL's own. This PostgreSQL lives in memory; the check of a durable server has tests of its own.
       CREATE FUNCTION world.current_setting(text) RETURNS text LANGUAGE sql STABLE AS $$
         SELECT CASE WHEN $1 IN ('fsync', 'full_page_writes') THEN 'on' ELSE pg_catalog.current_setting($1) END $$;
@@ -95,6 +97,9 @@ export class SimulatedPostgres {
       await postgres.exec(`CREATE TABLE world.new_${seeded.length} AS TABLE ${name}`);
       seeded.push(name);
     }
+    for (const [index, name] of tables.entries()) {
+      await postgres.exec(`CREATE TABLE world.standby_${index} AS TABLE ${name} WITH NO DATA`);
+    }
     return new SimulatedPostgres(postgres, tables, seeded);
   }
 
@@ -105,11 +110,7 @@ export class SimulatedPostgres {
     this.#slots = undefined;
     this.#turn = Promise.resolve();
     // A table without pages is already empty. Emptied tables are as new, so that one seed leaves no trace for the next.
-    const { rows } = await this.#postgres.query<{ name: string }>(
-      'SELECT name FROM unnest($1::text[]) AS t (name) WHERE pg_relation_size(name::regclass) > 0',
-      [this.#tables],
-    );
-    const used = rows.map(({ name }) => name);
+    const used = await this.#nonEmpty(this.#tables);
     if (used.length > 0) {
       await this.#postgres.exec(`
         SET session_replication_role = replica;
@@ -117,6 +118,49 @@ export class SimulatedPostgres {
         ${this.#seeded.map((name, index) => (used.includes(name) ? `INSERT INTO ${name} TABLE world.new_${index};` : '')).join('\n')}
         SET session_replication_role = origin;`);
     }
+  }
+
+  async #nonEmpty(tables: readonly string[]): Promise<string[]> {
+    const { rows } = await this.#postgres.query<{ name: string }>(
+      'SELECT name FROM unnest($1::text[]) AS t (name) WHERE pg_relation_size(name::regclass) > 0',
+      [tables],
+    );
+    return rows.map(({ name }) => name);
+  }
+
+  /** The platform's database as its asynchronous standby has it at this moment. */
+  copyToStandby(): Promise<void> {
+    return this.#exclusively(async () => {
+      for (const name of await this.#nonEmpty(this.#tablesOfPlatform())) {
+        await this.#postgres.exec(`INSERT INTO ${this.#standbyOf(name)} TABLE ${name}`);
+      }
+    });
+  }
+
+  /** The standby takes over: what the platform committed since the copy is gone. */
+  failOver(): Promise<void> {
+    return this.#exclusively(async () => {
+      this.#slots = undefined;
+      const tables = this.#tablesOfPlatform();
+      const used = await this.#nonEmpty(tables);
+      const copies = await this.#nonEmpty(tables.map((name) => this.#standbyOf(name)));
+      const back = tables.filter((name) => copies.includes(this.#standbyOf(name)));
+      await this.#postgres.exec(`
+        SET session_replication_role = replica;
+        TRUNCATE ${used.join(', ')} CASCADE;
+        ${back.map((name) => `INSERT INTO ${name} TABLE ${this.#standbyOf(name)};`).join('\n')}
+        TRUNCATE ${copies.join(', ')};
+        UPDATE world.server SET started = started + interval '1 day';
+        SET session_replication_role = origin;`);
+    });
+  }
+
+  #tablesOfPlatform(): string[] {
+    return this.#tables.filter((name) => name.startsWith('duebridge_platform.'));
+  }
+
+  #standbyOf(table: string): string {
+    return `world.standby_${this.#tables.indexOf(table)}`;
   }
 
   /** Steps the wall clock of its host, either way. */

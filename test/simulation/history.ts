@@ -46,6 +46,8 @@ export type Event = { readonly at: number } & (
       readonly slot: number | null;
     }
   | { readonly kind: 'fault'; readonly what: string }
+  /** The platform's database has lost its latest commits: its rows are as they were a moment before. */
+  | { readonly kind: 'rewound' }
   | { readonly kind: 'healed' }
 );
 
@@ -68,6 +70,8 @@ export interface Ending {
     readonly cents: number;
     /** When the processor executed it, in milliseconds of the world. */
     readonly at?: number;
+    /** When a hold ends by itself, where it does. */
+    readonly until?: number;
   }[];
   /** Each partner's payments. */
   readonly partner: readonly PartnerRow[];

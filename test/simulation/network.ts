@@ -1,6 +1,7 @@
 /**
  * The network between the platform's workers and the partners: it delays, drops, duplicates and replaces messages, and a gateway
- * in it may answer in a partner's place. What arrives is what the real client would pass to the engine.
+ * in it may answer in a partner's place. What arrives is what the real client would pass to the engine. Names are looked up by the real
+ * client's means (runtime/name-lookup.ts), a cache for each partner, from servers that know every name and may be silent about one.
  */
 import type {
   CallOptions,
@@ -9,6 +10,7 @@ import type {
 } from '../../packages/platform/src/partners/client.ts';
 import type { Exchange } from '../../packages/platform/src/partners/http-call.ts';
 import type { Intent } from '../../packages/platform/src/partners/payment-record.ts';
+import { openNameLookup, type NameResolver } from '../../packages/runtime/src/name-lookup.ts';
 import type { History, Answer } from './history.ts';
 import type { Request, Response, SimulatedPartner } from './partners.ts';
 import type { Process, World } from './time.ts';
@@ -53,6 +55,21 @@ export function simulatedClient(options: {
   readonly partner: (partner_id: string) => SimulatedPartner;
 }): PartnerClient {
   const { world, process, faults, history, partner } = options;
+  const lookups = new Map<string, ReturnType<typeof openNameLookup>>();
+
+  /** Whether a partner's name has an address. */
+  const isResolved = (to: SimulatedPartner): Promise<boolean> => {
+    let lookup = lookups.get(to.name);
+    if (lookup === undefined) {
+      const newResolver = (): NameResolver => resolverOf(to);
+      lookup = openNameLookup({ clock: process.clock, newResolver });
+      lookups.set(to.name, lookup);
+    }
+    const ask = lookup;
+    return new Promise((resolve) => {
+      ask(`${to.name}.example.`, {}, (error) => resolve(error === null));
+    });
+  };
 
   const exchange = (
     to: SimulatedPartner,
@@ -97,6 +114,7 @@ export function simulatedClient(options: {
   ): Promise<void> => {
     const chance = (of: number): boolean => of > 0 && world.random() < of;
     const travel = (): Promise<void> => world.sleep(faults.latencyMs * (0.5 + world.random()));
+    if (!(await isResolved(to))) return give({ kind: 'no_reply', reason: 'connection' });
     await travel();
     if (faults.cut || chance(faults.lostRequest)) {
       return give({ kind: 'no_reply', reason: 'connection' });
@@ -166,6 +184,24 @@ export function simulatedClient(options: {
     getStatement: refuse,
     reset: () => undefined,
     close: () => Promise.resolve(),
+  };
+}
+
+/** DNS as one question sees it: a name whose servers are silent is answered by nobody. */
+function resolverOf(to: SimulatedPartner): NameResolver {
+  const canceled = Promise.withResolvers<never>();
+  canceled.promise.catch(() => undefined);
+  const silence = new Promise<never>(() => undefined);
+  const ask = async (address: string) => [
+    await Promise.race([
+      to.hasDeadName === true ? silence : { address, ttl: 60 },
+      canceled.promise,
+    ]),
+  ];
+  return {
+    resolve4: () => ask('192.0.2.7'),
+    resolve6: () => ask('2001:db8::7'),
+    cancel: () => canceled.reject(new Error('canceled')),
   };
 }
 

@@ -49,6 +49,8 @@ export interface SimulatedPartner {
   readonly isWrong: boolean;
   /** It loses accepted payments and then accepts them as new ones. */
   readonly isForgetful: boolean;
+  /** The DNS servers of its name are silent. */
+  readonly hasDeadName?: boolean;
   handle(request: Request): Promise<Response>;
   /** Ends its faults. */
   heal(): void;
@@ -67,6 +69,8 @@ export class OwnSystem {
   readonly postings: { id: string; cents: number }[] = [];
   /** Chances that a call fails before it posts, that its answer is lost afterwards, and that a look-up fails; how slow it is. */
   readonly faults = { before: 0, after: 0, lookup: 0, slowMs: 20 };
+  /** For how long the replica that looks up next is suspended while it waits for the answer, once. */
+  suspendsMs = 0;
   readonly #world: World;
 
   constructor(world: World) {
@@ -80,7 +84,11 @@ export class OwnSystem {
       findAccount: (biller_id, account_id) =>
         Promise.resolve({ biller_id, account_id, status: 'active' }),
       post: (payments) => process.arrive(this.#post(payments)),
-      lookup: (id) => process.arrive(this.#lookUp(id)),
+      lookup: (id) => {
+        if (this.suspendsMs > 0) process.pause(this.suspendsMs);
+        this.suspendsMs = 0;
+        return process.arrive(this.#lookUp(id));
+      },
     };
   }
 
@@ -277,6 +285,8 @@ export type Trouble =
   /** It asks for ten minutes' patience with the first payment, and takes every other. */
   | 'delays_one'
   | 'claims_to_wait'
+  /** The DNS servers of its name are silent. */
+  | 'dead_name'
   | 'html'
   | 'other_amount';
 
@@ -302,6 +312,10 @@ export class ModelPartner implements SimulatedPartner {
     this.#settleMs = settleMs;
     this.isWrong = trouble === 'other_amount' || trouble === 'denies_reads';
     this.isForgetful = trouble === 'forgets';
+  }
+
+  get hasDeadName(): boolean {
+    return this.#trouble === 'dead_name';
   }
 
   handle(request: Request): Promise<Response> {
@@ -371,6 +385,7 @@ export class ModelPartner implements SimulatedPartner {
       case 'none':
       case 'forgets':
       case 'claims_to_wait':
+      case 'dead_name':
       case 'other_amount':
         return undefined;
     }

@@ -51,7 +51,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "order ? 'capture'",
-    seed: 2,
+    seed: 3,
   },
   {
     name: 'a lost lease is never asked for again',
@@ -92,7 +92,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (arrived.length === 0 || slots.length === 0) return [];',
     replace: '  if (arrived.length >= 0) return [];',
-    seed: 6,
+    seed: 3,
   },
   {
     name: 'no worker takes over from a dead one',
@@ -162,7 +162,6 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
-    seed: 2,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -274,7 +273,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: '  const losses = payment.losses + 1;',
     replace: '  const losses = 1;',
-    seed: 2,
+    seed: 3,
   },
   {
     name: 'one failed payment closes its whole partner',
@@ -288,5 +287,35 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: '.then(() => deadline.abort());',
     replace: '.then(() => undefined);',
+  },
+  {
+    name: 'a hold that has expired is sent anyway',
+    file: 'platform/src/engine/dispatcher.ts',
+    find: '      if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;\n',
+    replace: '',
+    seed: 2,
+  },
+  {
+    name: 'a payment that a failover lost is put back under another id',
+    file: 'platform/src/checkout/lost-payments.ts',
+    find: 'payment: before } = made;',
+    replace:
+      "payment: lost } = made;\n    const before = { ...lost, platform_payment_id: lost.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0')) };",
+    seed: 13,
+  },
+  {
+    name: 'names are looked up one after the other, and a silent server is waited for',
+    file: 'runtime/src/name-lookup.ts',
+    find: '    const found = resolve(name, options);',
+    replace:
+      "    const turn = (Reflect.get(globalThis, 'turn') as Promise<Found>) ?? Promise.resolve();\n    const found = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', found);",
+    seed: 2,
+  },
+  {
+    name: 'a replica that was suspended calls for a claim that another has',
+    file: 'partner/src/claims.ts',
+    find: 'covers: (id) => id === replica_id && isFresh(),',
+    replace: 'covers: (id) => id === replica_id,',
+    seed: 58,
   },
 ];

@@ -9,11 +9,12 @@
  * /etc/hosts comes first, then DNS with the search domains of /etc/resolv.conf. Names that only other sources know (mDNS, NIS) do
  * not resolve.
  */
-import type { LookupAddress } from 'node:dns';
+import type { LookupAddress, RecordWithTtl } from 'node:dns';
 import { Resolver } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
 import { callbackify } from 'node:util';
+import { systemClock, type Clock } from './clock.ts';
 
 /** A name that has not resolved by then fails; shorter than the 3 s in which a partner's connection must stand. */
 const DEADLINE_MS = 2_500;
@@ -42,6 +43,17 @@ export interface NameLookupOptions {
   readonly servers?: readonly string[];
   /** Default 2,500 ms. */
   readonly deadlineMs?: number;
+  readonly clock?: Clock;
+  /** What asks the DNS servers; default c-ares. */
+  readonly newResolver?: () => NameResolver;
+}
+
+/** The part of `dns.promises.Resolver` that is used. */
+export interface NameResolver {
+  resolve4(name: string, options: { readonly ttl: true }): Promise<RecordWithTtl[]>;
+  resolve6(name: string, options: { readonly ttl: true }): Promise<RecordWithTtl[]>;
+  /** Ends what is open with an error. */
+  cancel(): void;
 }
 
 /**
@@ -49,14 +61,15 @@ export interface NameLookupOptions {
  * Its errors have the codes ENOTFOUND (there is no such name) and EAI_AGAIN (no usable answer in time).
  */
 export function openNameLookup(options: NameLookupOptions = {}): LookupFunction {
+  const { clock = systemClock } = options;
   const names = new Map<string, Known>();
 
   const ask = (name: string): Known => {
     const found = resolve(name, options);
     const known: Known = { addresses: found.then(({ addresses }) => addresses), until: Infinity };
     found.then(
-      ({ lifeMs }) => (known.until = performance.now() + lifeMs),
-      () => (known.until = performance.now() + FAILURE_LIFE_MS),
+      ({ lifeMs }) => (known.until = clock.monotonic() + lifeMs),
+      () => (known.until = clock.monotonic() + FAILURE_LIFE_MS),
     );
     names.delete(name);
     names.set(name, known);
@@ -68,7 +81,7 @@ export function openNameLookup(options: NameLookupOptions = {}): LookupFunction 
   return (hostname, { all, family }, callback) => {
     const name = hostname.toLowerCase();
     const kept = names.get(name);
-    const known = kept !== undefined && performance.now() < kept.until ? kept : ask(name);
+    const known = kept !== undefined && clock.monotonic() < kept.until ? kept : ask(name);
     callbackify(() => known.addresses)((error, addresses) => {
       if (error !== null) {
         callback(error, '', 0);
@@ -86,10 +99,11 @@ export function openNameLookup(options: NameLookupOptions = {}): LookupFunction 
 async function resolve(name: string, options: NameLookupOptions): Promise<Found> {
   const written = hostsEntry(name.replace(/\.$/, ''));
   if (written.length > 0) return { addresses: written, lifeMs: SHORTEST_LIFE_S * 1_000 };
+  const { clock = systemClock, deadlineMs = DEADLINE_MS } = options;
   // One resolver for each question: it reads the current resolv.conf, and can be canceled by itself.
-  const resolver = new Resolver({ timeout: 1_000, tries: 3, maxTimeout: 1_000 });
-  if (options.servers !== undefined) resolver.setServers(options.servers);
-  const late = setTimeout(() => resolver.cancel(), options.deadlineMs ?? DEADLINE_MS);
+  const resolver = options.newResolver?.() ?? systemResolver(options.servers);
+  const answered = new AbortController();
+  void clock.sleep(deadlineMs, answered.signal).then(() => resolver.cancel());
   try {
     const found = await query(resolver, name);
     if (found !== undefined) return found;
@@ -98,13 +112,19 @@ async function resolve(name: string, options: NameLookupOptions): Promise<Found>
       if (within !== undefined) return within;
     }
   } finally {
-    clearTimeout(late);
+    answered.abort();
   }
   throw failure('ENOTFOUND', name);
 }
 
+function systemResolver(servers: NameLookupOptions['servers']): Resolver {
+  const resolver = new Resolver({ timeout: 1_000, tries: 3, maxTimeout: 1_000 });
+  if (servers !== undefined) resolver.setServers(servers);
+  return resolver;
+}
+
 /** The addresses of a name; undefined when DNS says that it has none. Throws EAI_AGAIN when DNS does not say. */
-async function query(resolver: Resolver, name: string): Promise<Found | undefined> {
+async function query(resolver: NameResolver, name: string): Promise<Found | undefined> {
   const answers = await Promise.allSettled([
     resolver.resolve4(name, { ttl: true }),
     resolver.resolve6(name, { ttl: true }),
