@@ -75,6 +75,8 @@ const TRIED: Readonly<Record<string, string>> = {
   ...own.devDependencies,
   express: '5.3.0',
   koa: '3.3.0',
+  hono: '4.13.19',
+  '@hono/node-server': '2.1.9',
 };
 
 /** How npm installs: from its cache where it can, and without what is only said to people. */

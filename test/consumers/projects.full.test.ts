@@ -5,7 +5,7 @@
  * everything after that happens offline. A partner server counts when the judge is satisfied with it.
  */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { cpSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, type TestContext } from 'node:test';
@@ -106,6 +106,37 @@ for (const variant of VARIANTS) {
     assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
   });
 }
+
+test('an account service in Flask beside the kit passes the judge', async (t) => {
+  if (spawnSync('python3', ['-c', 'import flask']).status !== 0)
+    return t.skip('Flask is not installed (Debian package python3-flask)');
+  const { consumer, cleanup, port } = await project(t);
+  const service = readFileSync(join(import.meta.dirname, 'projects/flask/app.py'), 'utf8');
+  const blocks = page
+    .filter(({ heading }) => heading.startsWith('Beside') || !VARIANTS.includes(heading))
+    .flatMap((part) => part.blocks)
+    .map((block) =>
+      block.file === 'accounts.js'
+        ? { language: 'python', file: 'app.py', text: service }
+        : { ...block, text: block.text.replace('node accounts.js', 'python3 app.py') },
+    );
+  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
+  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+});
+
+test('the program of partner-kit.md for Hono passes the judge', async (t) => {
+  const { consumer, cleanup, port } = await project(t);
+  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
+  const program = sections.find(({ heading }) => heading === 'Hono')?.blocks ?? [];
+  const judge = judging.findIndex(({ text }) => text.includes('duebridge conform'));
+  const blocks = [...before, ...judging.slice(0, judge), ...program, ...judging.slice(judge)];
+  const atPay = blocks.map((block) => ({
+    ...block,
+    text: block.text.replace(':4100', ':4100/pay'),
+  }));
+  const report = await follow(cleanup, consumer, atPay, await portsOf(blocks, port));
+  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+});
 
 test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its own routes', async (t) => {
   const { consumer, cleanup, port } = await project(t, { files: 'nestjs' });

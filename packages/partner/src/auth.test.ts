@@ -469,6 +469,7 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     keyed('x-api-key'),
     keyed('x-api-key', TEST_KEY, TEST_KEY, TEST_KEY),
     keyed('x-api-key', 'schlüssel-schlüssel'),
+    keyed('x-api-key', undefined as unknown as string),
     keyed('x api key', TEST_KEY),
     keyed('Content-Type', TEST_KEY),
     keyed('Host', TEST_KEY),

@@ -175,6 +175,8 @@ function checkSecrets(secrets: readonly string[], what: string): void {
     throw new ConfigurationError(`give one ${what}, or two during a rotation`);
   }
   for (const secret of secrets) {
+    // From process.env, without a compiler that would have said so.
+    if (typeof secret !== 'string') throw new ConfigurationError(`the ${what} is not set`);
     if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < MIN_SECRET_LENGTH) {
       throw new ConfigurationError(
         `a ${what} must be at least ${MIN_SECRET_LENGTH} visible ASCII characters, without spaces`,
