@@ -229,6 +229,7 @@ const OF_PEOPLE = new Set([
   'refund_payment',
   'list_refunds',
   'decide_refund',
+  'register_domains',
 ]);
 
 test('no operation of a program, and no error, is missing from the reference [ER3]', () => {
