@@ -106,6 +106,53 @@ export function openAcceptance(options: {
     clock,
   });
 
+  const names = newPaymentIds && openNaming({ database, newPaymentIds, log, clock });
+
+  return {
+    async put(caller, path, body) {
+      const { biller_id, account_id, platform_payment_id } = path;
+      if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
+        const problem = 'differs from the one in the path';
+        throw new Refusal('INVALID_REQUEST', {
+          details: [{ path: 'body.platform_payment_id', problem }],
+        });
+      }
+      const { amount_in_cents, platform_batch_id } = body;
+      const { client_id, owns } = caller;
+      const request = {
+        platform_payment_id,
+        platform_batch_id,
+        biller_id,
+        account_id,
+        client_id,
+        owns,
+        amount_in_cents,
+      };
+      const payment = await group.add(names ? await names.named(request) : request);
+      if (!owns.has(payment.client_id)) {
+        log.warn(
+          { client_id, platform_payment_id },
+          'platform_payment_id belongs to another client',
+        );
+        throw new Refusal('CONFLICT', { message: 'This id cannot be used' });
+      }
+      return payment;
+    },
+    async drain() {
+      await names?.drain();
+      await group.drain();
+    },
+  };
+}
+
+/** Names new payments with the ids of the account system; known ones keep theirs, and it is not asked about them. */
+function openNaming(options: {
+  database: Database;
+  newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>;
+  log: Log;
+  clock: Clock;
+}): { named(request: Request): Promise<Request>; drain(): Promise<void> } {
+  const { database, newPaymentIds, log, clock } = options;
   const known = groupCommit<string, boolean>({
     async flush(ids) {
       const rows = await findPayments(database, ids);
@@ -136,7 +183,7 @@ export function openAcceptance(options: {
     }));
     let given: readonly string[];
     try {
-      const naming = Promise.resolve().then(() => newPaymentIds?.(asked) ?? []);
+      const naming = Promise.resolve().then(() => newPaymentIds(asked));
       given = await within(clock, NAMING_MS, 'newPaymentIds', naming);
     } catch (error) {
       if (error instanceof TooLate) {
@@ -165,47 +212,16 @@ export function openAcceptance(options: {
     return named;
   };
 
-  const named = async (request: Request): Promise<Request> => {
-    if (!newPaymentIds || (await known.add(request.platform_payment_id))) return request;
-    const answer = await names.add(request);
-    if (answer instanceof Error) throw answer;
-    return answer;
-  };
-
   return {
-    async put(caller, path, body) {
-      const { biller_id, account_id, platform_payment_id } = path;
-      if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
-        const problem = 'differs from the one in the path';
-        throw new Refusal('INVALID_REQUEST', {
-          details: [{ path: 'body.platform_payment_id', problem }],
-        });
-      }
-      const { amount_in_cents, platform_batch_id } = body;
-      const { client_id, owns } = caller;
-      const request = await named({
-        platform_payment_id,
-        platform_batch_id,
-        biller_id,
-        account_id,
-        client_id,
-        owns,
-        amount_in_cents,
-      });
-      const payment = await group.add(request);
-      if (!owns.has(payment.client_id)) {
-        log.warn(
-          { client_id, platform_payment_id },
-          'platform_payment_id belongs to another client',
-        );
-        throw new Refusal('CONFLICT', { message: 'This id cannot be used' });
-      }
-      return payment;
+    async named(request) {
+      if (await known.add(request.platform_payment_id)) return request;
+      const answer = await names.add(request);
+      if (answer instanceof Error) throw answer;
+      return answer;
     },
     async drain() {
       await known.drain();
       await names.drain();
-      await group.drain();
     },
   };
 }

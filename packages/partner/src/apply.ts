@@ -16,7 +16,7 @@ import { messageOf, type Clock, type Database, type Log } from '@duebridge/runti
 import type { AccountSystem, BillerRules } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { cancelPayment, type CancelOutcome } from './cancel.ts';
-import { openLease } from './claims.ts';
+import { openLease, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
 import { openOwnSystemPoster, type OwnSystemPoster } from './post-in-own-system.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
@@ -91,40 +91,113 @@ export interface ApplierOptions {
 
 /** Creates the applying end; nothing runs before `start` or `take`. */
 export function openApplier(options: ApplierOptions): Applier {
-  const { database, accounts, holdMs, metrics, log, clock } = options;
-  const rules = readRules(options.billers);
-  const lease = openLease({ database, log, clock });
-  const inHand = new Set<string>();
-  const retries = new Map<string, { notBefore: number; pauseMs: number; failed: boolean }>();
-  const stopped = new AbortController();
-  let sweeping: Promise<void> = Promise.resolve();
-  let place = '';
-  let lookMs = 0;
-  let isOut = false;
-  let idle: (() => void)[] = [];
+  return new ApplyingEnd(options);
+}
+
+class ApplyingEnd implements Applier {
+  readonly #on: ApplierOptions;
+  readonly #lease: Lease;
+  readonly #poster: Poster;
+  readonly #own: OwnSystemPoster | undefined;
+  readonly #inHand = new Set<string>();
+  readonly #retries = new Map<string, { notBefore: number; pauseMs: number; failed: boolean }>();
+  readonly #stopped = new AbortController();
+  #sweeping: Promise<void> = Promise.resolve();
+  #place = '';
+  #lookMs = 0;
+  #isOut = false;
+  #idle: (() => void)[] = [];
   /** The deadline of the current sweep, or of the next one. */
-  let sweepDueAt = Infinity;
+  #sweepDueAt = Infinity;
   /** When a payment was last tried, or first taken into an empty hand. */
-  let triedAt = 0;
-  metrics.watch('apply_queue', () => inHand.size);
+  #triedAt = 0;
 
-  const announce = (ended: readonly PaymentRow[]): void => {
+  constructor(options: ApplierOptions) {
+    const { accounts } = options;
+    this.#on = options;
+    this.#lease = openLease(options);
+    options.metrics.watch('apply_queue', () => this.#inHand.size);
+    const announce = (ended: readonly PaymentRow[]): void => this.#announce(ended);
+    const shared = { ...options, rules: readRules(options.billers), announce };
+    switch (accounts.posts) {
+      case 'in_own_system':
+        this.#own = openOwnSystemPoster({ ...shared, accounts, lease: this.#lease });
+        this.#poster = this.#own;
+        break;
+      case 'in_transaction':
+        this.#poster = openTransactionPoster({ ...shared, accounts });
+        break;
+      default:
+        throw new Error('an AccountSystem posts in_transaction or in_own_system');
+    }
+  }
+
+  take(payments: readonly PaymentRow[]): void {
+    // With a cancel window, the sweep applies them when it has passed.
+    if (this.#on.holdMs > 0 || this.#stopped.signal.aborted) return;
+    for (const payment of payments) {
+      if (this.#inHand.size < MAX_IN_HAND) void this.#apply({ ...payment, claimed_by: null });
+    }
+  }
+
+  async sweep(ageMs = SWEEP_AGE_MS): Promise<number> {
+    const due = await this.#find(ageMs);
+    await Promise.all(due.map((payment) => this.#apply(payment)));
+    return due.length;
+  }
+
+  async cancel(id: string, actor: string, reason: string): Promise<CancelOutcome> {
+    const outcome = await cancelPayment(this.#on.database, id, actor, reason);
+    const final =
+      outcome.outcome !== 'claimed'
+        ? outcome
+        : this.#own
+          ? await this.#own.cancelClaimed(outcome, actor, reason)
+          : // Left by an account system configured earlier; its outcome is unknown.
+            ({ outcome: 'too_late', payment: outcome.payment } as const);
+    if (final.outcome === 'canceled') this.#announce([final.payment]);
+    return final;
+  }
+
+  get health(): KitHealth {
+    const now = this.#on.clock.monotonic();
+    return {
+      sweep: now <= this.#sweepDueAt,
+      lease: this.#lease.isRenewed(),
+      posting:
+        this.#inHand.size === 0 ||
+        now - this.#triedAt < POSTING_STALL_MS ||
+        this.#own?.isCalling() === true,
+    };
+  }
+
+  start(): void {
+    this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
+    // Only a replica that keeps its lease notices that others are dead.
+    if (this.#own)
+      void this.#lease.hold().then(undefined, (error: unknown) => this.#noteOutage(error));
+    this.#sweeping = Promise.all([this.#sweepForEver(), this.#countForEver()]).then(
+      () => undefined,
+    );
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#sweeping;
+    await this.#poster.stop();
+    if (this.#inHand.size === 0) return;
+    const done = new Promise<void>((resolve) => this.#idle.push(resolve));
+    await within(this.#on.clock, STOP_MS, 'the stop', done).catch(() => undefined);
+  }
+
+  #announce(ended: readonly PaymentRow[]): void {
     if (ended.length === 0) return;
-    options.announce(ended);
-    count(metrics, ended);
-  };
-  const own: OwnSystemPoster | undefined =
-    accounts.posts === 'in_own_system'
-      ? openOwnSystemPoster({ database, accounts, rules, lease, announce, metrics, log, clock })
-      : undefined;
-  const poster: Poster =
-    own ??
-    (accounts.posts === 'in_transaction'
-      ? openTransactionPoster({ database, accounts, rules, announce, metrics, clock })
-      : unreachable());
+    this.#on.announce(ended);
+    count(this.#on.metrics, ended);
+  }
 
-  const remember = (id: string, tried: Tried): void => {
-    const before = retries.get(id);
+  #remember(id: string, tried: Tried): void {
+    const before = this.#retries.get(id);
     const grows = tried.result === 'failed' || (tried.result === 'later' && tried.until === null);
     const pauseMs = !grows
       ? HOLD_OFF_MS
@@ -133,164 +206,122 @@ export function openApplier(options: ApplierOptions): Applier {
         : Math.min(retryMs.longest, Math.max(retryMs.first, before.pauseMs * 2));
     const failed =
       tried.result === 'failed' || (before?.failed === true && tried.result === 'busy');
-    retries.delete(id);
-    retries.set(id, { notBefore: clock.monotonic() + pauseMs, pauseMs, failed });
-    if (retries.size > MAX_IN_HAND) retries.delete(retries.keys().next().value ?? id);
-  };
+    this.#retries.delete(id);
+    this.#retries.set(id, { notBefore: this.#on.clock.monotonic() + pauseMs, pauseMs, failed });
+    if (this.#retries.size > MAX_IN_HAND)
+      this.#retries.delete(this.#retries.keys().next().value ?? id);
+  }
 
   /** Log an outage when it begins and when it ends, not for each payment. */
-  const noteOutage = (error: unknown): void => {
-    if (!isOut) log.warn({ error: messageOf(error) }, 'payments cannot be applied; retrying');
-    isOut = true;
-  };
-  const noteWorking = (): void => {
-    if (isOut) log.info({}, 'posting of payments resumed');
-    isOut = false;
-  };
+  #noteOutage(error: unknown): void {
+    if (!this.#isOut)
+      this.#on.log.warn({ error: messageOf(error) }, 'payments cannot be applied; retrying');
+    this.#isOut = true;
+  }
 
-  const apply = async (payment: UnfinishedPayment): Promise<void> => {
+  #noteWorking(): void {
+    if (this.#isOut) this.#on.log.info({}, 'posting of payments resumed');
+    this.#isOut = false;
+  }
+
+  async #apply(payment: UnfinishedPayment): Promise<void> {
     const id = payment.platform_payment_id;
-    if (inHand.has(id)) return;
-    if (inHand.size === 0) triedAt = clock.monotonic();
-    inHand.add(id);
-    const isFirst = retries.get(id)?.failed !== true;
-    const span = options.traces?.posting(id);
-    const tried = await poster.post(payment, !isFirst);
+    if (this.#inHand.has(id)) return;
+    if (this.#inHand.size === 0) this.#triedAt = this.#on.clock.monotonic();
+    this.#inHand.add(id);
+    const isFirst = this.#retries.get(id)?.failed !== true;
+    const span = this.#on.traces?.posting(id);
+    const tried = await this.#poster.post(payment, !isFirst);
     span?.end(tried.result);
-    inHand.delete(id);
-    triedAt = clock.monotonic();
-    if (tried.result === 'done') retries.delete(id);
-    else remember(id, tried);
-    if (tried.result === 'outage') noteOutage(tried.error);
-    else noteWorking();
+    this.#inHand.delete(id);
+    this.#triedAt = this.#on.clock.monotonic();
+    if (tried.result === 'done') this.#retries.delete(id);
+    else this.#remember(id, tried);
+    if (tried.result === 'outage') this.#noteOutage(tried.error);
+    else this.#noteWorking();
     if (tried.result === 'failed') {
       // The payment correctly stays processing, and the sweep retries it.
       const line = { platform_payment_id: id, error: describeAccountSystemError(tried.error) };
-      if (isFirst) log.error(line, 'not applied; will be retried');
-      else log.warn(line, 'still not applied');
+      if (isFirst) this.#on.log.error(line, 'not applied; will be retried');
+      else this.#on.log.warn(line, 'still not applied');
     }
-    if (inHand.size === 0) {
-      const done = idle;
-      idle = [];
+    if (this.#inHand.size === 0) {
+      const done = this.#idle;
+      this.#idle = [];
       for (const resolve of done) resolve();
     }
-  };
+  }
 
   /** One page of the table: what is due and not in hand. */
-  const find = async (ageMs: number): Promise<UnfinishedPayment[]> => {
-    const began = clock.monotonic();
-    const found = await findUnfinished(database, {
-      ageMs: Math.max(ageMs, holdMs),
-      replica_id: lease.replica_id,
-      after: place,
+  async #find(ageMs: number): Promise<UnfinishedPayment[]> {
+    const began = this.#on.clock.monotonic();
+    const found = await findUnfinished(this.#on.database, {
+      ageMs: Math.max(ageMs, this.#on.holdMs),
+      replica_id: this.#lease.replica_id,
+      after: this.#place,
       limit: SWEEP_ROWS,
     });
-    lookMs += clock.monotonic() - began;
+    this.#lookMs += this.#on.clock.monotonic() - began;
     const last = found.at(-1);
-    place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
-    const now = clock.monotonic();
+    this.#place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
+    const now = this.#on.clock.monotonic();
     return found.filter(({ platform_payment_id: id, is_ahead }) => {
       // Of unknown age: it can be canceled for as long as any other, counted from now.
-      if (is_ahead && holdMs > 0 && !retries.has(id)) {
-        retries.set(id, { notBefore: now + holdMs, pauseMs: 0, failed: false });
+      if (is_ahead && this.#on.holdMs > 0 && !this.#retries.has(id)) {
+        this.#retries.set(id, { notBefore: now + this.#on.holdMs, pauseMs: 0, failed: false });
       }
-      return !inHand.has(id) && (retries.get(id)?.notBefore ?? 0) <= now;
+      return !this.#inHand.has(id) && (this.#retries.get(id)?.notBefore ?? 0) <= now;
     });
-  };
+  }
 
-  const sweepForEver = async (): Promise<void> => {
+  async #sweepForEver(): Promise<void> {
     // The first sweep takes every payment that was processing when this replica last stopped.
     let ageMs = 0;
-    while (!stopped.signal.aborted) {
+    while (!this.#stopped.signal.aborted) {
       try {
-        const tried = Promise.all((await find(ageMs)).map(apply));
+        const tried = Promise.all((await this.#find(ageMs)).map((payment) => this.#apply(payment)));
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
-        const end = AbortSignal.any([over.signal, stopped.signal]);
-        await Promise.race([tried, clock.sleep(SWEEP_PAUSE_MS, end)]);
+        const end = AbortSignal.any([over.signal, this.#stopped.signal]);
+        await Promise.race([tried, this.#on.clock.sleep(SWEEP_PAUSE_MS, end)]);
         over.abort();
-        if (own) announce(await own.answerCancels());
-        await own?.forgetEnded();
-        noteWorking();
-        sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
+        if (this.#own) this.#announce(await this.#own.answerCancels());
+        await this.#own?.forgetEnded();
+        this.#noteWorking();
+        this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
         // More pages follow immediately.
-        if (place !== '' && inHand.size < MAX_IN_HAND) continue;
+        if (this.#place !== '' && this.#inHand.size < MAX_IN_HAND) continue;
         ageMs = SWEEP_AGE_MS;
       } catch (error) {
-        noteOutage(error);
+        this.#noteOutage(error);
       }
-      const pauseMs = between(SWEEP_PAUSE_MS, lookMs * SWEEP_PAUSE_FACTOR, SWEEP_PAUSE_MOST_MS);
-      lookMs = 0;
+      const pauseMs = between(
+        SWEEP_PAUSE_MS,
+        this.#lookMs * SWEEP_PAUSE_FACTOR,
+        SWEEP_PAUSE_MOST_MS,
+      );
+      this.#lookMs = 0;
       // An outage does not move the time: the sweep is late from the first round that failed.
-      if (!isOut) sweepDueAt = clock.monotonic() + pauseMs + SWEEP_LATE_MS;
-      await clock.sleep(pauseMs, stopped.signal);
+      if (!this.#isOut) this.#sweepDueAt = this.#on.clock.monotonic() + pauseMs + SWEEP_LATE_MS;
+      await this.#on.clock.sleep(pauseMs, this.#stopped.signal);
     }
-  };
+  }
 
-  const countForEver = async (): Promise<void> => {
-    while (!stopped.signal.aborted) {
-      const began = clock.monotonic();
+  async #countForEver(): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      const began = this.#on.clock.monotonic();
       try {
-        const { processing, unsettled } = await findStanding(database);
-        metrics.standing('processing', processing);
-        metrics.standing('unsettled', unsettled);
+        const { processing, unsettled } = await findStanding(this.#on.database);
+        this.#on.metrics.standing('processing', processing);
+        this.#on.metrics.standing('unsettled', unsettled);
       } catch {
         // Keep the last counts; the sweep logs the outage.
       }
-      const tookMs = clock.monotonic() - began;
+      const tookMs = this.#on.clock.monotonic() - began;
       const { ms, factor, mostMs } = standingPause;
-      await clock.sleep(between(ms, tookMs * factor, mostMs), stopped.signal);
+      await this.#on.clock.sleep(between(ms, tookMs * factor, mostMs), this.#stopped.signal);
     }
-  };
-
-  return {
-    take(payments) {
-      // With a cancel window, the sweep applies them when it has passed.
-      if (holdMs > 0 || stopped.signal.aborted) return;
-      for (const payment of payments) {
-        if (inHand.size < MAX_IN_HAND) void apply({ ...payment, claimed_by: null });
-      }
-    },
-    async sweep(ageMs = SWEEP_AGE_MS) {
-      const due = await find(ageMs);
-      await Promise.all(due.map(apply));
-      return due.length;
-    },
-    async cancel(id, actor, reason) {
-      const outcome = await cancelPayment(database, id, actor, reason);
-      const final =
-        outcome.outcome !== 'claimed'
-          ? outcome
-          : own
-            ? await own.cancelClaimed(outcome, actor, reason)
-            : // Left by an account system configured earlier; its outcome is unknown.
-              ({ outcome: 'too_late', payment: outcome.payment } as const);
-      if (final.outcome === 'canceled') announce([final.payment]);
-      return final;
-    },
-    get health() {
-      const now = clock.monotonic();
-      return {
-        sweep: now <= sweepDueAt,
-        lease: lease.isRenewed(),
-        posting: inHand.size === 0 || now - triedAt < POSTING_STALL_MS || own?.isCalling() === true,
-      };
-    },
-    start() {
-      sweepDueAt = clock.monotonic() + SWEEP_LATE_MS;
-      // Only a replica that keeps its lease notices that others are dead.
-      if (own) void lease.hold().then(undefined, noteOutage);
-      sweeping = Promise.all([sweepForEver(), countForEver()]).then(() => undefined);
-    },
-    async stop() {
-      stopped.abort();
-      await sweeping;
-      await poster.stop();
-      if (inHand.size === 0) return;
-      const done = new Promise<void>((resolve) => idle.push(resolve));
-      await within(clock, STOP_MS, 'the stop', done).catch(() => undefined);
-    },
-  };
+  }
 }
 
 /** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
@@ -298,10 +329,6 @@ const STOP_MS = 2_000;
 
 function between(least: number, wanted: number, most: number): number {
   return Math.min(most, Math.max(least, wanted));
-}
-
-function unreachable(): never {
-  throw new Error('an AccountSystem posts in_transaction or in_own_system');
 }
 
 function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {

@@ -524,3 +524,45 @@ test('a client that requests a token for each call gets 429 with Retry-After, an
   const headers = { authorization: `Bearer ${String(first.body['access_token'])}` };
   assert.equal((await partner.call('GET', '/payment/none', { headers })).status, 404);
 });
+
+test('twenty wrong secrets, then one a second; the right one and other clients are not held up, nor a client that left [OA1 LI1 S3]', async (t) => {
+  const database = await kitDatabase(t);
+  const other: OAuthClient = { client_id: 'other', secrets: ['a-secret-of-the-other'] };
+  const clock = manualClock();
+  const open = (...clients: OAuthClient[]) =>
+    openAuthenticator({ auth: { method: 'oauth', clients }, database, clock });
+  const both = open(client, other);
+  const wrong = (from = client): Promise<string> =>
+    both.issue!(formOf(' ', from, 'a-wrong-secret-here'), undefined).then(
+      () => 'a token',
+      (error: { error?: string; code?: string }) => error.error ?? error.code ?? '',
+    );
+  for (let tried = 0; tried < 20; tried += 1) assert.equal(await wrong(), 'invalid_client');
+  assert.equal(await wrong(), 'TOO_MANY_REQUESTS');
+  assert.equal(await wrong(other), 'invalid_client');
+  const { access_token, scope } = await both.issue!(formOf(' '), undefined);
+  assert.equal(scope, 'read write', 'a scope of spaces asks for nothing in particular');
+  await clock.advance(1_000);
+  assert.deepEqual([await wrong(), await wrong()], ['invalid_client', 'TOO_MANY_REQUESTS']);
+  // A client that is no longer configured is refused with its tokens that have not expired.
+  const headers = { authorization: `Bearer ${access_token}` };
+  await assert.rejects(open(other).authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+});
+
+test('a token ends with its time, also between two lookups [OA3 LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  const clock = manualClock();
+  const authenticator = openAuthenticator({
+    auth: { method: 'oauth', clients: [client] },
+    database,
+    clock,
+  });
+  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
+  await database.query(
+    `UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp() + interval '2 seconds'`,
+  );
+  const headers = { authorization: `Bearer ${access_token}` };
+  assert.equal((await authenticator.authenticate(headers, 'read')).client_id, client.client_id);
+  await clock.advance(2_000);
+  await assert.rejects(authenticator.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+});

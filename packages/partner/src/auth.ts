@@ -2,9 +2,9 @@
  * Who may call the partner's operations (S3): OAuth 2.0 client credentials (OA1-OA4, SC1), or one static key (KY1, KY2). One of the
  * two for a deployment, never both (decision 15).
  *
- * Checks are answered from memory. An access token is looked up in the table at its first use and again once the last look is
- * `recheckMs` old, so that a revocation holds at every replica within five seconds. Secrets, keys and tokens are compared and
- * stored as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a constant-time comparison.
+ * Checks are answered from memory: what was read of a token or a key is remembered for five seconds (keys.ts), so that a revocation
+ * holds at every replica within them. Secrets, keys and tokens are compared and stored as SHA-256: they are long and random, so a
+ * slower hash is not needed, and equal lengths allow a constant-time comparison.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import {
@@ -16,15 +16,18 @@ import {
 } from '@duebridge/contract';
 import {
   ConfigurationError,
+  digestLookUp,
+  newKey,
   OAuthRefusal,
   rateLimiter,
+  remember,
   sql,
   tooManyRequests,
   type Clock,
   type Database,
 } from '@duebridge/runtime';
 import type { IncomingHttpHeaders } from 'node:http';
-import { openCredentials, type Credentials, type ValidDigests } from './credentials.ts';
+import { openCredentials, type Credentials } from './credentials.ts';
 
 /** A client application that the partner created for a platform (OA1). */
 export interface OAuthClient {
@@ -71,9 +74,9 @@ export interface Caller {
 export interface Authenticator {
   /**
    * Returns the caller, or refuses: UNAUTHORIZED when there is no valid credential, INSUFFICIENT_SCOPE when it does not cover the
-   * operation. Returns synchronously when the answer is in memory.
+   * operation.
    */
-  authenticate(headers: IncomingHttpHeaders, scope: Scope): Caller | Promise<Caller>;
+  authenticate(headers: IncomingHttpHeaders, scope: Scope): Promise<Caller>;
   /** Issues an access token (OA2, OA3); undefined where a key protects the operations. Throws OAuthRefusal. */
   readonly issue?: (
     form: AccessTokenRequest,
@@ -87,12 +90,11 @@ export interface Authenticator {
 
 /** Life of an access token in seconds: the interface's sample. */
 const TOKEN_SECONDS = 3_600;
-/** A token known from memory is looked up again after this; with the time of the lookup itself, under five seconds. */
-const RECHECK_MS = 4_000;
-/** Tokens kept in memory; a platform uses one for each of its processes. */
+/**
+ * Tokens and clients kept in memory; a platform uses one token for each of its processes. Unknown tokens are kept too, so that
+ * repeating one costs no query.
+ */
 const MAX_REMEMBERED = 10_000;
-/** Unknown tokens are cached too, so that repeating one costs no query. */
-const MAX_REFUSED = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
 const MIN_SECRET_LENGTH = 16;
 /** Failed attempts of one client id per second, and the burst; beyond it they get 429. They do not count against the right secret. */
@@ -106,24 +108,19 @@ const issues = { perSecond: 10, burst: 200 };
 /** The client id of payments that were put with the static key, which has one holder. */
 const KEY_HOLDER = 'static-key';
 
-/** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
-export function openAuthenticator(options: {
-  auth: AuthOptions;
-  database: Database;
-  clock: Clock;
-  recheckMs?: number;
-}): Authenticator {
-  const { auth, database, clock } = options;
-  const dependencies = { database, clock, recheckMs: options.recheckMs ?? RECHECK_MS };
-  return auth.method === 'oauth'
-    ? oauthAuthenticator(auth, dependencies)
-    : keyAuthenticator(auth, dependencies);
-}
-
 interface Dependencies {
   readonly database: Database;
   readonly clock: Clock;
-  readonly recheckMs: number;
+}
+
+/** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
+export function openAuthenticator(
+  options: Dependencies & { readonly auth: AuthOptions },
+): Authenticator {
+  const { auth } = options;
+  return auth.method === 'oauth'
+    ? oauthAuthenticator(auth, options)
+    : keyAuthenticator(auth, options);
 }
 
 // Static key ---------------------------------------------------------------------------------------------------------------
@@ -147,20 +144,15 @@ function keyAuthenticator(options: KeyOptions, dependencies: Dependencies): Auth
     new Refusal('UNAUTHORIZED', {
       headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
     });
-  const judge = (given: string, valid: ValidDigests): Caller => {
-    if (!isOneOf(sha256(given), valid.get(KEY_HOLDER) ?? [])) throw unauthorized();
-    return caller;
-  };
   return {
     credentials,
-    authenticate(headers) {
+    async authenticate(headers) {
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
       const given = headers[header];
       if (typeof given !== 'string') throw unauthorized();
-      const valid = credentials.valid();
-      return valid instanceof Promise
-        ? valid.then((read) => judge(given, read))
-        : judge(given, valid);
+      const valid = (await credentials.valid()).get(KEY_HOLDER) ?? [];
+      if (!isOneOf(sha256(given), valid)) throw unauthorized();
+      return caller;
     },
     revoke: () => Promise.resolve(0),
   };
@@ -208,7 +200,12 @@ interface KnownToken {
   readonly caller: Caller;
   readonly scopes: readonly Scope[];
   readonly expiresAt: number;
-  readonly checkedAt: number;
+}
+
+interface TokenRow {
+  readonly client_id: string;
+  readonly scope: string;
+  readonly seconds_left: number;
 }
 
 const issueStatement = sql(
@@ -219,8 +216,9 @@ const issueStatement = sql(
 
 const findTokenStatement = sql(
   'kit_find_token',
-  `SELECT client_id, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
-     FROM duebridge_partner.access_token WHERE token_sha256 = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
+  `SELECT token_sha256, client_id, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
+     FROM duebridge_partner.access_token
+    WHERE token_sha256 = ANY($1::bytea[]) AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
 );
 
 const revokeStatement = sql(
@@ -237,61 +235,45 @@ const forgetStatement = sql(
 );
 
 function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
-  const { database, clock, recheckMs: recheckAfterMs } = dependencies;
+  const { database, clock } = dependencies;
   const clients = readClients(options.clients);
   const credentials = openCredentials({
     ...dependencies,
     configured: new Map(options.clients.map(({ client_id, secrets }) => [client_id, secrets])),
   });
-  const known = new Map<string, KnownToken>();
-  const refused = new Map<string, number>();
-  const looks = new Map<string, Promise<KnownToken | undefined>>();
+  const known = remember<KnownToken | undefined>({ clock, max: MAX_REMEMBERED });
+  const lookUp = digestLookUp<TokenRow>(database, findTokenStatement, 'token_sha256');
   const failed = rateLimiter({ ...failures, maxKeys: MAX_REMEMBERED, clock });
   const issued = rateLimiter({ ...issues, maxKeys: MAX_REMEMBERED, clock });
   // Compared with when the client id is unknown, so that both cases take the same time.
   const nobody = [randomBytes(32)];
 
   const look = async (token: string): Promise<KnownToken | undefined> => {
-    const checkedAt = clock.monotonic();
-    const [row] = await database.query<{ client_id: string; scope: string; seconds_left: number }>(
-      findTokenStatement,
-      [sha256(token)],
-    );
+    const askedAt = clock.monotonic();
+    const row = await lookUp(sha256(token));
     const client = row && clients.get(row.client_id);
-    if (!row || !client) {
-      remember(refused, token, checkedAt, MAX_REFUSED);
-      return undefined;
-    }
+    if (!row || !client) return undefined;
     const granted = row.scope.split(' ');
-    const found: KnownToken = {
+    return {
       caller: client.caller,
       // A scope withdrawn from the client is withdrawn from its older tokens too.
       scopes: client.scopes.filter((scope) => granted.includes(scope)),
-      expiresAt: checkedAt + row.seconds_left * 1000,
-      checkedAt,
+      expiresAt: askedAt + row.seconds_left * 1000,
     };
-    remember(known, token, found, MAX_REMEMBERED);
-    return found;
-  };
-
-  /** One lookup per token at a time, however many calls carry it. */
-  const lookOnce = (token: string): Promise<KnownToken | undefined> => {
-    const underWay = looks.get(token);
-    if (underWay) return underWay;
-    const started = look(token).finally(() => looks.delete(token));
-    looks.set(token, started);
-    return started;
   };
 
   return {
     credentials,
-    authenticate(headers, scope) {
+    async authenticate(headers, scope) {
       const token = bearerToken(headers.authorization);
-      const now = clock.monotonic();
-      const memory = known.get(token);
-      if (memory && now - memory.checkedAt < recheckAfterMs) return admit(memory, scope, now);
-      if (now - (refused.get(token) ?? -Infinity) < recheckAfterMs) throw invalidToken();
-      return lookOnce(token).then((found) => admit(found, scope, clock.monotonic()));
+      const found = await known.get(token, () => look(token));
+      if (!found || clock.monotonic() >= found.expiresAt) throw invalidToken();
+      if (!found.scopes.includes(scope)) {
+        throw new Refusal('INSUFFICIENT_SCOPE', {
+          headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
+        });
+      }
+      return found.caller;
     },
 
     async issue(form, authorization) {
@@ -312,7 +294,7 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
       const scopes = grantedScopes(form.scope, client);
       const permit = issued.take(client.caller.client_id);
       if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-      const access_token = `dbp_${randomBytes(32).toString('base64url')}`;
+      const access_token = newKey('dbp_');
       const scope = scopes.join(' ');
       await database.query(issueStatement, [
         sha256(access_token),
@@ -326,7 +308,7 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
 
     async revoke(client_id) {
       const rows = await database.query(revokeStatement, [client_id]);
-      known.clear();
+      known.forget();
       return rows.length;
     },
   };
@@ -350,23 +332,6 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
     });
   }
   return known;
-}
-
-/** Sets a key in a bounded map: the oldest key is evicted first. */
-function remember<T>(map: Map<string, T>, key: string, value: T, limit: number): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size > limit) map.delete(map.keys().next().value ?? key);
-}
-
-function admit(token: KnownToken | undefined, scope: Scope, now: number): Caller {
-  if (!token || now >= token.expiresAt) throw invalidToken();
-  if (!token.scopes.includes(scope)) {
-    throw new Refusal('INSUFFICIENT_SCOPE', {
-      headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
-    });
-  }
-  return token.caller;
 }
 
 /** The token of `Authorization: Bearer TOKEN` (OA4). A token that cannot be ours is refused without a query. */

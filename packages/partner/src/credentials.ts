@@ -1,13 +1,19 @@
 /**
  * Client secrets and static keys that an operator issues and revokes while the servers run (decision 38).
- * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. A
- * replica answers from memory and reads the table again once its last read is `recheckMs` old, so that a revocation takes effect
- * everywhere within five seconds. When the database cannot be read, the last known state applies: nothing can have been revoked
- * in it meanwhile, and what expires meanwhile is counted from that read.
+ * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. What was
+ * read is remembered for five seconds (keys.ts), so that a revocation, and the end of one that expires, take effect everywhere within
+ * them.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { Refusal, type KitCredential, type KitCredentialGrant } from '@duebridge/contract';
-import { sql, type Clock, type Database, type Transaction } from '@duebridge/runtime';
+import {
+  newKey,
+  remember,
+  sql,
+  type Clock,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
 import { writeAudit } from './store.ts';
 
 /** Maximum number of valid credentials of one client: one in use, its replacement, and room for a mistake. */
@@ -18,8 +24,8 @@ export type ValidDigests = ReadonlyMap<string, readonly Buffer[]>;
 
 /** The credentials of a deployment. */
 export interface Credentials {
-  /** The valid credentials; from memory when they were read recently. Throws the database's error when they were never read. */
-  valid(): ValidDigests | Promise<ValidDigests>;
+  /** The valid credentials. Throws the database's error. */
+  valid(): Promise<ValidDigests>;
   /** All that are or were valid, those from the environment first. */
   list(): Promise<KitCredential[]>;
   /** Issues a new one, which expires after `days`, or never. Throws Refusal NOT_FOUND for an unknown client, CONFLICT when there are too many. */
@@ -72,9 +78,8 @@ export function openCredentials(options: {
   readonly configured: ReadonlyMap<string, readonly string[]>;
   readonly database: Database;
   readonly clock: Clock;
-  readonly recheckMs: number;
 }): Credentials {
-  const { database, clock, recheckMs } = options;
+  const { database, clock } = options;
   const configured = [...options.configured].flatMap(([client_id, secrets]) =>
     secrets.map((secret): Row => {
       const digest = digestOf(secret);
@@ -90,9 +95,8 @@ export function openCredentials(options: {
       };
     }),
   );
-  let known: Known | undefined;
-  let lookedAt = -Infinity;
-  let looking: Promise<ValidDigests> | undefined;
+  const remembered = remember<Read>({ clock, max: 1 });
+  let last: Read = { rows: [], valid: new Map() };
 
   const read = async (on: Database | Transaction): Promise<Row[]> => {
     const rows = await on.query<Row>(listStatement);
@@ -105,46 +109,29 @@ export function openCredentials(options: {
     return [...fromEnvironment, ...rows.filter((row) => !ids.has(row.credential_id))];
   };
 
-  const look = async (): Promise<ValidDigests> => {
-    const at = clock.monotonic();
-    try {
-      known = knownAt(await read(database), at, at);
-    } catch (error) {
-      if (known === undefined) throw error;
-    } finally {
-      looking = undefined;
-    }
-    lookedAt = at;
-    return now(known);
-  };
-
-  /** What is valid at this moment: something may have expired since it was read. */
-  const now = (last: Known): ValidDigests => {
-    const at = clock.monotonic();
-    if (at < last.until) return last.valid;
-    known = knownAt(last.rows, last.readAt, at);
-    return known.valid;
-  };
+  const known = (): Promise<Read> =>
+    remembered.get('all', async () => {
+      const rows = await read(database);
+      last = { rows, valid: validOf(rows.filter(isActive)) };
+      return last;
+    });
 
   const changed = async <T>(work: (tx: Transaction, rows: Row[]) => Promise<T>): Promise<T> => {
     const result = await database.transaction(async (tx) => {
       await tx.query(LOCK_TEXT);
       return work(tx, await read(tx));
     });
-    lookedAt = -Infinity;
+    remembered.forget();
     return result;
   };
 
   return {
-    valid() {
-      if (known !== undefined && clock.monotonic() - lookedAt < recheckMs) return now(known);
-      return (looking ??= look());
-    },
+    valid: async () => (await known()).valid,
     list: async () => (await read(database)).map(viewOf),
     ending() {
       // Read for the next time, also where no request asks for it.
-      if (clock.monotonic() - lookedAt >= recheckMs) (looking ??= look()).catch(() => undefined);
-      return known === undefined ? 0 : endingOf(known, clock.monotonic());
+      known().catch(() => undefined);
+      return endingOf(last.rows);
     },
     issue: (client_id, actor, reason, days) =>
       changed(async (tx, rows) => {
@@ -154,7 +141,7 @@ export function openCredentials(options: {
             message: `The client has ${MAX_ACTIVE} valid credentials; revoke one first`,
           });
         }
-        const secret = `dbs_${randomBytes(32).toString('base64url')}`;
+        const secret = newKey('dbs_');
         const digest = digestOf(secret);
         const credential_id = idOf(client_id, digest);
         const [made] = await tx.query<{ expires_at: string | null }>(issueStatement, [
@@ -198,36 +185,26 @@ function audit(
 }
 
 function activeOf(rows: readonly Row[], client_id: string): Row[] {
-  return rows.filter((row) => row.client_id === client_id && isActive(row, 0));
+  return rows.filter((row) => row.client_id === client_id && isActive(row));
 }
 
-/** Neither revoked nor expired, so many seconds after it was read. */
-function isActive({ revoked_at, seconds_left }: Row, seconds: number): boolean {
-  return revoked_at === null && (seconds_left === null || seconds_left > seconds);
+/** Neither revoked nor expired when it was read. */
+function isActive({ revoked_at, seconds_left }: Row): boolean {
+  return revoked_at === null && (seconds_left === null || seconds_left > 0);
 }
 
-/** What was read, and what of it is valid until one of them expires. Times as of `clock.monotonic()`. */
-interface Known {
+interface Read {
   readonly rows: readonly Row[];
-  readonly readAt: number;
   readonly valid: ValidDigests;
-  readonly until: number;
-}
-
-function knownAt(rows: readonly Row[], readAt: number, at: number): Known {
-  const active = rows.filter((row) => isActive(row, (at - readAt) / 1_000));
-  const ends = active.flatMap(({ seconds_left }) => seconds_left ?? []);
-  return { rows, readAt, valid: validOf(active), until: readAt + Math.min(...ends) * 1_000 };
 }
 
 /** How long before the end operators are warned, and how long after it. */
 const WARN_SECONDS = 14 * 86_400;
 
-function endingOf({ rows, readAt }: Known, at: number): number {
-  const seconds = (at - readAt) / 1_000;
+function endingOf(rows: readonly Row[]): number {
   const kept = rows.filter((row) => row.revoked_at === null);
   return [...Map.groupBy(kept, (row) => row.client_id).values()].filter((of) => {
-    const left = of.map(({ seconds_left }) => (seconds_left ?? Infinity) - seconds);
+    const left = of.map(({ seconds_left }) => seconds_left ?? Infinity);
     return Math.abs(Math.max(...left)) < WARN_SECONDS;
   }).length;
 }

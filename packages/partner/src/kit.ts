@@ -130,12 +130,43 @@ declare module 'fastify' {
  * Throws ConfigurationError when the options or a database that loses what it acknowledged would put money at risk.
  */
 export async function mountKit(app: FastifyInstance, options: PartnerKitOptions): Promise<void> {
-  const { database, auth } = options;
+  const { database } = options;
   if (!/^(\/[A-Za-z0-9._~-]+)*$/.test(options.prefix ?? '')) {
     throw new ConfigurationError("the prefix must be the beginning of a path, such as '/pay'");
   }
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
+  const stages = openStages(app, options, { clock, log });
+  app.decorateRequest('partnerCaller', null);
+  app.decorate('partnerKit', kitOf(stages, database, log));
+  mountInterface(app, options, stages);
+
+  // Without a key: the kit has no secret beside its database (decision 135).
+  const chain = openAuditChain({ database, tables: auditTables });
+  const sealing = new AbortController();
+  let sealed: Promise<void> | undefined;
+  app.addHook('onReady', (done) => {
+    stages.applier.start();
+    sealed = keepSealing({ chain, clock, log, signal: sealing.signal });
+    done();
+  });
+  // When the server begins to close, waiting reads end, then requests in flight are answered, and only then do the stages stop.
+  app.addHook('onClose', async () => {
+    sealing.abort();
+    await stages.acceptance.drain();
+    await Promise.all([stages.applier.stop(), stages.reads.stop(), sealed]);
+  });
+}
+
+type Stages = ReturnType<typeof openStages>;
+
+/** Opens the stages; nothing runs before the applier starts. */
+function openStages(
+  app: FastifyInstance,
+  options: PartnerKitOptions,
+  { clock, log }: { readonly clock: Clock; readonly log: Log },
+) {
+  const { database, auth } = options;
   const accounts = options.accounts ?? ledger(database);
   const metrics = kitMetrics(options.metrics, database);
   const accountReads = openAccountReads({
@@ -177,9 +208,26 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     log,
     clock,
   });
+  return {
+    accounts,
+    metrics,
+    accountReads,
+    traces,
+    authenticator,
+    reads,
+    applier,
+    statements,
+    acceptance,
+  };
+}
 
-  app.decorateRequest('partnerCaller', null);
-  app.decorate('partnerKit', {
+/** What a running kit offers besides its routes. */
+function kitOf(
+  { accounts, applier, authenticator, metrics, reads }: Stages,
+  database: Database,
+  log: Log,
+): PartnerKit {
+  return {
     cancel: (id, actor, reason) => applier.cancel(id, actor, reason),
     async settle(id, outcome, actor = 'account system', reason) {
       if (accounts.posts === 'in_transaction') {
@@ -206,51 +254,29 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
     get health() {
       return applier.health;
     },
-  } satisfies PartnerKit);
+  };
+}
 
-  // Without a key: the kit has no secret beside its database (decision 135).
-  const chain = openAuditChain({ database, tables: auditTables });
-  const sealing = new AbortController();
-  let sealed: Promise<void> | undefined;
-  app.addHook('onReady', (done) => {
-    applier.start();
-    sealed = keepSealing({ chain, clock, log, signal: sealing.signal });
-    done();
-  });
-  // When the server begins to close, waiting reads end, then requests in flight are answered, and only then do the stages stop.
-  app.addHook('onClose', async () => {
-    sealing.abort();
-    await acceptance.drain();
-    await Promise.all([applier.stop(), reads.stop(), sealed]);
-  });
-
+/** Mounts the operations of the interface, each behind the authenticator where the table gives it a scope. */
+function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages: Stages): void {
+  const { accountReads, acceptance, authenticator, metrics, reads, statements, traces } = stages;
   const counted = (error: unknown): unknown => {
     if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.authFailures.inc();
     return error;
   };
-  const admit = async (request: FastifyRequest, caller: Promise<Caller>): Promise<void> => {
-    request.partnerCaller = await caller.catch((error: unknown) => {
-      throw counted(error);
-    });
-  };
   const at = (id: keyof KitPaths): MountOptions => {
     const { scope } = partnerRoutes[id] as Route;
+    const path = pathOf(id, options);
+    if (scope === undefined) return { path };
     return {
-      path: pathOf(id, options),
-      ...(scope === undefined
-        ? undefined
-        : {
-            onRequest(request) {
-              try {
-                const caller = authenticator.authenticate(request.headers, scope);
-                if (caller instanceof Promise) return admit(request, caller);
-                request.partnerCaller = caller;
-              } catch (error) {
-                throw counted(error);
-              }
-              return undefined;
-            },
-          }),
+      path,
+      async onRequest(request) {
+        request.partnerCaller = await authenticator
+          .authenticate(request.headers, scope)
+          .catch((error: unknown): never => {
+            throw counted(error);
+          });
+      },
     };
   };
 

@@ -12,7 +12,7 @@ import { createHash, createHmac, type KeyObject } from 'node:crypto';
 import type { Clock } from './clock.ts';
 import { messageOf } from './errors.ts';
 import type { Log } from './log.ts';
-import { sql, type Database, type NamedStatement } from './postgres.ts';
+import { sql, type Database } from './postgres.ts';
 
 /** The audit of one side. */
 export interface AuditTables {
@@ -121,14 +121,86 @@ export function openAuditChain(options: {
   readonly marginMs?: number;
   readonly pieceMs?: number;
 }): AuditChain {
-  const { database, tables, key, marginMs = MARGIN_MS, pieceMs = PIECE_MS } = options;
-  const statements = statementsOf(tables);
-  let ageMs = 0;
-  /** Times before which no line can be added any more, and how that is known: see `horizon`. */
-  let waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
-  let settled: string | undefined;
+  return new Chain(options);
+}
 
-  const sealOf = (row: Omit<SealRow, 'seal'>): Buffer => {
+class Chain implements AuditChain {
+  readonly #database: Database;
+  readonly #statements: Statements;
+  readonly #key: KeyObject | undefined;
+  readonly #marginMs: number;
+  readonly #pieceMs: number;
+  #ageMs = 0;
+  /** Times before which no line can be added any more, and how that is known: see `horizon`. */
+  #waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
+  #settled: string | undefined;
+
+  constructor(options: Parameters<typeof openAuditChain>[0]) {
+    this.#database = options.database;
+    this.#statements = statementsOf(options.tables);
+    this.#key = options.key;
+    this.#marginMs = options.marginMs ?? MARGIN_MS;
+    this.#pieceMs = options.pieceMs ?? PIECE_MS;
+  }
+
+  get ageMs(): number {
+    return this.#ageMs;
+  }
+
+  async seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined> {
+    const { now, horizon: until } = await this.#horizon();
+    let newest: { seal_no: number; seal: string } | undefined;
+    for (let made = 0; made < SEALS_PER_ROUND; made += 1) {
+      const one = await this.#sealOne(now, until);
+      newest = one ?? newest;
+      if (one?.isFull !== true) break;
+    }
+    return newest;
+  }
+
+  async verify(after: number, limit: number): Promise<AuditCheck> {
+    const [first] =
+      after === 0 ? [] : await this.#database.query<SealRow>(this.#statements.one, [after]);
+    const rows = await this.#database.query<SealRow>(this.#statements.some, [after, limit]);
+    let before: SealRow | undefined = first;
+    let lines = 0;
+    let broken: BrokenAudit | undefined;
+    if (after > 0 && first === undefined) {
+      broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
+    }
+    let seals = 0;
+    const startedAt = performance.now();
+    for (const row of broken === undefined ? rows : []) {
+      broken = await this.#compare(row, before);
+      if (broken !== undefined) break;
+      seals += 1;
+      lines += row.lines;
+      before = row;
+      if (performance.now() - startedAt > this.#pieceMs) break;
+    }
+    const isLast = rows.length < limit && seals === rows.length;
+    const [last] = await this.#database.query<{ seal_no: number }>(this.#statements.newest);
+    const [rest] =
+      broken === undefined && isLast
+        ? await this.#database.query<{ lines: number }>(this.#statements.rest, [
+            before?.to_at ?? BEGINNING,
+          ])
+        : [];
+    return {
+      seals,
+      lines,
+      through:
+        before === undefined
+          ? null
+          : { seal_no: before.seal_no, seal: before.seal.toString('hex'), to: before.to_at },
+      next: broken === undefined && !isLast ? (before?.seal_no ?? null) : null,
+      newest: last?.seal_no ?? 0,
+      broken: broken ?? null,
+      unsealed: rest?.lines ?? 0,
+    };
+  }
+
+  #sealOf(row: Omit<SealRow, 'seal'>): Buffer {
     const text = JSON.stringify([
       row.seal_no,
       row.from_at,
@@ -138,75 +210,90 @@ export function openAuditChain(options: {
       createHash('sha256').update(row.digests).digest('hex'),
       row.previous.toString('hex'),
     ]);
-    return key === undefined
+    return this.#key === undefined
       ? createHash('sha256').update(text).digest()
-      : createHmac('sha256', key).update(text).digest();
-  };
+      : createHmac('sha256', this.#key).update(text).digest();
+  }
 
   /**
    * The time before which nothing can be added any more. A transaction that has written a line holds the table's write lock until
    * it ends. For each time, the holders of that lock are remembered; once they have ended, no line older than the margin before
    * that time can be added.
    */
-  const horizon = async (): Promise<{ now: string; horizon: string | undefined }> => {
-    const [row] = await database.query<{ now: string; writers: string[] }>(statements.now);
+  async #horizon(): Promise<{ now: string; horizon: string | undefined }> {
+    const [row] = await this.#database.query<{ now: string; writers: string[] }>(
+      this.#statements.now,
+    );
     assert(row);
     const writes = new Set(row.writers);
-    if (waitsFor !== undefined && !waitsFor.writers.some((writer) => writes.has(writer))) {
-      settled = waitsFor.at;
-      waitsFor = undefined;
+    if (
+      this.#waitsFor !== undefined &&
+      !this.#waitsFor.writers.some((writer) => writes.has(writer))
+    ) {
+      this.#settled = this.#waitsFor.at;
+      this.#waitsFor = undefined;
     }
-    if (row.writers.length === 0) settled = row.now;
-    else waitsFor ??= { at: row.now, writers: row.writers };
+    if (row.writers.length === 0) this.#settled = row.now;
+    else this.#waitsFor ??= { at: row.now, writers: row.writers };
     return {
       now: row.now,
-      horizon: settled === undefined ? undefined : shifted(settled, -marginMs),
+      horizon: this.#settled === undefined ? undefined : shifted(this.#settled, -this.#marginMs),
     };
-  };
+  }
 
-  const write = async (row: Omit<SealRow, 'seal'>): Promise<Buffer | undefined> => {
-    const seal = sealOf(row);
+  async #write(row: Omit<SealRow, 'seal'>): Promise<Buffer | undefined> {
+    const seal = this.#sealOf(row);
     const { seal_no, from_at, to_at, sealed_at, lines, digests, previous } = row;
     const values = [seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal];
-    const made = await database.query(statements.add, values);
+    const made = await this.#database.query(this.#statements.add, values);
     return made.length === 0 ? undefined : seal;
-  };
+  }
 
   /** Digests of lines in (from, to] that a seal covers already: after the clock went back, stretches overlap. */
-  const sealedWithin = async (from: string, to: string, but: number): Promise<Set<string>> => {
-    const rows = await database.query<{ digests: Buffer }>(statements.overlapping, [from, to, but]);
+  async #sealedWithin(from: string, to: string, but: number): Promise<Set<string>> {
+    const rows = await this.#database.query<{ digests: Buffer }>(this.#statements.overlapping, [
+      from,
+      to,
+      but,
+    ]);
     return new Set(rows.flatMap(({ digests }) => partsOf(digests)));
-  };
+  }
 
-  const sealOne = async (
+  async #sealOne(
     now: string,
     until: string | undefined,
-  ): Promise<{ seal_no: number; seal: string; isFull: boolean } | undefined> => {
-    const [last] = await database.query<SealRow>(statements.last);
+  ): Promise<{ seal_no: number; seal: string; isFull: boolean } | undefined> {
+    const [last] = await this.#database.query<SealRow>(this.#statements.last);
     const from_at = last?.to_at ?? BEGINNING;
-    ageMs = last === undefined ? 0 : Math.max(0, millis(now) - millis(last.to_at));
+    this.#ageMs = last === undefined ? 0 : Math.max(0, millis(now) - millis(last.to_at));
     const seal_no = (last?.seal_no ?? 0) + 1;
     const previous = last?.seal ?? NO_SEAL;
     if (last !== undefined && millis(now) < millis(last.sealed_at) - CLOCK_STEP_MS) {
       // An empty seal whose time goes back records the step; the next ones seal the lines written in the meantime.
-      const back = shifted(now, -marginMs - LOOK_BACK_MS);
+      const back = shifted(now, -this.#marginMs - LOOK_BACK_MS);
       const none = { lines: 0, digests: Buffer.alloc(0), previous };
-      const seal = await write({ seal_no, from_at: back, to_at: back, sealed_at: now, ...none });
+      const seal = await this.#write({
+        seal_no,
+        from_at: back,
+        to_at: back,
+        sealed_at: now,
+        ...none,
+      });
       // Times remembered before the step are now in the future.
-      waitsFor = undefined;
-      settled = undefined;
+      this.#waitsFor = undefined;
+      this.#settled = undefined;
       return seal && { seal_no, seal: seal.toString('hex'), isFull: false };
     }
     if (until === undefined) return undefined;
     if (from_at !== BEGINNING && until <= from_at) return undefined;
-    const found = await database.query<LineDigest>(statements.ready, [from_at, until]);
+    const found = await this.#database.query<LineDigest>(this.#statements.ready, [from_at, until]);
     const isFull = found.length >= LINES_PER_SEAL;
     const isDue = from_at === BEGINNING || millis(until) - millis(from_at) >= EMPTY_SEAL_MS;
     if (found.length === 0 && !isDue) return undefined;
     const to_at = (isFull ? found.at(-1)?.at : undefined) ?? until;
-    const known = await sealedWithin(from_at, to_at, seal_no);
+    const known = await this.#sealedWithin(from_at, to_at, seal_no);
     const fresh = found.filter(({ digest }) => !known.has(digest.toString('hex')));
-    const seal = await write({
+    const seal = await this.#write({
       seal_no,
       from_at,
       to_at,
@@ -216,13 +303,10 @@ export function openAuditChain(options: {
       previous,
     });
     return seal && { seal_no, seal: seal.toString('hex'), isFull };
-  };
+  }
 
   /** Compares one seal with the seal before it and with the lines of its stretch. */
-  const compare = async (
-    row: SealRow,
-    before: SealRow | undefined,
-  ): Promise<BrokenAudit | undefined> => {
+  async #compare(row: SealRow, before: SealRow | undefined): Promise<BrokenAudit | undefined> {
     const broken = (
       what: BrokenAudit['what'],
       line?: { at: string; audit_id: string | null },
@@ -235,7 +319,7 @@ export function openAuditChain(options: {
     if (row.seal_no !== (before?.seal_no ?? 0) + 1) return broken('seal_missing');
     const goesBack = row.lines === 0 && row.from_at === row.to_at;
     if (
-      !row.seal.equals(sealOf(row)) ||
+      !row.seal.equals(this.#sealOf(row)) ||
       !row.previous.equals(before?.seal ?? NO_SEAL) ||
       row.digests.length !== row.lines * DIGEST_BYTES ||
       (row.from_at !== (before?.to_at ?? BEGINNING) && !goesBack)
@@ -246,7 +330,7 @@ export function openAuditChain(options: {
     const stretch = [row.from_at, row.to_at];
     // Bounded, because somebody may have inserted millions of lines.
     const most = row.lines + LINES_PER_SEAL;
-    let lines = await database.query<LineDigest>(statements.within, [...stretch, most]);
+    let lines = await this.#database.query<LineDigest>(this.#statements.within, [...stretch, most]);
     if (Buffer.concat(lines.map(({ digest }) => digest)).equals(row.digests)) return undefined;
     const sealed = partsOf(row.digests);
     const isSealed = new Set(sealed);
@@ -255,14 +339,14 @@ export function openAuditChain(options: {
     const elsewhere =
       strange().length === 0
         ? new Set<string>()
-        : await sealedWithin(row.from_at, row.to_at, row.seal_no);
+        : await this.#sealedWithin(row.from_at, row.to_at, row.seal_no);
     const firstExtra = (): LineDigest | undefined =>
       strange().find(({ digest }) => !elsewhere.has(digest.toString('hex')));
     if (lines.length === most) {
       const inserted = firstExtra();
       if (inserted !== undefined) return broken('inserted', inserted);
       // Every other line of this time is under another seal: the clock went back, and stretches overlap.
-      lines = await database.query<LineDigest>(statements.within, [...stretch, null]);
+      lines = await this.#database.query<LineDigest>(this.#statements.within, [...stretch, null]);
     }
     const extra = firstExtra();
     const there = new Set(lines.map(({ digest }) => digest.toString('hex')));
@@ -272,61 +356,7 @@ export function openAuditChain(options: {
     const good = sealed.slice(0, gone).findLast((digest) => there.has(digest));
     const line = lines.find(({ digest }) => digest.toString('hex') === good);
     return broken('removed', { at: line?.at ?? row.from_at, audit_id: null });
-  };
-
-  return {
-    async seal() {
-      const { now, horizon: until } = await horizon();
-      let newest: { seal_no: number; seal: string } | undefined;
-      for (let made = 0; made < SEALS_PER_ROUND; made += 1) {
-        const one = await sealOne(now, until);
-        newest = one ?? newest;
-        if (one?.isFull !== true) break;
-      }
-      return newest;
-    },
-    async verify(after, limit) {
-      const [first] = after === 0 ? [] : await database.query<SealRow>(statements.one, [after]);
-      const rows = await database.query<SealRow>(statements.some, [after, limit]);
-      let before: SealRow | undefined = first;
-      let lines = 0;
-      let broken: BrokenAudit | undefined;
-      if (after > 0 && first === undefined) {
-        broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
-      }
-      let seals = 0;
-      const startedAt = performance.now();
-      for (const row of broken === undefined ? rows : []) {
-        broken = await compare(row, before);
-        if (broken !== undefined) break;
-        seals += 1;
-        lines += row.lines;
-        before = row;
-        if (performance.now() - startedAt > pieceMs) break;
-      }
-      const isLast = rows.length < limit && seals === rows.length;
-      const [last] = await database.query<{ seal_no: number }>(statements.newest);
-      const [rest] =
-        broken === undefined && isLast
-          ? await database.query<{ lines: number }>(statements.rest, [before?.to_at ?? BEGINNING])
-          : [];
-      return {
-        seals,
-        lines,
-        through:
-          before === undefined
-            ? null
-            : { seal_no: before.seal_no, seal: before.seal.toString('hex'), to: before.to_at },
-        next: broken === undefined && !isLast ? (before?.seal_no ?? null) : null,
-        newest: last?.seal_no ?? 0,
-        broken: broken ?? null,
-        unsealed: rest?.lines ?? 0,
-      };
-    },
-    get ageMs() {
-      return ageMs;
-    },
-  };
+  }
 }
 
 /** How often a replica looks for lines to seal. */
@@ -363,15 +393,10 @@ export async function keepSealing(options: {
   }
 }
 
+type Statements = ReturnType<typeof statementsOf>;
+
 /** The statements over one side's tables. */
-function statementsOf({
-  lines,
-  seals,
-  columns,
-}: AuditTables): Record<
-  'now' | 'last' | 'newest' | 'one' | 'some' | 'add' | 'overlapping' | 'ready' | 'within' | 'rest',
-  NamedStatement
-> {
+function statementsOf({ lines, seals, columns }: AuditTables) {
   const prefix = `${lines.split('.')[0]}_seal`;
   // An array of values as JSON is unambiguous, and PostgreSQL formats jsonb in only one way.
   const digest = `sha256(convert_to(jsonb_build_array(audit_id, ${utc('at')}, ${columns.join(', ')})::text, 'UTF8')) AS digest`;
