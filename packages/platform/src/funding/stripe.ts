@@ -9,7 +9,7 @@
  * it is a SetupIntent, which verifies the account and takes the mandate, and to capture it is the debit. Each payment has a Stripe
  * customer of its own without personal data, so that its debit can be found again without its key.
  *
- * One file because it is one adapter: the acts of the port in turn, and what Stripe answers to each.
+ * next:  stripe-events.ts reads what Stripe's webhooks tell.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
@@ -17,18 +17,15 @@ import { openNameLookup } from '@duebridge/runtime';
 import { Stripe } from 'stripe';
 import type {
   AdapterMethod,
-  EventMoney,
   FundingAdapter,
   FundsOrder,
   PreparedOrder,
   ProcessorAuthorization,
   ProcessorCapture,
-  ProcessorEvent,
-  ProcessorRequest,
   RefundedPart,
   RefundPart,
 } from './adapter.ts';
-import { UnverifiedEvent } from './adapter.ts';
+import { codeOf, idOf, readEvent, type StripeError } from './stripe-events.ts';
 
 /** `wallet`: Apple Pay and Google Pay, by Stripe's Express Checkout element; what comes of it is a card. */
 export type StripeMethod = 'card' | 'us_bank_account' | 'wallet';
@@ -57,8 +54,6 @@ const [MIN_CENTS, MAX_CENTS] = [50, 99_999_999];
 const BANK_MAX_CENTS = 250_000;
 /** The deadline of one call; the engine's own deadline covers the two or three calls of an act. */
 const CALL_MS = 8_000;
-/** Maximum age of a webhook in seconds: Stripe's own default. A replayed one is also detected by its id. */
-const EVENT_TOLERANCE_S = 300;
 /** When the stored answer of a key is an error, the next key is used, at most this many times in one call. */
 const MAX_KEYS = 4;
 
@@ -489,19 +484,14 @@ async function refundOf(
       ),
     );
   } catch (error) {
-    // Refunded already, or the customer's bank has already taken it back.
-    const done = ['charge_already_refunded', 'charge_disputed', 'refund_disputed_payment'];
-    if (!isRefusal(error) || !done.includes(error.code ?? '')) throw error;
+    if (!isRefusal(error) || !GIVEN_BACK.includes(error.code ?? '')) throw error;
   }
 }
 
-/** Stripe's words for a refund that it will never make. */
-const NEVER_REFUNDED = [
-  'charge_already_refunded',
-  'charge_disputed',
-  'refund_disputed_payment',
-  'amount_too_large',
-];
+/** Refunded already, or the customer's bank has already taken it back. */
+const GIVEN_BACK = ['charge_already_refunded', 'charge_disputed', 'refund_disputed_payment'];
+/** Stripe's words for a part that it will never refund. */
+const NEVER_REFUNDED = [...GIVEN_BACK, 'amount_too_large'];
 
 /**
  * A part of what was taken. Stripe forgets idempotency keys after a day, so that a refund is first looked for among those of the payment, by
@@ -587,129 +577,6 @@ function actionOf(intent: {
   return { kind: 'requires_action', action: { kind: 'step_up', data: intent.client_secret } };
 }
 
-interface StripeError {
-  readonly code?: string | undefined;
-  readonly decline_code?: string | undefined;
-}
-
-function codeOf({ code, decline_code }: StripeError): string {
-  return decline_code ?? code ?? 'no code';
-}
-
 function declineText(error: StripeError): string {
   return DECLINES[error.decline_code ?? ''] ?? DECLINES[error.code ?? ''] ?? DECLINED;
-}
-
-function idOf(linked: string | { readonly id: string } | null): string | undefined {
-  if (linked === null) return undefined;
-  return typeof linked === 'string' ? linked : linked.id;
-}
-
-// Webhooks -------------------------------------------------------------------------------------------------------------------
-
-async function readEvent(
-  stripe: Stripe,
-  secrets: readonly string[],
-  request: ProcessorRequest,
-): Promise<ProcessorEvent | undefined> {
-  const event = verified(stripe, secrets, request.body, request.header('stripe-signature') ?? '');
-  const of = (
-    metadata: Stripe.Metadata | null,
-    kind: ProcessorEvent['kind'],
-    told: Pick<ProcessorEvent, 'detail' | 'money'> & { readonly subject?: string } = {},
-  ): ProcessorEvent | undefined => {
-    const platform_payment_id = metadata?.['platform_payment_id'];
-    // An account may serve other systems too.
-    if (platform_payment_id === undefined) return undefined;
-    const { subject, ...rest } = told;
-    // Stripe may tell one occurrence in two events with ids of their own; what is for operators is told once by its subject.
-    const event_id = subject === undefined ? event.id : `${event.type}:${subject}`;
-    return { event_id, platform_payment_id, kind, ...rest };
-  };
-  switch (event.type) {
-    case 'payment_intent.amount_capturable_updated':
-    case 'payment_intent.succeeded':
-      return of(event.data.object.metadata, 'taken');
-    case 'payment_intent.payment_failed': {
-      const { id, metadata, payment_method_types, last_payment_error } = event.data.object;
-      const reason = codeOf(last_payment_error ?? {});
-      const money = [{ reference: id, amount_in_cents: event.data.object.amount, reason }];
-      // A bank debit fails days after it was made; a card fails immediately, and then the payment was never sent.
-      return payment_method_types.includes('us_bank_account')
-        ? of(metadata, 'returned', { detail: { code: reason }, subject: id, money })
-        : of(metadata, 'news');
-    }
-    case 'payment_intent.requires_action':
-    case 'payment_intent.processing':
-    case 'payment_intent.canceled':
-    case 'setup_intent.requires_action':
-    case 'setup_intent.succeeded':
-    case 'setup_intent.setup_failed':
-    case 'setup_intent.canceled':
-      return of(event.data.object.metadata, 'news');
-    case 'charge.dispute.created':
-    case 'charge.dispute.closed': {
-      const dispute = event.data.object;
-      const { id, reason, status, amount } = dispute;
-      const intent = idOf(dispute.payment_intent);
-      if (intent === undefined) return undefined;
-      // A dispute does not repeat the metadata of its payment.
-      const { metadata } = await stripe.paymentIntents.retrieve(intent);
-      const detail = { dispute: id, reason, status, amount_in_cents: amount };
-      return of(metadata, 'disputed', { detail, subject: id, money: [disputedMoney(dispute)] });
-    }
-    case 'charge.refunded': {
-      const { id, metadata, amount_refunded, payment_intent } = event.data.object;
-      const intent = idOf(payment_intent);
-      if (intent === undefined) return undefined;
-      const { data } = await stripe.refunds.list({ payment_intent: intent, limit: 100 });
-      // Ours carry our id: they are booked where they are made.
-      const money = data
-        .filter((one) => one.metadata?.['platform_payment_id'] === undefined)
-        .filter(({ status }) => status === 'succeeded' || status === 'pending')
-        .map(({ id: reference, amount }) => ({ reference, amount_in_cents: amount }));
-      if (money.length === 0) return undefined;
-      const detail = { amount_in_cents: amount_refunded };
-      // A charge may be refunded in parts.
-      return of(metadata, 'refunded', { detail, subject: `${id}:${amount_refunded}`, money });
-    }
-    default:
-      return undefined;
-  }
-}
-
-/** An inquiry (`warning_…`) takes no money yet; if it becomes a dispute, that is another case. */
-function disputedMoney({
-  id,
-  status,
-  amount,
-  reason,
-  evidence_details,
-}: Stripe.Dispute): EventMoney {
-  const isInquiry = status.startsWith('warning');
-  const due = evidence_details.due_by;
-  return {
-    reference: isInquiry ? `${id}-inquiry` : id,
-    amount_in_cents: isInquiry ? 0 : amount,
-    reason,
-    ...(due === null ? {} : { deadline: new Date(due * 1_000).toISOString() }),
-    ...(status === 'won' ? { outcome: 'won' } : status === 'lost' ? { outcome: 'lost' } : {}),
-  };
-}
-
-function verified(
-  stripe: Stripe,
-  secrets: readonly string[],
-  body: Buffer,
-  signature: string,
-): Stripe.Event {
-  let last: unknown;
-  for (const secret of secrets) {
-    try {
-      return stripe.webhooks.constructEvent(body, signature, secret, EVENT_TOLERANCE_S);
-    } catch (error) {
-      last = error;
-    }
-  }
-  throw new UnverifiedEvent('the signature is not valid', { cause: last });
 }
