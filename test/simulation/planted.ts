@@ -291,7 +291,7 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a hold that has expired is sent anyway',
     file: 'platform/src/engine/dispatcher.ts',
-    find: '      if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;\n',
+    find: '      if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;\n',
     replace: '',
     seed: 2,
   },

@@ -4,10 +4,10 @@
  */
 import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
 import type { Collection, FundingOrder } from '../funding.ts';
-
 import type { Intent } from '../partners/payment-record.ts';
 import type { PartnerCalls } from './partner-calls.ts';
-import type { PaymentMemory } from './payment-steps.ts';
+import type { Lane } from './call-queue.ts';
+import { nextStep, type PaymentMemory, type Step } from './payment-steps.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
 export interface PaymentGroup {
@@ -83,6 +83,21 @@ export function activePayment(facts: Omit<ActivePayment, Memory | 'processingMs'
 /** False once the payment was forgotten or restarted from its row: whatever still holds this object drops it. */
 export function isCurrent({ slot }: ActivePayment): boolean {
   return slot !== GONE;
+}
+
+/** The next call for a payment. */
+export function stepOf(payment: ActivePayment): Step {
+  return nextStep(payment, payment.group.collection);
+}
+
+/** Polls of a payment that are not queued behind those of payments that take long. */
+const FIRST_POLLS = 1;
+
+/** The lane of the partner's queue that a payment waits in. */
+export function laneOf(payment: ActivePayment): Lane {
+  if (payment.tries > 0) return 'retry';
+  if (stepOf(payment) === 'submit') return 'new';
+  return payment.polls < FIRST_POLLS ? 'poll' : 'again';
 }
 
 /** A payment as its calls carry it. */

@@ -13,7 +13,7 @@
  * One file because it is one cycle: every step takes a payment out of the queues and puts it back, and only here can that be read whole.
  */
 import type { PaymentStage } from '@duebridge/contract';
-import { isDatabaseTrouble } from '@duebridge/runtime';
+import { isDatabaseTrouble, steadyClock, type Clock } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -22,26 +22,20 @@ import { Acceptances } from './acceptances.ts';
 import {
   activePayment,
   isCurrent,
+  laneOf,
+  stepOf,
   type ActivePayment,
   type PaymentGroup,
 } from './active-payment.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { EngineOptions, EngineTimes } from './options.ts';
-import type { CallQueue, Lane } from './call-queue.ts';
+import type { CallQueue } from './call-queue.ts';
 import { DrivenPayments } from './driven-payments.ts';
 import { FundingCalls } from './funding-calls.ts';
 import type { Outage } from './outage.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
 import { PartnerSignals } from './partner-signals.ts';
-import {
-  decide,
-  isUnsent,
-  leaving,
-  nextStep,
-  type PaymentEvent,
-  type Step,
-  type StepWrite,
-} from './payment-steps.ts';
+import { decide, isUnsent, leaving, type PaymentEvent, type StepWrite } from './payment-steps.ts';
 import { learnEnd, type CallAge } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import type { LoadedRow } from './slots.ts';
@@ -57,8 +51,6 @@ export interface Lease {
   owns(slot: number): boolean;
 }
 
-/** Polls of a payment that are not queued behind those of payments that take long. */
-const FIRST_POLLS = 1;
 /** Maximum number of groups in memory. */
 const MAX_GROUPS = 10_000;
 /** Interval of the check whether calls in flight in a slot have been recorded. */
@@ -90,6 +82,8 @@ export class Dispatcher {
   readonly #groups = new Map<string, PaymentGroup>();
   /** Wall time. */
   readonly #beganAt: number;
+  /** For the ends of holds: a step of the wall clock must not make an expired one look as if it lasted. */
+  readonly #steady: Clock;
   #ended = false;
 
   constructor(
@@ -106,6 +100,7 @@ export class Dispatcher {
     this.#lease = lease;
     this.#changed = changed;
     this.#beganAt = options.clock.now();
+    this.#steady = steadyClock(options.clock);
     this.#outage = outage;
     const { client, clock } = options;
     this.#calling = {
@@ -454,7 +449,7 @@ export class Dispatcher {
       // It waits no longer, so another may be authorized.
       for (const queue of this.#funding.queues) this.#pumpFunding(queue);
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
-      if (payment.hold !== undefined && !lasts(payment.hold, clock.now())) payment.hold = undefined;
+      if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;
       if (!(await this.#write(payment, leaving(payment)))) return 'forget';
       payment.hold = undefined;
@@ -594,15 +589,4 @@ export class Dispatcher {
 function isSettled(written: StepWrite): boolean {
   if (written.kind === 'end') return written.settles === true || written.by === 'funding';
   return written.kind === 'settle';
-}
-
-function stepOf(payment: ActivePayment): Step {
-  return nextStep(payment, payment.group.collection);
-}
-
-/** The lane of the partner's queue that a payment waits in. */
-function laneOf(payment: ActivePayment): Lane {
-  if (payment.tries > 0) return 'retry';
-  if (stepOf(payment) === 'submit') return 'new';
-  return payment.polls < FIRST_POLLS ? 'poll' : 'again';
 }
