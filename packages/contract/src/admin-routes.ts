@@ -22,7 +22,7 @@ import {
   ReconcileRequest,
   Reconciliation,
 } from './admin.ts';
-import { PlatformBatchId, PlatformPaymentId } from './fields.ts';
+import { PlatformBatchId, PlatformPaymentId, strictObject, Uuid } from './fields.ts';
 import {
   AuditPage,
   AuditQuery,
@@ -76,7 +76,13 @@ const PATH_FIELDS = {
   file_id: Type.String({ maxLength: 64 }),
   refund_id: Type.String({ maxLength: 64 }),
   case_id: Type.String({ maxLength: 300 }),
-  difference_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
+  difference_id: Uuid,
+};
+
+/** The answer when the first field of a path names nothing, where it is not NOT_FOUND. */
+const NOT_FOUND: Readonly<Record<string, ErrorCode>> = {
+  platform_payment_id: 'PAYMENT_NOT_FOUND',
+  platform_batch_id: 'BATCH_NOT_FOUND',
 };
 
 /** An operation as it is written below: what all have in common is left out. */
@@ -86,7 +92,7 @@ interface AdminOperation extends Pick<
 > {
   /** Method, and path below /admin/v1. */
   readonly call: `${Route['method']} /${string}`;
-  /** Beside those of its authentication, its role and the type of its body. */
+  /** Beside those of its authentication, its role, the type of its body and what its path names. */
   readonly errors?: readonly ErrorCode[];
 }
 
@@ -110,10 +116,8 @@ export function adminRoutes<const T extends Readonly<Record<string, AdminOperati
 ): AdminRoutes<T> {
   const routes = Object.entries(operations).map(([id, { call, errors = [], ...rest }]) => {
     const [method = '', path = ''] = call.split(' ');
-    const fields = pathFields(path).map((name) => [
-      name,
-      PATH_FIELDS[name as keyof typeof PATH_FIELDS],
-    ]);
+    const names = pathFields(path);
+    const fields = names.map((name) => [name, PATH_FIELDS[name as keyof typeof PATH_FIELDS]]);
     return [
       id,
       {
@@ -127,6 +131,7 @@ export function adminRoutes<const T extends Readonly<Record<string, AdminOperati
           'UNAUTHORIZED',
           ...(rest.role === undefined ? [] : ['INSUFFICIENT_ROLE']),
           ...(rest.body === undefined ? [] : ['UNSUPPORTED_MEDIA_TYPE']),
+          ...names.slice(0, 1).map((name) => NOT_FOUND[name] ?? 'NOT_FOUND'),
           ...errors,
         ],
       },
@@ -158,7 +163,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 32',
     tiedBy: 'partner_id',
     reply: PartnerView,
-    errors: ['NOT_FOUND'],
   },
   change_partner: {
     call: 'PATCH /partners/{partner_id}',
@@ -167,7 +171,6 @@ export const platformAdminRoutes = adminRoutes({
     role: 'admin',
     body: PartnerChange,
     reply: PartnerView,
-    errors: ['NOT_FOUND'],
   },
   issue_key: {
     call: 'POST /partners/{partner_id}/keys',
@@ -176,7 +179,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'admin',
     body: ClientKeyRequest,
     reply: ClientKeyGrant,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   list_keys: {
     call: 'GET /partners/{partner_id}/keys',
@@ -184,7 +187,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 32',
     tiedBy: 'partner_id',
     reply: Type.Object({ keys: Type.Array(ClientKeyView) }),
-    errors: ['NOT_FOUND'],
   },
   revoke_key: {
     call: 'DELETE /partners/{partner_id}/keys/{key_id}',
@@ -192,7 +194,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'AU1, decision 30',
     role: 'admin',
     reply: ClientKeyView,
-    errors: ['NOT_FOUND'],
   },
   list_payments: {
     call: 'GET /payments',
@@ -208,7 +209,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 32',
     tiedBy: 'platform_payment_id',
     reply: PaymentDetail,
-    errors: ['PAYMENT_NOT_FOUND'],
   },
   resume_payment: {
     call: 'POST /payments/{platform_payment_id}/resume',
@@ -218,7 +218,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: PaymentView,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   pause_payment: {
     call: 'POST /payments/{platform_payment_id}/pause',
@@ -227,7 +227,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: PaymentView,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   withdraw_payment: {
     call: 'POST /payments/{platform_payment_id}/withdraw',
@@ -236,14 +236,14 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: PaymentView,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   list_batches: {
     call: 'GET /batches',
     summary: 'List batches, newest first',
     source: 'decision 26',
     tiedBy: 'partner_id',
-    query: Type.Object({ partner_id: Type.Optional(PartnerId) }, { additionalProperties: false }),
+    query: strictObject({ partner_id: Type.Optional(PartnerId) }),
     reply: BatchPage,
   },
   get_batch: {
@@ -252,7 +252,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 26',
     tiedBy: 'platform_batch_id',
     reply: BatchView,
-    errors: ['BATCH_NOT_FOUND'],
   },
   reconcile_batch: {
     call: 'POST /batches/{platform_batch_id}/reconcile',
@@ -261,7 +260,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: ReconcileRequest,
     reply: Reconciliation,
-    errors: ['BATCH_NOT_FOUND', 'PARTNER_UNREACHABLE'],
+    errors: ['PARTNER_UNREACHABLE'],
   },
   list_audit: {
     call: 'GET /audit',
@@ -307,7 +306,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'admin',
     body: OperatorChange,
     reply: OperatorView,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   issue_operator_key: {
     call: 'POST /operators/{operator_id}/keys',
@@ -316,7 +315,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'admin',
     body: OperatorKeyRequest,
     reply: OperatorKeyGrant,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   revoke_operator_key: {
     call: 'DELETE /operators/{operator_id}/keys/{key_id}',
@@ -324,7 +323,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 38',
     role: 'admin',
     reply: OperatorView,
-    errors: ['NOT_FOUND'],
   },
   register_domains: {
     call: 'POST /partners/{partner_id}/domains',
@@ -332,7 +330,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 110',
     role: 'admin',
     reply: Type.Object({ domains: Type.Array(WalletDomain) }),
-    errors: ['NOT_FOUND'],
   },
   test_partner: {
     call: 'POST /partners/{partner_id}/test',
@@ -340,7 +337,6 @@ export const platformAdminRoutes = adminRoutes({
     source: 'decision 32',
     role: 'operator',
     reply: PartnerTest,
-    errors: ['NOT_FOUND'],
   },
   list_answers: {
     call: 'GET /partners/{partner_id}/answers',
@@ -357,7 +353,6 @@ export const platformAdminRoutes = adminRoutes({
     role: 'admin',
     body: OperatorReason,
     reply: RevokedAccess,
-    errors: ['NOT_FOUND'],
   },
   search_payments: {
     call: 'POST /payments/search',
@@ -375,7 +370,6 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: UnmaskedAccount,
-    errors: ['PAYMENT_NOT_FOUND'],
   },
   close_review: {
     call: 'POST /payments/{platform_payment_id}/close',
@@ -385,7 +379,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: CloseReview,
     reply: ReviewClose,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT', 'PARTNER_UNREACHABLE'],
+    errors: ['CONFLICT', 'PARTNER_UNREACHABLE'],
   },
   settle_funds: {
     call: 'POST /payments/{platform_payment_id}/settle',
@@ -395,7 +389,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: SettleFunds,
     reply: ReviewClose,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   export_payments: {
     call: 'GET /payments/export',
@@ -414,7 +408,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: BatchView,
-    errors: ['BATCH_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   reconcile_batch_file: {
     call: 'POST /batches/{platform_batch_id}/reconcile-file',
@@ -425,7 +419,7 @@ export const platformAdminRoutes = adminRoutes({
     body: Type.String({ description: 'UTF-8, at most 64 MiB.' }),
     bodyType: 'text/csv',
     reply: Reconciliation,
-    errors: ['BATCH_NOT_FOUND', 'PAYLOAD_TOO_LARGE'],
+    errors: ['PAYLOAD_TOO_LARGE'],
   },
   list_differences: {
     call: 'GET /differences',
@@ -450,7 +444,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: OpenDifference,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   show_person: {
     call: 'POST /people/show',
@@ -491,7 +485,7 @@ export const platformAdminRoutes = adminRoutes({
     role: 'operator',
     body: OperatorReason,
     reply: PartnerAnswer,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   preview_acts: {
     call: 'POST /payments/preview',

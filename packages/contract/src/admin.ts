@@ -7,74 +7,65 @@ import {
   AccountId,
   AmountInCents,
   BillerId,
+  count,
   instant,
   nullable,
+  paging,
   PlatformBatchId,
   PlatformPaymentId,
+  strictObject,
   text,
+  Uuid,
+  validForDays,
 } from './fields.ts';
 import { BatchStatement, PaymentRecord } from './payment.ts';
 import { Mode } from './mode.ts';
 import { PAYMENT_STATUSES } from './status.ts';
-
-const strict = { additionalProperties: false } as const;
 
 /** Id that an operator assigns to a partner. */
 export const PartnerId = Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,62}$' });
 
 /** How the partner's endpoints are protected (S3): OAuth 2.0 (OA1) or a static key (KY1). Write-only. */
 export const PartnerAuth = Type.Union([
-  Type.Object(
-    {
-      method: Type.Literal('oauth'),
-      token_url: Type.String({ maxLength: 2048 }),
-      client_id: text('Issued by the partner.'),
-      client_secret: text('Issued by the partner; encrypted at rest, never returned.', 1024),
-      scope: Type.Optional(Type.String({ maxLength: 256 })),
-    },
-    strict,
-  ),
-  Type.Object(
-    {
-      method: Type.Literal('key'),
-      header: text('Name of the header that carries the key.'),
-      key: text('The key; encrypted at rest, never returned.', 1024),
-    },
-    strict,
-  ),
+  strictObject({
+    method: Type.Literal('oauth'),
+    token_url: Type.String({ maxLength: 2048 }),
+    client_id: text('Issued by the partner.'),
+    client_secret: text('Issued by the partner; encrypted at rest, never returned.', 1024),
+    scope: Type.Optional(Type.String({ maxLength: 256 })),
+  }),
+  strictObject({
+    method: Type.Literal('key'),
+    header: text('Name of the header that carries the key.'),
+    key: text('The key; encrypted at rest, never returned.', 1024),
+  }),
 ]);
 export type PartnerAuth = Static<typeof PartnerAuth>;
 
 /** Path templates of a partner whose paths differ from decision 1; absent ones keep the default. */
-export const PartnerPaths = Type.Object(
-  {
-    get_account: Type.Optional(Type.String({ maxLength: 512 })),
-    get_balance: Type.Optional(Type.String({ maxLength: 512 })),
-    put_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
-    get_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
-    get_payment: Type.Optional(Type.String({ maxLength: 512 })),
-    get_batch_statement: Type.Optional(Type.String({ maxLength: 512 })),
-  },
-  strict,
-);
+export const PartnerPaths = strictObject({
+  get_account: Type.Optional(Type.String({ maxLength: 512 })),
+  get_balance: Type.Optional(Type.String({ maxLength: 512 })),
+  put_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
+  get_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
+  get_payment: Type.Optional(Type.String({ maxLength: 512 })),
+  get_batch_statement: Type.Optional(Type.String({ maxLength: 512 })),
+});
 export type PartnerPaths = Static<typeof PartnerPaths>;
 
 /** Limits on the platform's calls to one partner (decision 25). */
-export const PartnerBudget = Type.Object(
-  {
-    max_concurrent_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-    max_calls_per_second: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
-    call_timeout_ms: Type.Optional(Type.Integer({ minimum: 100, maximum: 120_000 })),
-    wait_seconds: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: 60,
-        description: 'Waiting reads (decision 24); 0 asks for none.',
-      }),
-    ),
-  },
-  strict,
-);
+export const PartnerBudget = strictObject({
+  max_concurrent_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+  max_calls_per_second: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+  call_timeout_ms: Type.Optional(Type.Integer({ minimum: 100, maximum: 120_000 })),
+  wait_seconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 60,
+      description: 'Waiting reads (decision 24); 0 asks for none.',
+    }),
+  ),
+});
 export type PartnerBudget = Static<typeof PartnerBudget>;
 
 const pem = (description: string) => Type.String({ minLength: 1, maxLength: 20_000, description });
@@ -93,19 +84,16 @@ const connectionFields = {
 };
 
 /** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
-export const PartnerConnection = Type.Object(
-  {
-    certificate: Type.Optional(connectionFields.certificate),
-    private_key: Type.Optional(connectionFields.private_key),
-    authority: Type.Optional(connectionFields.authority),
-    proxy_url: Type.Optional(connectionFields.proxy_url),
-  },
-  strict,
-);
+export const PartnerConnection = strictObject({
+  certificate: Type.Optional(connectionFields.certificate),
+  private_key: Type.Optional(connectionFields.private_key),
+  authority: Type.Optional(connectionFields.authority),
+  proxy_url: Type.Optional(connectionFields.proxy_url),
+});
 export type PartnerConnection = Static<typeof PartnerConnection>;
 
 /** A change of it: absent fields stay as they are, null removes one, and an empty object removes all. */
-export const PartnerConnectionChange = Type.Object(
+export const PartnerConnectionChange = strictObject(
   {
     certificate: Type.Optional(nullable(connectionFields.certificate)),
     private_key: Type.Optional(nullable(connectionFields.private_key)),
@@ -113,7 +101,6 @@ export const PartnerConnectionChange = Type.Object(
     proxy_url: Type.Optional(nullable(connectionFields.proxy_url)),
   },
   {
-    ...strict,
     description:
       'Absent fields stay as they are, null removes one, and an empty object removes them all.',
   },
@@ -166,36 +153,34 @@ const partnerFields = {
 };
 
 /** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). Without a mode it is for tests. */
-export const PartnerRegistration = Type.Object(
-  { ...partnerFields, auth: PartnerAuth, connection: Type.Optional(PartnerConnection) },
-  strict,
-);
+export const PartnerRegistration = strictObject({
+  ...partnerFields,
+  auth: PartnerAuth,
+  connection: Type.Optional(PartnerConnection),
+});
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
 /**
  * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths`, `budget` and `connection`
  * too; any other field is replaced as a whole.
  */
-export const PartnerChange = Type.Object(
-  {
-    name: Type.Optional(partnerFields.name),
-    support_contact: partnerFields.support_contact,
-    colour: Type.Optional(nullable(colour)),
-    logo: Type.Optional(nullable(logo)),
-    biller_names: partnerFields.biller_names,
-    base_url: Type.Optional(partnerFields.base_url),
-    origins: Type.Optional(partnerFields.origins),
-    paths: partnerFields.paths,
-    budget: partnerFields.budget,
-    refusals: partnerFields.refusals,
-    account_check: partnerFields.account_check,
-    auth: Type.Optional(PartnerAuth),
-    connection: Type.Optional(PartnerConnectionChange),
-    paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
-    reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
-  },
-  strict,
-);
+export const PartnerChange = strictObject({
+  name: Type.Optional(partnerFields.name),
+  support_contact: partnerFields.support_contact,
+  colour: Type.Optional(nullable(colour)),
+  logo: Type.Optional(nullable(logo)),
+  biller_names: partnerFields.biller_names,
+  base_url: Type.Optional(partnerFields.base_url),
+  origins: Type.Optional(partnerFields.origins),
+  paths: partnerFields.paths,
+  budget: partnerFields.budget,
+  refusals: partnerFields.refusals,
+  account_check: partnerFields.account_check,
+  auth: Type.Optional(PartnerAuth),
+  connection: Type.Optional(PartnerConnectionChange),
+  paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
+  reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
+});
 export type PartnerChange = Static<typeof PartnerChange>;
 
 /** A partner as the admin API returns it, without secrets. */
@@ -225,9 +210,7 @@ export const PartnerView = Type.Object({
 });
 export type PartnerView = Static<typeof PartnerView>;
 
-const keyEnd = Type.Union([instant('When it expires.'), Type.Null()], {
-  description: 'Null: it never expires.',
-});
+const keyEnd = nullable(instant('When it expires.'), 'Null: it never expires.');
 
 /** A new API key, shown only this once (AU1). */
 export const ClientKeyGrant = Type.Object({
@@ -241,19 +224,10 @@ export const ClientKeyGrant = Type.Object({
 export type ClientKeyGrant = Static<typeof ClientKeyGrant>;
 
 /** Issue a key: for a new client, or a second one for rotation when client_id is given. */
-export const ClientKeyRequest = Type.Object(
-  {
-    client_id: Type.Optional(Type.String({ maxLength: 128 })),
-    valid_for_days: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: 3_650,
-        description: 'The key expires after this many days (decision 38); without it, never.',
-      }),
-    ),
-  },
-  strict,
-);
+export const ClientKeyRequest = strictObject({
+  client_id: Type.Optional(Type.String({ maxLength: 128 })),
+  valid_for_days: validForDays('The key'),
+});
 export type ClientKeyRequest = Static<typeof ClientKeyRequest>;
 
 export const ClientKeyView = Type.Object({
@@ -304,36 +278,30 @@ export type PaymentView = Static<typeof PaymentView>;
 /** A payment with what is happening to it now. */
 export const ListedPayment = Type.Object({
   ...paymentFields,
-  attempts: Type.Integer({ minimum: 0, description: 'Recorded calls to the partner.' }),
-  last_result: Type.Union([Type.String(), Type.Null()], {
-    description:
-      'Of the last call: the status that the partner gave, its error code, or why there is no answer.',
-  }),
-  next_step: Type.Union(
-    [
-      Type.Object({
-        step: Type.Enum(['submit', 'poll', 'settle']),
-        at: instant('When it is due; a partner that is down or has no budget left delays it.'),
-      }),
-      Type.Null(),
-    ],
-    { description: 'Null when nothing is due, or when another process drives the payment.' },
+  attempts: count('Recorded calls to the partner.'),
+  last_result: nullable(
+    Type.String(),
+    'Of the last call: the status that the partner gave, its error code, or why there is no answer.',
+  ),
+  next_step: nullable(
+    Type.Object({
+      step: Type.Enum(['submit', 'poll', 'settle']),
+      at: instant('When it is due; a partner that is down or has no budget left delays it.'),
+    }),
+    'Null when nothing is due, or when another process drives the payment.',
   ),
   paused: Type.Boolean({
     description: 'Nothing is sent until an operator resumes it (decision 61).',
   }),
-  open_case: Type.Union(
-    [
-      Type.Object({
-        case_id: Type.String(),
-        reason_code: Type.String(),
-        note: Type.String(),
-        opened_by: Type.String(),
-        opened_at: instant('When it was opened.'),
-      }),
-      Type.Null(),
-    ],
-    { description: 'The oldest case about it that has not ended.' },
+  open_case: nullable(
+    Type.Object({
+      case_id: Type.String(),
+      reason_code: Type.String(),
+      note: Type.String(),
+      opened_by: Type.String(),
+      opened_at: instant('When it was opened.'),
+    }),
+    'The oldest case about it that has not ended.',
   ),
 });
 export type ListedPayment = Static<typeof ListedPayment>;
@@ -349,15 +317,15 @@ export type AuditEntry = Static<typeof AuditEntry>;
 
 export const PaymentPage = Type.Object({
   payments: Type.Array(ListedPayment),
-  next_cursor: Type.Union([Type.String(), Type.Null()], {
-    description:
-      'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
-  }),
+  next_cursor: nullable(
+    Type.String(),
+    'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
+  ),
 });
 export type PaymentPage = Static<typeof PaymentPage>;
 
 /** Every action of an operator states a reason (EE8). */
-export const OperatorReason = Type.Object({ reason: text('Why; kept in the audit.') }, strict);
+export const OperatorReason = strictObject({ reason: text('Why; kept in the audit.') });
 export type OperatorReason = Static<typeof OperatorReason>;
 
 /** The last comparison of a batch with its partner: what the partner said, beside what we say (decision 26). */
@@ -365,11 +333,12 @@ export const BatchComparison = Type.Object({
   compared_at: instant('Database time.'),
   actor: Type.String(),
   method: Type.Enum(['statement', 'payments', 'csv']),
-  compared: Type.Integer({ minimum: 0 }),
-  differences: Type.Integer({ minimum: 0 }),
-  partner_statement: Type.Union([BatchStatement, Type.Null()], {
-    description: 'From the partner’s statement or file; null if the partner has no statements.',
-  }),
+  compared: count(),
+  differences: count(),
+  partner_statement: nullable(
+    BatchStatement,
+    'From the partner’s statement or file; null if the partner has no statements.',
+  ),
 });
 export type BatchComparison = Static<typeof BatchComparison>;
 
@@ -392,12 +361,14 @@ export type BatchView = Static<typeof BatchView>;
 /** A batch in a list. The statement of an open batch is made of all its payments, so a list leaves it out. */
 export const ListedBatch = Type.Object({
   ...batchFields,
-  statement: Type.Union([BatchStatement, Type.Null()], {
-    description: 'Null while the batch is open: read the batch for the statement of that moment.',
-  }),
-  differences: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-    description: 'Those that the last comparison with the partner found; null before the first.',
-  }),
+  statement: nullable(
+    BatchStatement,
+    'Null while the batch is open: read the batch for the statement of that moment.',
+  ),
+  differences: nullable(
+    count(),
+    'Those that the last comparison with the partner found; null before the first.',
+  ),
 });
 export type ListedBatch = Static<typeof ListedBatch>;
 
@@ -420,11 +391,11 @@ export const Reconciliation = Type.Object({
     description:
       'What was compared: the partner’s batch statement, each payment read, or its file.',
   }),
-  compared: Type.Integer({ minimum: 0 }),
+  compared: count(),
   differences: Type.Array(Difference),
   running: Type.Optional(
     Type.Object(
-      { of: Type.Integer({ minimum: 0 }) },
+      { of: count() },
       {
         description:
           'The comparison goes on, payment by payment: `compared` of this many so far, and no differences yet. The same request again waits for it.',
@@ -441,7 +412,7 @@ export const Reconciliation = Type.Object({
 export type Reconciliation = Static<typeof Reconciliation>;
 
 /** Compare with the partner itself; its file has an operation of its own. */
-export const ReconcileRequest = Type.Object({}, strict);
+export const ReconcileRequest = strictObject({});
 
 /** Partner kit: a page of its payments. */
 export const KitPaymentPage = Type.Object({
@@ -450,50 +421,42 @@ export const KitPaymentPage = Type.Object({
 });
 export type KitPaymentPage = Static<typeof KitPaymentPage>;
 
-export const KitPaymentQuery = Type.Object(
-  {
-    status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
-    biller_id: Type.Optional(BillerId),
-    account_id: Type.Optional(AccountId),
-    platform_batch_id: Type.Optional(PlatformBatchId),
-    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
-    cursor: Type.Optional(Type.String({ maxLength: 256 })),
-  },
-  strict,
-);
+export const KitPaymentQuery = strictObject({
+  status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
+  biller_id: Type.Optional(BillerId),
+  account_id: Type.Optional(AccountId),
+  platform_batch_id: Type.Optional(PlatformBatchId),
+  ...paging,
+});
 export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
 
 /** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
-export const AccountImport = Type.Object(
-  {
-    csv: Type.String({ minLength: 1, maxLength: 60_000 }),
-    part_of: Type.Optional(
-      Type.Object(
-        {
-          import_id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
-          file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-          accounts: Type.Integer({ minimum: 1 }),
-        },
-        {
-          ...strict,
-          description:
-            'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit.',
-        },
-      ),
+export const AccountImport = strictObject({
+  csv: Type.String({ minLength: 1, maxLength: 60_000 }),
+  part_of: Type.Optional(
+    strictObject(
+      {
+        import_id: Uuid,
+        file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+        accounts: Type.Integer({ minimum: 1 }),
+      },
+      {
+        description:
+          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit.',
+      },
     ),
-    as_of: Type.Optional(
-      instant(
-        'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
-      ),
+  ),
+  as_of: Type.Optional(
+    instant(
+      'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
     ),
-  },
-  strict,
-);
+  ),
+});
 export type AccountImport = Static<typeof AccountImport>;
 
 export const AccountImportResult = Type.Object({
-  created: Type.Integer({ minimum: 0 }),
-  updated: Type.Integer({ minimum: 0 }),
-  unchanged: Type.Integer({ minimum: 0 }),
+  created: count(),
+  updated: count(),
+  unchanged: count(),
 });
 export type AccountImportResult = Static<typeof AccountImportResult>;

@@ -1,9 +1,7 @@
 /** The admin API: what an act would do to each of several payments (decision 166). */
 import { Type, type Static } from 'typebox';
 import { PaymentView } from './admin.ts';
-import { PlatformPaymentId } from './fields.ts';
-
-const strict = { additionalProperties: false } as const;
+import { PlatformPaymentId, strictObject } from './fields.ts';
 
 /** What operators do to several payments, one after the other. */
 export const BULK_ACTS = ['resume', 'poll', 'withdraw', 'close'] as const;
@@ -12,13 +10,10 @@ export type BulkAct = (typeof BULK_ACTS)[number];
 export const MAX_BULK = 500;
 
 /** Asks what an act would do to these payments; nothing is done. */
-export const BulkPreviewRequest = Type.Object(
-  {
-    act: Type.Enum([...BULK_ACTS]),
-    platform_payment_ids: Type.Array(PlatformPaymentId, { minItems: 1, maxItems: MAX_BULK }),
-  },
-  strict,
-);
+export const BulkPreviewRequest = strictObject({
+  act: Type.Enum([...BULK_ACTS]),
+  platform_payment_ids: Type.Array(PlatformPaymentId, { minItems: 1, maxItems: MAX_BULK }),
+});
 export type BulkPreviewRequest = Static<typeof BulkPreviewRequest>;
 
 /** What the act would do to each, as the payments are now; another person or the partner may be faster. */

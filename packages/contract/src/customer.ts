@@ -2,7 +2,7 @@
  * What a partner posts to get a token, and the token (TR1-TR4, TK1).
  */
 import { Type, type Static } from 'typebox';
-import { AccountId, BillerId, text } from './fields.ts';
+import { AccountId, BillerId, strictObject, text } from './fields.ts';
 
 /** TR2. */
 export const Address = Type.Object({
@@ -58,8 +58,7 @@ export const TokenRequest = Type.Object({
 export type TokenRequest = Static<typeof TokenRequest>;
 
 /** TK1: the single field. The expiry is sent in the header Token-Expires-At (decision 8). */
-export const TokenReply = Type.Object(
-  { token: Type.String({ description: 'Opens the payment flow for this customer.' }) },
-  { additionalProperties: false },
-);
+export const TokenReply = strictObject({
+  token: Type.String({ description: 'Opens the payment flow for this customer.' }),
+});
 export type TokenReply = Static<typeof TokenReply>;

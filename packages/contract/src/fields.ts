@@ -1,7 +1,7 @@
 /**
  * The field schemas that the resources are built from: ids, amounts, strings, times.
  */
-import { Type } from 'typebox';
+import { Type, type TProperties } from 'typebox';
 import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
 
 /** Longest free text accepted (decision 16). */
@@ -60,6 +60,41 @@ export const foreignInstant = (description: string) =>
 /** An instant of our own APIs: RFC 3339. */
 export const instant = (description: string) => Type.String({ format: 'date-time', description });
 
+/** A UUID as PostgreSQL and we write it. */
+export const Uuid = Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' });
+
+/** The query of a page of a list. */
+export const paging = {
+  limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
+  cursor: Type.Optional(Type.String({ maxLength: 256 })),
+};
+
+/** The life of a new key. */
+export const validForDays = (what: string) =>
+  Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 3_650,
+      description: `${what} expires after this many days (decision 38); without it, never.`,
+    }),
+  );
+
 /** A value, or null. */
-export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Union([schema, Type.Null()]);
+export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(
+  schema: T,
+  description?: string,
+) => Type.Union([schema, Type.Null()], described(description));
+
+/** How many. */
+export const count = (description?: string) =>
+  Type.Integer({ minimum: 0, ...described(description) });
+
+/** An object of our own APIs, where an unknown field is a typing error. */
+export const strictObject = <const Fields extends TProperties>(
+  fields: Fields,
+  options: { readonly description?: string } = {},
+) => Type.Object(fields, { additionalProperties: false, ...options });
+
+function described(description: string | undefined): { description?: string } {
+  return description === undefined ? {} : { description };
+}

@@ -5,37 +5,41 @@
 import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
 import { Balance } from './customer.ts';
-import { AmountInCents, instant, PlatformPaymentId, platformPaymentId } from './fields.ts';
+import {
+  AmountInCents,
+  instant,
+  nullable,
+  PlatformPaymentId,
+  platformPaymentId,
+  strictObject,
+} from './fields.ts';
 import { Mode } from './mode.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Body of the exchange of a token for a session. */
-export const FlowSessionRequest = Type.Object(
-  {
-    origin: Type.Optional(
-      Type.String({
-        maxLength: 256,
-        description:
-          'The origin of the page that embeds the frame; refused unless it is registered for the partner.',
-      }),
-    ),
-    partner_id: Type.Optional(
-      Type.String({
-        maxLength: 128,
-        description:
-          'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
-      }),
-    ),
-    continues: Type.Optional(
-      Type.String({
-        maxLength: 256,
-        description:
-          'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const FlowSessionRequest = strictObject({
+  origin: Type.Optional(
+    Type.String({
+      maxLength: 256,
+      description:
+        'The origin of the page that embeds the frame; refused unless it is registered for the partner.',
+    }),
+  ),
+  partner_id: Type.Optional(
+    Type.String({
+      maxLength: 128,
+      description:
+        'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
+    }),
+  ),
+  continues: Type.Optional(
+    Type.String({
+      maxLength: 256,
+      description:
+        'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
+    }),
+  ),
+});
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
 
 /** Progress of a payment, for the waiting customer. */
@@ -151,9 +155,10 @@ export const FlowSession = Type.Object({
     payment_rules: PaymentRules,
   }),
   funding_methods: Type.Array(FlowFundingMethod),
-  payment: Type.Union([FlowPayment, Type.Null()], {
-    description: 'The payment of this session, if there is one: the page opens on it.',
-  }),
+  payment: nullable(
+    FlowPayment,
+    'The payment of this session, if there is one: the page opens on it.',
+  ),
   receipt: Type.Optional(
     Type.Object(
       {
@@ -215,23 +220,20 @@ export const FlowSessionGrant = Type.Object({
 export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
 /** Body of the way back: where a customer who came with the whole tab (display `redirect`) goes. */
-export const FlowReturnRequest = Type.Object(
-  {
-    return_url: Type.String({
-      minLength: 1,
-      maxLength: 2048,
+export const FlowReturnRequest = strictObject({
+  return_url: Type.String({
+    minLength: 1,
+    maxLength: 2048,
+    description:
+      'Where the customer goes; its origin must be registered for the partner. Its query must not hold a duebridge_result.',
+  }),
+  confirm_unanswered: Type.Optional(
+    Type.Boolean({
       description:
-        'Where the customer goes; its origin must be registered for the partner. Its query must not hold a duebridge_result.',
+        'True when the page sent a confirm that was not answered: if there is no payment, the result is then unknown, not none.',
     }),
-    confirm_unanswered: Type.Optional(
-      Type.Boolean({
-        description:
-          'True when the page sent a confirm that was not answered: if there is no payment, the result is then unknown, not none.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+  ),
+});
 export type FlowReturnRequest = Static<typeof FlowReturnRequest>;
 
 /** Answer to it. */
@@ -268,23 +270,20 @@ export interface FlowResult {
  * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
  * one, which must have failed or been canceled (PL3). `platform_payment_id` is the session's `next_payment_id`.
  */
-export const FlowPaymentRequest = Type.Object(
-  {
-    amount_in_cents: AmountInCents,
-    funding_method: Type.String({ minLength: 1, maxLength: 64 }),
-    instrument: Type.Optional(
-      Type.String({
-        // Twelve digits in a row may be a card or an account number: no token of a processor looks like one.
-        pattern: '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$',
-        description:
-          "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
-      }),
-    ),
-    platform_payment_id: Type.Optional(
-      platformPaymentId('`next_payment_id` of the session; without it the platform takes that id.'),
-    ),
-    replaces: Type.Optional(PlatformPaymentId),
-  },
-  { additionalProperties: false },
-);
+export const FlowPaymentRequest = strictObject({
+  amount_in_cents: AmountInCents,
+  funding_method: Type.String({ minLength: 1, maxLength: 64 }),
+  instrument: Type.Optional(
+    Type.String({
+      // Twelve digits in a row may be a card or an account number: no token of a processor looks like one.
+      pattern: '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$',
+      description:
+        "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
+    }),
+  ),
+  platform_payment_id: Type.Optional(
+    platformPaymentId('`next_payment_id` of the session; without it the platform takes that id.'),
+  ),
+  replaces: Type.Optional(PlatformPaymentId),
+});
 export type FlowPaymentRequest = Static<typeof FlowPaymentRequest>;

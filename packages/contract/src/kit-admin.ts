@@ -3,21 +3,27 @@
  * another system knows, credentials, audit. Strict: unknown fields are refused, because here they are typing errors.
  */
 import { Type, type Static } from 'typebox';
-import { instant, PlatformBatchId, PlatformPaymentId, text } from './fields.ts';
+import {
+  count,
+  instant,
+  nullable,
+  paging,
+  PlatformBatchId,
+  PlatformPaymentId,
+  strictObject,
+  text,
+  validForDays,
+} from './fields.ts';
 import { PaymentRecord } from './payment.ts';
 
-const strict = { additionalProperties: false } as const;
 const reason = text('Why; kept in the audit.');
-const cursor = Type.Optional(Type.String({ maxLength: 256 }));
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Union([schema, Type.Null()]);
 
 /** One batch as the kit's payments have it. */
 export const KitBatch = Type.Object({
   platform_batch_id: PlatformBatchId,
   count: Type.Integer({ minimum: 1 }),
   amount_in_cents: Type.Integer({ minimum: 1, description: 'Total amount, whatever the status.' }),
-  processing: Type.Integer({ minimum: 0, description: 'How many have not ended.' }),
+  processing: count('How many have not ended.'),
   first_initiated_at: instant('When the first of its payments was accepted.'),
   last_initiated_at: instant('When the last of its payments was accepted.'),
 });
@@ -29,22 +35,18 @@ export const KitBatchPage = Type.Object({
 });
 export type KitBatchPage = Static<typeof KitBatchPage>;
 
-export const KitBatchQuery = Type.Object(
-  { limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })), cursor },
-  strict,
-);
+export const KitBatchQuery = strictObject({
+  ...paging,
+});
 export type KitBatchQuery = Static<typeof KitBatchQuery>;
 
 /** The end of a payment as the operator knows it from the biller's own system. */
-export const KitSettle = Type.Object(
-  {
-    outcome: Type.Enum(['posted', 'failed', 'canceled']),
-    posted_at: Type.Optional(instant('When it was posted there; default: now.')),
-    failure_reason: Type.Optional(text('For `failed`: in words for the customer.', 500)),
-    reason,
-  },
-  strict,
-);
+export const KitSettle = strictObject({
+  outcome: Type.Enum(['posted', 'failed', 'canceled']),
+  posted_at: Type.Optional(instant('When it was posted there; default: now.')),
+  failure_reason: Type.Optional(text('For `failed`: in words for the customer.', 500)),
+  reason,
+});
 export type KitSettle = Static<typeof KitSettle>;
 
 /** Something that happened to a payment, or that an operator did. */
@@ -64,15 +66,11 @@ export const KitAuditPage = Type.Object({
 });
 export type KitAuditPage = Static<typeof KitAuditPage>;
 
-export const KitAuditQuery = Type.Object(
-  {
-    platform_payment_id: Type.Optional(PlatformPaymentId),
-    event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
-    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' })),
-    cursor,
-  },
-  strict,
-);
+export const KitAuditQuery = strictObject({
+  platform_payment_id: Type.Optional(PlatformPaymentId),
+  event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
+  ...paging,
+});
 export type KitAuditQuery = Static<typeof KitAuditQuery>;
 
 /** A payment and everything that its audit says. */
@@ -103,19 +101,10 @@ export const KitCredentialList = Type.Object({ credentials: Type.Array(KitCreden
 export type KitCredentialList = Static<typeof KitCredentialList>;
 
 /** Issue a credential, and say why. */
-export const KitCredentialRequest = Type.Object(
-  {
-    reason,
-    valid_for_days: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: 3_650,
-        description: 'It expires after this many days (decision 38); without it, never.',
-      }),
-    ),
-  },
-  strict,
-);
+export const KitCredentialRequest = strictObject({
+  reason,
+  valid_for_days: validForDays('It'),
+});
 export type KitCredentialRequest = Static<typeof KitCredentialRequest>;
 
 /** A new credential. Its text is answered once and stored as a digest. */
@@ -129,6 +118,6 @@ export type KitCredentialGrant = Static<typeof KitCredentialGrant>;
 
 export const KitTokensRevoked = Type.Object({
   client_id: KitClientId,
-  tokens_revoked: Type.Integer({ minimum: 0 }),
+  tokens_revoked: count(),
 });
 export type KitTokensRevoked = Static<typeof KitTokensRevoked>;

@@ -9,13 +9,14 @@ import {
   AmountInCents,
   BillerId,
   instant,
+  nullable,
   PlatformBatchId,
   PlatformPaymentId,
+  strictObject,
   text,
 } from './fields.ts';
 import { Mode, MODES } from './mode.ts';
 
-const strict = { additionalProperties: false } as const;
 const cents = (description: string) => Type.Integer({ description });
 
 /** The balances of one biller, in cents. The first four say where money came from, the others where it is; both sums are equal. */
@@ -57,26 +58,21 @@ const Way = Type.Enum([...PAYOUT_WAYS], {
   description: 'pain001 or nacha: in a file for the bank; by_hand: by two persons.',
 });
 const RemittanceId = Type.String({ maxLength: 64 });
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Union([schema, Type.Null()]);
 
-export const Payout = Type.Object(
-  {
-    biller_id: Type.Optional(BillerId),
-    way: Way,
-    holder_name: text('Whose account it is.', 140),
-    routing_number: Type.String({ pattern: '^[0-9]{9}$' }),
-    account_number: Type.String({ pattern: '^[0-9]{4,17}$' }),
-    minimum_in_cents: Type.Optional(AmountInCents),
-    held: Type.Optional(Type.Boolean({ description: 'True: nothing is transferred.' })),
-    bears_refunds: Type.Optional(
-      Type.Boolean({
-        description: 'False: refunds are not taken off its remittances; the platform bears them.',
-      }),
-    ),
-  },
-  strict,
-);
+export const Payout = strictObject({
+  biller_id: Type.Optional(BillerId),
+  way: Way,
+  holder_name: text('Whose account it is.', 140),
+  routing_number: Type.String({ pattern: '^[0-9]{9}$' }),
+  account_number: Type.String({ pattern: '^[0-9]{4,17}$' }),
+  minimum_in_cents: Type.Optional(AmountInCents),
+  held: Type.Optional(Type.Boolean({ description: 'True: nothing is transferred.' })),
+  bears_refunds: Type.Optional(
+    Type.Boolean({
+      description: 'False: refunds are not taken off its remittances; the platform bears them.',
+    }),
+  ),
+});
 export type Payout = Static<typeof Payout>;
 
 export const PayoutView = Type.Object({
@@ -120,18 +116,15 @@ export const RemittanceView = Type.Object({
 });
 export type RemittanceView = Static<typeof RemittanceView>;
 
-export const BankFileOrder = Type.Object(
-  {
-    way: Type.Enum(['pain001', 'nacha']),
-    mode: Type.Optional(
-      Type.Enum([...MODES], {
-        description:
-          'Whose transfers it holds (default live): those of test registrations are never in a file with others.',
-      }),
-    ),
-  },
-  strict,
-);
+export const BankFileOrder = strictObject({
+  way: Type.Enum(['pain001', 'nacha']),
+  mode: Type.Optional(
+    Type.Enum([...MODES], {
+      description:
+        'Whose transfers it holds (default live): those of test registrations are never in a file with others.',
+    }),
+  ),
+});
 export type BankFileOrder = Static<typeof BankFileOrder>;
 
 export const BankFileView = Type.Object({
@@ -146,13 +139,10 @@ export const BankFileView = Type.Object({
 });
 export type BankFileView = Static<typeof BankFileView>;
 
-export const TransferEnd = Type.Object(
-  {
-    outcome: Type.Enum(['paid', 'returned']),
-    reference: text('The bank’s reference, or its reason.', 200),
-  },
-  strict,
-);
+export const TransferEnd = strictObject({
+  outcome: Type.Enum(['paid', 'returned']),
+  reference: text('The bank’s reference, or its reason.', 200),
+});
 export type TransferEnd = Static<typeof TransferEnd>;
 
 // Refunds ------------------------------------------------------------------------------------------------------------------
@@ -167,15 +157,12 @@ export const REFUND_REASONS = [
 ] as const;
 export const REFUND_STATES = ['asked', 'sending', 'done', 'refused'] as const;
 
-export const RefundRequest = Type.Object(
-  {
-    amount_in_cents: Type.Optional(AmountInCents),
-    reason_code: Type.Enum([...REFUND_REASONS]),
-    reason: text('Kept in the audit.'),
-    refund_id: Type.Optional(PlatformBatchId),
-  },
-  strict,
-);
+export const RefundRequest = strictObject({
+  amount_in_cents: Type.Optional(AmountInCents),
+  reason_code: Type.Enum([...REFUND_REASONS]),
+  reason: text('Kept in the audit.'),
+  refund_id: Type.Optional(PlatformBatchId),
+});
 export type RefundRequest = Static<typeof RefundRequest>;
 
 export const RefundView = Type.Object({
@@ -245,22 +232,19 @@ export const CaseView = Type.Object({
 });
 export type CaseView = Static<typeof CaseView>;
 
-export const CaseQuery = Type.Object(
-  {
-    platform_payment_id: Type.Optional(PlatformPaymentId),
-    reason_code: Type.Optional(Type.Enum([...CASE_REASONS])),
-    state: Type.Optional(
-      Type.Enum([...CASE_STATES, 'all'], { description: 'Default: those that have not ended.' }),
-    ),
-  },
-  strict,
-);
+export const CaseQuery = strictObject({
+  platform_payment_id: Type.Optional(PlatformPaymentId),
+  reason_code: Type.Optional(Type.Enum([...CASE_REASONS])),
+  state: Type.Optional(
+    Type.Enum([...CASE_STATES, 'all'], { description: 'Default: those that have not ended.' }),
+  ),
+});
 export type CaseQuery = Static<typeof CaseQuery>;
 
-export const CaseEnd = Type.Object(
-  { disposition: Type.Enum([...CASE_ENDS]), reason: text('Kept in the audit.') },
-  strict,
-);
+export const CaseEnd = strictObject({
+  disposition: Type.Enum([...CASE_ENDS]),
+  reason: text('Kept in the audit.'),
+});
 export type CaseEnd = Static<typeof CaseEnd>;
 
 export const CaseEnded = Type.Object({
@@ -281,14 +265,14 @@ export const moneyOperations = {
     call: 'GET /money',
     summary: 'Read the balances of the book, by biller: since it began, or of one day',
     source: 'decision 19',
-    query: Type.Object({ day: Type.Optional(day) }, strict),
+    query: strictObject({ day: Type.Optional(day) }),
     reply: Type.Object({ balances: Type.Array(MoneyBalances) }),
   },
   check_money: {
     call: 'GET /money/check',
     summary: 'Compare the book with the payments of the last days',
     source: 'decision 19',
-    query: Type.Object({ days: Type.Optional(Type.String({ pattern: '^[0-9]{1,12}$' })) }, strict),
+    query: strictObject({ days: Type.Optional(Type.String({ pattern: '^[0-9]{1,12}$' })) }),
     reply: MoneyCheck,
   },
   set_payout: {
@@ -298,7 +282,6 @@ export const moneyOperations = {
     role: 'admin',
     body: Payout,
     reply: PayoutView,
-    errors: ['NOT_FOUND'],
   },
   list_payouts: {
     call: 'GET /partners/{partner_id}/payout',
@@ -306,20 +289,16 @@ export const moneyOperations = {
     source: 'decision 19',
     tiedBy: 'partner_id',
     reply: Type.Object({ payouts: Type.Array(PayoutView) }),
-    errors: ['NOT_FOUND'],
   },
   list_remittances: {
     call: 'GET /money/remittances',
     summary: 'List remittances, newest first, at most 100',
     source: 'decision 26',
     tiedBy: 'partner_id',
-    query: Type.Object(
-      {
-        partner_id: Type.Optional(PartnerId),
-        state: Type.Optional(Type.Enum([...REMITTANCE_STATES])),
-      },
-      strict,
-    ),
+    query: strictObject({
+      partner_id: Type.Optional(PartnerId),
+      state: Type.Optional(Type.Enum([...REMITTANCE_STATES])),
+    }),
     reply: Type.Object({ remittances: Type.Array(RemittanceView) }),
   },
   remit_now: {
@@ -346,10 +325,9 @@ export const moneyOperations = {
     summary: 'The statement of a remittance for its biller, as CSV or in the form of camt.054',
     source: 'decision 26',
     tiedBy: 'remittance_id',
-    query: Type.Object({ format: Type.Optional(Type.Enum(['csv', 'camt054'])) }, strict),
+    query: strictObject({ format: Type.Optional(Type.Enum(['csv', 'camt054'])) }),
     replyType: 'text/csv',
     reply: Type.String(),
-    errors: ['NOT_FOUND'],
   },
   end_transfer: {
     call: 'POST /money/remittances/{remittance_id}/end',
@@ -361,7 +339,7 @@ export const moneyOperations = {
       outcome: Type.Enum(['done', 'second_person_needed']),
       transfers: Type.Integer(),
     }),
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   make_bank_file: {
     call: 'POST /money/files',
@@ -378,7 +356,6 @@ export const moneyOperations = {
     source: 'decision 38',
     role: 'admin',
     reply: BankFileView,
-    errors: ['NOT_FOUND'],
   },
   refund_payment: {
     call: 'POST /payments/{platform_payment_id}/refund',
@@ -387,19 +364,16 @@ export const moneyOperations = {
     role: 'operator',
     body: RefundRequest,
     reply: RefundView,
-    errors: ['PAYMENT_NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   list_refunds: {
     call: 'GET /money/refunds',
     summary: 'List refunds, newest first, at most 100',
     source: 'decision 38',
-    query: Type.Object(
-      {
-        platform_payment_id: Type.Optional(PlatformPaymentId),
-        state: Type.Optional(Type.Enum([...REFUND_STATES])),
-      },
-      strict,
-    ),
+    query: strictObject({
+      platform_payment_id: Type.Optional(PlatformPaymentId),
+      state: Type.Optional(Type.Enum([...REFUND_STATES])),
+    }),
     reply: Type.Object({ refunds: Type.Array(RefundView) }),
   },
   decide_refund: {
@@ -407,9 +381,9 @@ export const moneyOperations = {
     summary: 'Approve a refund that waits for a second person, or withdraw it',
     source: 'decision 38',
     role: 'operator',
-    body: Type.Object({ decision: Type.Enum(['approve', 'withdraw']) }, strict),
+    body: strictObject({ decision: Type.Enum(['approve', 'withdraw']) }),
     reply: RefundView,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   list_cases: {
     call: 'GET /money/cases',
@@ -423,15 +397,11 @@ export const moneyOperations = {
     summary: 'Open a case about a payment: a complaint of its customer or its biller',
     source: 'decision 38',
     role: 'operator',
-    body: Type.Object(
-      {
-        reason_code: Type.Optional(Type.Enum([...COMPLAINTS], { description: 'Default: other.' })),
-        reason: text('What it is about; kept in the audit.'),
-      },
-      strict,
-    ),
+    body: strictObject({
+      reason_code: Type.Optional(Type.Enum([...COMPLAINTS], { description: 'Default: other.' })),
+      reason: text('What it is about; kept in the audit.'),
+    }),
     reply: CaseView,
-    errors: ['PAYMENT_NOT_FOUND'],
   },
   end_case: {
     call: 'POST /money/cases/{case_id}/end',
@@ -440,6 +410,6 @@ export const moneyOperations = {
     role: 'operator',
     body: CaseEnd,
     reply: CaseEnded,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
 } as const;

@@ -10,17 +10,17 @@ import {
   AccountId,
   AmountInCents,
   BillerId,
+  count,
   instant,
   nullable,
+  paging,
   PlatformBatchId,
   PlatformPaymentId,
+  strictObject,
   text,
+  validForDays,
 } from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
-
-const strict = { additionalProperties: false } as const;
-const pageLimit = Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$' }));
-const cursor = Type.Optional(Type.String({ maxLength: 256 }));
 
 // Operators ------------------------------------------------------------------------------------------------------------------
 
@@ -46,29 +46,23 @@ const oidcSubject = Type.String({
   description: 'The `sub` of the OpenID Connect identity that signs in as this operator.',
 });
 
-export const OperatorRegistration = Type.Object(
-  {
-    operator_id: OperatorId,
-    name: text('Shown in the console.'),
-    role: Role,
-    partner_id: Type.Optional(PartnerId),
-    oidc_subject: Type.Optional(oidcSubject),
-  },
-  strict,
-);
+export const OperatorRegistration = strictObject({
+  operator_id: OperatorId,
+  name: text('Shown in the console.'),
+  role: Role,
+  partner_id: Type.Optional(PartnerId),
+  oidc_subject: Type.Optional(oidcSubject),
+});
 export type OperatorRegistration = Static<typeof OperatorRegistration>;
 
-export const OperatorChange = Type.Object(
-  {
-    name: Type.Optional(text('Shown in the console.')),
-    role: Type.Optional(Type.Enum([...OPERATOR_ROLES])),
-    oidc_subject: Type.Optional(nullable(oidcSubject)),
-    disabled: Type.Optional(
-      Type.Boolean({ description: 'True: no key and no session of this operator is accepted.' }),
-    ),
-  },
-  strict,
-);
+export const OperatorChange = strictObject({
+  name: Type.Optional(text('Shown in the console.')),
+  role: Type.Optional(Type.Enum([...OPERATOR_ROLES])),
+  oidc_subject: Type.Optional(nullable(oidcSubject)),
+  disabled: Type.Optional(
+    Type.Boolean({ description: 'True: no key and no session of this operator is accepted.' }),
+  ),
+});
 export type OperatorChange = Static<typeof OperatorChange>;
 
 export const OperatorKeyView = Type.Object({
@@ -91,18 +85,9 @@ export const OperatorView = Type.Object({
 });
 export type OperatorView = Static<typeof OperatorView>;
 
-export const OperatorKeyRequest = Type.Object(
-  {
-    valid_for_days: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: 3_650,
-        description: 'The key expires after this many days (decision 38); without it, never.',
-      }),
-    ),
-  },
-  strict,
-);
+export const OperatorKeyRequest = strictObject({
+  valid_for_days: validForDays('The key'),
+});
 export type OperatorKeyRequest = Static<typeof OperatorKeyRequest>;
 
 /** A new operator key, shown only this once. */
@@ -134,7 +119,7 @@ export const Attempt = Type.Object({
   at: instant('When it was sent; the first of a run of equal attempts.'),
   last_at: instant('When the last of the run was sent.'),
   count: Type.Integer({ minimum: 1 }),
-  took_ms: Type.Integer({ minimum: 0, description: 'The last of a run.' }),
+  took_ms: count('The last of a run.'),
   http_status: nullable(Type.Integer()),
   result: Type.String({
     description: 'The status that the partner gave, its error code, or why there is no answer.',
@@ -177,43 +162,34 @@ const evidence = text('Where it is written that it is so, such as a ticket of th
 
 /** What an operator states of a payment that the engine cannot end by itself, and where that is written. */
 export const CloseByWord = Type.Union([
-  Type.Object(
-    {
-      outcome: Type.Literal('failed'),
-      evidence,
-      failure_reason: Type.Optional(text('For the customer.', 500)),
-    },
-    strict,
-  ),
-  Type.Object({ outcome: Type.Literal('canceled'), evidence }, strict),
-  Type.Object(
-    {
-      outcome: Type.Literal('succeeded'),
-      evidence,
-      payment_id: text('The partner’s id of the payment, unless it has told one.'),
-      posted_at: instant('When the partner posted it.'),
-    },
-    strict,
-  ),
+  strictObject({
+    outcome: Type.Literal('failed'),
+    evidence,
+    failure_reason: Type.Optional(text('For the customer.', 500)),
+  }),
+  strictObject({ outcome: Type.Literal('canceled'), evidence }),
+  strictObject({
+    outcome: Type.Literal('succeeded'),
+    evidence,
+    payment_id: text('The partner’s id of the payment, unless it has told one.'),
+    posted_at: instant('When the partner posted it.'),
+  }),
 ]);
 export type CloseByWord = Static<typeof CloseByWord>;
 
 /** A request to close a payment; without a word, one that its partner refused and does not have. */
-export const CloseReview = Type.Object({ reason, word: Type.Optional(CloseByWord) }, strict);
+export const CloseReview = strictObject({ reason, word: Type.Optional(CloseByWord) });
 export type CloseReview = Static<typeof CloseReview>;
 
 /** What an operator states of the funds of a payment that has ended. */
-export const SettleFunds = Type.Object(
-  {
-    outcome: Type.Enum(['captured', 'borne', 'released', 'refunded'], {
-      description:
-        'Of one that succeeded: captured, or borne by the platform. Of any other: released, or refunded.',
-    }),
-    reason,
-    evidence,
-  },
-  strict,
-);
+export const SettleFunds = strictObject({
+  outcome: Type.Enum(['captured', 'borne', 'released', 'refunded'], {
+    description:
+      'Of one that succeeded: captured, or borne by the platform. Of any other: released, or refunded.',
+  }),
+  reason,
+  evidence,
+});
 export type SettleFunds = Static<typeof SettleFunds>;
 
 /** Result of a request to close a payment or to settle its funds: done, or waiting for a second operator. */
@@ -278,36 +254,30 @@ export const PAYMENT_SORTS = ['newest', 'oldest'] as const;
 export type PaymentSort = (typeof PAYMENT_SORTS)[number];
 const sort = Type.Optional(Type.Enum([...PAYMENT_SORTS], { description: 'Default: `newest`.' }));
 
-export const PaymentQuery = Type.Object(
-  { ...PaymentFilterFields, sort, limit: pageLimit, cursor },
-  strict,
-);
+export const PaymentQuery = strictObject({
+  ...PaymentFilterFields,
+  sort,
+  ...paging,
+});
 export type PaymentQuery = Static<typeof PaymentQuery>;
 
 /** The same, with criteria that must not appear in a URL: an account id or an e-mail address. */
-export const PaymentSearch = Type.Object(
-  {
-    ...PaymentFilterFields,
-    account_id: Type.Optional(AccountId),
-    email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
-    sort,
-    limit: pageLimit,
-    cursor,
-  },
-  strict,
-);
+export const PaymentSearch = strictObject({
+  ...PaymentFilterFields,
+  account_id: Type.Optional(AccountId),
+  email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
+  sort,
+  ...paging,
+});
 export type PaymentSearch = Static<typeof PaymentSearch>;
 
-export const ExportQuery = Type.Object(
-  {
-    ...PaymentFilterFields,
-    format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: 'Default: `csv`.' })),
-    unmasked: Type.Optional(
-      Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
-    ),
-  },
-  strict,
-);
+export const ExportQuery = strictObject({
+  ...PaymentFilterFields,
+  format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: 'Default: `csv`.' })),
+  unmasked: Type.Optional(
+    Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
+  ),
+});
 export type ExportQuery = Static<typeof ExportQuery>;
 
 // Partners -------------------------------------------------------------------------------------------------------------------
@@ -317,7 +287,7 @@ export const PartnerTest = Type.Object({
   partner_id: PartnerId,
   reachable: Type.Boolean(),
   authorized: nullable(Type.Boolean()),
-  took_ms: Type.Integer({ minimum: 0 }),
+  took_ms: count(),
   finding: Type.String({ description: 'One sentence: what was found, and what to do.' }),
 });
 export type PartnerTest = Static<typeof PartnerTest>;
@@ -348,26 +318,22 @@ export type PartnerCallAnswer = Static<typeof PartnerCallAnswer>;
 /** Tokens and sessions of one client that were ended. */
 export const RevokedAccess = Type.Object({
   client_id: Type.String(),
-  tokens: Type.Integer({ minimum: 0 }),
-  sessions: Type.Integer({ minimum: 0 }),
+  tokens: count(),
+  sessions: count(),
 });
 export type RevokedAccess = Static<typeof RevokedAccess>;
 
 // Audit ----------------------------------------------------------------------------------------------------------------------
 
-export const AuditQuery = Type.Object(
-  {
-    actor: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-    event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
-    partner_id: Type.Optional(PartnerId),
-    platform_payment_id: Type.Optional(PlatformPaymentId),
-    from: day('At or after this instant.'),
-    to: day('Before this instant.'),
-    limit: pageLimit,
-    cursor,
-  },
-  strict,
-);
+export const AuditQuery = strictObject({
+  actor: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+  event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
+  partner_id: Type.Optional(PartnerId),
+  platform_payment_id: Type.Optional(PlatformPaymentId),
+  from: day('At or after this instant.'),
+  to: day('Before this instant.'),
+  ...paging,
+});
 export type AuditQuery = Static<typeof AuditQuery>;
 
 export const AuditPage = Type.Object({
@@ -377,27 +343,24 @@ export const AuditPage = Type.Object({
 export type AuditPage = Static<typeof AuditPage>;
 
 /** Which seals of the audit to compare with its lines (decision 135). */
-export const AuditVerificationQuery = Type.Object(
-  {
-    after: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,12}$', description: 'Number of a seal; 0 is the start.' }),
-    ),
-    limit: Type.Optional(
-      Type.String({
-        pattern: '^([1-9]|[1-4][0-9]|50)$',
-        description:
-          'Maximum number of seals; default 50. Fewer are compared when they take more than two seconds.',
-      }),
-    ),
-  },
-  strict,
-);
+export const AuditVerificationQuery = strictObject({
+  after: Type.Optional(
+    Type.String({ pattern: '^[0-9]{1,12}$', description: 'Number of a seal; 0 is the start.' }),
+  ),
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9]|[1-4][0-9]|50)$',
+      description:
+        'Maximum number of seals; default 50. Fewer are compared when they take more than two seconds.',
+    }),
+  ),
+});
 export type AuditVerificationQuery = Static<typeof AuditVerificationQuery>;
 
 /** What the comparison found. */
 export const AuditVerification = Type.Object({
-  seals: Type.Integer({ minimum: 0, description: 'Seals that were compared and hold.' }),
-  lines: Type.Integer({ minimum: 0, description: 'Lines under them.' }),
+  seals: count('Seals that were compared and hold.'),
+  lines: count('Lines under them.'),
   through: nullable(
     Type.Object(
       {
@@ -409,7 +372,7 @@ export const AuditVerification = Type.Object({
     ),
   ),
   next: nullable(Type.Integer({ minimum: 1, description: 'Continue after this seal.' })),
-  newest: Type.Integer({ minimum: 0, description: 'Number of the newest seal; 0 without one.' }),
+  newest: count('Number of the newest seal; 0 without one.'),
   broken: nullable(
     Type.Object({
       seal_no: Type.Integer({ minimum: 1 }),
@@ -418,23 +381,18 @@ export const AuditVerification = Type.Object({
       audit_id: nullable(Type.String()),
     }),
   ),
-  unsealed: Type.Integer({
-    minimum: 0,
-    description:
-      'Lines that are not sealed yet, usually those of the last minute. The count ends at 10,000.',
-  }),
+  unsealed: count(
+    'Lines that are not sealed yet, usually those of the last minute. The count ends at 10,000.',
+  ),
 });
 export type AuditVerification = Static<typeof AuditVerification>;
 
 // People ---------------------------------------------------------------------------------------------------------------------
 
-export const PersonRequest = Type.Object(
-  {
-    email: Type.String({ minLength: 3, maxLength: 256 }),
-    reason: text('Why; kept in the audit.'),
-  },
-  strict,
-);
+export const PersonRequest = strictObject({
+  email: Type.String({ minLength: 3, maxLength: 256 }),
+  reason: text('Why; kept in the audit.'),
+});
 export type PersonRequest = Static<typeof PersonRequest>;
 
 /** The data stored about a person who was found by e-mail address. */
@@ -456,11 +414,8 @@ export const Person = Type.Object({
 export type Person = Static<typeof Person>;
 
 export const PersonErasure = Type.Object({
-  customers: Type.Integer({ minimum: 0, description: 'Records whose personal data was erased.' }),
-  kept_for_payments: Type.Integer({
-    minimum: 0,
-    description: 'Records kept because a payment has not ended; ask again when it has.',
-  }),
+  customers: count('Records whose personal data was erased.'),
+  kept_for_payments: count('Records kept because a payment has not ended; ask again when it has.'),
 });
 export type PersonErasure = Static<typeof PersonErasure>;
 
@@ -498,50 +453,37 @@ export type DifferenceAge = (typeof DIFFERENCE_AGES)[number];
 
 /** What the open differences amount to (decision 26). */
 export const DifferenceSummary = Type.Object({
-  open: Type.Integer({ minimum: 0 }),
-  value_at_risk_in_cents: Type.Integer({
-    minimum: 0,
-    description: 'Our amounts of the payments that differ, each payment once.',
-  }),
-  unknown_values: Type.Integer({
-    minimum: 0,
-    description: 'Payments that only the partner has: their amounts are not known here.',
-  }),
+  open: count(),
+  value_at_risk_in_cents: count('Our amounts of the payments that differ, each payment once.'),
+  unknown_values: count('Payments that only the partner has: their amounts are not known here.'),
   oldest_found_at: nullable(instant('When the oldest of them was first found.')),
   ages: Type.Array(
     Type.Object({
       age: Type.Enum([...DIFFERENCE_AGES]),
-      open: Type.Integer({ minimum: 0 }),
-      value_at_risk_in_cents: Type.Integer({ minimum: 0 }),
+      open: count(),
+      value_at_risk_in_cents: count(),
     }),
     { description: 'By the time since each was first found, the youngest first.' },
   ),
 });
 export type DifferenceSummary = Static<typeof DifferenceSummary>;
 
-export const DifferenceSummaryQuery = Type.Object(
-  {
-    partner_id: Type.Optional(PartnerId),
-    platform_batch_id: Type.Optional(PlatformBatchId),
-  },
-  strict,
-);
+export const DifferenceSummaryQuery = strictObject({
+  partner_id: Type.Optional(PartnerId),
+  platform_batch_id: Type.Optional(PlatformBatchId),
+});
 export type DifferenceSummaryQuery = Static<typeof DifferenceSummaryQuery>;
 
-export const DifferenceQuery = Type.Object(
-  {
-    state: Type.Optional(Type.Enum(['open', 'resolved'])),
-    partner_id: Type.Optional(PartnerId),
-    platform_batch_id: Type.Optional(PlatformBatchId),
-    kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
-    age: Type.Optional(
-      Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 26).' }),
-    ),
-    limit: pageLimit,
-    cursor,
-  },
-  strict,
-);
+export const DifferenceQuery = strictObject({
+  state: Type.Optional(Type.Enum(['open', 'resolved'])),
+  partner_id: Type.Optional(PartnerId),
+  platform_batch_id: Type.Optional(PlatformBatchId),
+  kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
+  age: Type.Optional(
+    Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 26).' }),
+  ),
+  ...paging,
+});
 export type DifferenceQuery = Static<typeof DifferenceQuery>;
 
 export const DifferencePage = Type.Object({
@@ -554,9 +496,9 @@ export type DifferencePage = Static<typeof DifferencePage>;
 
 /** Payments and differences that need a person, and the state of each partner, in one request. */
 export const Overview = Type.Object({
-  in_flight: Type.Integer({ minimum: 0 }),
+  in_flight: count(),
   oldest_in_flight_at: nullable(instant('When the oldest payment that has not ended was made.')),
-  overdue: Type.Integer({ minimum: 0 }),
+  overdue: count(),
   reviews: Type.Array(
     Type.Object({
       reason: Type.String(),
@@ -564,11 +506,8 @@ export const Overview = Type.Object({
       oldest_at: instant('Since when the oldest waits.'),
     }),
   ),
-  unsettled: Type.Integer({ minimum: 0 }),
-  paused: Type.Integer({
-    minimum: 0,
-    description: 'Payments that an operator paused (decision 61).',
-  }),
+  unsettled: count(),
+  paused: count('Payments that an operator paused (decision 61).'),
   oldest_paused_at: nullable(instant('Since when the longest of them has been paused.')),
   cases: Type.Array(
     Type.Object({
@@ -579,7 +518,7 @@ export const Overview = Type.Object({
     }),
     { description: 'Cases that have not ended, by reason.' },
   ),
-  open_differences: Type.Integer({ minimum: 0 }),
+  open_differences: count(),
   partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
   clients_ending: Type.Array(
     Type.Object({
@@ -611,14 +550,11 @@ export const Figures = Type.Object({
   points: Type.Array(
     Type.Object({
       at: instant('Where the step begins.'),
-      succeeded: Type.Integer({ minimum: 0 }),
-      failed: Type.Integer({ minimum: 0 }),
-      canceled: Type.Integer({ minimum: 0 }),
-      processing: Type.Integer({ minimum: 0 }),
-      samples: Type.Integer({
-        minimum: 0,
-        description: 'Payments that the times are computed from.',
-      }),
+      succeeded: count(),
+      failed: count(),
+      canceled: count(),
+      processing: count(),
+      samples: count('Payments that the times are computed from.'),
       p50_ms: nullable(Type.Number()),
       p95_ms: nullable(Type.Number()),
       p99_ms: nullable(Type.Number()),
@@ -627,13 +563,10 @@ export const Figures = Type.Object({
 });
 export type Figures = Static<typeof Figures>;
 
-export const FigureQuery = Type.Object(
-  {
-    range: Type.Optional(Type.Enum(['1h', '24h', '7d'], { description: '`24h` unless named.' })),
-    partner_id: Type.Optional(PartnerId),
-  },
-  strict,
-);
+export const FigureQuery = strictObject({
+  range: Type.Optional(Type.Enum(['1h', '24h', '7d'], { description: '`24h` unless named.' })),
+  partner_id: Type.Optional(PartnerId),
+});
 export type FigureQuery = Static<typeof FigureQuery>;
 
 /** What the partner says of a payment now. Nothing was changed by asking. */

@@ -7,11 +7,12 @@ import {
   AccountId,
   AmountInCents,
   BillerId,
+  count,
+  foreignInstant,
   instant,
   MAX_FAILURE_REASON_LENGTH,
   PlatformBatchId,
   PlatformPaymentId,
-  foreignInstant,
 } from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
@@ -79,12 +80,12 @@ export const FAILURE_REASONS = {
 /** Statement of one batch (decision 26, an extension): `GET /batch/{platform_batch_id}`. */
 export const BatchStatement = Type.Object({
   platform_batch_id: PlatformBatchId,
-  count: Type.Integer({ minimum: 0 }),
+  count: count(),
   totals: Type.Array(
     Type.Object({
       status: Type.Enum([...PAYMENT_STATUSES]),
       count: Type.Integer({ minimum: 1 }),
-      amount_in_cents: Type.Integer({ minimum: 0 }),
+      amount_in_cents: count(),
     }),
     { description: 'One entry for each status that occurs, in the order of PF4.' },
   ),
