@@ -5,7 +5,7 @@
  * A table: one entry per operation.
  */
 import { BulkPreview, BulkPreviewRequest } from './bulk.ts';
-import { Type, type TObject } from 'typebox';
+import { Type, type TObject, type TProperties } from 'typebox';
 import {
   BatchPage,
   BatchView,
@@ -99,25 +99,24 @@ interface AdminOperation extends Pick<
 type FieldsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
   ? Name | FieldsOf<Rest>
   : never;
-type ParamsOf<Call extends string> = [FieldsOf<Call>] extends [never]
+type ParamsOf<Fields extends TProperties, Call extends string> = [FieldsOf<Call>] extends [never]
   ? unknown
-  : {
-      readonly params: TObject<Pick<typeof PATH_FIELDS, FieldsOf<Call> & keyof typeof PATH_FIELDS>>;
-    };
-type AdminRoutes<T extends Readonly<Record<string, AdminOperation>>> = {
+  : { readonly params: TObject<Pick<Fields, FieldsOf<Call> & keyof Fields>> };
+type AdminRoutes<Fields extends TProperties, T extends Readonly<Record<string, AdminOperation>>> = {
   readonly [Id in keyof T]: Omit<T[Id], 'call' | 'errors'> &
     Pick<Route, 'id' | 'method' | 'path' | 'auth' | 'errors'> &
-    ParamsOf<T[Id]['call']>;
+    ParamsOf<Fields, T[Id]['call']>;
 };
 
 /** Completes a table of admin operations: ids, paths and their fields, authentication, and the errors that follow from these. */
-export function adminRoutes<const T extends Readonly<Record<string, AdminOperation>>>(
-  operations: T,
-): AdminRoutes<T> {
+export function adminRoutes<
+  const Fields extends TProperties,
+  const T extends Readonly<Record<string, AdminOperation>>,
+>(pathFieldSchemas: Fields, operations: T): AdminRoutes<Fields, T> {
   const routes = Object.entries(operations).map(([id, { call, errors = [], ...rest }]) => {
     const [method = '', path = ''] = call.split(' ');
     const names = pathFields(path);
-    const fields = names.map((name) => [name, PATH_FIELDS[name as keyof typeof PATH_FIELDS]]);
+    const fields = names.map((name) => [name, pathFieldSchemas[name]]);
     return [
       id,
       {
@@ -137,11 +136,11 @@ export function adminRoutes<const T extends Readonly<Record<string, AdminOperati
       },
     ];
   });
-  return Object.fromEntries(routes) as AdminRoutes<T>;
+  return Object.fromEntries(routes) as AdminRoutes<Fields, T>;
 }
 
 /** The platform's admin listener (decision 32). */
-export const platformAdminRoutes = adminRoutes({
+export const platformAdminRoutes = adminRoutes(PATH_FIELDS, {
   add_partner: {
     call: 'POST /partners',
     summary: 'Register a partner',
