@@ -343,7 +343,6 @@ export const platformAdminRoutes = adminRoutes(PATH_FIELDS, {
     source: 'decision 38',
     tiedBy: 'partner_id',
     reply: Type.Object({ answers: Type.Array(PartnerCallAnswer) }),
-    errors: ['NOT_FOUND'],
   },
   revoke_client_access: {
     call: 'POST /partners/{partner_id}/clients/{client_id}/revoke-access',

@@ -313,12 +313,9 @@ export const moneyOperations = {
     summary: 'Make a last remittance of what a biller is still owed, without waiting for a batch',
     source: 'decision 26',
     role: 'admin',
-    body: Type.Object(
-      { biller_id: Type.Optional(BillerId), reason: text('Kept in the audit.') },
-      strict,
-    ),
+    body: strictObject({ biller_id: Type.Optional(BillerId), reason: text('Kept in the audit.') }),
     reply: RemittanceView,
-    errors: ['NOT_FOUND', 'CONFLICT'],
+    errors: ['CONFLICT'],
   },
   get_remittance_statement: {
     call: 'GET /money/remittances/{remittance_id}/statement',
