@@ -95,8 +95,9 @@ const overRefundedStatement = sql(
                      FROM duebridge_platform.refunds f WHERE f.state IN ('sending', 'done')
                    UNION ALL
                    SELECT c.platform_payment_id, c.partner_id, c.amount_in_cents FROM duebridge_platform.cases c
-                    WHERE c.reason_code IN ('disputed', 'debit_returned') AND (c.disposition IS NULL OR c.disposition NOT IN ('won', 'recovered'))
-                      AND c.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.refunds f)) AS b
+                    WHERE c.reason_code IN ('disputed', 'debit_returned') AND (c.disposition IS NULL OR c.disposition NOT IN ('won', 'recovered'))) AS b
+            WHERE b.id IN (SELECT f.platform_payment_id FROM duebridge_platform.refunds f WHERE f.made_at >= $1::timestamptz
+                           UNION SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.opened_at >= $1::timestamptz)
             GROUP BY b.id) AS s
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
     WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
@@ -145,6 +146,7 @@ async function findRefundFaults(on: Queryable, since: string): Promise<string[]>
   }>(refundFaultsStatement, [since]);
   const over = await on.query<{ id: string; partner_id: string; cents: number; taken: number }>(
     overRefundedStatement,
+    [since],
   );
   return [
     ...refunds.map(
@@ -238,7 +240,8 @@ export async function findFaults(
   sinceMs: number,
   balances?: readonly MoneyBalances[],
 ): Promise<string[]> {
-  const above = idBefore(sinceMs);
+  // Nothing is below an empty text, in any collation.
+  const above = sinceMs <= 0 ? '' : idBefore(sinceMs);
   const since = new Date(sinceMs).toISOString();
   return [
     ...(await on.query<Fault>(faultsStatement, [above])).map(describeFault),
