@@ -69,6 +69,9 @@ interface Met {
   readonly is_owed: boolean;
 }
 
+/** A processor repeats its events at once; the next one waits for the one before, which writes some ten statements. */
+const LOCK = { lockTimeoutMs: 2_000 };
+
 /** Applies a verified event at `at`, by the wall clock. False for one that was applied before, or that concerns no payment of the adapter. */
 export function applyEvent(
   database: Database,
@@ -92,7 +95,7 @@ export function applyEvent(
     const all = [{ reference: event_id, amount_in_cents: met.amount_in_cents }];
     for (const one of money ?? all) await moveMoney(tx, { adapter, event, at, met, one });
     return true;
-  });
+  }, LOCK);
 }
 
 async function moveMoney(
