@@ -1,6 +1,7 @@
 /** What people run by holds: the alerts, the dashboard and the runbook speak of figures and commands that are there. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,6 +9,7 @@ import test, { after } from 'node:test';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import { platformCommand } from '../packages/platform/src/main.ts';
+import { openCase } from '../packages/platform/src/store/cases.ts';
 import { eventually } from '../packages/platform/test/engine-rig.ts';
 import { startWorkingDay } from './browser/console-rig.ts';
 
@@ -134,6 +136,7 @@ test('every command of the runbook does what its section says', async () => {
     const [difference] = found.body['differences'] as { difference_id: string }[];
     const { code, said } = await run(line, {
       PAYMENT,
+      CASE: line.includes('case end') ? await caseOf(paid, line.includes('written_off')) : '',
       BATCH,
       FILE,
       CLIENT,
@@ -152,6 +155,21 @@ test('every command of the runbook does what its section says', async () => {
     }
   }
 });
+
+/** A case of the payment, about a debit that came back or a complaint. Gives its id. */
+async function caseOf(platform_payment_id: string, isMoney: boolean): Promise<string> {
+  const case_id = `test-${randomUUID()}`;
+  const said = { actor: 'test', reason: 'test', at: new Date().toISOString() };
+  const opened = await openCase(work.platform.database, isMoney ? 'debit_returned' : 'complained', {
+    case_id,
+    platform_payment_id,
+    ...said,
+    reason_code: isMoney ? 'debit_returned' : 'still_due',
+    amount_in_cents: isMoney ? 2_500 : 0,
+  });
+  assert.ok(opened);
+  return case_id;
+}
 
 /** A payment that waits for its paused partner. */
 async function unsent(): Promise<string> {

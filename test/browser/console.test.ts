@@ -420,7 +420,7 @@ test('a payment that takes long is found by its amount, paused, has a case and i
   }
   await viewer.close();
   await row.getByRole('link', { name: id }).click();
-  await act(page, 'Clear the mark', 'they found it');
+  await act(page, 'End the case', 'they found it');
   await page.getByText('A case (other)').waitFor({ state: 'detached' });
   await act(page, 'Resume', 'go on');
   await page.getByRole('heading', { level: 1, name: /processing/ }).waitFor();

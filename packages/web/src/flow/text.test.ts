@@ -49,6 +49,6 @@ test('appearance values that are not plain colours, lengths or fonts are ignored
     },
     false,
   );
-  assert.deepEqual(Object.keys(properties).sort(), ['--accent', '--link', '--on-accent']);
+  assert.deepEqual(Object.keys(properties).sort(), ['--accent', '--link', '--mark', '--on-accent']);
   assert.ok(!JSON.stringify(properties).includes('evil'));
 });
