@@ -226,6 +226,8 @@ const OF_PEOPLE = new Set([
   'end_transfer',
   'make_bank_file',
   'get_bank_file',
+  'register_domains',
+  'open_flow_saved_methods',
   'refund_payment',
   'list_refunds',
   'decide_refund',

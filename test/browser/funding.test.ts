@@ -88,7 +88,8 @@ around(
         'acme,A-3,active,Edsger,Dijkstra,33.00,2099-12-01,,\n' +
         'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
         'acme,A-5,active,Karen,Jones,44.00,2099-12-01,,\n' +
-        'acme,A-6,active,Radia,Perlman,61.00,2099-12-01,,\n',
+        'acme,A-6,active,Radia,Perlman,61.00,2099-12-01,,\n' +
+        'acme,A-7,active,Frances,Allen,99.00,2099-12-01,,\n',
     );
     const port = await freePort();
     platform = await sides.platform({
@@ -126,7 +127,7 @@ around(
       apiKey: client.api_key,
       partnerId: 'acme',
       billerName: 'Acme Water',
-      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', 'A-6'].map((account_id) => ({
+      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', 'A-6', 'A-7'].map((account_id) => ({
         account_id,
         ...person,
         email: `${account_id}@example.com`,
@@ -306,6 +307,45 @@ test('a declined card is told as such, and the bill is then paid from a bank acc
   await paid(visit);
   await captured(3_300);
   assert.deepEqual(wrong, []);
+});
+
+test('a card is saved with consent, pays the next bill of the same person, and is forgotten by one press', async () => {
+  const fields = ({ fund }: Visit): FrameLocator => fund.frameLocator('iframe');
+  const choose = async (): Promise<Visit> => {
+    const visit = await toConfirm('A-7');
+    await visit.frame.getByLabel('Card').check();
+    await fields(visit).getByLabel('Number').waitFor();
+    return visit;
+  };
+  const payAgain = async ({ frame }: Visit, cents: number): Promise<void> => {
+    await frame.getByRole('button', { name: 'Change' }).click();
+    await frame.getByRole('textbox').fill(String(cents / 100));
+    await frame.getByRole('button', { name: 'Continue' }).click();
+    await frame.getByLabel('Card').waitFor();
+  };
+  const first = await choose();
+  await payAgain(first, 1_100);
+  await enter(first, NUMBERS.good);
+  await fields(first).getByLabel('Save this card for next time').check();
+  await first.frame.getByRole('button', { name: 'Pay $11.00' }).click();
+  await paid(first);
+  await captured(1_100);
+  // The same person for the same account, under a new token.
+  const second = await choose();
+  await payAgain(second, 1_200);
+  await fields(second).getByLabel('Card ending in 4242').check();
+  await second.frame.getByRole('button', { name: 'Pay $12.00' }).click();
+  await paid(second);
+  await captured(1_200);
+  // Somebody else, at another account.
+  const other = await toConfirm('A-4');
+  await other.frame.getByLabel('Card').check();
+  await fields(other).getByLabel('Number').waitFor();
+  assert.equal(await fields(other).getByLabel('Card ending in 4242').count(), 0);
+  const third = await choose();
+  await fields(third).getByRole('button', { name: 'Remove' }).click();
+  await until(() => [...stripe.saved.values()].every((numbers) => numbers.size === 0));
+  assert.deepEqual([first.wrong, second.wrong, third.wrong], [[], [], []]);
 });
 
 test('a wallet pays by one press of its own button, on a device that has one', async () => {

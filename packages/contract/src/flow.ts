@@ -75,6 +75,12 @@ export const FlowFundingMethod = Type.Object({
         'Path of the processor’s page where the customer enters payment details; the confirm then carries `instrument`.',
     }),
   ),
+  saves: Type.Optional(
+    Type.Boolean({
+      description:
+        'Methods may be saved at the processor: ask `POST /v1/flow/saved-methods`, and pass its answer to the processor’s page.',
+    }),
+  ),
   express: Type.Optional(
     Type.Boolean({
       description:
@@ -88,6 +94,21 @@ export const FlowFundingMethod = Type.Object({
   ),
 });
 export type FlowFundingMethod = Static<typeof FlowFundingMethod>;
+
+/** Body of the request for saved methods. */
+export const FlowSavedMethodsRequest = Type.Object(
+  { funding_method: Type.String({ minLength: 1, maxLength: 64 }) },
+  { additionalProperties: false },
+);
+export type FlowSavedMethodsRequest = Static<typeof FlowSavedMethodsRequest>;
+
+/** Answer to it. */
+export const FlowSavedMethods = Type.Object({
+  data: Type.Union([Type.String(), Type.Null()], {
+    description: 'For the processor’s page; null when nothing can be saved or shown.',
+  }),
+});
+export type FlowSavedMethods = Static<typeof FlowSavedMethods>;
 
 /** What the customer has to do before the funds are reserved. */
 export const FlowAction = Type.Union([

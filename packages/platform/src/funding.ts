@@ -31,6 +31,8 @@ export interface FundingMethod {
   readonly authorization_text?: Readonly<Record<string, string>>;
   /** The page that asks for the details, from the platform's root; a confirm then carries the instrument that it returns. */
   readonly frame?: string;
+  /** What is entered there may be saved at the processor, for this person and this account. */
+  readonly saves?: boolean;
   /** That page has the button that pays, and shows it only where the device can. */
   readonly express?: boolean;
   /** The customer may have to approve the payment at the processor or at their bank. */

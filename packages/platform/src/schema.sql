@@ -394,6 +394,7 @@ CREATE TABLE duebridge_platform.funds (
   reason text,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   swept_at timestamp with time zone,
+  customer text,
   CONSTRAINT funds_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT funds_action CHECK (((action IS NULL) OR (state = 'acting'::text))),
   CONSTRAINT funds_instrument_check CHECK (((length(instrument) >= 1) AND (length(instrument) <= 255))),
@@ -724,6 +725,20 @@ END) STORED,
 );
 
 CREATE TRIGGER sandbox_funds_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.sandbox_funds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
+CREATE TABLE duebridge_platform.saved_customers (
+  flow_id bytea NOT NULL,
+  adapter text NOT NULL,
+  reference text NOT NULL,
+  email_digest bytea,
+  used_at timestamp with time zone NOT NULL DEFAULT now(),
+  forgotten_at timestamp with time zone,
+  CONSTRAINT saved_customers_pkey PRIMARY KEY (flow_id, adapter)
+);
+
+CREATE INDEX saved_customers_email ON duebridge_platform.saved_customers USING btree (email_digest);
+
+CREATE INDEX saved_customers_forgotten ON duebridge_platform.saved_customers USING btree (forgotten_at) WHERE (forgotten_at IS NOT NULL);
 
 CREATE TABLE duebridge_platform.sessions (
   session_hash bytea NOT NULL,

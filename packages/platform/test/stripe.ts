@@ -49,6 +49,8 @@ export interface StripeImitation {
   readonly setups: Map<string, Stripe.SetupIntent>;
   readonly customers: Map<string, Stripe.Customer | Stripe.DeletedCustomer>;
   readonly refunds: Stripe.Refund[];
+  /** The numbers that each customer has saved. */
+  readonly saved: Map<string, Set<string>>;
   /** The domains that were registered for wallets, by id. */
   readonly domains: Map<string, Stripe.PaymentMethodDomain>;
   /** How many times funds were captured, by intent. */
@@ -125,6 +127,8 @@ const seconds = (): number => Math.floor(Date.now() / 1_000);
 /** Starts the imitation on a free port. */
 export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
   const numbers = new Map<string, string>();
+  /** The tokens whose customer wants the card saved. */
+  const saving = new Set<string>();
   const charges = new Map<string, Stripe.Charge>();
   const keys = new Map<
     string,
@@ -152,6 +156,7 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     setups: new Map(),
     customers: new Map(),
     refunds: [],
+    saved: new Map(),
     domains: new Map(),
     taken: new Map(),
     holdSeconds: new Map(),
@@ -332,6 +337,9 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
         throw new Refused(402, refuse(intent, code, 'Your card was declined.', decline));
       }
       intent.payment_method = newId('pm');
+      const customer = idOf(intent.customer);
+      if (customer !== undefined && saving.has(form.get('confirmation_token') ?? ''))
+        self.saved.set(customer, (self.saved.get(customer) ?? new Set()).add(number));
       if (number === ASKS) {
         intent.status = 'requires_action';
         intent.next_action = { type: 'use_stripe_sdk', use_stripe_sdk: {} };
@@ -398,7 +406,12 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       self.customers.set(customer.id, customer);
       return customer;
     },
+    'POST /v1/customer_sessions': ({ form }) => {
+      const { id } = get(self.customers, form.get('customer') ?? '');
+      return newCustomerSession(id);
+    },
     'DELETE /v1/customers/:id': ({ id }) => {
+      self.saved.delete(id);
       get(self.customers, id);
       const gone: Stripe.DeletedCustomer = { id, object: 'customer', deleted: true };
       self.customers.set(id, gone);
@@ -442,6 +455,18 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
     },
   };
 
+  const customerOf = (session: string): string => session.replace('_secret_session', '');
+  /** With a customer's session: what is saved, a way to remove it, and the question whether to save what is entered. */
+  const savedFields = (session: string): string => {
+    if (session === '') return '';
+    const cards = [...(self.saved.get(customerOf(session)) ?? [])].map(
+      (number) =>
+        `<label><input type="radio" name="saved" value="${number}"> Card ending in ${number.slice(-4)}</label>` +
+        '<button type="button" id="remove">Remove</button>',
+    );
+    return `${cards.join('')}<label><input type="checkbox" id="save"> Save this card for next time</label>`;
+  };
+
   /** What Stripe serves to browsers: its script, its fields and its challenge, each as a frame from its own origin. */
   const browser = ({ route, form }: Call, response: ServerResponse): boolean => {
     const give = (type: string, body: string): true => {
@@ -453,13 +478,22 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
       case 'GET /v3/':
         return give('text/javascript', STRIPE_JS.replaceAll('__URL__', self.url));
       case 'GET /fields':
-        return give('text/html', FIELDS);
+        return give(
+          'text/html',
+          FIELDS.replace('__SAVED__', () => savedFields(form.get('session') ?? '')),
+        );
       case 'GET /wallet':
         return give('text/html', WALLET);
       case 'GET /challenge':
         return give('text/html', CHALLENGE);
-      case 'POST /tokens':
-        return give('text/plain', self.token(form.get('number') ?? ''));
+      case 'POST /tokens': {
+        const token = self.token(form.get('number') ?? '');
+        if (form.get('save') === 'yes') saving.add(token);
+        return give('text/plain', token);
+      }
+      case 'POST /removals':
+        self.saved.delete(customerOf(form.get('session') ?? ''));
+        return give('text/plain', 'ok');
       case 'POST /acts':
         self.act(
           (form.get('secret') ?? '').replace('_secret_imitation', ''),
@@ -571,6 +605,10 @@ export async function startStripe(cleanup: Cleanup): Promise<StripeImitation> {
 
 // Objects -----------------------------------------------------------
 
+function idOf(linked: string | { readonly id: string } | null): string | undefined {
+  return linked === null || typeof linked === 'string' ? (linked ?? undefined) : linked.id;
+}
+
 function metadataOf(form: ReadonlyMap<string, string>): Record<string, string> {
   return Object.fromEntries(
     [...form].flatMap(([name, value]) => {
@@ -626,6 +664,13 @@ function newCustomer(id: string, form: ReadonlyMap<string, string>): Stripe.Cust
     created: seconds(),
     email,
     metadata: metadataOf(form),
+  });
+}
+
+function newCustomerSession(customer: string): Stripe.CustomerSession {
+  return made<Stripe.CustomerSession>('CustomerSession', {
+    client_secret: `${customer}_secret_session`,
+    customer,
   });
 }
 
@@ -725,11 +770,11 @@ const STRIPE_JS = `window.Stripe = (key) => {
   });
   let fields;
   return {
-    elements: ({ mode, currency, captureMethod }) => {
+    elements: ({ mode, currency, captureMethod, customerSessionClientSecret = '' }) => {
       if (currency !== 'usd' || (mode === 'payment' && captureMethod !== 'manual')) throw new Error('other options');
       return {
         create: (type) => type === 'payment'
-          ? { mount: (place) => void (fields = frame('/fields', place)) }
+          ? { mount: (place) => void (fields = frame('/fields?session=' + customerSessionClientSecret, place)) }
           : {
               heard: {},
               on(event, hear) { this.heard[event] = hear; },
@@ -757,11 +802,17 @@ const STRIPE_JS = `window.Stripe = (key) => {
   };
 };`;
 
-const FIELDS = `<!doctype html><title>Fields</title><label>Number <input id="number" autocomplete="off"></label><script>
+const FIELDS = `<!doctype html><title>Fields</title><label>Number <input id="number" autocomplete="off"></label>__SAVED__<script>
+document.querySelector('#remove')?.addEventListener('click', async ({ target }) => {
+  await fetch('/removals', { method: 'POST', body: new URLSearchParams(location.search) });
+  target.previousSibling.remove();
+  target.remove();
+});
 addEventListener('message', async (event) => {
-  const number = document.querySelector('#number').value;
+  const number = document.querySelector('[name=saved]:checked')?.value ?? document.querySelector('#number').value;
+  const save = document.querySelector('#save')?.checked ? 'yes' : '';
   const token = event.data === 'token'
-    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number }) })).text() : '';
+    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number, save }) })).text() : '';
   event.source.postMessage(event.data === 'token' ? { token } : { number: number === '' ? '' : 'typed' }, event.origin);
 });</script>`;
 

@@ -9,6 +9,7 @@ import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
 import type { Sealer } from '../partners/seal.ts';
+import { eraseSaved } from '../funding/saved.ts';
 import { eraseAttempts } from '../store/attempts.ts';
 import { note } from '../store/audit.ts';
 import { paymentsOfPerson } from '../store/payment-search.ts';
@@ -107,6 +108,8 @@ export function erasePerson(
     const needed = await stillNeeded(tx, made);
     const erased = held.filter((customer_id) => !needed.has(customer_id));
     const customers = (await tx.query(eraseStatement, [erased])).length;
+    // A payment in progress may still be held by what was saved.
+    if (needed.size === 0) await eraseSaved(tx, digests);
     const kept_for_payments = held.length - customers;
     await note(tx, {
       actor,

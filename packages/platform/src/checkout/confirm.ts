@@ -214,7 +214,7 @@ async function writeIntent(
     ...engine.placeForNew(partner, request),
     actor: `session ${session.session_id}`,
   });
-  await funding.keep(tx, payment, request.instrument);
+  await funding.keep(tx, payment, request.instrument, session.flow_id);
   const { platform_payment_id } = payment;
   await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
   // Personal data of a customer who pays is kept longer than that of one who only looked.

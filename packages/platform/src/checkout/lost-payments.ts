@@ -241,7 +241,7 @@ async function writeAgain(
     stage: 'created',
     actor: ACTOR,
   });
-  await funding.keep(tx, payment, instrument);
+  await funding.keep(tx, payment, instrument, session.flow_id);
   await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: clock.now() });
   await note(tx, {
     actor: ACTOR,

@@ -150,6 +150,17 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
   );
   mount(
     app,
+    platformRoutes.open_flow_saved_methods,
+    ({ body, request }) => {
+      const session = sessionOf.get(request);
+      const permit = perSession.take(session.session_id);
+      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+      return funding.openSaved(session, body.funding_method);
+    },
+    withSession,
+  );
+  mount(
+    app,
     platformRoutes.create_flow_return,
     ({ body, request }) => visits.leave(sessionOf.get(request), body),
     withSession,

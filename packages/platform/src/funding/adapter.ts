@@ -26,6 +26,8 @@ export interface AdapterMethod extends Omit<FundingMethod, 'frame'> {
 export interface FundsOrder extends FundingOrder {
   /** From the adapter's page; undefined when the method needs no input. */
   readonly instrument: string | undefined;
+  /** The processor's customer object, where the method saves and the customer has one. */
+  readonly customer?: string | undefined;
   /** Where the processor sends a customer back to after a redirect; undefined when DUEBRIDGE_PUBLIC_URL is not set. */
   readonly return_url: string | undefined;
 }
@@ -152,6 +154,15 @@ export interface FundingAdapter {
     call: FundingCallOptions,
   ): Promise<RefundedPart>;
   readonly page?: AdapterPage;
+  /** Methods that customers save at the processor, under a customer object without personal data. Each may be called again. */
+  readonly saved?: {
+    /** Makes an object; returns its reference. */
+    create(): Promise<string>;
+    /** What the adapter's page needs to show, keep and remove the methods of this customer, for the next minutes. */
+    open(reference: string): Promise<string>;
+    /** Deletes the object with all that is saved under it. */
+    forget(reference: string): Promise<void>;
+  };
   /**
    * Registers a domain whose pages show the buttons of wallets, again as often as it is called. Returns why the processor shows none there,
    * in its own words; undefined when it does.

@@ -10,7 +10,7 @@
  *
  * One file because every act on funds is decided by the same row, whose states exclude each other.
  */
-import { Refusal } from '@duebridge/contract';
+import { Refusal, type FlowSavedMethods } from '@duebridge/contract';
 import {
   groupCommit,
   sql,
@@ -45,6 +45,7 @@ import type {
   RefundPart,
 } from './adapter.ts';
 import { applyEvent } from './apply-event.ts';
+import { forgetSaved, openSaved, savedCustomer, type Saver } from './saved.ts';
 import { sweepFunds } from './sweep.ts';
 
 /** How long the customer has for a step-up or a redirect: longer than a bank's own limit, shorter than a session. */
@@ -87,6 +88,7 @@ interface FundsRow {
   readonly platform_payment_id: string;
   readonly adapter: string;
   readonly instrument: string | null;
+  readonly customer: string | null;
   readonly reference: string | null;
   readonly state: State;
   readonly action: string | null;
@@ -102,7 +104,14 @@ export interface Funds extends Funding {
   /** The adapters offered. */
   readonly adapters: readonly FundingAdapter[];
   /** Stores the input from the page, in the transaction that creates the payment. */
-  keep(on: Queryable, order: FundingOrder, instrument: string | undefined): Promise<void>;
+  keep(
+    on: Queryable,
+    order: FundingOrder,
+    instrument: string | undefined,
+    flow_id?: Buffer,
+  ): Promise<void>;
+  /** What the page of a method needs to show and save methods of this customer. */
+  openSaved(session: Saver, funding_method: string): Promise<FlowSavedMethods>;
   /** What the customer has to do now, if anything. */
   actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
   /**
@@ -121,11 +130,11 @@ export interface Funds extends Funding {
 }
 
 const COLUMNS =
-  'platform_payment_id, adapter, instrument, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
+  'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
 
 const keepStatement = sql(
   'funds_keep',
-  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference) VALUES ($1, $2, $3, $4)
+  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference, customer) VALUES ($1, $2, $3, $4, $5)
    ON CONFLICT (platform_payment_id) DO NOTHING`,
 );
 const findStatement = sql(
@@ -223,8 +232,15 @@ export function openFunds(options: {
     void: async (order, call = NEVER_ABORTED) =>
       collectionOf(order.funding_method) === 'elsewhere' ? undefined : acts.release(order, call),
 
-    keep: (on, order, instrument) =>
-      keepInput(on, byMethod.get(order.funding_method), order, instrument),
+    keep: (on, order, instrument, flow_id) =>
+      keepInput(on, byMethod.get(order.funding_method), order, { instrument, flow_id }),
+
+    async openSaved(session, funding_method) {
+      const own = byMethod.get(funding_method);
+      return own?.method.saves === true
+        ? openSaved(database, own.adapter, session)
+        : { data: null };
+    },
 
     refundPart: (order, part, call) => acts.refundPart(order, part, call),
 
@@ -248,15 +264,17 @@ export function openFunds(options: {
       return true;
     },
 
-    sweep: () =>
-      sweepFunds({
+    async sweep() {
+      await sweepFunds({
         database,
         clock,
         log,
         // A sweep asks one by one, and its rows are those of methods that reserve.
         capture: (order, call) => acts.capture(order, call),
         release: (order, call) => acts.release(order, call),
-      }),
+      });
+      await forgetSaved(database, byName, log);
+    },
   };
 }
 
@@ -277,7 +295,10 @@ async function keepInput(
   on: Queryable,
   own: Offered | undefined,
   order: FundingOrder,
-  instrument: string | undefined,
+  {
+    instrument,
+    flow_id,
+  }: { readonly instrument: string | undefined; readonly flow_id: Buffer | undefined },
 ): Promise<void> {
   const asks = own?.method.asks;
   const path = 'body.instrument';
@@ -292,7 +313,10 @@ async function keepInput(
     });
   }
   if (own === undefined || own.method.collection === 'elsewhere') return;
-  await keepRow(on, own.adapter, order.platform_payment_id, instrument);
+  const { adapter, method } = own;
+  const customer =
+    method.saves && flow_id ? await savedCustomer(on, adapter.name, flow_id) : undefined;
+  await keepRow(on, adapter, order.platform_payment_id, { instrument, customer });
 }
 
 /** What the acts depend on. */
@@ -351,7 +375,7 @@ class Acts {
       if (own === undefined || own.method.asks === true) {
         throw new Error(`no funds are kept for ${id}`);
       }
-      await keepRow(this.#on.database, own.adapter, id, undefined);
+      await keepRow(this.#on.database, own.adapter, id, {});
       row = await this.#rows.add(id);
       if (row === undefined) throw new Error(`no funds are kept for ${id}`);
     }
@@ -366,6 +390,7 @@ class Acts {
       funding_method: order.funding_method,
       amount_in_cents: order.amount_in_cents,
       instrument: row.instrument ?? undefined,
+      customer: row.customer ?? undefined,
       reference: row.reference ?? '',
       return_url:
         this.#on.publicUrl === undefined
@@ -572,10 +597,16 @@ async function keepRow(
   on: Queryable,
   adapter: FundingAdapter,
   id: string,
-  instrument: string | undefined,
+  { instrument, customer }: { instrument?: string | undefined; customer?: string | undefined },
 ): Promise<void> {
   const reference = adapter.prepare === undefined ? id : null;
-  await on.query(keepStatement, [id, adapter.name, instrument ?? null, reference]);
+  await on.query(keepStatement, [
+    id,
+    adapter.name,
+    instrument ?? null,
+    reference,
+    customer ?? null,
+  ]);
 }
 
 /** Whether to ask the processor about an authorization that waits for the customer. */

@@ -150,12 +150,16 @@ function customerOf(of: { readonly customer: unknown } | undefined) {
   return stripe.customers.get(of.customer);
 }
 
-/** Changes the result of some calls, selected by idempotency key or by the amount of what they create; the first turn is 1. */
+/** Changes the result of some calls, selected by idempotency key, object or amount of what they create; the first turn is 1. */
 type Fate = ReturnType<typeof stripe.script>;
 const fates = new Map<string, (turn: number) => Fate>();
 const turns = new Map<string, number>();
 stripe.script = (call) => {
-  for (const place of [call.key?.replace(/:\d+$/, ''), `amount ${call.form.get('amount')}`]) {
+  for (const place of [
+    call.key?.replace(/:\d+$/, ''),
+    `${call.method} ${call.id}`,
+    `amount ${call.form.get('amount')}`,
+  ]) {
     const fate = fates.get(place ?? '');
     if (place === undefined || fate === undefined) continue;
     const turn = (turns.get(place) ?? 0) + 1;
@@ -703,4 +707,39 @@ test('domains are registered for wallets once, and each says what is missing the
       ],
     );
   assert.equal(stripe.domains.size, 3);
+});
+
+test('what a person has saved is forgotten at Stripe when the person is erased, however often that fails', async () => {
+  const { session, account } = await newSession();
+  const open = (funding_method: string): Promise<Answer> =>
+    platform.call('POST', '/v1/flow/saved-methods', {
+      headers: bearer(session),
+      body: { funding_method },
+    });
+  const data = async (funding_method: string): Promise<string | null> =>
+    ((await open(funding_method)).body as { data: string | null }).data;
+  const secret = await data('stripe_card');
+  const id = secret?.replace('_secret_session', '') ?? '';
+  assert.ok(stripe.customers.has(id));
+  // Another page of the same person gets the same; a method that saves nothing gets nothing.
+  assert.equal(await data('stripe_card'), secret);
+  assert.equal(await data('stripe_us_bank_account'), null);
+  const erased = await platform.admin('POST', '/admin/v1/people/erase', {
+    email: `${account}@canary.example`,
+    reason: 'asked for it',
+  });
+  assert.equal(erased.status, 200, erased.text);
+  assert.equal(await data('stripe_card'), null, 'nobody is left to find it by');
+  let answers = false;
+  fates.set(`DELETE ${id}`, () => (answers ? undefined : { kind: 'fail', status: 500 }));
+  await funds().sweep();
+  assert.ok(!('deleted' in (stripe.customers.get(id) ?? {})), 'Stripe did not answer');
+  answers = true;
+  await funds().sweep();
+  assert.deepEqual(stripe.customers.get(id), { id, object: 'customer', deleted: true });
+  const rows = await database.query(
+    'SELECT 1 FROM duebridge_platform.saved_customers WHERE reference = $1',
+    [id],
+  );
+  assert.deepEqual(rows, []);
 });

@@ -101,7 +101,13 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   const sandbox = /^[a-z]+_test_/.test(settings.secretKey);
   const both = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
   const all: readonly AdapterMethod[] = [
-    { funding_method: 'stripe_card', label: 'Card', ...both, max_amount_in_cents: MAX_CENTS },
+    {
+      funding_method: 'stripe_card',
+      label: 'Card',
+      ...both,
+      saves: true,
+      max_amount_in_cents: MAX_CENTS,
+    },
     {
       funding_method: 'stripe_us_bank_account',
       label: 'Bank account',
@@ -160,6 +166,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
         'img-src': ['https://*.stripe.com'],
       },
     },
+    saved: savedMethods(stripe),
     async registerDomain(domain_name) {
       const { id } = await stripe.paymentMethodDomains.create({ domain_name });
       // A domain that was known is given back as it was: it may fulfil by now what it lacked then.
@@ -171,6 +178,39 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     },
     readEvent: (request) => readEvent(stripe, webhookSecrets, request),
   };
+}
+
+/** Stripe's own element shows, saves with consent and removes; it has to be told of whom. */
+function savedMethods(stripe: Stripe): NonNullable<FundingAdapter['saved']> {
+  const payment_element = {
+    enabled: true,
+    features: {
+      payment_method_redisplay: 'enabled',
+      payment_method_remove: 'enabled',
+      payment_method_save: 'enabled',
+      // The customer is at the page whenever it is used again.
+      payment_method_save_usage: 'on_session',
+    },
+  } as const;
+  return {
+    create: async () => (await stripe.customers.create({})).id,
+    async open(customer) {
+      const session = await stripe.customerSessions.create({
+        customer,
+        components: { payment_element },
+      });
+      return session.client_secret;
+    },
+    forget: (customer) => deleteCustomer(stripe, customer),
+  };
+}
+
+async function deleteCustomer(stripe: Stripe, customer: string): Promise<void> {
+  try {
+    await stripe.customers.del(customer);
+  } catch (error) {
+    if (!isRefusal(error) || error.code !== 'resource_missing') throw error;
+  }
 }
 
 /** The operations of one kind of method. */
@@ -208,6 +248,7 @@ function cardFunds(stripe: Stripe): Way {
             amount: order.amount_in_cents,
             currency: 'usd',
             capture_method: 'manual',
+            ...(order.customer === undefined ? {} : { customer: order.customer }),
             allowed_payment_method_types: ['card'],
             metadata: { platform_payment_id: order.platform_payment_id },
           },
@@ -380,12 +421,8 @@ function bankFunds(stripe: Stripe): Way {
       if (customer !== undefined && (await debitOf(customer)) !== undefined) return 'captured';
       if (setup.status !== 'succeeded' && setup.status !== 'canceled') await giveUp(order, '');
       if (customer === undefined) return 'released';
-      try {
-        // Deleting the customer also deletes the bank account and the mandate.
-        await stripe.customers.del(customer);
-      } catch (error) {
-        if (!isRefusal(error) || error.code !== 'resource_missing') throw error;
-      }
+      // Deleting the customer also deletes the bank account and the mandate.
+      await deleteCustomer(stripe, customer);
       return 'released';
     },
     async refund(order) {

@@ -20,6 +20,7 @@ export const DISTRIBUTED: Readonly<Record<string, string>> = {
   funds: 'platform_payment_id',
   payments: 'platform_payment_id',
   sandbox_funds: 'platform_payment_id',
+  saved_customers: 'flow_id',
   sessions: 'session_hash',
   tokens: 'token_hash',
   // Each with its payment, in the statement that moves it.

@@ -29,7 +29,12 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
       example: amountText(4250, locale),
     });
   const offer = (cents: number, main: boolean, word: Word): VNode => (
-    <button class={main ? 'main' : ''} type="button" key={word} onClick={() => flow.choose(cents)}>
+    <button
+      class={main ? 'main' : ''}
+      type="button"
+      key={word}
+      onClick={() => flow.apply({ type: 'chose', amount: cents })}
+    >
       {say(word, { amount: money(cents) })}
     </button>
   );
@@ -56,7 +61,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
           value={typed}
           aria-invalid={problem !== undefined}
           aria-describedby={wrong || limits ? 'amount-help' : undefined}
-          onInput={(event) => flow.typeAmount(event.currentTarget.value)}
+          onInput={(event) => flow.apply({ type: 'typed', text: event.currentTarget.value })}
         />
       </div>
       {(wrong || limits) && (
@@ -87,7 +92,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
           {full !== undefined ? (
             offer(full, false, 'amount_full')
           ) : (
-            <Press onClick={() => flow.back()}>{say('back')}</Press>
+            <Press onClick={() => flow.apply({ type: 'back' })}>{say('back')}</Press>
           )}
         </div>
       )}

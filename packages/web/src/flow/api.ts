@@ -8,6 +8,8 @@ import type {
   FlowPaymentRequest,
   FlowReturn,
   FlowReturnRequest,
+  FlowSavedMethods,
+  FlowSavedMethodsRequest,
   FlowSession,
   FlowSessionGrant,
   FlowSessionRequest,
@@ -74,6 +76,7 @@ export interface Api {
   session(): Promise<FlowSession>;
   pay(request: FlowPaymentRequest): Promise<FlowPayment>;
   payment(id: string): Promise<FlowPayment>;
+  saved(request: FlowSavedMethodsRequest): Promise<FlowSavedMethods>;
   /** The address of the partner with the signed result. */
   leave(request: FlowReturnRequest): Promise<FlowReturn>;
   /** Follows a payment; settles when the stream ends for any reason except a refusal. */
@@ -123,6 +126,7 @@ export function createApi(partner_id: string, send: typeof request): Api {
     },
     session: () => json(send(SESSION_PATH, secret)),
     pay: (request) => json(send('v1/flow/payments', secret, request)),
+    saved: (request) => json(send('v1/flow/saved-methods', secret, request)),
     payment: (id) => json(send(paymentPath(id), secret)),
     leave: (request) => json(send('v1/flow/return', secret, request)),
     async follow(id, heard, signal) {

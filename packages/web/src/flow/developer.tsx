@@ -124,7 +124,7 @@ export function Tools(props: {
                 <button
                   type="button"
                   disabled={!chooses}
-                  onClick={() => flow.choose(amount_in_cents)}
+                  onClick={() => flow.apply({ type: 'chose', amount: amount_in_cents })}
                 >
                   {formatMoney(amount_in_cents, 'en-US')} {note}
                 </button>

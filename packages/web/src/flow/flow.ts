@@ -69,14 +69,11 @@ export class Flow {
     this.#api = api;
     this.#changed = changed;
     this.#hidden = site.init.waits === true;
-    addEventListener('online', () => {
-      this.#connection(false);
-      this.#waiting.wake();
-    });
-    addEventListener('offline', () => {
-      this.#connection(true);
-      this.#waiting.wake();
-    });
+    for (const type of ['online', 'offline'])
+      addEventListener(type, () => {
+        this.#connection(type === 'offline');
+        this.#waiting.wake();
+      });
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
       // The way back may have opened the biller's app, which leaves this page behind: the button has to work again.
@@ -88,25 +85,10 @@ export class Flow {
 
   // What the customer does --------------------------------------------------------------------------------------------------
 
-  choose(amount: number): void {
-    this.#apply({ type: 'chose', amount });
-  }
-  editAmount(): void {
-    this.#apply({ type: 'edits_amount' });
-  }
-  typeAmount(text: string): void {
-    this.#apply({ type: 'typed', text });
-  }
   submitAmount(): void {
     const { screen } = this.state;
     if (screen.name !== 'amount') return;
-    this.#apply({ type: 'submitted', cents: parseAmount(screen.bill.typed, this.locale) });
-  }
-  chooseMethod(method: string): void {
-    this.#apply({ type: 'method', method });
-  }
-  back(): void {
-    this.#apply({ type: 'back' });
+    this.apply({ type: 'submitted', cents: parseAmount(screen.bill.typed, this.locale) });
   }
 
   /**
@@ -124,11 +106,11 @@ export class Flow {
     const amount = amountOf(bill);
     const method = express?.method ?? (amount && methodFor(bill, amount));
     if (!amount || !method) return;
-    this.#apply({ type: 'sends' });
+    this.apply({ type: 'sends', on: true });
     let instrument = express?.instrument;
     if (!express && method.frame !== undefined) {
       instrument = await this.instrument?.();
-      if (instrument === undefined) return this.#apply({ type: 'not_sent' });
+      if (instrument === undefined) return this.apply({ type: 'sends', on: false });
     }
     this.#unanswered = true;
     const confirmed = await confirmPayment(
@@ -155,12 +137,20 @@ export class Flow {
         return this.#ended();
       case 'amount_refused':
         this.#tell('amount_out_of_range', confirmed.requestId);
-        return this.#apply({ type: 'amount_refused', session: confirmed.session });
+        return this.apply({ type: 'amount_refused', session: confirmed.session });
       case 'unclear': {
         const { code, requestId } = confirmed.failed;
         return this.#stop(code, requestId, code === 'account_not_found' ? undefined : 'bill');
       }
     }
+  }
+
+  /** What the method's page needs to show and save methods; null without: new details can be entered all the same. */
+  saved({ funding_method }: FlowFundingMethod): Promise<string | null> {
+    return this.#renewed(() => this.#api.saved({ funding_method })).then(
+      ({ data }) => data,
+      () => null,
+    );
   }
 
   /** "Try again" while the connection is lost: what waits to be repeated is repeated now. */
@@ -170,13 +160,13 @@ export class Flow {
 
   /** After a payment that failed or was canceled: makes another one in its place. */
   tryAgain(): void {
-    this.#apply({ type: 'tries_again' });
+    this.apply({ type: 'tries_again' });
     void this.#showBill();
   }
 
   /** "Try again" on a problem. */
   again(with_: Again): void {
-    this.#apply({ type: 'loads' });
+    this.apply({ type: 'loads' });
     void (with_ === 'bill' ? this.#showBill() : this.start());
   }
 
@@ -184,7 +174,7 @@ export class Flow {
   close(sure = false): void {
     const { screen } = this.state;
     if (screen.name === 'review' && screen.sending && !sure) {
-      this.#apply({ type: 'asks_to_close', asks: true });
+      this.apply({ type: 'asks_to_close', asks: true });
       return;
     }
     if (this.#site.returnUrl !== undefined) {
@@ -204,13 +194,7 @@ export class Flow {
       },
     });
     // In the site's own page the frame stays, so it has to say that the flow is done.
-    this.#apply({ type: 'left', left: this.#site.display === 'inline' });
-  }
-  keepOpen(): void {
-    this.#apply({ type: 'asks_to_close', asks: false });
-  }
-  comeBack(): void {
-    this.#apply({ type: 'left', left: false });
+    this.apply({ type: 'left', left: this.#site.display === 'inline' });
   }
 
   /** Returns to the site with a signed result; without one, which says nothing about a payment, when the session has ended. */
@@ -328,7 +312,7 @@ export class Flow {
       this.#site.exchange(token),
     );
     this.#sessionId = grant.session_id;
-    this.#apply({ type: 'session_ends', at: undefined });
+    this.apply({ type: 'session_ends', at: undefined });
     // By the clock that the customer sees, right or wrong.
     this.#end = Date.now() + Date.parse(grant.expires_at) - this.#api.now();
     this.#warn();
@@ -343,7 +327,7 @@ export class Flow {
       // A delay above the maximum of a timer would fire at once.
       const delay = Math.min(left - WARNING_MS, 2 ** 31 - 1);
       this.#warning = setTimeout(() => this.#warn(), delay);
-    } else if (left > 0) this.#apply({ type: 'session_ends', at: this.#end });
+    } else if (left > 0) this.apply({ type: 'session_ends', at: this.#end });
   }
 
   /** Replaces an ended session with a new one; one renewal at a time. */
@@ -394,7 +378,7 @@ export class Flow {
   #show(read: FlowSession): void {
     this.#readAt = Date.now();
     this.#connection(!navigator.onLine);
-    this.#apply({ type: 'read', session: tidy(read) });
+    this.apply({ type: 'read', session: tidy(read) });
     const payment = paymentOf(this.state.screen);
     if (payment) this.#follow(payment);
   }
@@ -409,7 +393,7 @@ export class Flow {
     this.#heard(payment);
     if (payment.status !== 'processing') return;
     const usual = (this.state.screen.bill?.session.usual_seconds ?? 0) * 1_000;
-    const slow = setTimeout(() => this.#apply({ type: 'slow' }), Math.max(SLOW_MS, usual));
+    const slow = setTimeout(() => this.apply({ type: 'slow' }), Math.max(SLOW_MS, usual));
     void this.#until(slow, payment, following.signal);
   }
 
@@ -435,7 +419,7 @@ export class Flow {
   }
 
   #heard(news: FlowPayment): void {
-    this.#apply({ type: 'heard', payment: tidyPayment(news) });
+    this.apply({ type: 'heard', payment: tidyPayment(news) });
     const payment = paymentOf(this.state.screen);
     if (!payment) return;
     const change = update(payment);
@@ -452,7 +436,7 @@ export class Flow {
   async #readReceipt(): Promise<void> {
     try {
       const { receipt } = await this.#renewed(() => this.#api.session());
-      this.#apply({ type: 'receipted', receipt: receipt ? { receipt } : {} });
+      this.apply({ type: 'receipted', receipt: receipt ? { receipt } : {} });
     } catch (error) {
       callError(error);
     }
@@ -461,18 +445,18 @@ export class Flow {
   // Saying so ---------------------------------------------------------------------------------------------------------------
 
   #ended(): void {
-    this.#apply({ type: 'session_ends', at: undefined });
+    this.apply({ type: 'session_ends', at: undefined });
     this.#stop('token_expired', undefined, this.canRenew ? 'session' : undefined);
   }
 
   #connection(lost: boolean): void {
-    if (this.state.offline !== lost) this.#apply({ type: 'connection', lost });
+    if (this.state.offline !== lost) this.apply({ type: 'connection', lost });
   }
 
   #stop(code: DuebridgeErrorCode, requestId?: string, again?: Again): void {
     const { screen } = this.state;
     const known = screen.name === 'problem' && screen.code === code;
-    this.#apply({ type: 'stopped', code, requestId, again });
+    this.apply({ type: 'stopped', code, requestId, again });
     if (!known) this.#tell(code, requestId, again !== undefined || code === 'token_slow');
   }
 
@@ -490,7 +474,8 @@ export class Flow {
     });
   }
 
-  #apply(event: FlowEvent): void {
+  /** Moves to the next state, and shows it. */
+  apply(event: FlowEvent): void {
     this.state = reduce(this.state, event);
     this.#changed();
   }

@@ -41,7 +41,15 @@ export function FundingFrame(props: {
       switch (data.fund) {
         case 'ready': {
           const dark = document.documentElement.dataset['theme'] === 'dark';
-          return send({ fund: 'start', amount_in_cents: amount, locale: words.tag, dark, act });
+          const start = {
+            fund: 'start',
+            amount_in_cents: amount,
+            locale: words.tag,
+            dark,
+            act,
+          } as const;
+          if (!method.saves || act !== undefined) return send(start);
+          return void flow.saved(method).then((saved) => send({ ...start, saved }));
         }
         case 'height':
           // A step-up opens its own window in the frame, which keeps the height of the style.

@@ -365,7 +365,9 @@ function Notices({ flow, words, state }: Shown): VNode {
         <div class="notice">
           <p>{say('ask_close')}</p>
           <Press onClick={() => flow.close(true)}>{say('ask_close_yes')}</Press>
-          <Press onClick={() => flow.keepOpen()}>{say('ask_close_no')}</Press>
+          <Press onClick={() => flow.apply({ type: 'asks_to_close', asks: false })}>
+            {say('ask_close_no')}
+          </Press>
         </div>
       )}
     </>

@@ -261,7 +261,7 @@ function Left({
       <Title>{say(which)}</Title>
       <p>{say(`${which}_text`, { amount, biller })}</p>
       <div class="actions">
-        <Press onClick={() => flow.comeBack()}>{say('show_again')}</Press>
+        <Press onClick={() => flow.apply({ type: 'left', left: false })}>{say('show_again')}</Press>
       </div>
     </>
   );

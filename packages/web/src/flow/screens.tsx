@@ -62,7 +62,12 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
   const [only, ...others] = amount === undefined ? [] : methodsFor(bill, amount);
   const isOwed = due === undefined || due > 0;
   const choose = (className: string, word: Word): VNode => (
-    <button class={className} type="button" key="choose" onClick={() => flow.editAmount()}>
+    <button
+      class={className}
+      type="button"
+      key="choose"
+      onClick={() => flow.apply({ type: 'edits_amount' })}
+    >
       {say(word)}
     </button>
   );
@@ -182,7 +187,7 @@ function Methods(props: Props<'review'> & { readonly amount: number }): VNode {
               type="radio"
               name="funding"
               checked={one === method}
-              onChange={() => flow.chooseMethod(one.funding_method)}
+              onChange={() => flow.apply({ type: 'method', method: one.funding_method })}
             />
             {one.label}
           </label>

@@ -64,7 +64,7 @@ test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
   const way: FlowEvent[] = [
     read(),
     { type: 'chose', amount: 17_084 },
-    { type: 'sends' },
+    { type: 'sends', on: true },
     { type: 'heard', payment: payment() },
     { type: 'heard', payment: payment({ progress: 'accepted' }) },
     { type: 'heard', payment: payment({ status: 'succeeded', progress: 'ended' }) },
@@ -141,7 +141,7 @@ test('the typed amount and the choices survive going back, a new read and a refu
   const full = reduce(state, { type: 'chose', amount: 17_084 });
   const raised = { ...session().account, balance: { amount_due_in_cents: 20_000 } };
   assert.deepEqual(payable(reduce(full, read({ account: raised }))), 20_000);
-  const refused = reduce(after(read(), { type: 'sends' }), {
+  const refused = reduce(after(read(), { type: 'sends', on: true }), {
     type: 'amount_refused',
     session: session({
       account: { ...session().account, payment_rules: { max_amount_in_cents: 10_000 } },
@@ -155,7 +155,7 @@ test('the typed amount and the choices survive going back, a new read and a refu
 });
 
 test('nothing can be changed while a confirm is being sent', () => {
-  const sending = after(read(), { type: 'chose', amount: 100 }, { type: 'sends' });
+  const sending = after(read(), { type: 'chose', amount: 100 }, { type: 'sends', on: true });
   assert.equal(reduce(sending, { type: 'method', method: 'card' }), sending);
   assert.equal(reduce(sending, { type: 'chose', amount: 200 }), sending);
   assert.equal(reduce(sending, { type: 'edits_amount' }), sending);
@@ -172,7 +172,7 @@ test('whatever happens in whatever order, there is a screen, and an ended paymen
       { type: 'submitted', cents: 500 },
       { type: 'submitted', cents: undefined },
       { type: 'back' },
-      { type: 'sends' },
+      { type: 'sends', on: true },
       { type: 'slow' },
       { type: 'stopped', code: 'network_lost' },
       { type: 'tries_again' },
@@ -238,11 +238,11 @@ test('an amount outside the limits is refused, tested at the limits', () => {
 });
 
 test('details that are not complete leave the confirm as it was, and the button works again', () => {
-  const sending = after(read(), { type: 'chose', amount: 17_084 }, { type: 'sends' });
-  const back = reduce(sending, { type: 'not_sent' });
+  const sending = after(read(), { type: 'chose', amount: 17_084 }, { type: 'sends', on: true });
+  const back = reduce(sending, { type: 'sends', on: false });
   assert.deepEqual(back, after(read(), { type: 'chose', amount: 17_084 }));
   const followed = after(read(), { type: 'heard', payment: payment() });
-  assert.equal(reduce(followed, { type: 'not_sent' }), followed);
+  assert.equal(reduce(followed, { type: 'sends', on: false }), followed);
 });
 
 test('only methods that take the amount are on offer, and a chosen one gives way when it does not', () => {
@@ -272,7 +272,7 @@ test('a receipt says what is still due only where the bill was read before the p
     const { bill } = after(...events, { type: 'heard', payment: part }).screen;
     return bill && leftDue(bill, part);
   };
-  assert.equal(left(read(), { type: 'sends' }), 12_084);
+  assert.equal(left(read(), { type: 'sends', on: true }), 12_084);
   // The balance of a page that is opened after the payment may count it or not.
   assert.equal(left(read({ payment: part })), undefined);
   assert.equal(left(read({ account: { ...session().account, balance: null } })), undefined);

@@ -92,9 +92,8 @@ export type FlowEvent =
   | { readonly type: 'submitted'; readonly cents: number | undefined }
   | { readonly type: 'method'; readonly method: string }
   | { readonly type: 'back' }
-  | { readonly type: 'sends' }
-  /** The details of the funding method are incomplete: nothing was sent. */
-  | { readonly type: 'not_sent' }
+  /** The press of Pay; `on: false`: the details of the funding method are incomplete, and nothing was sent. */
+  | { readonly type: 'sends'; readonly on: boolean }
   /** The rules changed after the page was drawn; `session` is the current bill. */
   | { readonly type: 'amount_refused'; readonly session: FlowSession }
   | { readonly type: 'heard'; readonly payment: FlowPayment }
@@ -152,9 +151,7 @@ export function reduce(state: State, event: FlowEvent): State {
     case 'back':
       return screen.name === 'amount' ? show(review(screen.bill)) : state;
     case 'sends':
-      return screen.name === 'review' ? show({ ...screen, sending: true }) : state;
-    case 'not_sent':
-      return screen.name === 'review' ? show({ ...screen, sending: false }) : state;
+      return screen.name === 'review' ? show({ ...screen, sending: event.on }) : state;
     case 'amount_refused':
       return screen.name === 'review' ? show(refusedAmount(screen.bill, event.session)) : state;
     case 'heard':

@@ -12,6 +12,8 @@ export type ToFund =
       readonly dark: boolean;
       /** The data of a `step_up` action: the frame has the customer do it, instead of asking for details. */
       readonly act: string | undefined;
+      /** What the processor needs to show and save the customer's methods. */
+      readonly saved?: string | null;
     }
   /** The customer has pressed the button: check the details, and answer with an instrument or a problem. */
   | { readonly fund: 'ask' };

@@ -54,7 +54,7 @@ new ResizeObserver(() => {
 tell({ fund: 'ready' });
 
 async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void> {
-  const { amount_in_cents: amount, locale, dark, act } = message;
+  const { amount_in_cents: amount, locale, dark, act, saved } = message;
   // Stripe's words are in this language, and a screen reader pronounces by it.
   document.documentElement.lang = locale;
   // A frame whose scheme differs from the page's gets an opaque background. The colours are the page's own.
@@ -71,6 +71,7 @@ async function start(message: Extract<ToFund, { fund: 'start' }>): Promise<void>
   const elements = stripe.elements({
     currency: 'usd',
     appearance: { theme: dark ? 'night' : 'stripe' },
+    ...(saved ? { customerSessionClientSecret: saved } : {}),
     // A bank account cannot be held: its mandate is taken now, and the debit follows (decision 110).
     ...(bank
       ? { mode: 'setup', paymentMethodTypes: ['us_bank_account'] }

@@ -1,0 +1,125 @@
+/**
+ * Methods that customers have saved at a payment processor, which shows them to the same person for the same account alone.
+ *
+ * enters: a session at the choice of its method; the request to erase a person.  leaves: what the processor's page needs to show, keep and
+ *         remove methods; the processor's customer object for the payment; and in the end its deletion.
+ * holds:  the processor asks for consent, and removes a method at one press. Here is its name of the customer alone, by flow: the keyed
+ *         digest of partner, account and e-mail address. An object is deleted at the processor before its name is forgotten here.
+ */
+import type { FlowSavedMethods } from '@duebridge/contract';
+import { messageOf, sql, type Database, type Log, type Transaction } from '@duebridge/runtime';
+import type { Queryable } from '../store/payments.ts';
+import type { FundingAdapter } from './adapter.ts';
+
+/** A method that nobody has come back to for so long is forgotten: a bill that is paid once a year keeps it. */
+const UNUSED_DAYS = 400;
+/** Customers that a sweep deletes at the processor; the rest waits for the next. */
+const MAX_FORGOTTEN = 50;
+
+const useStatement = sql(
+  'saved_use',
+  `UPDATE duebridge_platform.saved_customers SET used_at = now()
+    WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL RETURNING reference`,
+);
+const digestStatement = sql(
+  'saved_digest',
+  'SELECT email_digest FROM duebridge_platform.customers WHERE customer_id = $1',
+);
+/** Of two pages that open at once the later one keeps its own, and the first is of no use to anybody. */
+const keepStatement = sql(
+  'saved_keep',
+  `INSERT INTO duebridge_platform.saved_customers (flow_id, adapter, reference, email_digest) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (flow_id, adapter) DO NOTHING`,
+);
+const findStatement = sql(
+  'saved_find',
+  `SELECT reference FROM duebridge_platform.saved_customers
+    WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL`,
+);
+const eraseStatement = sql(
+  'saved_erase',
+  `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
+    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL`,
+);
+const unusedStatement = sql(
+  'saved_unused',
+  `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
+    WHERE used_at < now() - interval '${UNUSED_DAYS} days' AND forgotten_at IS NULL`,
+);
+const forgottenStatement = sql(
+  'saved_forgotten',
+  `SELECT flow_id, adapter, reference FROM duebridge_platform.saved_customers
+    WHERE forgotten_at IS NOT NULL ORDER BY forgotten_at LIMIT ${MAX_FORGOTTEN}`,
+);
+const dropStatement = sql(
+  'saved_drop',
+  'DELETE FROM duebridge_platform.saved_customers WHERE flow_id = $1 AND adapter = $2',
+);
+
+/** Who is at the page: the person and the account, and the record of this visit. */
+export interface Saver {
+  /** Null when the partner named no account. */
+  readonly flow_id: Buffer | null;
+  readonly customer_id: string;
+}
+
+/** What the page of the adapter needs; the customer's object is made at the first use. Null while it is being forgotten. */
+export async function openSaved(
+  database: Database,
+  adapter: FundingAdapter,
+  { flow_id, customer_id }: Saver,
+): Promise<FlowSavedMethods> {
+  const { saved, name } = adapter;
+  if (saved === undefined || flow_id === null) return { data: null };
+  const use = async (): Promise<string | undefined> =>
+    (await database.query<{ reference: string }>(useStatement, [flow_id, name]))[0]?.reference;
+  let reference = await use();
+  if (reference === undefined) {
+    const [customer] = await database.query<{ email_digest: Buffer | null }>(digestStatement, [
+      customer_id,
+    ]);
+    // A person who was erased meanwhile could not be found again.
+    const digest = customer?.email_digest ?? null;
+    if (digest === null) return { data: null };
+    const made = await saved.create();
+    await database.query(keepStatement, [flow_id, name, made, digest]);
+    reference = await use();
+    if (reference !== made) await saved.forget(made);
+  }
+  return { data: reference === undefined ? null : await saved.open(reference) };
+}
+
+/** The customer's object, for a payment of this flow. */
+export async function savedCustomer(
+  on: Queryable,
+  adapter: string,
+  flow_id: Buffer,
+): Promise<string | undefined> {
+  const [row] = await on.query<{ reference: string }>(findStatement, [flow_id, adapter]);
+  return row?.reference;
+}
+
+/** Begins to forget what a person has saved; `forgetSaved` finishes it. */
+export async function eraseSaved(tx: Transaction, digests: readonly Buffer[]): Promise<void> {
+  await tx.query(eraseStatement, [digests]);
+}
+
+/** Deletes at the processors what is to be forgotten. What fails is tried again at the next call. */
+export async function forgetSaved(
+  database: Database,
+  adapters: ReadonlyMap<string, FundingAdapter>,
+  log: Log,
+): Promise<void> {
+  await database.query(unusedStatement);
+  const rows = await database.query<{ flow_id: Buffer; adapter: string; reference: string }>(
+    forgottenStatement,
+  );
+  for (const { flow_id, adapter, reference } of rows) {
+    try {
+      await adapters.get(adapter)?.saved?.forget(reference);
+      await database.query(dropStatement, [flow_id, adapter]);
+    } catch (error) {
+      log.warn({ adapter, error: messageOf(error) }, 'saved methods could not be forgotten yet');
+    }
+  }
+}
