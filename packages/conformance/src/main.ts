@@ -30,6 +30,12 @@ import {
 
 export { sandboxCommand } from './sandbox/command.ts';
 
+/** Where the command writes; its tests read it there. */
+export const terminal = {
+  out: (text: string): void => void process.stdout.write(text),
+  err: (text: string): void => void process.stderr.write(text),
+};
+
 /** The target cannot be used as given (decision 30). */
 const EXIT_CONFIG = 2;
 
@@ -206,12 +212,12 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
     asked_in_cents: 0,
     ...(cap !== undefined && { cap_in_cents: cap }),
   };
-  if (!recheck) process.stderr.write(`${moneyLine(money)}\n`);
+  if (!recheck) terminal.err(`${moneyLine(money)}\n`);
   if (flags.plan === true) return list(cases, flags);
   // A declared cap keeps the run below it.
   const isMeant = flags.yes === true || recheck || cap !== undefined;
   if (!isMeant && money.total_in_cents > UNASKED_CENTS) {
-    process.stderr.write(
+    terminal.err(
       `Payments worth ${formatCents(money.total_in_cents)} need a word: declare spending_cap_in_cents (--max-spend-cents), or pass --yes.\n`,
     );
     return EXIT_USAGE;
@@ -240,16 +246,16 @@ async function guarded(flags: Flags, run: () => Promise<number>): Promise<number
     return await run();
   } catch (error) {
     if (error instanceof UsageProblem) {
-      process.stderr.write(`${error.message}\n`);
+      terminal.err(`${error.message}\n`);
       return EXIT_USAGE;
     }
     if (!(error instanceof TargetProblem)) throw error;
     if (flags.json === true) {
-      process.stdout.write(
+      terminal.out(
         `${JSON.stringify({ verdict: 'config', exit_code: EXIT_CONFIG, config: { sentence: error.message } })}\n`,
       );
     }
-    process.stderr.write(`CONFIG  ${error.message}\n`);
+    terminal.err(`CONFIG  ${error.message}\n`);
     return EXIT_CONFIG;
   }
 }
@@ -260,14 +266,14 @@ function runOptions(
   restart_command: string | undefined,
 ): RunOptions & { readonly restart?: () => Promise<void> } {
   const history = fileHistory(flags.history, (why) => {
-    process.stderr.write(
+    terminal.err(
       `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,
     );
   });
   const url = new URL(base_url);
   const proxy = proxyFor(url);
   if (proxy !== undefined) {
-    process.stderr.write(
+    terminal.err(
       `Requests go through the proxy ${placeOf(proxy)} of HTTPS_PROXY; NO_PROXY=${url.hostname} goes without.\n`,
     );
   }
@@ -282,9 +288,9 @@ function runOptions(
     onProgress(progress) {
       const isOver = progress.done === progress.total;
       if (process.stderr.isTTY) {
-        process.stderr.write(`\r\u001b[K${isOver ? '' : progressLine(progress)}`);
+        terminal.err(`\r\u001b[K${isOver ? '' : progressLine(progress)}`);
       } else if (isOver || progress.verdict === 'FAIL' || progress.verdict === 'WARN') {
-        process.stderr.write(`${progressLine(progress)}\n`);
+        terminal.err(`${progressLine(progress)}\n`);
       }
     },
   };
@@ -304,7 +310,7 @@ function runShell(command: string): Promise<void> {
 
 function nothingFailed(flags: Flags, options: RunOptions): boolean {
   if (flags.failed !== true || options.only?.length !== 0) return false;
-  process.stderr.write('No check failed in the last run against this URL.\n');
+  terminal.err('No check failed in the last run against this URL.\n');
   return true;
 }
 
@@ -312,9 +318,7 @@ function nothingFailed(flags: Flags, options: RunOptions): boolean {
 function deliver(report: RunReport, flags: Flags): number {
   const colour = process.stdout.isTTY && process.env['NO_COLOR'] === undefined;
   // Printed first: a file that cannot be written must not cost the result of a whole run.
-  process.stdout.write(
-    flags.json === true ? jsonReport(report) : terminalReport(report, { colour }),
-  );
+  terminal.out(flags.json === true ? jsonReport(report) : terminalReport(report, { colour }));
   for (const [file, form] of [
     [flags.junit, junitReport],
     [flags.html, pageReport],
@@ -334,7 +338,7 @@ function deliver(report: RunReport, flags: Flags): number {
 async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): Promise<RunReport> {
   const controller = new AbortController();
   const interrupt = (): void => {
-    process.stderr.write('\nStopping the run; the report of the completed checks follows.\n');
+    terminal.err('\nStopping the run; the report of the completed checks follows.\n');
     controller.abort();
   };
   process.once('SIGINT', interrupt);
@@ -362,23 +366,23 @@ ${example}
 
 function list(cases: readonly CaseInfo[], flags: Flags): number {
   if (flags.json === true) {
-    process.stdout.write(`${JSON.stringify(cases.map(describe), undefined, 2)}\n`);
+    terminal.out(`${JSON.stringify(cases.map(describe), undefined, 2)}\n`);
     return 0;
   }
   for (const { id, title, clauses, severity, profile } of cases) {
     const only = profile === 'strict' ? ', strict only' : '';
-    process.stdout.write(`${id}  ${title}  [${clauses.join(' ')}] ${severity}${only}\n`);
+    terminal.out(`${id}  ${title}  [${clauses.join(' ')}] ${severity}${only}\n`);
   }
   return 0;
 }
 
 function init(file: string, method: 'key' | 'oauth'): number {
   if (existsSync(file)) {
-    process.stderr.write(`${file} already exists and was not changed.\n`);
+    terminal.err(`${file} already exists and was not changed.\n`);
     return EXIT_CONFIG;
   }
   writeFileSync(file, `${JSON.stringify(exampleTarget(method), undefined, 2)}\n`, { mode: 0o600 });
-  process.stdout.write(
+  terminal.out(
     `Wrote ${file}. Fill it in, set ${method === 'key' ? 'DUEBRIDGE_CONFORM_KEY' : 'DUEBRIDGE_CONFORM_CLIENT_SECRET'}, then: duebridge conform partner ${file}\n`,
   );
   return 0;

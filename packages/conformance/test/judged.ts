@@ -79,7 +79,7 @@ export async function judgePartnerPeer(
       biller_id: 'sandbox-utility',
       accounts: {
         payable: peer.how === 'with-a-maximum' ? 'maximum' : 'active',
-        other: 'active-2',
+        other: peer.how === 'with-an-unusual-id' ? 'unit 4/B' : 'active-2',
         unknown: 'nobody',
         inactive: 'inactive',
         canceled: 'canceled',

@@ -153,7 +153,6 @@ const p03: Draft<PartnerCase> = {
   id: 'P03',
   title: 'The token endpoint accepts the OAuth 2.0 client credentials form',
   clauses: ['OA2', 'OA3'],
-  decisions: [14],
   sends: 'a form POST to the token endpoint: grant_type, client_id, client_secret, scope',
   likely_cause:
     'The endpoint expects JSON instead of a form, or omits a field that the partner’s own client library does not read.',
@@ -256,7 +255,6 @@ const p07: Draft<PartnerCase> = {
   id: 'P07',
   title: 'An expired access token is refused',
   clauses: ['OA3'],
-  decisions: [14],
   severity: 'should',
   sends: `GET account with a token whose expires_in has passed (only if expires_in is ${LONGEST_WAIT_SECONDS} s or less)`,
   likely_cause:
@@ -284,7 +282,6 @@ const p08: Draft<PartnerCase> = {
   id: 'P08',
   title: 'The key is accepted in the declared header and in no other',
   clauses: ['KY1', 'KY2'],
-  decisions: [15],
   sends:
     'GET account with the key in the declared header, with its name in upper and lower case; then with the key in another header',
   likely_cause:
@@ -310,7 +307,6 @@ const p09: Draft<PartnerCase> = {
   id: 'P09',
   title: 'Connections below TLS 1.2 are refused',
   clauses: ['S3'],
-  decisions: [30],
   severity: 'should',
   profile: 'strict',
   sends:
@@ -381,7 +377,6 @@ const p67: Draft<PartnerCase> = {
   id: 'P67',
   title: 'The token endpoint refuses other grants and scopes with the errors of OAuth 2.0',
   clauses: ['OA2', 'OA1', 'OA3', 'SC1'],
-  decisions: [5],
   severity: 'should',
   sends:
     'a form POST to the token endpoint with grant_type password, without grant_type, with a wrong secret, and with an unknown scope',

@@ -13,7 +13,6 @@ const p10: Draft<PartnerCase> = {
   id: 'P10',
   title: 'A known account can be read',
   clauses: ['B1', 'AC1', 'S2'],
-  decisions: [4],
   sends: 'GET account for a known account',
   likely_cause:
     'The content type is not application/json, the object is wrapped in an array, or ids are reformatted in the response.',
@@ -41,7 +40,6 @@ const p11: Draft<PartnerCase> = {
   id: 'P11',
   title: 'Reading an account that does not exist returns an error',
   clauses: ['ER3', 'B1'],
-  decisions: [5],
   severity: 'should',
   sends:
     'GET account with an id that no account has, and with a known id under a biller that does not exist',
@@ -76,7 +74,6 @@ const p12: Draft<PartnerCase> = {
   id: 'P12',
   title: 'Account ids with special characters are handled safely',
   clauses: ['B1'],
-  decisions: [13],
   severity: 'should',
   sends:
     'GET account with ids that contain an encoded slash, an invalid percent-encoding, non-ASCII characters or 128 characters; with a known id in another case or with a leading or trailing space; and of each declared account whose id has characters that a path must encode',
@@ -135,7 +132,6 @@ const p13: Draft<PartnerCase> = {
   id: 'P13',
   title: 'A balance can be read',
   clauses: ['S5', 'B2', 'TR3'],
-  decisions: [1, 4],
   // Last of all, because an amount may be whole until a payment has been posted.
   stage: 'final',
   sends: 'GET balance of a known account; every account and balance read in this run is examined',
@@ -260,7 +256,6 @@ const p15: Draft<PartnerCase> = {
   id: 'P15',
   title: 'Reading an unknown payment returns 404',
   clauses: ['B5', 'B3'],
-  decisions: [5],
   severity: 'should',
   sends: 'GET payment with an id that was never used',
   likely_cause:

@@ -164,7 +164,6 @@ const c13: Draft<CallerCase> = {
   id: 'C13',
   title: 'The platform neither floods a failing partner nor gives up on a slow one',
   clauses: ['RU4', 'RU5', 'ST3', 'B5'],
-  decisions: [21, 23, 25],
   sends:
     'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
   likely_cause:

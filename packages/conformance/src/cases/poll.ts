@@ -198,7 +198,6 @@ const p53: Draft<PartnerCase> = {
   id: 'P53',
   title: 'A canceled payment has status canceled',
   clauses: ['ST4', 'RU2'],
-  decisions: [18],
   severity: 'should',
   sends:
     'PUT payment, which the partner then cancels, and GET until it is terminal; with the declared request to cancel, also a cancellation of payable payments, and of one that has already ended',

@@ -85,7 +85,6 @@ const p30: Draft<PartnerCase> = {
   id: 'P30',
   title: 'A known id under another account or biller creates no second payment',
   clauses: ['PF2'],
-  decisions: [9],
   sends: `PUT payment, then PUT with the same id under the path of another account and of a biller that does not exist, then GET under both accounts; then ${RACES} new ids, each put to both accounts concurrently`,
   likely_cause:
     'The unique constraint is on (account_id, platform_payment_id) instead of platform_payment_id.',

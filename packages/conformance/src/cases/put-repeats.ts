@@ -76,7 +76,6 @@ const p28: Draft<PartnerCase> = {
   id: 'P28',
   title: 'A repeat with another amount returns the original payment',
   clauses: ['RU5', 'PF6'],
-  decisions: [9],
   sends: 'PUT payment, then PUT with the same id and twice the amount',
   likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: uses(28),
@@ -95,7 +94,6 @@ const p29: Draft<PartnerCase> = {
   id: 'P29',
   title: 'A repeat with another batch id leaves the stored one unchanged',
   clauses: ['PF3', 'RU5'],
-  decisions: [9],
   severity: 'should',
   sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
   likely_cause: 'The server upserts: the second request overwrites the first.',
@@ -263,7 +261,6 @@ const p65: Draft<PartnerCase> = {
   id: 'P65',
   title: 'Similar ids are different payments',
   clauses: ['PF2', 'ID1'],
-  decisions: [13],
   sends: `${PAIRS.length} pairs of PUTs whose ids differ in case, in the last character, in a suffix, a trailing dot or space, or in leading zeros`,
   likely_cause:
     'The id is lowercased, truncated, trimmed or converted to a number before it is compared.',

@@ -30,7 +30,6 @@ const p20: Draft<PartnerCase> = {
   id: 'P20',
   title: 'A new payment is accepted',
   clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
-  decisions: [3],
   sends: 'PUT payment with a new id',
   likely_cause:
     'The server answers 201 or 202, does not store the batch id, or uses its own status names.',
@@ -104,7 +103,6 @@ const p22: Draft<PartnerCase> = {
   id: 'P22',
   title: 'initiated_at has a time zone',
   clauses: ['PF7'],
-  decisions: [12],
   sends: 'PUT payment with a new id (the payment of P20)',
   likely_cause: 'The time is local time without an offset, or seconds since 1970.',
   creates: uses('first'),
@@ -198,7 +196,6 @@ const p36: Draft<PartnerCase> = {
   id: 'P36',
   title: 'Amounts that are not a positive integer of cents are refused',
   clauses: ['S5', 'PF6'],
-  decisions: [11],
   sends:
     'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id; then one of the refused ids with a valid amount',
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
@@ -237,7 +234,6 @@ const p37: Draft<PartnerCase> = {
   id: 'P37',
   title: 'A body whose id differs from the path is refused',
   clauses: ['PF2'],
-  decisions: [2],
   severity: 'should',
   profile: 'strict',
   sends: 'PUT payment with a platform_payment_id in the body that differs from the one in the path',
@@ -258,7 +254,6 @@ const p38: Draft<PartnerCase> = {
   id: 'P38',
   title: 'Unknown fields are ignored',
   clauses: ['PF9', 'VE1'],
-  decisions: [2, 17],
   severity: 'should',
   profile: 'strict',
   sends: 'PUT payment with an extra field in its body',
@@ -274,7 +269,6 @@ const p39: Draft<PartnerCase> = {
   id: 'P39',
   title: 'A body that is not a JSON object, or not declared as JSON, is refused',
   clauses: ['ER3'],
-  decisions: [5],
   severity: 'should',
   sends:
     'PUT payment with a truncated body, with content type text/plain, and with an array, null or a string as the body',
@@ -305,7 +299,6 @@ const p40: Draft<PartnerCase> = {
   id: 'P40',
   title: 'A payment to an unknown account never succeeds',
   clauses: ['FR1', 'ST3'],
-  decisions: [10],
   sends: 'PUT payment under an account id that does not exist, then GET until it is terminal',
   likely_cause: 'The server does not look up the account before it reports the payment as posted.',
   creates: uses('unknown'),
@@ -330,7 +323,6 @@ const p41: Draft<PartnerCase> = {
   id: 'P41',
   title: 'A payment to an inactive account or above the maximum fails with a reason',
   clauses: ['FR1', 'ST3'],
-  decisions: [10],
   sends:
     'PUT payment to the inactive account, and PUT payment of one cent above the declared maximum',
   likely_cause:
@@ -373,7 +365,6 @@ const p42: Draft<PartnerCase> = {
   id: 'P42',
   title: 'A payment without a batch id is refused',
   clauses: ['PF3'],
-  decisions: [2],
   severity: 'should',
   profile: 'strict',
   sends: 'PUT payment without platform_batch_id',

@@ -46,7 +46,6 @@ const p59: Draft<PartnerCase> = {
   id: 'P59',
   title: 'Errors are JSON without secrets, and responses are fast enough',
   clauses: ['ER3'],
-  decisions: [5],
   severity: 'should',
   stage: 'last',
   sends: 'nothing new: all requests and responses of this run are examined',

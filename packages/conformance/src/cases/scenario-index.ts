@@ -29,7 +29,6 @@ function checkOf(scenario: Scenario, place: number): CallerCase[] {
       id: idOf(scenario),
       title: scenario.title,
       clauses: rule.clauses,
-      decisions: 'decisions' in rule ? rule.decisions : [],
       severity: strict ? 'should' : 'must',
       profile: strict ? 'strict' : 'contract',
       stage: stageOf(rule),

@@ -35,7 +35,6 @@ export interface PaymentRule {
   /** Seconds of the Retry-After that the faulty answer carries. */
   readonly retry_after_seconds?: number;
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
-  readonly decisions: readonly number[];
   /** Only a decision requires it, not the interface. */
   readonly strict?: true;
   /** The platform may pause the partner afterwards. */
@@ -60,7 +59,6 @@ export interface TokenRule {
 export interface OwnRule {
   readonly by: 'own';
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
-  readonly decisions: readonly number[];
 }
 
 /** The rule for one scenario. */
@@ -70,7 +68,6 @@ const unknown = {
   by: 'payments',
   after: 'goes_on',
   clauses: ['RU5', 'ST3'],
-  decisions: [21],
 } as const satisfies PaymentRule;
 const garbled = { ...unknown, on: 'both', clauses: ['ST3', 'RU5', 'RU4'] } as const;
 const redirected = {
@@ -86,7 +83,6 @@ const contradicted = {
   payment: 'ended',
   after: 'frozen',
   clauses: ['PF6', 'PF2'],
-  decisions: [22],
 } as const satisfies PaymentRule;
 const expiry = { by: 'tokens', usable: true, clauses: ['OA3', 'OA4'] } as const;
 const refused = { by: 'tokens', clauses: ['OA3', 'ST3'] } as const;
@@ -95,7 +91,7 @@ const refused = { by: 'tokens', clauses: ['OA3', 'ST3'] } as const;
 export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F01-timeout-before-commit': unknown,
   'F02-timeout-after-commit': unknown,
-  'F03-connection-refused': { by: 'own', clauses: ['RU5', 'ST3'], decisions: [21, 25] },
+  'F03-connection-refused': { by: 'own', clauses: ['RU5', 'ST3'] },
   'F04-reset-before-answer': { ...unknown, variants: 2 },
   'F05-reset-in-body': garbled,
   'F06-keep-alive-closed': { ...unknown, on: 'GET', clauses: ['RU4', 'ST3'] },
@@ -107,10 +103,9 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     on: 'both',
     retry_after_seconds: 1,
     clauses: ['LI1', 'RU5', 'RU4'],
-    decisions: [23],
   },
   // The seventh variant asks for 10^12 seconds: a platform may pause the partner for a long time, and no later check could run.
-  'F10-odd-retry-after': { ...unknown, variants: 6, decisions: [21, 23] },
+  'F10-odd-retry-after': { ...unknown, variants: 6 },
   'F11-rejected': { ...unknown, variants: 2, times: Infinity, after: 'may_stop', strict: true },
   'F12-unauthorized': {
     ...unknown,
@@ -121,7 +116,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   },
   'F13-forbidden': { ...unknown, after: 'may_stop', clauses: ['ST3', 'SC1'], last: true },
   'F14-put-not-found': { ...unknown, ends: true },
-  'F15-accepted-then-not-found': { ...unknown, on: 'GET', decisions: [22] },
+  'F15-accepted-then-not-found': { ...unknown, on: 'GET' },
   'F16-timed-out-then-not-found': unknown,
   'F17-conflict': { ...unknown, variants: 3, on: 'both', ends: true },
   'F18-not-implemented': { ...unknown, variants: 3 },
@@ -151,15 +146,13 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     times: 2,
     after: 'may_stop',
     clauses: ['PF4', 'RU4'],
-    decisions: [22],
   },
-  'F33-missing-fields': { ...garbled, variants: 3, after: 'may_stop', decisions: [22] },
+  'F33-missing-fields': { ...garbled, variants: 3, after: 'may_stop' },
   'F34-extra-fields': {
     ...garbled,
     times: Infinity,
     ends: true,
     clauses: ['PF9', 'RU4'],
-    decisions: [4],
   },
   'F35-fields-against-status': {
     ...garbled,
@@ -169,7 +162,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     enough: 1,
     ends: true,
     clauses: ['PF8', 'RU4'],
-    decisions: [22],
   },
   'F36-status-goes-back': {
     by: 'payments',
@@ -179,7 +171,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     payment: 'ended',
     after: 'stops',
     clauses: ['RU2', 'RU4'],
-    decisions: [22],
   },
   'F37-stale-read': {
     ...garbled,
@@ -189,7 +180,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     payment: 'ended',
     ends: true,
     clauses: ['RU4', 'B5'],
-    decisions: [22],
   },
   'F38-two-nodes': {
     ...garbled,
@@ -200,7 +190,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     payment: 'ended',
     ends: true,
     clauses: ['RU4', 'ST3'],
-    decisions: [22],
   },
   'F39-forever-processing': {
     ...garbled,
@@ -208,7 +197,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     times: 3,
     ends: true,
     clauses: ['RU4', 'RU1'],
-    decisions: [23],
   },
   'F40-huge-body': unknown,
   'F41-zip-bomb': unknown,
@@ -217,7 +205,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F44-broken-framing': { ...unknown, variants: 3 },
   'F45-odd-statuses': { ...unknown, variants: 5 },
   'F46-other-protocol': { ...unknown, variants: 2 },
-  'F47-bad-certificate': { by: 'own', clauses: ['S3'], decisions: [30] },
+  'F47-bad-certificate': { by: 'own', clauses: ['S3'] },
   'F50-crossed-answers': { ...contradicted, clauses: ['PF2', 'PF6'] },
   'F51-no-expiry': { ...expiry, variants: 2 },
   'F52-expiry-as-text': { ...expiry, variants: 1 },
@@ -239,6 +227,6 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
   'F62-client-refused': { ...refused, variants: 2, until_healed: true, last: true },
   'F63-token-endpoint-down': { ...refused, variants: 3 },
   'F64-token-html': { ...refused, variants: 2 },
-  'F65-herd-on-expiry': { by: 'own', clauses: ['OA4', 'OA3'], decisions: [14] },
+  'F65-herd-on-expiry': { by: 'own', clauses: ['OA4', 'OA3'] },
   'F68-token-redirect': { ...refused, variants: 2, clauses: ['S3', 'ST3'] },
 };

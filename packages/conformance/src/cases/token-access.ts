@@ -31,7 +31,6 @@ const t04: Draft<TokenCase> = {
   id: 'T04',
   title: 'A token request without a client id or a key is refused',
   clauses: ['AU1'],
-  decisions: [6],
   sends: 'POST create token without X-Client-Id, without X-Api-Key, and without both',
   likely_cause: 'The server treats a request without the header as an internal call.',
   async run(t) {
@@ -49,7 +48,6 @@ const t05: Draft<TokenCase> = {
   id: 'T05',
   title: 'An unknown client id returns 404',
   clauses: ['ER1'],
-  decisions: [6],
   sends:
     'POST create token with an X-Client-Id that was never issued: a made-up one (twice), the patterns % and *, and the right one truncated, lengthened or in another case; and a made-up one with an invalid body',
   likely_cause: 'The authentication layer answers 401 before the client is looked up.',
@@ -91,7 +89,6 @@ const t06: Draft<TokenCase> = {
   id: 'T06',
   title: 'A known client with a wrong key is refused',
   clauses: ['AU1'],
-  decisions: [6],
   sends:
     'POST create token with the right X-Client-Id and a wrong X-Api-Key: a made-up one, and the right one truncated, lengthened, in another case, or with one character changed; a wrong one with an invalid body; and (with other_client) the valid key of another client',
   likely_cause: 'The server looks up the client but does not compare its whole key.',
@@ -134,7 +131,6 @@ const t07: Draft<TokenCase> = {
   id: 'T07',
   title: 'An account unknown to the partner returns 404',
   clauses: ['ER1', 'TR4'],
-  decisions: [7],
   sends:
     'POST create token with an account_id that does not exist, twice; from an aggregator also with a known account_id under a biller that does not exist',
   likely_cause:
@@ -169,7 +165,6 @@ const t11: Draft<TokenCase> = {
   id: 'T11',
   title: 'Other content types and methods are refused',
   clauses: ['A1', 'ER3'],
-  decisions: [5],
   severity: 'should',
   sends:
     'POST create token as text/plain, and as types whose names only begin with application/json; GET on its path',
@@ -223,7 +218,6 @@ const t14: Draft<TokenCase> = {
   id: 'T14',
   title: 'A large body and a burst of requests are limited',
   clauses: ['LI1'],
-  decisions: [16],
   severity: 'should',
   sends: 'POST create token with a body of 1 MiB; then many concurrent requests (burst)',
   likely_cause:
@@ -270,7 +264,6 @@ const t15: Draft<TokenCase> = {
   id: 'T15',
   title: 'A token opens the flow; a made-up one is refused',
   clauses: ['S1', 'TK1'],
-  decisions: [8, 31],
   sends: 'POST flow session with a new token, with the same one again, and with a made-up one',
   likely_cause: 'A wrong token causes an exception, or opens a flow without a customer.',
   async run(t: TokenContext) {
@@ -421,7 +414,6 @@ const t21: Draft<TokenCase> = {
   id: 'T21',
   title: 'Errors are JSON with code and message, and repeat nothing confidential',
   clauses: ['ER3', 'ER1'],
-  decisions: [5],
   sends:
     'POST create token with an invalid email address and with an invalid phone number; all refusals of this run are examined',
   likely_cause:

@@ -17,7 +17,6 @@ const t01: Draft<TokenCase> = {
   id: 'T01',
   title: 'A token request with every field is accepted',
   clauses: ['A2', 'TK1', 'A1', 'S1'],
-  decisions: [5, 8],
   sends: 'POST create token with every field of the interface',
   likely_cause:
     'The response has additional fields, such as the expiry, or a status other than 200; or an optional field is refused, such as a biller_id that is not this client’s.',
@@ -128,7 +127,6 @@ const t08: Draft<TokenCase> = {
   id: 'T08',
   title: 'biller_id is required from an aggregator and optional for a biller',
   clauses: ['TR4'],
-  decisions: [20],
   sends: 'POST create token with only account_id in external_identifiers',
   likely_cause: 'biller_id is required from every client, or from none.',
   async run(t: TokenContext) {
@@ -186,7 +184,6 @@ const t10: Draft<TokenCase> = {
   id: 'T10',
   title: 'Invalid field values are refused',
   clauses: ['TR2', 'TR3', 'S5', 'LI1'],
-  decisions: [11],
   sends:
     'POST create token with state "Texas", "T1" or "T", a state with white space around it, a due_date followed by a newline, amount_due_in_cents 12.5, "1250" or true, a due_date that does not exist or has another format, and a last_updated_at that is a number, a word or a date without a time',
   likely_cause:
@@ -391,7 +388,6 @@ const t13: Draft<TokenCase> = {
   id: 'T13',
   title: 'Tokens are unique and unguessable',
   clauses: ['TK1'],
-  decisions: [8],
   severity: 'should',
   sends: 'the same token request many times (token_sample, a thousand by default)',
   likely_cause: 'The token is a counter, a timestamp, or an encoded copy of the customer’s data.',

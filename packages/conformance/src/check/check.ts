@@ -18,8 +18,6 @@ export interface CaseInfo {
   readonly title: string;
   /** The first clause is the one that its findings break, unless a finding names another. */
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
-  /** The decisions it relies on where the interface is silent. */
-  readonly decisions?: readonly number[];
   /** The highest severity that it can raise. */
   readonly severity: Severity;
   /** The least strict profile that runs it. */

@@ -5,8 +5,8 @@
  * Plain JSON in a folder (default `.duebridge-conform/`), written to a new file that then replaces the old one, so that a killed
  * run leaves the old file intact.
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Json } from '@duebridge/contract';
 import type { Intent } from './payment-fields.ts';
 
@@ -75,10 +75,19 @@ export function fileHistory(
   let told = false;
   const file = (kept: Kept): string => join(folder, `${kept}.json`);
   return historyOver(
-    (kept) => readFile(file(kept)),
-    (kept, value) => {
+    (kept) => {
       try {
-        writeFile(folder, file(kept), value);
+        return JSON.parse(readFileSync(file(kept), 'utf8'));
+      } catch {
+        return undefined;
+      }
+    },
+    (kept, value) => {
+      const draft = `${file(kept)}.${process.pid}`;
+      try {
+        mkdirSync(folder, { recursive: true });
+        writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
+        renameSync(draft, file(kept));
       } catch (error) {
         if (!told) onTrouble(error instanceof Error ? error.message : String(error));
         told = true;
@@ -94,34 +103,6 @@ export function memoryHistory(entries: readonly HistoryEntry[] = []): History {
     (name) => kept.get(name),
     (name, value) => void kept.set(name, value),
   );
-}
-
-function readFile(file: string): unknown {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch {
-    return undefined;
-  }
-}
-
-function writeFile(folder: string, file: string, value: unknown): void {
-  makeFolder(folder);
-  const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
-  renameSync(draft, file);
-}
-
-/** Creates a folder and those above it. `mkdirSync` with `recursive` never returns below /proc, which says that the parent is missing. */
-function makeFolder(folder: string): void {
-  if (existsSync(folder)) return;
-  const parent = dirname(folder);
-  if (parent !== folder) makeFolder(parent);
-  try {
-    mkdirSync(folder);
-  } catch (error) {
-    // Another run may have just made it.
-    if (!existsSync(folder)) throw error;
-  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

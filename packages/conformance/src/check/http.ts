@@ -97,7 +97,9 @@ export function outages(exchanges: readonly Exchange[], hasEnded: boolean): Read
   if (hasEnded) return new Set(exchanges.filter(isOut).map(({ number }) => number));
   const found = new Set<number>();
   let streak: Exchange[] = [];
-  for (const exchange of [...exchanges, undefined]) {
+  // A connection that the judge itself cut says nothing of the server, and ends no outage.
+  const told = exchanges.filter(({ no_answer }) => no_answer !== ON_PURPOSE);
+  for (const exchange of [...told, undefined]) {
     if (exchange !== undefined && isOut(exchange)) {
       streak.push(exchange);
       continue;

@@ -235,8 +235,8 @@ export class ResultBook {
 
 /** The description of a check without what it does. */
 export function describe(check: CaseInfo): CaseInfo {
-  const { id, title, clauses, decisions = [], severity, profile, sends, likely_cause } = check;
-  return { id, title, clauses, decisions, severity, profile, sends, likely_cause };
+  const { id, title, clauses, severity, profile, sends, likely_cause } = check;
+  return { id, title, clauses, severity, profile, sends, likely_cause };
 }
 
 /** The broken rules, musts first, each with the checks that found it. */

@@ -11,35 +11,22 @@ import { visible, type Exchange } from '../check/http.ts';
 import { escaped as html, headline } from './text.ts';
 import type { BrokenClause, CheckResult, RunReport } from './run-report.ts';
 
-/** Symbols in addition to the words, so that colour is never the only signal. */
-const SIGNS: Readonly<Record<Verdict, string>> = {
-  PASS: '✓',
-  FAIL: '✗',
-  WARN: '!',
-  SKIP: '–',
-  CONFIG: '?',
+/** A symbol and a word for each verdict, so that colour is never the only signal. */
+const WORDS: Readonly<Record<Verdict, readonly [sign: string, word: string]>> = {
+  PASS: ['✓', 'passed'],
+  FAIL: ['✗', 'failed'],
+  WARN: ['!', 'warned'],
+  SKIP: ['–', 'not judged'],
+  CONFIG: ['?', 'not reached'],
 };
 
-const WORDS: Readonly<Record<Verdict, string>> = {
-  PASS: 'passed',
-  FAIL: 'failed',
-  WARN: 'warned',
-  SKIP: 'not judged',
-  CONFIG: 'not reached',
+const TITLES: Readonly<Record<RunReport['verdict'], readonly [sign: string, title: string]>> = {
+  passed: ['✓', 'Conforms to the interface'],
+  failed: ['✗', 'Breaks the interface'],
+  partial: ['?', 'Partly judged'],
+  config: ['?', 'Could not be judged'],
+  nothing: ['?', 'Nothing was judged'],
 };
-
-/** The parts of a run, in the order of a payment's life. */
-const PARTS: readonly { readonly title: string; readonly ids: RegExp }[] = [
-  { title: 'Who may call', ids: /^P0/ },
-  { title: 'Accounts and balances', ids: /^P1/ },
-  { title: 'Creating a payment', ids: /^P2[0-4]/ },
-  { title: 'Repeated requests', ids: /^P2[5-9]|^P3[0-5]/ },
-  { title: 'Payments that must be refused or fail', ids: /^P3[6-9]|^P4/ },
-  { title: 'Following a payment to its end', ids: /^P5/ },
-  { title: 'Over the whole run', ids: /^P6/ },
-  { title: 'Creating a token', ids: /^T/ },
-  { title: 'How the platform calls', ids: /^C/ },
-];
 
 /** The page. */
 export function pageReport(report: RunReport): string {
@@ -69,51 +56,34 @@ ${footer(report)}
 }
 
 function top(report: RunReport): string {
-  const { counts, target, money } = report;
-  const ran = counts.PASS + counts.FAIL + counts.WARN;
-  const word = {
-    passed: 'Conforms to the interface',
-    failed: 'Breaks the interface',
-    partial: 'Partly judged',
-    config: 'Could not be judged',
-    nothing: 'Nothing was judged',
-  }[report.verdict];
-  const facts: [string, string][] = [
-    [report.subject === 'partner' ? 'Partner server' : 'Platform', target.base_url],
-    ['Authentication', target.authentication],
-    ...(target.biller_id === undefined ? [] : [['Biller', target.biller_id] as [string, string]]),
-    ...(target.account_id === undefined
-      ? []
-      : [['Account', target.account_id] as [string, string]]),
-    [
-      'Profile',
-      report.profile === 'contract'
+  const { counts, target, money, profile } = report;
+  const [sign, title] = TITLES[report.verdict];
+  const cap = money?.cap_in_cents;
+  const capped = cap === undefined ? '' : ` of a cap of ${formatCents(cap)}`;
+  const seconds = (report.duration_ms / 1_000).toFixed(1);
+  const facts: Record<string, string | undefined> = {
+    [report.subject === 'partner' ? 'Partner server' : 'Platform']: target.base_url,
+    Authentication: target.authentication,
+    Biller: target.biller_id,
+    Account: target.account_id,
+    Profile:
+      profile === 'contract'
         ? 'contract: only the interface'
         : 'strict: the interface, and our decisions where it is silent',
-    ],
-    [
-      'When',
-      `${report.started_at.replace('T', ' ').slice(0, 19)} UTC, ${(report.duration_ms / 1_000).toFixed(1)}\u00a0s`,
-    ],
-    ...(money === undefined
-      ? []
-      : [
-          [
-            'Money requested',
-            `${formatCents(money.asked_in_cents)}${money.cap_in_cents === undefined ? '' : ` of a cap of ${formatCents(money.cap_in_cents)}`}`,
-          ] as [string, string],
-        ]),
-  ];
-  const order: Verdict[] = ['PASS', 'FAIL', 'WARN', 'SKIP'];
+    When: `${report.started_at.replace('T', ' ').slice(0, 19)} UTC, ${seconds}\u00a0s`,
+    'Money requested': money && `${formatCents(money.asked_in_cents)}${capped}`,
+  };
+  const shown = Object.entries(facts).flatMap(([name, value]) =>
+    value === undefined ? [] : `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`,
+  );
+  const sum = (['PASS', 'FAIL', 'WARN', 'SKIP'] as const)
+    .filter((verdict) => counts[verdict] > 0)
+    .map((verdict) => `${counts[verdict]} ${WORDS[verdict][1]}`);
   return `<header class="verdict ${report.verdict}">
 <p class="tool">duebridge conformance report</p>
-<h1><span class="seal" aria-hidden="true">${report.verdict === 'passed' ? '✓' : report.verdict === 'failed' ? '✗' : '?'}</span>${word}</h1>
-<p class="sum">${ran === 0 ? 'No check could be judged.' : `${counts.PASS} of ${ran} checks passed${counts.FAIL === 0 ? '' : `, ${counts.FAIL} failed`}${counts.WARN === 0 ? '' : `, ${counts.WARN} warned`}${counts.SKIP === 0 ? '.' : `; ${counts.SKIP} could not be judged here.`}`}</p>
-<div class="bar" role="img" aria-label="${order.map((verdict) => `${counts[verdict]} ${WORDS[verdict]}`).join(', ')}">${order
-    .filter((verdict) => counts[verdict] > 0)
-    .map((verdict) => `<span class="${verdict}" style="flex-grow:${counts[verdict]}"></span>`)
-    .join('')}</div>
-<dl>${facts.map(([name, value]) => `<div><dt>${name}</dt><dd>${html(value)}</dd></div>`).join('')}</dl>
+<h1><span class="seal" aria-hidden="true">${sign}</span>${title}</h1>
+<p class="sum">Of ${report.results.length} checks: ${sum.join(', ') || 'none judged'}.</p>
+<dl>${shown.join('')}</dl>
 </header>`;
 }
 
@@ -201,32 +171,23 @@ function exchangePart(exchange: Exchange): string {
 
 function checksPart(report: RunReport): string {
   if (report.results.length === 0) return '';
-  const parts = PARTS.map(({ title, ids }) => {
-    const results = report.results.filter(({ id }) => ids.test(id));
-    if (results.length === 0) return '';
-    return `<h3>${title}</h3>
-<ul class="checks">${results.map((result) => checkLine(result, report)).join('\n')}</ul>`;
-  });
   return `<section><h2>Every check</h2>
-${parts.join('\n')}
+<ul class="checks">${report.results.map((result) => checkLine(result, report)).join('\n')}</ul>
 </section>`;
 }
 
 function checkLine(result: CheckResult, report: RunReport): string {
   const exchange = report.exchanges.find(({ number }) => number === result.shown);
+  const [sign, word] = WORDS[result.verdict];
   const rules = result.clauses
     .map((clause) => `<li><span class="clause">${clause}</span> ${html(CLAUSES[clause].rule)}</li>`)
     .join('');
-  const decisions =
-    (result.decisions ?? []).length === 0
-      ? ''
-      : `<p>Where the interface is silent, by decision ${result.decisions?.join(', ') ?? ''}.</p>`;
   const inside = `<p><b>Sent:</b> ${html(result.sends)}.</p>
-<ul class="rules">${rules}</ul>${decisions}
+<ul class="rules">${rules}</ul>
 ${result.skipped === undefined ? '' : `<p><b>Not judged:</b> ${html(result.skipped)}.</p>`}
 ${result.notes.map((note) => `<p class="note">${html(note)}</p>`).join('')}
 ${result.findings.length > 0 ? `<p><a href="#${result.id}-${result.findings[0]?.clause ?? ''}">What was found</a></p>` : exchange === undefined ? '' : exchangePart(exchange)}`;
-  return `<li><details><summary><span class="mark ${result.verdict}"><span aria-hidden="true">${SIGNS[result.verdict]}</span> ${WORDS[result.verdict]}</span> <span class="id">${result.id}</span> <span class="title">${html(result.title)}</span>${result.skipped === undefined ? '' : ` <span class="why">${html(result.skipped)}</span>`}</summary>
+  return `<li><details><summary><span class="mark ${result.verdict}"><span aria-hidden="true">${sign}</span> ${word}</span> <span class="id">${result.id}</span> <span class="title">${html(result.title)}</span>${result.skipped === undefined ? '' : ` <span class="why">${html(result.skipped)}</span>`}</summary>
 <div class="inside">${inside}</div></details></li>`;
 }
 
@@ -267,8 +228,6 @@ h1{margin:.35rem 0 .25rem;font-size:2.1rem;display:flex;gap:.6rem;align-items:ce
 .seal{display:inline-grid;place-items:center;width:1.35em;height:1.35em;border-radius:50%;font-size:.8em;background:var(--skip-bg);color:var(--skip);flex:none}
 .passed .seal{background:var(--good-bg);color:var(--good)}.failed .seal{background:var(--bad-bg);color:var(--bad)}
 .sum{font-size:1.1rem}
-.bar{display:flex;gap:2px;height:10px;border-radius:5px;overflow:hidden;margin:1rem 0 1.25rem;background:var(--skip-bg)}
-.bar span{min-width:4px}.bar .PASS{background:var(--good)}.bar .FAIL{background:var(--bad)}.bar .WARN{background:var(--warn)}.bar .SKIP{background:var(--line)}
 dl{margin:0}dt{color:var(--soft);font-size:.82rem}dd{margin:0;overflow-wrap:anywhere}
 .verdict dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.75rem 1.5rem}
 .hint{color:var(--soft)}

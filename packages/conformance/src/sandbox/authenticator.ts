@@ -69,7 +69,7 @@ export function openAuthenticator(
     };
   }
 
-  return { judge, grant, reset: () => tokens.clear() };
+  return { judge, grant };
 }
 
 function oauthError(status: number, error: string, error_description: string): Answer {

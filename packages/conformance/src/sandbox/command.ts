@@ -95,8 +95,7 @@ function magicHelp(): string {
     'Magic amounts in cents, on any active account:',
     ...table(amounts),
     '',
-    'While it runs: GET /sandbox/payments and /sandbox/exchanges show them; POST /sandbox/reset, /sandbox/heal,',
-    '/sandbox/clock {"advance_ms": N}, /sandbox/payments/ID/end {"status": "canceled"}.',
+    'While it runs, GET /sandbox/payments, /sandbox/exchanges and /sandbox/accounts show what it holds.',
   ].join('\n');
 }
 
@@ -156,7 +155,6 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       print(`${scenario.name}: ${scenario.title}.\nA correct caller: ${scenario.caller}`);
     }
   }
-  // A port where nothing listens cannot receive the request to heal.
   const healAfter = flags.healAfter ?? (scenario?.entry === 'closed' ? CLOSED_SECONDS : undefined);
   const heal = () => {
     void partner.heal();

@@ -14,9 +14,9 @@ export class Faults {
   readonly scenario: Scenario | undefined;
   /** Faulty answers sent so far. */
   count = 0;
-  healed = false;
+  healed: boolean;
   readonly #options: FaultOptions;
-  #running: ReturnType<Scenario['begin']> | undefined;
+  readonly #running: ReturnType<Scenario['begin']> | undefined;
 
   constructor(options: FaultOptions) {
     const { scenario } = options;
@@ -27,7 +27,17 @@ export class Faults {
       );
     }
     this.#options = options;
-    this.reset();
+    const { clock, origin, stray } = options;
+    this.healed = this.scenario === undefined;
+    this.#running = this.scenario?.begin({
+      clock,
+      next: () => this.#next(),
+      healed: () => this.healed,
+      get stray() {
+        return stray();
+      },
+      replay: (call) => replay(origin(), call),
+    });
   }
 
   /** What the scenario does now. */
@@ -40,22 +50,6 @@ export class Faults {
     if (this.healed) return;
     this.healed = true;
     this.#running?.healed?.(this.#options.partner());
-  }
-
-  /** Starts again. */
-  reset(): void {
-    const { clock, origin, stray } = this.#options;
-    this.count = 0;
-    this.healed = this.scenario === undefined;
-    this.#running = this.scenario?.begin({
-      clock,
-      next: () => this.#next(),
-      healed: () => this.healed,
-      get stray() {
-        return stray();
-      },
-      replay: (call) => replay(origin(), call),
-    });
   }
 
   #next(): number | undefined {

@@ -95,12 +95,13 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   account('slow', `Payments stay processing for ${SLOW_MS / 1000} s, then succeed.`, {
     ending: { after_ms: SLOW_MS },
   }),
-  account('stuck', 'Payments stay processing until you end them.', {
+  account('stuck', 'Payments stay processing.', {
     ending: { after_ms: undefined },
   }),
   account('slow-reads', `Account and balance reads take ${SLOW_READ_MS / 1000} s.`, {
     read_delay_ms: SLOW_READ_MS,
   }),
+  account('unit 4/B', 'An id with a space and a slash, which a path must encode.'),
   account('paid', 'Nothing is due.', { balance: { amount_due_in_cents: 0 } }),
   account('credit', 'A credit of $20.00: the amount due is negative.', {
     balance: { amount_due_in_cents: -2_000 },

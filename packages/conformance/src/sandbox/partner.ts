@@ -22,7 +22,7 @@ import {
   type Reply,
   type Wire,
 } from './behaviour.ts';
-import { answerControl, isControl } from './controls.ts';
+import { answerControl } from './controls.ts';
 import { Faults, REPLAY_HEADER } from './faults.ts';
 import {
   closeButHold,
@@ -179,12 +179,6 @@ export async function startScriptedPartner(
       const failure_reason = 'Ended by hand in the sandbox.';
       book.end(payment, { status, after_ms: 0, ...(status === 'failed' && { failure_reason }) });
     },
-    reset() {
-      desk.reset();
-      book.reset();
-      authenticator.reset();
-      faults.reset();
-    },
     advance: (ms) => book.advance(ms),
     now: () => book.now(),
     stop() {
@@ -206,7 +200,7 @@ export async function startScriptedPartner(
 /** Serves the requests of one partner: keeps each exchange, and hands the connection to a fault that takes it over. */
 class Desk {
   readonly server: http.Server;
-  exchanges: ScriptedExchange[] = [];
+  readonly exchanges: ScriptedExchange[] = [];
   refusedHandshakes = 0;
   /** What the controls act on; undefined until the partner listens. */
   partner: ScriptedPartner | undefined;
@@ -253,12 +247,6 @@ class Desk {
     for (const socket of this.#sockets.keys()) socket.destroy();
   }
 
-  reset(): void {
-    this.letGo();
-    this.exchanges = [];
-    this.#calls = 0;
-  }
-
   replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void {
     const { tls: own } = this.#options;
     const { server } = this;
@@ -282,9 +270,9 @@ class Desk {
     const released = AbortSignal.any([gone.signal, this.#release.signal]);
     const body = await readBody(request);
     const text = body?.toString('utf8') ?? '';
-    if (isControl(request.url ?? '') && this.partner !== undefined) {
-      const answer = await answerControl(request, text, this.partner).catch(asRefusal);
-      const { status, headers, body: bytes } = toSendable(answer);
+    const control = this.partner && answerControl(request, this.partner);
+    if (control !== undefined) {
+      const { status, headers, body: bytes } = toSendable(control);
       response.writeHead(status, headers).end(bytes);
       return;
     }

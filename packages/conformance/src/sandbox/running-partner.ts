@@ -51,10 +51,10 @@ export interface ScriptedPartner {
   payments(): readonly Readonly<StoredPayment>[];
   /** The ledger: one line per posting, so a payment posted twice appears twice. */
   postings(): readonly Posting[];
-  /** Every request since the start or the last reset, oldest first. */
+  /** Every request since the start, oldest first. */
   exchanges(): readonly ScriptedExchange[];
   accounts(): readonly SandboxAccount[];
-  /** Faulty answers given since the start or the last reset. */
+  /** Faulty answers given since the start. */
   faults(): number;
   /** True when every fault is over. */
   healed(): boolean;
@@ -78,8 +78,6 @@ export interface ScriptedPartner {
   replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
   /** Ends a payment by hand, as an operator of the partner would (decision 18). */
   end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
-  /** Clears everything; accounts and clock return to their initial state. */
-  reset(): void;
   /** Moves the partner's clock forward and ends the payments that are then due. */
   advance(ms: number): void;
   /** The partner's clock: milliseconds since 1970. */

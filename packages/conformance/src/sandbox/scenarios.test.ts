@@ -429,19 +429,6 @@ test('F66 has a secret with special characters; F67 accepts two secrets, and onl
   assert.equal((await f67.token('the-new-secret')).status, 200);
 });
 
-test('a reset reproduces the same faults', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F07' });
-  const round = async () => [
-    (await call('PUT')).status,
-    (await call('PUT')).status,
-    (await call('PUT')).status,
-  ];
-  const first = await round();
-  partner.reset();
-  assert.deepEqual(await round(), first);
-  assert.deepEqual(first, [500, 502, 503]);
-});
-
 /** Checks every 10 ms, for at least 20 s. */
 async function waitFor(holds: () => boolean): Promise<boolean> {
   for (let round = 0; round < 2_000; round += 1) {

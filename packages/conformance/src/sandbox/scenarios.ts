@@ -331,31 +331,27 @@ const NO_REDIRECT =
   'Does not follow the redirect, sends neither credential nor body elsewhere, alerts; the payment stays pending.';
 
 /** A row that leaves out what is usual: `until_healed`, `by_itself`, and no fault beyond its entry point. */
-type Row = Pick<Scenario, 'name' | 'title' | 'caller'> & Partial<Scenario>;
+type Row = Pick<Scenario, 'title' | 'caller'> & Partial<Omit<Scenario, 'name'>>;
 
-const paymentRows: readonly Row[] = [
-  {
-    name: 'F01-timeout-before-commit',
+const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
+  'F01-timeout-before-commit': {
     title: 'PUT gets no response, and the payment was not stored',
     caller: SAME_PUT,
     faults: 2,
     begin: before(WRITES, silence),
   },
-  {
-    name: 'F02-timeout-after-commit',
+  'F02-timeout-after-commit': {
     title: 'PUT gets no response, but the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 2,
     begin: after(WRITES, silence),
   },
-  {
-    name: 'F03-connection-refused',
+  'F03-connection-refused': {
     title: 'Connection refused: nothing listens at the address',
     caller: 'Retries with backoff and opens its circuit breaker; other partners are not delayed.',
     entry: 'closed',
   },
-  {
-    name: 'F04-reset-before-answer',
+  'F04-reset-before-answer': {
     title: 'Connection reset after the request, before any response; every other payment is stored',
     caller: SAME_PUT,
     faults: 4,
@@ -373,8 +369,7 @@ const paymentRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F05-reset-in-body',
+  'F05-reset-in-body': {
     title: 'Connection reset in the middle of the response',
     caller: NOT_FAILED,
     faults: 4,
@@ -389,8 +384,7 @@ const paymentRows: readonly Row[] = [
       }),
     ),
   },
-  {
-    name: 'F06-keep-alive-closed',
+  'F06-keep-alive-closed': {
     title: 'A reused connection is closed just as the next request is sent on it',
     caller: 'May retry once immediately on a new connection; then treats it as an unknown outcome.',
     faults: 4,
@@ -401,8 +395,7 @@ const paymentRows: readonly Row[] = [
       },
     }),
   },
-  {
-    name: 'F07-server-error-before-commit',
+  'F07-server-error-before-commit': {
     title: 'PUT gets 500, 502, 503 and 504; the payment was not stored',
     caller: SAME_PUT,
     faults: 4,
@@ -414,8 +407,7 @@ const paymentRows: readonly Row[] = [
       html(504, '<h1>Gateway Timeout</h1>'),
     ),
   },
-  {
-    name: 'F08-server-error-after-commit',
+  'F08-server-error-after-commit': {
     title: 'PUT or GET gets 500, 502, 503 and 504; the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
     faults: 4,
@@ -427,8 +419,7 @@ const paymentRows: readonly Row[] = [
       refuse(504, 'INTERNAL_ERROR'),
     ),
   },
-  {
-    name: 'F09-retry-after-seconds',
+  'F09-retry-after-seconds': {
     title: '503 and 429 with Retry-After: 1, and 429 with the same as a date',
     caller: 'Waits as long as requested, with jitter and at most 15 minutes, then retries.',
     faults: 4,
@@ -437,8 +428,7 @@ const paymentRows: readonly Row[] = [
       tooMany(new Date(Math.ceil(partner.now() / 1_000 + 1) * 1_000).toUTCString()),
     ),
   },
-  {
-    name: 'F10-odd-retry-after',
+  'F10-odd-retry-after': {
     title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, two values, and 10^12',
     caller:
       'Clamps the value or uses its own backoff; never waits forever and never floods the partner.',
@@ -454,43 +444,37 @@ const paymentRows: readonly Row[] = [
       busy('1000000000000'),
     ),
   },
-  {
-    name: 'F11-rejected',
+  'F11-rejected': {
     title: 'PUT gets 400 and 422; the payment was not stored',
     caller:
       'Sends one GET; if that finds nothing, holds the payment for review with the reason. It neither retries blindly nor marks the payment as failed.',
     ends: 'after_review',
     begin: before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
   },
-  {
-    name: 'F12-unauthorized',
+  'F12-unauthorized': {
     title: 'Every operation gets 401, with any credential',
     caller:
       'Renews its token once and retries once, then pauses the partner and alerts; payments stay pending.',
     begin: before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
   },
-  {
-    name: 'F13-forbidden',
+  'F13-forbidden': {
     title: 'PUT gets 403',
     caller: 'Pauses writes to the partner and alerts; payments stay pending.',
     begin: before(WRITES, refuse(403, 'INSUFFICIENT_SCOPE')),
   },
-  {
-    name: 'F14-put-not-found',
+  'F14-put-not-found': {
     title: 'PUT gets 404: the route is gone or the base path is wrong',
     caller: MISCONFIGURED,
     faults: 3,
     begin: before(WRITES, refuse(404, 'NOT_FOUND')),
   },
-  {
-    name: 'F15-accepted-then-not-found',
+  'F15-accepted-then-not-found': {
     title: 'GET of an acknowledged payment gets 404',
     caller: 'Alerts and sends the same PUT again; never refunds.',
     faults: 2,
     begin: before(READS, refuse(404, 'PAYMENT_NOT_FOUND')),
   },
-  {
-    name: 'F16-timed-out-then-not-found',
+  'F16-timed-out-then-not-found': {
     title: 'PUT is delayed in transit and gets no response; meanwhile GET finds nothing',
     caller:
       'Does not treat the 404 as proof, because the PUT may still arrive; sends the same PUT again.',
@@ -510,8 +494,7 @@ const paymentRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F17-conflict',
+  'F17-conflict': {
     title: 'PUT or GET gets 409, 423 and 425',
     caller: 'Retries with backoff, then sends a GET.',
     faults: 3,
@@ -522,8 +505,7 @@ const paymentRows: readonly Row[] = [
       refuse(425, 'CONFLICT'),
     ),
   },
-  {
-    name: 'F18-not-implemented',
+  'F18-not-implemented': {
     title: 'PUT gets 405, 501 and 505',
     caller: MISCONFIGURED,
     faults: 3,
@@ -534,22 +516,19 @@ const paymentRows: readonly Row[] = [
       refuse(505, 'INTERNAL_ERROR'),
     ),
   },
-  {
-    name: 'F19-redirect-to-other-host',
+  'F19-redirect-to-other-host': {
     title: 'Redirect to another host by 301, 302, 307 and 308',
     caller: NO_REDIRECT,
     faults: 4,
     begin: before(PAYMENTS, redirect(307), redirect(308), redirect(301), redirect(302)),
   },
-  {
-    name: 'F20-see-other',
+  'F20-see-other': {
     title: 'Redirect to another host by 303, which asks for a GET',
     caller: NO_REDIRECT,
     faults: 2,
     begin: before(PAYMENTS, redirect(303)),
   },
-  {
-    name: 'F21-redirect-inside',
+  'F21-redirect-inside': {
     title: 'Redirects to cloud metadata addresses and to localhost',
     caller: `${NO_REDIRECT} Records a security event.`,
     faults: 3,
@@ -563,8 +542,7 @@ const paymentRows: readonly Row[] = [
       redirect(308, 'http://[fd00:ec2::254]/latest/meta-data/'),
     ),
   },
-  {
-    name: 'F22-html',
+  'F22-html': {
     title: '200 with an HTML page, as from a login portal or a firewall; the payment was stored',
     caller: NOT_FAILED,
     faults: 4,
@@ -574,8 +552,7 @@ const paymentRows: readonly Row[] = [
       said(PAGE),
     ),
   },
-  {
-    name: 'F23-wrong-content-type',
+  'F23-wrong-content-type': {
     title: '200 with the right JSON but a wrong content type, or none',
     caller: 'Rejects the response and counts it: the sender may not be the partner’s application.',
     faults: 4,
@@ -589,8 +566,7 @@ const paymentRows: readonly Row[] = [
       ({ answer }) => ({ status: 200, body: textOf(answer) }),
     ),
   },
-  {
-    name: 'F24-malformed-json',
+  'F24-malformed-json': {
     title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
     caller: NOT_FAILED,
     faults: 6,
@@ -604,8 +580,7 @@ const paymentRows: readonly Row[] = [
       amountAs(() => 'NaN'),
     ),
   },
-  {
-    name: 'F25-truncated-body',
+  'F25-truncated-body': {
     title: 'Truncated body without a Content-Length, which looks like a complete 200',
     caller: `Relies on its JSON parser to detect it. ${NOT_FAILED}`,
     faults: 4,
@@ -617,8 +592,7 @@ const paymentRows: readonly Row[] = [
       ),
     ),
   },
-  {
-    name: 'F26-dangerous-keys',
+  'F26-dangerous-keys': {
     title: 'Duplicate keys and a __proto__ that claims success',
     caller: 'Reads only own properties and rejects such bodies; neither key decides the outcome.',
     faults: 4,
@@ -629,8 +603,7 @@ const paymentRows: readonly Row[] = [
       ({ answer }) => said(`{"__proto__":{"status":"failed"},${textOf(answer).slice(1)}`),
     ),
   },
-  {
-    name: 'F27-wrong-payment',
+  'F27-wrong-payment': {
     title: 'Another platform_payment_id in the response',
     caller: REVIEW,
     ends: 'after_review',
@@ -641,8 +614,7 @@ const paymentRows: readonly Row[] = [
       })),
     ),
   },
-  {
-    name: 'F28-wrong-amount',
+  'F28-wrong-amount': {
     title: 'Another amount_in_cents in the response: a cent more, a cent less, and twice as much',
     caller: REVIEW,
     ends: 'after_review',
@@ -653,8 +625,7 @@ const paymentRows: readonly Row[] = [
       otherAmount((cents) => cents * 2),
     ),
   },
-  {
-    name: 'F29-amount-as-text',
+  'F29-amount-as-text': {
     title: 'The right amount as a string, as 1250.0 and as 1.25e3',
     caller: 'Rejects the response: an amount must be a plain integer.',
     faults: 6,
@@ -665,8 +636,7 @@ const paymentRows: readonly Row[] = [
       amountAs((amount) => amount.toExponential()),
     ),
   },
-  {
-    name: 'F30-wrong-account-or-batch',
+  'F30-wrong-account-or-batch': {
     title: 'Another account or batch id in the response',
     caller: REVIEW,
     ends: 'after_review',
@@ -676,8 +646,7 @@ const paymentRows: readonly Row[] = [
       fields({ platform_batch_id: 'another-batch' }),
     ),
   },
-  {
-    name: 'F31-payment-id-changes',
+  'F31-payment-id-changes': {
     title: 'payment_id differs between responses',
     caller: REVIEW,
     ends: 'after_review',
@@ -692,8 +661,7 @@ const paymentRows: readonly Row[] = [
       ),
     ),
   },
-  {
-    name: 'F32-unknown-status',
+  'F32-unknown-status': {
     title: 'A status in capitals, with a trailing space, misspelled, or with an unknown word',
     caller: 'Treats it as processing, alerts, and keeps polling: only the four exact words count.',
     faults: 6,
@@ -706,8 +674,7 @@ const paymentRows: readonly Row[] = [
       fields({ status: 'cancelled', posted_at: null }),
     ),
   },
-  {
-    name: 'F33-missing-fields',
+  'F33-missing-fields': {
     title: 'status, amount_in_cents or initiated_at is missing',
     caller: NOT_FAILED,
     faults: 6,
@@ -718,8 +685,7 @@ const paymentRows: readonly Row[] = [
       fields({ initiated_at: undefined }),
     ),
   },
-  {
-    name: 'F34-extra-fields',
+  'F34-extra-fields': {
     title: 'Unknown fields in the response',
     caller: 'Ignores them.',
     begin: after(
@@ -732,8 +698,7 @@ const paymentRows: readonly Row[] = [
       }),
     ),
   },
-  {
-    name: 'F35-fields-against-status',
+  'F35-fields-against-status': {
     title: 'processing with posted_at, succeeded without it, failed without a reason',
     caller:
       'Accepts failed without a reason and flags it; polls a few more times after succeeded without posted_at, then holds the payment for review; ignores posted_at while processing.',
@@ -759,8 +724,7 @@ const paymentRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F36-status-goes-back',
+  'F36-status-goes-back': {
     title: 'After a terminal status, later responses say processing or another terminal status',
     caller: 'Has stopped polling; ignores late or extra responses, and logs the breach.',
     begin(tools) {
@@ -782,8 +746,7 @@ const paymentRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F37-stale-read',
+  'F37-stale-read': {
     title: 'An intermediate cache answers GET with an old record',
     caller:
       'Sends Cache-Control: no-store, never reverts a status that it has seen, and keeps polling.',
@@ -794,8 +757,7 @@ const paymentRows: readonly Row[] = [
       body: stillProcessing(recordOf(answer) ?? {}),
     })),
   },
-  {
-    name: 'F38-two-nodes',
+  'F38-two-nodes': {
     title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
     caller: 'Never reverts a status and never refunds; sends the same PUT again on not found.',
     faults: 6,
@@ -810,15 +772,13 @@ const paymentRows: readonly Row[] = [
       },
     }),
   },
-  {
-    name: 'F39-forever-processing',
+  'F39-forever-processing': {
     title: 'The payment stays processing',
     caller:
       'Polls less and less often, lists the payment for an operator after 24 hours, and never fails it by itself.',
     begin: both(heldOpen, before(READS)),
   },
-  {
-    name: 'F40-huge-body',
+  'F40-huge-body': {
     title: 'A body of 100 MB',
     caller: 'Stops reading at its limit and closes the connection; the outcome is unknown.',
     faults: 2,
@@ -830,8 +790,7 @@ const paymentRows: readonly Row[] = [
       }, 0),
     ),
   },
-  {
-    name: 'F41-zip-bomb',
+  'F41-zip-bomb': {
     title: `Unrequested Content-Encoding: gzip: 200 KB that decompress to ${BOMB_MEBIBYTES} MB`,
     caller: 'Requests identity and rejects encodings, or limits the decompressed size.',
     faults: 2,
@@ -841,8 +800,7 @@ const paymentRows: readonly Row[] = [
       body: Buffer.concat(Array.from({ length: BOMB_MEBIBYTES }, () => zippedMebibyte)),
     })),
   },
-  {
-    name: 'F42-slow-drip',
+  'F42-slow-drip': {
     title: 'One byte of the body every tenth of a second, endlessly',
     caller: 'Has a deadline for the whole call, not only between bytes.',
     faults: 2,
@@ -854,8 +812,7 @@ const paymentRows: readonly Row[] = [
       }, 100),
     ),
   },
-  {
-    name: 'F43-huge-headers',
+  'F43-huge-headers': {
     title: 'Headers of 1 MB, 10,000 headers, or endless slow headers',
     caller: 'Limits headers and has a deadline for the whole call; the outcome is unknown.',
     faults: 3,
@@ -877,8 +834,7 @@ const paymentRows: readonly Row[] = [
       }, 100),
     ),
   },
-  {
-    name: 'F44-broken-framing',
+  'F44-broken-framing': {
     title: 'Invalid chunk size, two Content-Length headers, or bytes after the end',
     caller: 'Its HTTP parser rejects the response; closes the connection; the outcome is unknown.',
     faults: 3,
@@ -898,8 +854,7 @@ const paymentRows: readonly Row[] = [
       sends(({ bytes, answer }) => Buffer.concat([bytes(answer), Buffer.from('{"more":true}')])),
     ),
   },
-  {
-    name: 'F45-odd-statuses',
+  'F45-odd-statuses': {
     title: 'A flood of 1xx, 204, 205, 206, or 200 with an empty body',
     caller: 'Accepts only a 200 with a valid record.',
     faults: 5,
@@ -912,8 +867,7 @@ const paymentRows: readonly Row[] = [
       said(''),
     ),
   },
-  {
-    name: 'F46-other-protocol',
+  'F46-other-protocol': {
     title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
     caller: NOT_FAILED,
     faults: 2,
@@ -927,29 +881,25 @@ const paymentRows: readonly Row[] = [
       sends(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
     ),
   },
-  {
-    name: 'F47-bad-certificate',
+  'F47-bad-certificate': {
     title: 'TLS certificate that is self-signed, expired and for another host',
     caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
     ends: 'after_mending',
     entry: 'bad_certificate',
   },
-  {
-    name: 'F47-stalled-handshake',
+  'F47-stalled-handshake': {
     title: 'The TLS handshake never completes',
     caller: 'Gives up at its connect deadline; the payment stays pending.',
     ends: 'after_mending',
     entry: 'stalled_handshake',
   },
-  {
-    name: 'F48-private-name',
+  'F48-private-name': {
     title: 'Host name that resolves to a private address, as after DNS rebinding',
     caller: 'Checks the address it connects to, not one from an earlier lookup; sends nothing.',
     ends: 'after_mending',
     entry: 'private_name',
   },
-  {
-    name: 'F49-late-duplicate',
+  'F49-late-duplicate': {
     title: 'A proxy delivers a PUT again three days after the payment has ended',
     caller: 'Does nothing: the partner returns the existing payment.',
     faults: 1,
@@ -967,8 +917,7 @@ const paymentRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F50-crossed-answers',
+  'F50-crossed-answers': {
     title: 'The response to another payment arrives on this connection',
     caller: `${REVIEW} Closes the connection.`,
     ends: 'after_review',
@@ -983,42 +932,37 @@ const paymentRows: readonly Row[] = [
       })),
     ),
   },
-];
+};
 
 const REFUSE_TOKEN =
   'Rejects the token response, sends no call with it, retries with backoff; payments stay pending.';
 
-const tokenRows: readonly Row[] = [
-  {
-    name: 'F51-no-expiry',
+const TOKEN_ROWS: Readonly<Record<string, Row>> = {
+  'F51-no-expiry': {
     title: 'expires_in missing or null',
     caller: 'Assumes 300 seconds.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: undefined }), grant({ expires_in: null })),
   },
-  {
-    name: 'F52-expiry-as-text',
+  'F52-expiry-as-text': {
     title: 'expires_in as the string "3600"',
     caller: 'Accepts an integer in a string.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: '3600' })),
   },
-  {
-    name: 'F53-expiry-not-positive',
+  'F53-expiry-not-positive': {
     title: 'expires_in 0 or negative',
     caller: 'Uses the token once and does not keep it.',
     faults: 4,
     begin: after(TOKENS, grant({ expires_in: 0 }), grant({ expires_in: -3600 })),
   },
-  {
-    name: 'F54-expiry-too-long',
+  'F54-expiry-too-long': {
     title: 'expires_in 3,600,000 or 10^12',
     caller: 'Caps it at one hour.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })),
   },
-  {
-    name: 'F55-expiry-unreadable',
+  'F55-expiry-unreadable': {
     title: 'expires_in 1.5, "1h" or an object',
     caller: 'Treats it as missing: assumes 300 seconds.',
     faults: 3,
@@ -1029,15 +973,13 @@ const tokenRows: readonly Row[] = [
       grant({ expires_in: 1.5 }),
     ),
   },
-  {
-    name: 'F56-expiry-not-a-number',
+  'F56-expiry-not-a-number': {
     title: 'expires_in "NaN" or "Infinity"',
     caller: 'Checks for a finite number: a token with such an expiry would never expire.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })),
   },
-  {
-    name: 'F57-early-revocation',
+  'F57-early-revocation': {
     title: 'Tokens are revoked before they expire: calls get 401',
     caller: 'Renews the token once and retries the call once.',
     faults: 3,
@@ -1058,16 +1000,14 @@ const tokenRows: readonly Row[] = [
       };
     },
   },
-  {
-    name: 'F58-expiry-beyond-timers',
+  'F58-expiry-beyond-timers': {
     title: 'expires_in over 2^31 milliseconds',
     caller:
       'Sets no timer from it, because such a timer fires immediately; checks the clock on each use.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: 2_147_484 })),
   },
-  {
-    name: 'F59-token-type',
+  'F59-token-type': {
     title: 'token_type "mac", missing or "BEARER"',
     caller: 'Accepts bearer in any case; rejects any other type or none.',
     faults: 3,
@@ -1078,14 +1018,12 @@ const tokenRows: readonly Row[] = [
       grant({ token_type: 'BEARER' }),
     ),
   },
-  {
-    name: 'F60-scope-shrunk',
+  'F60-scope-shrunk': {
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
     begin: after(TOKENS, grant({ scope: 'read' })),
   },
-  {
-    name: 'F61-unusable-token',
+  'F61-unusable-token': {
     title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
     caller: REFUSE_TOKEN,
     faults: 4,
@@ -1097,8 +1035,7 @@ const tokenRows: readonly Row[] = [
       grant({ access_token: 'x'.repeat(1024 * 1024) }),
     ),
   },
-  {
-    name: 'F62-client-refused',
+  'F62-client-refused': {
     title: 'The token endpoint answers 400 invalid_client or invalid_scope',
     caller: 'Pauses the partner, alerts, and requests a token at most once a minute.',
     begin: before(
@@ -1107,8 +1044,7 @@ const tokenRows: readonly Row[] = [
       { status: 400, body: { error: 'invalid_scope' } },
     ),
   },
-  {
-    name: 'F63-token-endpoint-down',
+  'F63-token-endpoint-down': {
     title: 'The token endpoint answers 503, not at all, or slowly',
     caller: 'Backs off, and uses the old token until it actually expires.',
     faults: 3,
@@ -1123,8 +1059,7 @@ const tokenRows: readonly Row[] = [
         },
     ),
   },
-  {
-    name: 'F64-token-html',
+  'F64-token-html': {
     title: 'The token endpoint answers 200 with HTML or with a JSON error',
     caller: REFUSE_TOKEN,
     faults: 2,
@@ -1133,8 +1068,7 @@ const tokenRows: readonly Row[] = [
       body: { error: 'server_error', error_description: 'try later' },
     }),
   },
-  {
-    name: 'F65-herd-on-expiry',
+  'F65-herd-on-expiry': {
     title: 'Short-lived tokens from a slow endpoint while many payments wait',
     caller: 'Fetches one token at a time; all calls share it.',
     begin: after(TOKENS, async ({ answer, tools }) => {
@@ -1142,15 +1076,13 @@ const tokenRows: readonly Row[] = [
       return regrant(answer, { expires_in: 2 });
     }),
   },
-  {
-    name: 'F66-awkward-secret',
+  'F66-awkward-secret': {
     title: 'A client secret with + % & : = é and spaces',
     caller: 'Form-encodes the secret correctly.',
     secrets: ['p+l%us&am:p=é ½ %2B'],
     begin: before(TOKENS),
   },
-  {
-    name: 'F67-secret-rotation',
+  'F67-secret-rotation': {
     title: 'Old and new client secret are both valid until healed; then only the new one',
     caller:
       'Continues without a failed payment; its operator enters the new secret during the overlap.',
@@ -1158,20 +1090,25 @@ const tokenRows: readonly Row[] = [
     secrets: ['the-old-secret', 'the-new-secret'],
     begin: before(TOKENS),
   },
-  {
-    name: 'F68-token-redirect',
+  'F68-token-redirect': {
     title: 'The token endpoint redirects to another host',
     caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
     faults: 2,
     begin: before(TOKENS, redirect(307), redirect(302)),
   },
-];
+};
 
 /** Every scenario, in the order of its number. */
 export const SCENARIOS: readonly Scenario[] = [
-  ...paymentRows,
-  ...tokenRows.map((row): Row => ({ needs: 'oauth', ...row })),
-].map((row) => ({ faults: 'until_healed', ends: 'by_itself', begin: () => ({}), ...row }));
+  ...Object.entries(PAYMENT_ROWS),
+  ...Object.entries(TOKEN_ROWS).map(([name, row]) => [name, { needs: 'oauth', ...row }] as const),
+].map(([name, row]) => ({
+  name,
+  faults: 'until_healed',
+  ends: 'by_itself',
+  begin: () => ({}),
+  ...row,
+}));
 
 /** The scenario with this name, or with only this number (F02); undefined when there is none. */
 export function findScenario(name: string): Scenario | undefined {

@@ -31,17 +31,17 @@ export interface NewPayment {
 export class Book implements Insides {
   readonly #options: BookOptions;
   #offset_ms = 0;
-  #accounts = new Map<string, SandboxAccount>();
-  #payments: StoredPayment[] = [];
-  #byKey = new Map<string, StoredPayment>();
-  #postings: Posting[] = [];
+  readonly #accounts: Map<string, SandboxAccount>;
+  readonly #payments: StoredPayment[] = [];
+  readonly #byKey = new Map<string, StoredPayment>();
+  readonly #postings: Posting[] = [];
   readonly #open = new Set<StoredPayment>();
   readonly #waiting = new Map<StoredPayment, Set<() => void>>();
   #disarm = (): void => undefined;
 
   constructor(options: BookOptions) {
     this.#options = options;
-    this.reset();
+    this.#accounts = new Map(options.accounts.map((one) => [keyOf(one), one]));
   }
 
   now(): number {
@@ -160,18 +160,6 @@ export class Book implements Insides {
   advance(ms: number): void {
     this.#offset_ms += ms;
     this.settle();
-  }
-
-  reset(): void {
-    this.#offset_ms = 0;
-    this.#payments = [];
-    this.#byKey = new Map();
-    this.#postings = [];
-    this.#open.clear();
-    for (const wakers of this.#waiting.values()) for (const wake of wakers) wake();
-    this.#waiting.clear();
-    this.#disarm();
-    this.#accounts = new Map(this.#options.accounts.map((one) => [keyOf(one), one]));
   }
 
   close(): void {

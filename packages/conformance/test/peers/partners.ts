@@ -31,7 +31,8 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
   readonly auth?: 'oauth' | 'short-lived-oauth';
-  readonly how?: 'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'the-day-after';
+  readonly how?:
+    'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
 }
 
 /** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */
@@ -45,6 +46,7 @@ const PAYMENT_NOT_FOUND: Answer = {
   status: 404,
   body: { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' },
 };
+const NOT_FOUND: Answer = { status: 404, body: { code: 'NOT_FOUND', message: 'Not found' } };
 const BROKEN: Answer = {
   status: 500,
   body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
@@ -208,6 +210,24 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         ? { status: 200, body: { account_id: 'active', status: 'active' } }
         : undefined,
   })),
+  warns(
+    'P12',
+    'splits the path of a declared account after it has decoded it',
+    () => ({
+      receive: (call) => (/account\/[^/]*%2F/.test(call.path) ? NOT_FOUND : undefined),
+    }),
+    { how: 'with-an-unusual-id', also: 'many' },
+  ),
+  warns(
+    'P12',
+    'writes the id of a declared account with a plus for its space',
+    () =>
+      changeBody('get_account', (body) => ({
+        ...body,
+        account_id: text(body['account_id']).replace(' ', '+'),
+      })),
+    { how: 'with-an-unusual-id' },
+  ),
   warns('P12', 'answers a long account id with 500', () => ({
     receive: (call) => ((call.params['account_id'] ?? '').length > 100 ? BROKEN : undefined),
   })),

@@ -260,6 +260,11 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   { name: 'with a static key, in the strict profile', profile: 'strict' },
   { name: 'that is judged again the day after', how: 'the-day-after' },
   { name: 'with a maximum', how: 'with-a-maximum' },
+  {
+    name: 'with an account id that has a space and a slash',
+    how: 'with-an-unusual-id',
+    profile: 'strict',
+  },
   { name: 'with a way to cancel a payment', how: 'with-a-cancellation' },
   {
     name: 'behind a gateway that speaks HTTP/1.0',
