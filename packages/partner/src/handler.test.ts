@@ -246,6 +246,22 @@ test('in a scope of a Fastify app, its prefix comes before the kit’s [S2]', as
   assert.equal((await host.call('GET', '/api/payment/x')).text, 'own');
 });
 
+test('in a Fastify app the kit issues its own access tokens [OA1 S2]', async (t) => {
+  const database = await kitDatabase(t);
+  const app = fastify();
+  const client = { client_id: 'platform', secrets: ['the-secret-of-the-platform'] };
+  await app.register(partnerKit, { database, auth: { method: 'oauth', clients: [client] } });
+  database.closing(() => app.close());
+  const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
+  const asked = { grant_type: 'client_credentials', client_id: 'platform' };
+  const body = new URLSearchParams({ ...asked, client_secret: 'the-secret-of-the-platform' });
+  const { status } = await host.call('POST', '/oauth/token', {
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: body.toString(),
+  });
+  assert.equal(status, 200);
+});
+
 test('a host that begins its responses as 404, as Koa does, sends the kit’s status [B1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);

@@ -25,8 +25,11 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
   app.decorate('partnerKit', kit.kit);
   const served = servedPaths(within);
   app.addHook('onReady', (done) => {
-    // Fastify prefers a route with a parameter to our wildcard and would silently take requests from the kit.
-    const taken = served.find(({ method, path }) => app.hasRoute({ method, url: colons(path) }));
+    // Fastify prefers a route with a parameter to our wildcard and would silently take requests from the kit. A path without one is a
+    // route of ours, which Fastify lets nobody declare again.
+    const taken = served.find(
+      ({ method, path }) => path.includes('{') && app.hasRoute({ method, url: colons(path) }),
+    );
     if (!taken) done();
     else {
       const { method, path } = taken;
