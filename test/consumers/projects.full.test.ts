@@ -124,6 +124,27 @@ test('an account service in Flask beside the kit passes the judge', async (t) =>
   assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
 });
 
+test('the kit with OAuth, as partner-kit.md has it, passes the judge', async (t) => {
+  const { consumer, cleanup, port } = await project(t);
+  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
+  const guide = sections.find(({ heading }) => heading === 'OAuth 2.0')?.blocks ?? [];
+  const server = page
+    .filter(({ heading }) => heading === 'With Fastify')
+    .flatMap((part) => part.blocks)
+    .map((block) => ({
+      ...block,
+      text:
+        block.file === undefined
+          ? block.text
+          : `import { auth } from './auth.js';\n${block.text.replace(/auth: \{.*\},/, 'auth,')}`,
+    }));
+  const [judge, ...others] = guide.toReversed();
+  assert.ok(judge);
+  const blocks = [...before, ...others.toReversed(), ...server, judge];
+  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
+  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+});
+
 test('the program of partner-kit.md for Hono passes the judge', async (t) => {
   const { consumer, cleanup, port } = await project(t);
   const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
