@@ -156,15 +156,7 @@ async function startChromium(settings: Settings): Promise<Engine> {
 function chromiumTab(page: ChromiumPage, frameUrl: string): Steps {
   const opened: ChromiumPage[] = [];
   page.on('popup', (popup) => opened.push(popup));
-  const at = (where: Where): ChromiumPage | import('playwright-core').Frame => {
-    if (where === 'page') return page;
-    const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
-    const frame = page
-      .frames()
-      .find((one) => one !== page.mainFrame() && one.url().startsWith(wanted));
-    if (!frame) throw new Error(NOT_THERE);
-    return frame;
-  };
+  const at = (where: Where) => (where === 'page' ? page : frameOf(page, where, frameUrl));
   return {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
@@ -258,15 +250,8 @@ const zoneOf = ({ timeZone }: Settings): NodeJS.ProcessEnv => (timeZone ? { TZ: 
 
 function firefoxTab(page: FirefoxPage, frameUrl: string): Steps {
   page.setDefaultTimeout(PATIENCE_MS);
-  const at = (where: Where): FirefoxFrame => {
-    if (where === 'page') return page.mainFrame();
-    const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
-    const frame = page
-      .frames()
-      .find((one) => one !== page.mainFrame() && one.url().startsWith(wanted));
-    if (!frame) throw new Error(NOT_THERE);
-    return frame;
-  };
+  const at = (where: Where): FirefoxFrame =>
+    where === 'page' ? page.mainFrame() : frameOf(page, where, frameUrl);
   return {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
@@ -442,6 +427,20 @@ function webkitTab(session: WebDriverSession, handle: string, frameUrl: string):
       await session.command('DELETE', '/window');
     },
   };
+}
+
+/** A frame of a page, as both libraries list them. */
+function frameOf<F extends { url(): string }>(
+  page: { mainFrame(): F; frames(): F[] },
+  where: Exclude<Where, 'page'>,
+  frameUrl: string,
+): F {
+  const wanted = where === 'frame' ? frameUrl : (where.at(-1) ?? frameUrl);
+  const frame = page
+    .frames()
+    .find((one) => one !== page.mainFrame() && one.url().startsWith(wanted));
+  if (!frame) throw new Error(NOT_THERE);
+  return frame;
 }
 
 // Help ------------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 /** Inputs for an operation of an OpenAPI document: valid, nearly valid and hostile ones, all from one seed. */
 import { randomBytes } from 'node:crypto';
+import { seededRandom } from '@duebridge/runtime/testing';
 
 /** JSON Schema as our documents use it. */
 export interface Schema {
@@ -21,18 +22,10 @@ export interface Schema {
 
 /** Chance from a seed: the same seed gives the same run. */
 export class Chance {
-  #state: number;
+  /** 0 to below 1. */
+  readonly next: () => number;
   constructor(seed: number) {
-    this.#state = seed >>> 0 || 1;
-  }
-
-  /** 0 to below 1: mulberry32. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = this.#state;
-    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+    this.next = seededRandom(seed);
   }
 
   below(limit: number): number {
