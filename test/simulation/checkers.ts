@@ -173,13 +173,14 @@ const terminalStays: Checker = ({ events }) => {
   });
 };
 
-/** PL6: while a partner reports another amount, nothing it says ends a payment. */
+/** PL6: while a partner reports another amount, nothing it says ends a payment. Funds may, before anything is sent. */
 const wrongAnswersEndNothing: Checker = ({ events, wrong }) => {
   const partner = new Map(of(events, 'confirmed').map((event) => [event.id, event.partner]));
+  const sent = new Set(of(events, 'sent').map(({ id }) => id));
   const healedAt = of(events, 'healed')[0]?.at ?? Number.POSITIVE_INFINITY;
   return of(events, 'row')
     .filter((row) => row.at < healedAt && isTerminal(row.status as PaymentStatus))
-    .filter((row) => wrong.has(partner.get(row.id) ?? ''))
+    .filter(({ id }) => sent.has(id) && wrong.has(partner.get(id) ?? ''))
     .map((row) => ({
       rule: 'PL6',
       what: `${row.id} is ${row.status} by an answer about another amount`,
