@@ -141,29 +141,6 @@ test('customer data in errors of the account system reaches no log line [PL15]',
   assert.ok(inTransaction > 0);
 });
 
-test('a biller issues its own payment ids: the id is in the first answer and never changes [PF1 RU5]', async (t) => {
-  const database = await kitDatabase(t);
-  let number = 0;
-  const accounts = ownSystem(() => ({ outcome: 'posted' }), {
-    newPaymentIds: (payments) => payments.map(() => `RCPT-${(number += 1)}`),
-  });
-  const partner = await startKit(database, { accounts });
-  const first = await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  assert.equal(first.body['payment_id'], 'RCPT-1');
-  const again = await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  assert.equal(again.body['payment_id'], 'RCPT-1');
-  assert.equal((await ended(partner, 'p')).body['payment_id'], 'RCPT-1');
-  for (const wrong of [[], ['a', 'b'], [''], ['x y'], ['x'.repeat(129)]]) {
-    const other = await startKit(database, {
-      accounts: { ...accounts, newPaymentIds: () => wrong },
-    });
-    const refused = await other.call('PUT', paymentPath('q'), { body: instruction() });
-    assert.equal(refused.status, 500);
-    await other.close();
-  }
-  assert.equal((await partner.call('GET', '/payment/q')).status, 404, 'nothing was accepted');
-});
-
 /** A partner whose core system takes a payment and calls back. */
 async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
   partner: TestPartner;

@@ -160,18 +160,6 @@ test('an operator ends a payment held in another system, once, with the reason i
   );
 });
 
-test('accounts in the kit’s database need no settle: it is refused in a sentence [KT6]', async (t) => {
-  const admin = await startAdmin(t, { holdMs: 600_000 });
-  await haveAccounts(admin.database);
-  await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
-  const refused = await admin.call<{ message: string }>('POST', '/payments/p/settle', {
-    outcome: 'posted',
-    reason,
-  });
-  assert.equal(refused.status, 409);
-  assert.match(refused.body.message, /database of the kit/);
-});
-
 /** Reads an account with a static key; returns the status of the answer. */
 const readsWithKey =
   ({ partner }: { partner: TestPartner }) =>

@@ -2,13 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import test from 'node:test';
-import { createMetrics, silentLog, systemClock, type Database } from '@duebridge/runtime';
-import { kitMetrics } from './metrics.ts';
-import { openStatusReads } from './status.ts';
-import { cancelPayment } from './cancel.ts';
+import { createMetrics, type Database } from '@duebridge/runtime';
 import { insertPayments } from './store.ts';
 import {
-  ended,
   haveAccounts,
   instruction,
   kitDatabase,
@@ -24,11 +20,6 @@ const held = { holdMs: 600_000 };
 
 function waitingRead(partner: TestPartner, id: string, prefer = 'wait=20'): Promise<Answer> {
   return partner.call('GET', paymentPath(id), { headers: { ...withKey, prefer } });
-}
-
-/** Resolves when this many reads wait. */
-async function untilWaiting(count: () => number, expected: number): Promise<void> {
-  while (count() !== expected) await turn();
 }
 
 /** One turn of the event loop, in which sockets and timers run. */
@@ -103,30 +94,6 @@ test('a waiting read is answered when the status changes, here or at another rep
   assert.ok(performance.now() - began < 10_000, 'it did not wait for its time to run out');
 });
 
-test('a waiting read gets the current state when its time is up [B5]', async (t) => {
-  const database = await kitDatabase(t);
-  const partner = await startKit(database, held);
-  await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  const began = performance.now();
-  const answer = await waitingRead(partner, 'p', 'wait=1');
-  assert.ok(performance.now() - began >= 990);
-  assert.equal(answer.status, 200);
-  assert.equal(answer.body['status'], 'processing');
-  assert.equal(answer.headers['preference-applied'], 'wait');
-});
-
-test('a payment that has ended is answered at once, whatever the preference [B5]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const partner = await startKit(database);
-  await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  await ended(partner, 'p');
-  const began = performance.now();
-  const answer = await waitingRead(partner, 'p');
-  assert.equal(answer.headers['preference-applied'], 'wait');
-  assert.ok(performance.now() - began < 10_000);
-});
-
 test('waiting reads end when the server stops, each with an answer [B5]', async (t) => {
   const database = await kitDatabase(t);
   const metrics = createMetrics({ processFigures: false });
@@ -147,55 +114,6 @@ test('waiting reads end when the server stops, each with an answer [B5]', async 
   assert.match(bytes.toString(), /"status":"processing"/);
   assert.ok(performance.now() - began < 7_000);
   socket.destroy();
-});
-
-test('readers beyond the limit are answered at once, without Preference-Applied [LI1]', async (t) => {
-  const database = await kitDatabase(t);
-  let waiting = (): number => 0;
-  const metrics = {
-    ...kitMetrics(undefined),
-    watch: (_name: string, value: () => number) => {
-      waiting = value;
-    },
-  };
-  const reads = openStatusReads({
-    database,
-    metrics,
-    log: silentLog,
-    clock: systemClock,
-    // Half of the connections at most, whatever was requested.
-    maxWaiting: 100,
-    maxConnections: 4,
-  });
-  await insertPayments(database, [
-    {
-      platform_payment_id: 'p',
-      platform_batch_id: 'b',
-      biller_id: 'acme',
-      account_id: 'A-1',
-      client_id: 'c',
-      amount_in_cents: 1,
-    },
-  ]);
-  const any = (): boolean => true;
-  const gone = new AbortController();
-  const first = reads.readWaiting('p', any, 20_000, gone.signal);
-  const second = reads.readWaiting('p', any, 20_000, new AbortController().signal);
-  await untilWaiting(() => waiting(), 2);
-  const third = await reads.readWaiting('p', any, 20_000, new AbortController().signal);
-  assert.deepEqual([third.applied, third.payment?.status], [false, 'processing']);
-  // A client that disconnects frees its place.
-  gone.abort();
-  assert.equal((await first).payment?.status, 'processing');
-  await untilWaiting(() => waiting(), 1);
-  await cancelPayment(database, 'p', 'operator', 'test');
-  assert.equal(
-    (await second).payment?.status,
-    'canceled',
-    'found by looking, as nobody announced it',
-  );
-  await untilWaiting(() => waiting(), 0);
-  await reads.stop();
 });
 
 test('a client that disconnects during its token lookup takes no place among the waiting reads [LI1 B5]', async (t) => {

@@ -487,34 +487,6 @@ test('an operator lists payments newest first, by every filter, page by page', a
   assert.deepEqual(seen, ['tie-3', 'tie-2', 'tie-1']);
 });
 
-test('a cancel ends a payment that nobody has handed over, once, and keeps its reason [ST4 RU2]', async () => {
-  await accepted(database, ['cancel', 'cancel-other', 'cancel-posted']);
-  const at = await aged('cancel-ahead', -HOUR_MS);
-  assert.deepEqual(await cancelPayment(database, 'cancel-unheard', 'ann', 'x'), {
-    outcome: 'not_found',
-  });
-  const done = await cancelPayment(database, 'cancel', 'ann', 'asked by phone');
-  assert.ok(done.outcome === 'canceled' && done.payment.status === 'canceled');
-  assert.deepEqual(done.payment, (await findPayments(database, ['cancel'])).get('cancel'));
-  assert.deepEqual(await working(['cancel', 'cancel-other']), ['cancel-other']);
-  const again = await cancelPayment(database, 'cancel', 'bob', 'asked by mail');
-  assert.deepEqual(again, { outcome: 'was_canceled', payment: done.payment });
-  assert.deepEqual(await linesOf('cancel'), [['ann', 'canceled', { reason: 'asked by phone' }]]);
-  const other = await findPayments(database, ['cancel-other']);
-  assert.equal(other.get('cancel-other')?.status, 'processing');
-  await endPayments(database, [
-    { platform_payment_id: 'cancel-posted', status: 'succeeded', failure_reason: null },
-  ]);
-  const late = await cancelPayment(database, 'cancel-posted', 'ann', 'x');
-  assert.ok(late.outcome === 'too_late' && late.payment.status === 'succeeded');
-  // Accepted before the clock stepped back.
-  assert.equal((await cancelPayment(database, 'cancel-ahead', 'ann', 'x')).outcome, 'canceled');
-  const [row] = await database.query(
-    `SELECT ended_at FROM duebridge_partner.payment WHERE platform_payment_id = 'cancel-ahead'`,
-  );
-  assert.equal(row?.['ended_at'], at);
-});
-
 test('a cancel waits for the posting in progress, and for the claim in progress [ST4 KT5]', async () => {
   await accepted(database, ['wait-posting', 'wait-claim']);
   let outcome: ReturnType<typeof cancelPayment> | undefined;
