@@ -68,24 +68,6 @@ test('one id put at two replicas at once is one payment at both [RU5 PF2 KT1]', 
   assert.deepEqual(counts, { payments: 40, transfers: 40, owed: 100_000 - 400 });
 });
 
-test('a repeat after the end gets the terminal record again, and nothing is posted twice [RU2 RU5 PF8 KT4 KT8]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const partner = await startKit(database);
-  await partner.call('PUT', paymentPath('done'), { body: instruction() });
-  const end = await ended(partner, 'done');
-  const again = await partner.call('PUT', paymentPath('done'), { body: instruction() });
-  assert.equal(again.status, 200);
-  assert.deepEqual(again.body, end.body);
-  await partner.app.partnerKit.sweep();
-  const later = await partner.call('GET', paymentPath('done'));
-  assert.deepEqual(later.body, end.body);
-  const [row] = await database.query(
-    'SELECT count(*)::int AS n FROM duebridge_partner.entry WHERE line = 1 AND amount_in_cents < 0',
-  );
-  assert.equal(row?.['n'], 1);
-});
-
 test('a repeat with different fields changes nothing and leaves a trace [RU5 PF3 PF6 F92]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database, {}, { account_id: 'A-2' });

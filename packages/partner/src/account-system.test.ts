@@ -6,15 +6,7 @@ import { createLogger, createMetrics, silentLog, systemClock } from '@duebridge/
 import { openAccountReads } from './account-reads.ts';
 import type { AccountsInOwnSystem, AccountSystem, PostOutcome } from './account-system.ts';
 import { kitMetrics } from './metrics.ts';
-import {
-  ended,
-  haveAccounts,
-  instruction,
-  kitDatabase,
-  paymentPath,
-  startKit,
-  type TestPartner,
-} from '../test/kit.ts';
+import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from '../test/kit.ts';
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 
@@ -139,58 +131,6 @@ test('customer data in errors of the account system reaches no log line [PL15]',
     if (name === 'in the transaction') assert.match(written, /P0001/);
   }
   assert.ok(inTransaction > 0);
-});
-
-/** A partner whose core system takes a payment and calls back. */
-async function callingBack(t: Parameters<typeof kitDatabase>[0]): Promise<{
-  partner: TestPartner;
-  audit: () => Promise<unknown[]>;
-}> {
-  const database = await kitDatabase(t);
-  const accounts = ownSystem(() => ({ outcome: 'later', cancelable: false }));
-  const partner = await startKit(database, { accounts });
-  return {
-    partner,
-    audit: () =>
-      database.query(
-        'SELECT platform_payment_id AS id, event, actor FROM duebridge_partner.payment_audit ORDER BY audit_id',
-      ),
-  };
-}
-
-test('a core that calls back ends its payment with settle and wakes waiting reads [ST2 ST3 ST4 RU3]', async (t) => {
-  const { partner, audit } = await callingBack(t);
-  const { partnerKit: kit } = partner.app;
-  const outcomes = {
-    posted: { outcome: 'posted', posted_at: '2020-02-03T10:00:00+01:00' },
-    failed: { outcome: 'failed', reason: 'The account was closed.' },
-    canceled: { outcome: 'canceled' },
-  } as const;
-  for (const [id, outcome] of Object.entries(outcomes)) {
-    await partner.call('PUT', paymentPath(id), { body: instruction() });
-    const waiting = ended(partner, id);
-    assert.equal((await kit.settle(id, outcome, 'core')).outcome, 'settled');
-    const { body } = await waiting;
-    assert.equal(body['status'], id === 'posted' ? 'succeeded' : id);
-    // A posting before the acceptance means that its clock lags: it is recorded with the time of the acceptance.
-    assert.equal(body['posted_at'], id === 'posted' ? body['initiated_at'] : null);
-  }
-  // Reporting the same again is harmless; a different end changes nothing and is recorded.
-  const same = await kit.settle('posted', { outcome: 'posted' });
-  assert.ok(same.outcome === 'was_ended' && same.agrees);
-  const other = await kit.settle('posted', { outcome: 'canceled' }, 'core');
-  assert.ok(other.outcome === 'was_ended' && !other.agrees && other.payment.status === 'succeeded');
-  assert.equal((await kit.settle('unheard', { outcome: 'posted' })).outcome, 'not_found');
-  await assert.rejects(kit.settle('posted', { outcome: 'failed', reason: '' }), /reason/);
-  assert.deepEqual(
-    (await audit()).filter((line) => (line as { actor: string }).actor === 'core'),
-    [
-      { id: 'posted', event: 'settled', actor: 'core' },
-      { id: 'failed', event: 'settled', actor: 'core' },
-      { id: 'canceled', event: 'settled', actor: 'core' },
-      { id: 'posted', event: 'contradicted', actor: 'core' },
-    ],
-  );
 });
 
 test('accounts in the kit’s own database cannot be settled from outside: the balance would not change [ST2]', async (t) => {

@@ -17,7 +17,6 @@ import {
   findStanding,
   findUnfinished,
   insertPayments,
-  listPayments,
   lockPayments,
   postponePayments,
   readAudit,
@@ -25,7 +24,6 @@ import {
   writeAudit,
   type AuditLine,
   type NewPayment,
-  type PaymentFilter,
   type PaymentRow,
   type UnfinishedQuery,
 } from './store.ts';
@@ -431,60 +429,6 @@ test('an operator reads the audit newest first, by payment and by event, page by
     (await read({ event: 'canceled' }, undefined, 1)).map(({ index }) => index),
     [2],
   );
-});
-
-test('an operator lists payments newest first, by every filter, page by page', async () => {
-  const ids: string[] = [];
-  for (const [index, [biller_id, account_id, batch]] of [
-    ['list-x', 'list-1', 'list-b1'],
-    ['list-x', 'list-2', 'list-b1'],
-    ['list-y', 'list-1', 'list-b2'],
-    ['list-y', 'list-1', 'list-b1'],
-  ].entries()) {
-    // Accepted in the same millisecond where the clock says so; the id then decides.
-    const id = `list-p${index}`;
-    ids.push(id);
-    await accepted(database, [id], {
-      biller_id: biller_id ?? '',
-      account_id: account_id ?? '',
-      platform_batch_id: batch ?? '',
-    });
-  }
-  await endPayments(database, [
-    { platform_payment_id: 'list-p1', status: 'failed', failure_reason: 'no' },
-    { platform_payment_id: 'list-p2', status: 'succeeded', failure_reason: null },
-  ]);
-  const list = async (filter: PaymentFilter, limit = 10): Promise<string[]> =>
-    (await listPayments(database, filter, undefined, limit))
-      .map((row) => row.platform_payment_id)
-      .filter((id) => ids.includes(id));
-  assert.deepEqual(await list({}, 1_000), ['list-p3', 'list-p2', 'list-p1', 'list-p0']);
-  assert.deepEqual(await list({ biller_id: 'list-x' }), ['list-p1', 'list-p0']);
-  assert.deepEqual(await list({ account_id: 'list-1' }), ['list-p3', 'list-p2', 'list-p0']);
-  assert.deepEqual(await list({ platform_batch_id: 'list-b2' }), ['list-p2']);
-  assert.deepEqual(await list({ biller_id: 'list-y', platform_batch_id: 'list-b1' }), ['list-p3']);
-  assert.deepEqual(await list({ status: 'failed', biller_id: 'list-x' }), ['list-p1']);
-  assert.deepEqual(await list({ status: 'processing', account_id: 'list-1' }), [
-    'list-p3',
-    'list-p0',
-  ]);
-  // An acceptance long after all others: the time counts before the id.
-  await aged('list-a-last', -HOUR_MS);
-  const [last, ...rest] = await listPayments(database, { biller_id: 'acme' }, undefined, 2);
-  assert.equal(last?.platform_payment_id, 'list-a-last');
-  const after = await listPayments(database, { biller_id: 'acme' }, last, 1);
-  assert.deepEqual(after, rest);
-  // Two of one millisecond: none is listed twice or left out.
-  await database.query(
-    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
-     SELECT id, 'R-1', 'b', 'list-z', 'A-1', 'c', 1, '2026-01-01T00:00:00Z' FROM unnest(ARRAY['tie-1', 'tie-3', 'tie-2']) AS id`,
-  );
-  const seen: string[] = [];
-  for (let at: PaymentRow | undefined, turn = 0; turn < 3; turn += 1) {
-    [at] = await listPayments(database, { biller_id: 'list-z' }, at, 1);
-    seen.push(at?.platform_payment_id ?? 'none');
-  }
-  assert.deepEqual(seen, ['tie-3', 'tie-2', 'tie-1']);
 });
 
 test('a cancel waits for the posting in progress, and for the claim in progress [ST4 KT5]', async () => {

@@ -210,11 +210,3 @@ function describeRefusal(server: ServerName, response: Response, answer: unknown
 function isErrorBody(answer: unknown): answer is ErrorBody {
   return typeof answer === 'object' && answer !== null && 'code' in answer;
 }
-
-/** A query string of the given fields, with its question mark; empty without fields. */
-export function queryOf(fields: Readonly<Record<string, string | undefined>>): string {
-  const given = Object.entries(fields).filter(
-    (field): field is [string, string] => field[1] !== undefined,
-  );
-  return given.length === 0 ? '' : `?${new URLSearchParams(given).toString()}`;
-}

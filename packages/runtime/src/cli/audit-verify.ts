@@ -2,7 +2,6 @@
 import type { AuditVerification, Route } from '@duebridge/contract';
 import { Option } from 'commander';
 import { CommandError, exitCodes } from '../errors.ts';
-import { queryOf } from './admin-client.ts';
 import { line, type CommandLine } from './operation.ts';
 import { print } from './print.ts';
 import { progressReport, type Terminal } from './terminal.ts';
@@ -59,7 +58,7 @@ export async function verifyAudit(
   const sum = { seals: 0, lines: 0 };
   let after = start;
   for (;;) {
-    const page = await ask(queryOf({ after: String(after) })).catch((error: unknown) => {
+    const page = await ask(`?after=${after}`).catch((error: unknown) => {
       throw error instanceof CommandError && after > start ? continued(error, after) : error;
     });
     sum.seals += page.seals;
@@ -105,7 +104,7 @@ async function assertExpected(expected: string | undefined, ask: Ask): Promise<v
       exitCodes.usage,
     );
   }
-  const { through } = await ask(queryOf({ after: String(Number(number) - 1), limit: '1' }));
+  const { through } = await ask(`?after=${Number(number) - 1}&limit=1`);
   if (through?.seal_no === Number(number) && through.seal === seal) return;
   throw new CommandError(
     `the audit is broken: seal ${number} is not the expected one, so the audit was truncated or sealed again`,

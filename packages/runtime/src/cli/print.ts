@@ -1,21 +1,10 @@
 /** The output of commands: one JSON value for programs, columns for people. */
-import { InvalidArgumentError, Option } from 'commander';
+import { Option } from 'commander';
 import type { Terminal } from './terminal.ts';
 
 /** `--json`, an option of every command that prints data (decision 30). */
 export function jsonOption(): Option {
   return new Option('--json', 'print one JSON value');
-}
-
-/** As the admin APIs limit it. */
-const MAX_DAYS = 3_650;
-
-/** A number of days of an option. Throws commander's InvalidArgumentError. */
-export function wholeDays(text: string): number {
-  if (!/^[1-9]\d{0,3}$/.test(text) || Number(text) > MAX_DAYS) {
-    throw new InvalidArgumentError(`Write a whole number of days from 1 to ${MAX_DAYS}.`);
-  }
-  return Number(text);
 }
 
 /**
