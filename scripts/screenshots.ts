@@ -1,6 +1,6 @@
 /**
  * Takes a picture of every screen of the payment page, as a phone and a desktop show it, for people to
- * look at: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
+ * look at, in light and dark: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
  * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`. Without
  * --only and --language it goes on with the pages of the operator console.
  */
@@ -23,7 +23,7 @@ interface Site {
 const HELP = `Usage: npm run screenshots -- [--only NAME]... [--dark] [--language TAG] [--to FOLDER]
 
 Pictures of the payment page as a phone and a desktop show it, then of the console, in dist/screenshots or FOLDER. --only takes
-the screens whose name contains NAME; --language is en, es, fr or pt.`;
+the screens whose name contains NAME; --dark the dark ones alone; --language is en, es, fr or pt.`;
 
 const { values: options } = readWords('screenshots', HELP, {
   options: {
@@ -34,7 +34,7 @@ const { values: options } = readWords('screenshots', HELP, {
   },
 });
 const language = tagOf(options.language ?? 'en');
-const colorScheme = options.dark === true ? 'dark' : 'light';
+const schemes = options.dark === true ? (['dark'] as const) : (['light', 'dark'] as const);
 const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
 const DEVICES = [
   { device: 'phone', viewport: { width: 390, height: 844 }, display: 'modal', scale: 2 },
@@ -70,9 +70,12 @@ const browser = await launchChromium();
 try {
   const isWanted = (name: string): boolean =>
     options.only === undefined || options.only.some((part) => name.includes(part));
+  const pictures = schemes.flatMap((colorScheme) =>
+    DEVICES.map((device) => ({ ...device, colorScheme })),
+  );
   const wanted = SCREENS.filter(({ name }) => isWanted(name));
   for (const screen of wanted) {
-    for (const { device, viewport, display, scale } of DEVICES) {
+    for (const { colorScheme, device, viewport, display, scale } of pictures) {
       const world = flow.world(screen.world);
       const context = await browser.newContext({
         viewport,
@@ -110,7 +113,7 @@ try {
       await context.close();
     }
   }
-  console.log(`${wanted.length * DEVICES.length} pictures in ${folder}`);
+  console.log(`${wanted.length * pictures.length} pictures in ${folder}`);
 } finally {
   await browser.close();
   await flow.stop();
@@ -121,8 +124,8 @@ if (options.only === undefined && options.language === undefined) {
   await import('./console-screenshots.ts');
 }
 // All pictures of the folder on one page.
-const pictures = readdirSync(folder).filter((name) => name.endsWith('.png'));
-const figures = pictures.map(
+const files = readdirSync(folder).filter((name) => name.endsWith('.png'));
+const figures = files.map(
   (name) =>
     `<figure><img src="${name}" alt="" loading="lazy"><figcaption>${name}</figcaption></figure>`,
 );

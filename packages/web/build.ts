@@ -38,7 +38,7 @@ export const SIZE_LIMITS = {
   flow_js: 20_000,
   flow_css: 3000,
   /** Each part that is loaded later: the last screens in every visit, the others in few (decision 194). */
-  flow_part: 3200,
+  flow_part: 3150,
   /** The words of each language, loaded on demand. */
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */
@@ -142,42 +142,15 @@ export async function buildWeb(
     const entry = flow.find((file) => file.entry);
     const style = flow.find(({ name }) => name.endsWith('.css'));
     if (!entry || !style) throw new Error('vite gave no entry or no style of the page');
-    // A bundle that is cut in other pieces than these would have been measured as another.
-    const parts = page.flatMap((item) => (item.type === 'chunk' && !item.isEntry ? [item] : []));
-    if (
-      parts
-        .map(({ name }) => name)
-        .sort()
-        .join() !== FLOW_PARTS.join()
-    )
-      throw new Error(`the page got ${page.map((o) => o.fileName).join(', ')}`);
-    for (const { name, code } of parts) checkSizes({ flow_part: code }, `flow/${name}`);
-    const first = {
-      style: style.text.trim(),
-      script: only(firstJs).trim(),
-    };
-    const html = readFileSync(join(here, 'src/flow/flow.html'), 'utf8')
-      .replaceAll(/\n\s*/g, '\n')
-      .replace(/\n__CSS__;?\n/, () => first.style)
-      .replace(/\n__FIRST_JS__;?\n/, () => first.script)
-      .replace('__JS__', () => entry.name);
+    checkParts(page);
+    const first = { style: style.text.trim(), script: only(firstJs).trim() };
+    const html = pageHtml(first, entry.name);
     for (const { name, text } of words) checkSizes({ words: text }, name);
     checkSizes({ fund: only(stripe) }, 'fund/stripe.js');
     const assets = [...flow.filter((file) => file !== style), ...words];
-    const [consoleJs, consoleCss] = ['.js', '.css'].map((suffix) =>
-      operators.find(({ fileName }) => fileName.endsWith(suffix)),
-    );
-    if (!consoleJs || !consoleCss || operators.length !== 2)
-      throw new Error(`the console got ${operators.map((o) => o.fileName).join(', ')}`);
-    const consoleNames = {
-      js: `console-${hash(textOf(consoleJs))}.js`,
-      css: `console-${hash(textOf(consoleCss))}.css`,
-    };
-    const consoleHtml = readFileSync(join(here, 'src/console/console.html'), 'utf8')
-      .replace('__CSS__', consoleNames.css)
-      .replace('__JS__', consoleNames.js);
+    const forOperators = consoleFiles(operators);
     const gzipped = checkSizes({
-      console: consoleHtml + textOf(consoleCss) + textOf(consoleJs),
+      console: forOperators.map(({ text }) => text).join(''),
       sdk,
       redirect,
       react: only(smallReact),
@@ -211,7 +184,7 @@ export async function buildWeb(
       },
       console: {
         html: 'console.html',
-        assets: [consoleNames.js, consoleNames.css],
+        assets: forOperators.slice(1).map(({ name }) => name),
         gzip_bytes: gzipped.console,
       },
       errors: { html: 'errors.html', style: sha256(errors.style) },
@@ -227,9 +200,7 @@ export async function buildWeb(
     for (const { name, text } of assets) write(`flow/${name}`, text);
     write('flow/errors.html', errors.html);
     write('fund/stripe.js', only(stripe));
-    write('console/console.html', consoleHtml);
-    write(`console/${consoleNames.js}`, textOf(consoleJs));
-    write(`console/${consoleNames.css}`, textOf(consoleCss));
+    for (const { name, text } of forOperators) write(`console/${name}`, text);
     // Released files stay under the same names; a build with the same bytes changes nothing.
     for (const [path, text] of before.files) write(path, text);
     // What the two share is a file of its own, so everything goes along.
@@ -242,6 +213,39 @@ export async function buildWeb(
   } finally {
     rmSync(draft, { recursive: true, force: true });
   }
+}
+
+/** The parts of the page are those that we know, each within its limit: cut in other pieces they would be measured as others. */
+function checkParts(page: Output): void {
+  const parts = page.flatMap((item) => (item.type === 'chunk' && !item.isEntry ? [item] : []));
+  const names = parts.map(({ name }) => name).sort();
+  if (names.join() !== FLOW_PARTS.join()) throw new Error(`the page got ${names.join(', ')}`);
+  for (const { name, code } of parts) checkSizes({ flow_part: code }, `flow/${name}`);
+}
+
+/** The page with its style and the script of its first bytes inline. */
+function pageHtml(first: { readonly style: string; readonly script: string }, js: string): string {
+  return readFileSync(join(here, 'src/flow/flow.html'), 'utf8')
+    .replaceAll(/\n\s*/g, '\n')
+    .replace(/\n__CSS__;?\n/, () => first.style)
+    .replace(/\n__FIRST_JS__;?\n/, () => first.script)
+    .replace('__JS__', () => js);
+}
+
+/** The console's page, script and style, in this order. */
+function consoleFiles(output: Output): { readonly name: string; readonly text: string }[] {
+  const [js, css] = ['.js', '.css'].map((suffix) => {
+    const item = output.find(({ fileName }) => fileName.endsWith(suffix));
+    if (item === undefined || output.length !== 2)
+      throw new Error(`the console got ${output.map((o) => o.fileName).join(', ')}`);
+    const text = textOf(item);
+    return { name: `console-${hash(text)}${suffix}`, text };
+  });
+  if (js === undefined || css === undefined) throw new Error('the console has no script or style');
+  const html = readFileSync(join(here, 'src/console/console.html'), 'utf8')
+    .replace('__CSS__', css.name)
+    .replace('__JS__', js.name);
+  return [{ name: 'console.html', text: html }, js, css];
 }
 
 /** The React wrapper imports the SDK next to it instead of bundling a copy. */

@@ -19,10 +19,9 @@ import {
   Sum,
   Title,
   type Props,
-  type Row,
 } from './screens.tsx';
 import type { Flow } from './flow.ts';
-import type { Language, Word } from './i18n.ts';
+import type { Language } from './i18n.ts';
 import { leftDue, methodOf, paymentOf, type Bill, type Screen, type State } from './state.ts';
 import { plainText } from './text.ts';
 
@@ -36,20 +35,15 @@ export function OutcomeScreen(props: {
   const { flow, words, state } = props;
   const { screen } = state;
   if (state.left) return <Left {...{ flow, words, screen }} />;
-  if (screen.name === 'status') return <Status {...{ flow, words, screen }} />;
-  return screen.name === 'receipt' ? <Receipt {...{ flow, words, screen }} /> : null;
-}
-
-function Status(props: Props<'status'>): VNode {
-  switch (props.screen.payment.status) {
-    case 'failed':
-      return <Failed {...props} />;
-    case 'canceled':
-      return <Canceled {...props} />;
-    case 'processing':
-    case 'succeeded':
-      return <OnItsWay {...props} />;
+  if (screen.name === 'status') {
+    const isOpen = screen.payment.status === 'processing';
+    return isOpen ? (
+      <OnItsWay {...{ flow, words, screen }} />
+    ) : (
+      <Ended {...{ flow, words, screen }} />
+    );
   }
+  return screen.name === 'receipt' ? <Receipt {...{ flow, words, screen }} /> : null;
 }
 
 function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
@@ -107,38 +101,35 @@ function Paid(props: {
   );
 }
 
-function Failed({ flow, words, screen }: Props<'status'>): VNode {
+/** A payment that took no money: why, and what the customer may do. */
+function Ended({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
   const { payment, bill } = screen;
   const biller = bill.session.biller.name;
-  const { failure_reason: reason } = payment;
+  const { failure_reason: reason, status } = payment;
   // A platform of an earlier version marks a duplicate only in this way.
-  const failure = payment.duplicate === true ? 'duplicate' : payment.failure;
-  const method = methodLabel(bill, payment);
-  const [title, note]: readonly [Word, Word] =
-    failure === 'declined'
-      ? ['declined_title', 'declined_note']
-      : failure === 'duplicate'
-        ? ['duplicate_title', 'duplicate_note']
-        : ['failed_title', 'failed_note'];
-  const final = failure === 'duplicate';
-  const doubt = failure === 'possible_duplicate';
-  const again = (
-    <Press main={!doubt} key="again" onClick={() => flow.tryAgain()}>
-      {say(failure === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
+  const why = payment.duplicate === true ? 'duplicate' : payment.failure;
+  const doubt = why === 'possible_duplicate';
+  const kind =
+    status === 'canceled' ? status : why === 'declined' || why === 'duplicate' ? why : 'failed';
+  // Nobody is led to pay again what may be paid already, or what the biller has stopped.
+  const closes = kind === 'canceled' || kind === 'duplicate' || doubt;
+  const again = kind !== 'duplicate' && (
+    <Press main={!closes} key="again" onClick={() => flow.tryAgain()}>
+      {say(kind === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
     </Press>
   );
   const close = (
-    <Press main={final || doubt} key="close" onClick={() => flow.close()}>
+    <Press main={closes} key="close" onClick={() => flow.close()}>
       {leaveLabel(flow, words, 'close')}
     </Press>
   );
   return (
     <>
-      <Sign kind="wrong" />
-      <Title>{say(title, { biller })}</Title>
-      <p>{say(note, { biller, method })}</p>
-      {failure === 'declined' ? undefined : reason ? (
+      <Sign kind={kind === 'canceled' ? 'neutral' : 'wrong'} />
+      <Title>{say(`${kind}_title`, { biller })}</Title>
+      <p>{say(`${kind}_note`, { biller, method: methodLabel(bill, payment) })}</p>
+      {kind === 'declined' || kind === 'canceled' ? undefined : reason ? (
         <>
           <p class="small">{say('reason_from', { biller })}</p>
           <blockquote dir="auto">{reason}</blockquote>
@@ -147,37 +138,19 @@ function Failed({ flow, words, screen }: Props<'status'>): VNode {
         <p>{say('no_reason', { biller })}</p>
       )}
       {doubt && <p class="note">{say('maybe_duplicate_note', { biller })}</p>}
-      <Facts rows={endedRows(words, payment)} />
-      <div class="actions">{final ? close : doubt ? [close, again] : [again, close]}</div>
-    </>
-  );
-}
-
-function Canceled({ flow, words, screen }: Props<'status'>): VNode {
-  const { say } = words;
-  return (
-    <>
-      <Sign kind="neutral" />
-      <Title>{say('canceled_title')}</Title>
-      <p>{say('canceled_note', { biller: screen.bill.session.biller.name })}</p>
-      <Facts rows={endedRows(words, screen.payment)} />
-      <div class="actions">
-        <Press main onClick={() => flow.close()}>
-          {leaveLabel(flow, words, 'close')}
-        </Press>
-        <Press onClick={() => flow.tryAgain()}>{say('try_again')}</Press>
-      </div>
+      <Facts
+        rows={[
+          [say('amount'), words.money(payment.amount_in_cents)],
+          [say('reference'), shortReference(payment)],
+        ]}
+      />
+      <div class="actions">{closes ? [close, again] : [again, close]}</div>
     </>
   );
 }
 
 const methodLabel = (bill: Bill, payment: FlowPayment): string =>
   methodOf(bill, payment)?.label ?? payment.funding_method;
-
-const endedRows = (words: Language, payment: FlowPayment): Row[] => [
-  [words.say('amount'), words.money(payment.amount_in_cents)],
-  [words.say('reference'), shortReference(payment)],
-];
 
 function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const { say } = words;
