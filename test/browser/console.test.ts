@@ -430,6 +430,28 @@ test('a payment that takes long is found by its amount, paused, has a case and i
   }
 });
 
+test('money: the equation is in sight, each figure opens into its lines, and a case is ended', async () => {
+  const id = await work.pay('pays-77', 4_400, 'money@example.com');
+  const { page, close } = await signIn('bob');
+  await page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
+  await act(page, 'Open a case', 'the bill still shows it');
+  await page.getByRole('link', { name: 'Money', exact: true }).click();
+  await page.getByText('every cent of it is above.').first().waitFor();
+  const row = page.getByRole('row').filter({ hasText: 'the bill still shows it' });
+  await row.getByRole('button', { name: 'Answered' }).click();
+  await page.getByRole('dialog').getByLabel('Reason').fill('they found it');
+  await page.getByRole('dialog').getByRole('button', { name: 'Answered' }).click();
+  await page.getByText('The case has ended.').waitFor();
+  await row.waitFor({ state: 'detached' });
+  const biller = page.getByRole('row').filter({ hasText: 'springfield-water' }).first();
+  await biller.getByRole('link').nth(3).click();
+  await page
+    .getByText(/No remittances\.|Remittances, paid/)
+    .first()
+    .waitFor();
+  await close();
+});
+
 test('the audit is turned page by page with l and h, and verified with a button', async () => {
   const { page, close } = await signIn('vic');
   await page.goto(`${work.platform.adminUrl}/console/audit?limit=5`);
@@ -622,6 +644,7 @@ test('every page passes axe, light and dark', async () => {
     '/batches',
     `/batches/${batch?.platform_batch_id}`,
     '/reconciliation',
+    '/money',
     '/audit',
     '/people',
     '/operators',

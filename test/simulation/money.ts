@@ -178,6 +178,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
   const posted: Posted = { database: safe, billers: names, next: 0 };
   const ledger = new Map<string, number>();
   const captured: { id: string; cents: number }[] = [];
+  const refundedOf = new Set<string>();
   for (let day = 0; day < days; day += 1) {
     const now = await nextDay(clock);
     const made = await post(posted, Math.ceil(world.payments / days), now, ledger);
@@ -197,6 +198,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
       const one = captured[Math.floor(random() * captured.length)];
       if (one === undefined) break;
       moved.refunds += 1;
+      refundedOf.add(one.id);
       const part = random() < 0.5 ? one.cents : Math.ceil(random() * one.cents);
       const refund_id = `refund-${day}-${count}`;
       const request = {
@@ -213,7 +215,8 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
     }
     for (let count = Math.round(made.length / 100); count > 0; count -= 1) {
       const one = captured[Math.floor(random() * captured.length)];
-      if (one === undefined) break;
+      // A bank that takes back what was refunded is a loss that the check names, for a person.
+      if (one === undefined || refundedOf.has(one.id)) continue;
       moved.returns += 1;
       const reference = `d-${day}-${count}`;
       const kind = random() < 0.5 ? 'returned' : 'disputed';

@@ -51,6 +51,7 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
     '/console/batches',
     '/console/batches/:id',
     '/console/reconciliation',
+    '/console/money',
     '/console/audit',
     '/console/people',
     '/console/operators',

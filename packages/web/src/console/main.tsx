@@ -7,6 +7,7 @@ import { call, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BulkPage } from './bulk.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
+import { MoneyPage } from './money.tsx';
 import { OperatorsPage, SettingsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
 import { PartnerPage, PartnersPage } from './partners.tsx';
@@ -38,6 +39,8 @@ function Page() {
       return id === undefined ? <BatchesPage /> : <BatchPageOf id={id} key={id} />;
     case 'reconciliation':
       return <ReconciliationPage />;
+    case 'money':
+      return <MoneyPage />;
     case 'audit':
       return <AuditPageOf />;
     case 'people':

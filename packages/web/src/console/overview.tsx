@@ -78,7 +78,7 @@ function workOf(data: Overview): Line[] {
       what: `${counted(count, 'case')}: ${reason_code.replaceAll('_', ' ')}${amount_in_cents > 0 ? `, ${money(amount_in_cents)}` : ''}`,
       when: deadline === null ? '' : `answer by ${moment(deadline)}`,
       act: 'Answer and end',
-      to: payments('case'),
+      to: link('money'),
     })),
     ...data.clients_ending.map(({ partner_id, client_id, ends_at }) => ({
       what: `The last API key of ${client_id} at ${partner_id} expires`,

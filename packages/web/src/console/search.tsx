@@ -21,6 +21,7 @@ const places: readonly (readonly [name: string, path: string, key: string, whose
   ['Partners', 'partners', 't', 'operators'],
   ['Batches', 'batches', 'b', 'all'],
   ['Reconciliation', 'reconciliation', 'r', 'all'],
+  ['Money', 'money', 'm', 'operators'],
   ['Audit', 'audit', 'a', 'operators'],
   ['People', 'people', 'e', 'operators'],
   ['Operators', 'operators', '', 'admins'],
