@@ -8,9 +8,11 @@
  */
 import type { KeyObject } from 'node:crypto';
 import {
+  compileCheck,
   isOwnInstant,
   platformAdminRoutes as routes,
   Refusal,
+  Uuid,
   type Route,
 } from '@duebridge/contract';
 import {
@@ -331,7 +333,7 @@ function mountBatches(serve: Serve, { database, reconciliations }: AdminDependen
   );
   serve(routes.list_differences, async ({ query }) => {
     const limit = Number(query.limit ?? DEFAULT_LIMIT);
-    if (query.cursor !== undefined && !UUID_PATTERN.test(query.cursor)) throw badCursor();
+    if (query.cursor !== undefined && !uuid.holds(query.cursor)) throw badCursor();
     const rows = await listDifferences(database, { ...query, limit: limit + 1 });
     const page = rows.slice(0, limit);
     return {
@@ -368,10 +370,10 @@ function mountPeople(serve: Serve, dependencies: AdminDependencies, { shown }: P
   });
 }
 
-const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const uuid = compileCheck(Uuid);
 
 function auditCursor(text: string): { at: string; audit_id: string } {
   const [at = '', audit_id = ''] = text.split('~');
-  if (!UUID_PATTERN.test(audit_id) || !isOwnInstant(at)) throw badCursor();
+  if (!uuid.holds(audit_id) || !isOwnInstant(at)) throw badCursor();
   return { at, audit_id };
 }

@@ -42,14 +42,6 @@ const removeCustomers = sql(
   'retention_customers',
   'DELETE FROM duebridge_platform.customers WHERE customer_id = ANY($1::uuid[]) AND erase_after < now() RETURNING 1',
 );
-/** Flows in which nothing was paid: two days after their page was open, when no session can stand on them. */
-const removeFlows = sql(
-  'retention_flows',
-  `DELETE FROM duebridge_platform.flows WHERE latest_payment_id IS NULL AND flow_id IN
-     (SELECT flow_id FROM duebridge_platform.flows
-       WHERE latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL) LIMIT ${ROWS_PER_STATEMENT})
-   RETURNING 1`,
-);
 /** Mails that were sent or given up; in the order of the key, which is that of time. */
 const removeMails = sql(
   'retention_mails',
@@ -58,20 +50,6 @@ const removeMails = sql(
        WHERE m.platform_payment_id < ${idDaysAgo(MAIL_DAYS)}
          AND (m.sent_at IS NOT NULL OR m.given_up_at IS NOT NULL)
        ORDER BY m.platform_payment_id LIMIT ${ROWS_PER_STATEMENT}))
-   RETURNING 1`,
-);
-/** A day after their end: until then a token is reported as expired, which a page can fix by itself. */
-const removeTokens = sql(
-  'retention_tokens',
-  `DELETE FROM duebridge_platform.tokens WHERE token_hash IN
-     (SELECT token_hash FROM duebridge_platform.tokens WHERE expires_at < now() - interval '1 day' LIMIT ${ROWS_PER_STATEMENT})
-   RETURNING 1`,
-);
-/** A day after their end: until then a page may continue one under a new token. */
-const removeSessions = sql(
-  'retention_sessions',
-  `DELETE FROM duebridge_platform.sessions WHERE session_hash IN
-     (SELECT session_hash FROM duebridge_platform.sessions WHERE expires_at < now() - interval '1 day' LIMIT ${ROWS_PER_STATEMENT})
    RETURNING 1`,
 );
 /**
@@ -103,6 +81,18 @@ const removeAnswers = sql(
   `DELETE FROM duebridge_platform.answers WHERE hour < now() - interval '30 days' RETURNING 1`,
 );
 
+/** Removes the rows of a table that a condition holds for, some at a time; it is looked at again when each row goes. */
+function removing(table: string, key: string, condition: string) {
+  return rowsOf(
+    sql(
+      `retention_${table}`,
+      `DELETE FROM duebridge_platform.${table} WHERE ${condition} AND ${key} IN
+         (SELECT ${key} FROM duebridge_platform.${table} WHERE ${condition} LIMIT ${ROWS_PER_STATEMENT})
+       RETURNING 1`,
+    ),
+  );
+}
+
 /** What leaves, with what removes some of it and gives the number of rows. */
 const LEAVING = {
   async customers(database: Database): Promise<number> {
@@ -112,9 +102,16 @@ const LEAVING = {
     await database.query(removeFlowPayments, [ids]);
     return (await database.query(removeCustomers, [ids])).length;
   },
-  tokens: rowsOf(removeTokens),
-  sessions: rowsOf(removeSessions),
-  flows: rowsOf(removeFlows),
+  // A day after their end: until then a token is reported as expired, which a page can fix by itself,
+  tokens: removing('tokens', 'token_hash', "expires_at < now() - interval '1 day'"),
+  // and a page may continue a session under a new token.
+  sessions: removing('sessions', 'session_hash', "expires_at < now() - interval '1 day'"),
+  // Nothing was paid in them: two days after their page was open, when no session can stand on them.
+  flows: removing(
+    'flows',
+    'flow_id',
+    "latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL)",
+  ),
   mails: rowsOf(removeMails),
   attempts: rowsOf(removeAttempts),
   sums: rowsOf(removeSums),

@@ -9,7 +9,9 @@
  * next:   confirm.ts, when the customer confirms.
  */
 import {
+  compileCheck,
   Refusal,
+  Uuid,
   type FlowSession,
   type FlowSessionGrant,
   type FlowSessionRequest,
@@ -383,9 +385,9 @@ function openUsualTimes(
   };
 }
 
-const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const uuid = compileCheck(Uuid);
 
 /** Ignore a session id that we cannot have issued. */
 function uuidOrNull(text: string | undefined): string | null {
-  return text !== undefined && UUID_PATTERN.test(text) ? text : null;
+  return uuid.holds(text) ? text : null;
 }
