@@ -106,14 +106,14 @@ async function check(name: string): Promise<boolean> {
 
 /** Runs the test files and prints what they report. */
 async function tests(): Promise<boolean> {
-  const below = options.tests ?? ['packages', 'test', 'demo', 'scripts'];
+  // The simulator, the browser and the judge first: a long file that begins last would run alone.
+  const below = options.tests ?? ['test', 'packages', 'demo', 'scripts'];
   const files = below.flatMap((place) =>
     place.endsWith('.test.ts')
       ? [place]
-      : globSync(`${place}/**/*.test.ts`, {
-          cwd: root,
-          exclude: (name) => name === 'node_modules',
-        }).filter((file) => file.endsWith('.full.test.ts') === options.full),
+      : globSync(`${place}/**/*.test.ts`, { cwd: root, exclude: (name) => name === 'node_modules' })
+          .filter((file) => file.endsWith('.full.test.ts') === options.full)
+          .sort(),
   );
   if (files.length === 0) refuse('test', `no test file is below ${below.join(', ')}`);
   // Once, before the first of several test files asks for them.
@@ -121,7 +121,7 @@ async function tests(): Promise<boolean> {
   if (files.some((file) => file.startsWith('test/browser/'))) await toolFolder('browser', 'test');
   const settings = {
     cwd: root,
-    files: files.sort().map((file) => join(root, file)),
+    files: files.map((file) => join(root, file)),
     concurrency: FILES_AT_ONCE,
     signal: stop.signal,
     // Node's --test-global-setup, which the types of run() do not have.
