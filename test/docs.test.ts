@@ -181,6 +181,7 @@ const OF_PEOPLE = new Set([
   'issue_operator_key',
   'revoke_operator_key',
   'test_partner',
+  'get_partner_health',
   'list_answers',
   'revoke_client_access',
   'search_payments',

@@ -46,6 +46,7 @@ import {
   Overview,
   PartnerAnswer,
   PartnerCallAnswer,
+  PartnerHealth,
   PartnerTest,
   PaymentDetail,
   PaymentQuery,
@@ -336,6 +337,14 @@ export const platformAdminRoutes = adminRoutes(PATH_FIELDS, {
     source: 'decision 32',
     role: 'operator',
     reply: PartnerTest,
+  },
+  get_partner_health: {
+    call: 'GET /partners/{partner_id}/health',
+    summary: 'How the endpoint of a partner does: times, errors and breaches, in plain words',
+    source: 'decision 38',
+    tiedBy: 'partner_id',
+    reply: PartnerHealth,
+    errors: ['NOT_FOUND'],
   },
   list_answers: {
     call: 'GET /partners/{partner_id}/answers',

@@ -302,6 +302,26 @@ export const WalletDomain = Type.Object({
 });
 export type WalletDomain = Static<typeof WalletDomain>;
 
+/** How a partner's endpoint does, from the calls for its latest payments, at most 500. */
+export const PartnerHealth = Type.Object({
+  payments: Type.Integer({ minimum: 0, description: 'How many were looked at.' }),
+  since: nullable(instant('When the oldest of them was made.')),
+  calls: Type.Integer({ minimum: 0 }),
+  summary: Type.Array(Type.String(), { description: 'In sentences.' }),
+  troubles: Type.Array(
+    Type.Object({
+      what: Type.String({ description: 'How it was answered, in a sentence.' }),
+      count: Type.Integer({ minimum: 1 }),
+      platform_payment_id: PlatformPaymentId,
+    }),
+    {
+      description:
+        'Calls that were not answered as the interface says, each kind with its latest payment.',
+    },
+  ),
+});
+export type PartnerHealth = Static<typeof PartnerHealth>;
+
 /** What Create Token answered one client within an hour, the same answers as one. */
 export const PartnerCallAnswer = Type.Object({
   client_id: Type.String(),

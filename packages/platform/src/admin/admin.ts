@@ -52,6 +52,7 @@ import { assertRole, type Operator, type Operators } from './operators.ts';
 import { readFigures } from './figures.ts';
 import { assertScope } from './partner-scope.ts';
 import { overview } from './overview.ts';
+import { partnerHealth } from './partner-health.ts';
 import { testPartner } from './partner-test.ts';
 import { badCursor, DEFAULT_LIMIT, openPaymentList, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
@@ -153,7 +154,7 @@ function mountOperators(serve: Serve, { operators }: AdminDependencies): void {
 }
 
 function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
-  const { database, registry, client, keys, clock } = dependencies;
+  const { database, registry, client, keys, clock, attempts } = dependencies;
   serve(routes.add_partner, ({ body, actor }) => registry.add(body, actor));
   serve(routes.list_partners, async () => ({ partners: await registry.list() }));
   serve(routes.get_partner, async ({ params }) => {
@@ -185,6 +186,10 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   serve(routes.revoke_key, ({ params, actor }) =>
     keys.revoke(params.partner_id, params.key_id, actor),
   );
+  serve(routes.get_partner_health, async ({ params }) => {
+    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
+    return partnerHealth({ database, attempts }, params.partner_id);
+  });
   serve(routes.list_answers, async ({ params }) => {
     if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
     return { answers: await listAnswers(database, params.partner_id) };

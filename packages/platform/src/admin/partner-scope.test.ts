@@ -97,6 +97,7 @@ test('an operator of a partner is refused every operation that the table does no
       'GET list_batches',
       'GET get_batch',
       'GET get_self',
+      'GET get_partner_health',
       'GET list_answers',
       'GET list_differences',
       'GET summarize_differences',

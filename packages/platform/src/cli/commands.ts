@@ -80,6 +80,7 @@ const partnerLines: readonly CommandLine[] = [
       }
     },
   }),
+  line('partner health', routes.get_partner_health, output.health),
   line('partner answers', routes.list_answers, output.answerTable),
   line('key issue', routes.issue_key, output.keyGrant, {
     args: [],

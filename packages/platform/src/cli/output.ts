@@ -15,6 +15,7 @@ import type {
   OperatorView,
   PartnerAnswer,
   PartnerCallAnswer,
+  PartnerHealth,
   PartnerTest,
   PartnerView,
   PaymentDetail,
@@ -113,6 +114,12 @@ export const keyTable = ({ keys }: { readonly keys: readonly ClientKeyView[] }):
     ],
     keys,
   );
+
+export const health = ({ summary, troubles }: PartnerHealth): string =>
+  [
+    ...summary,
+    ...troubles.map((one) => `${one.count} x ${one.what} Latest: ${one.platform_payment_id}`),
+  ].join('\n');
 
 export const answerTable = ({ answers }: { answers: readonly PartnerCallAnswer[] }): string =>
   inColumns(

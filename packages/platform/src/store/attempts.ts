@@ -42,9 +42,19 @@ export interface Attempts {
   of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
   /** For each of these payments: its recorded calls, and the result of the last one. */
   summaryOf(ids: readonly string[]): Promise<Map<string, AttemptSummary>>;
+  /** The recorded calls for each of these payments, in no order. */
+  callsOf(ids: readonly string[]): Promise<Map<string, RecordedCall[]>>;
   /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
   flush(all?: boolean): Promise<void>;
 }
+
+/** A call, or a run of polls with the same answer, without its body. */
+export type RecordedCall = Pick<
+  Attempt,
+  'kind' | 'count' | 'took_ms' | 'http_status' | 'result'
+> & {
+  readonly hasBody: boolean;
+};
 
 /** The calls for one payment. */
 export interface AttemptSummary {
@@ -176,15 +186,15 @@ export function openAttempts(options: {
     },
 
     async summaryOf(ids) {
-      const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
-        summaryStatement,
-        [ids],
+      return new Map(
+        [...(await entriesOf(database, kept, ids))].map(([id, all]) => [id, summarized(all)]),
       );
-      const entries = new Map<string, Entry[]>(
-        ids.map((id) => [id, [...(kept.get(id)?.entries ?? [])]]),
+    },
+
+    async callsOf(ids) {
+      return new Map(
+        [...(await entriesOf(database, kept, ids))].map(([id, all]) => [id, all.map(recorded)]),
       );
-      for (const row of stored) entries.get(row.platform_payment_id)?.push(...row.entries);
-      return new Map([...entries].map(([id, all]) => [id, summarized(all)]));
     },
 
     async flush(all = false) {
@@ -216,6 +226,27 @@ export async function keepAttempts(options: {
     await clock.sleep(FLUSH_EVERY_MS / 2, signal);
     await attempts.flush(signal.aborted);
   }
+}
+
+/** Of each payment, what is stored and what is not written yet. */
+async function entriesOf(
+  database: Database,
+  kept: ReadonlyMap<string, Kept>,
+  ids: readonly string[],
+): Promise<Map<string, Entry[]>> {
+  const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
+    summaryStatement,
+    [ids],
+  );
+  const entries = new Map<string, Entry[]>(
+    ids.map((id) => [id, [...(kept.get(id)?.entries ?? [])]]),
+  );
+  for (const row of stored) entries.get(row.platform_payment_id)?.push(...row.entries);
+  return entries;
+}
+
+function recorded({ body, ...call }: Entry): RecordedCall {
+  return { ...call, hasBody: body !== undefined };
 }
 
 /** Deletes the evidence of these payments, to erase a person's data. */

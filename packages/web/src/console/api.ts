@@ -17,6 +17,10 @@ export class ApiError extends Error {
   }
 }
 
+/** What was thrown, in words. */
+export const wordsOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
 /** One call. Throws ApiError; when the session has ended, the sign-in page is shown. */
 export async function call<Reply>(
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',

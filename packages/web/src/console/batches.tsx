@@ -10,7 +10,7 @@ import type {
 } from '@duebridge/contract';
 import type { ComponentChildren, TargetedEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import { get, post } from './api.ts';
+import { get, post, wordsOf } from './api.ts';
 import {
   Act,
   age,
@@ -125,7 +125,7 @@ export function BatchPageOf({ id }: { id: string }) {
       announcement.value = `${counted(found.differences.length, 'difference')} in ${counted(found.compared, 'payment')}`;
     } catch (problem) {
       setProgress(undefined);
-      setTrouble(problem instanceof Error ? problem.message : String(problem));
+      setTrouble(wordsOf(problem));
     }
   };
   const upload = (event: TargetedEvent<HTMLInputElement>): void => {

@@ -9,8 +9,8 @@ import { bulkNote } from '@duebridge/contract/bulk-note';
 import { signal } from '@preact/signals';
 import type { TargetedSubmitEvent } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { ApiError, get, post } from './api.ts';
-import { announcement, Facts, fieldsOf, money, Table, Trouble } from './parts.tsx';
+import { ApiError, get, post, wordsOf } from './api.ts';
+import { announcement, Facts, fieldsOf, money, Status, Table, Trouble } from './parts.tsx';
 import { link } from './route.ts';
 
 /** How an act is named. */
@@ -96,10 +96,7 @@ async function drive(reason: string): Promise<void> {
       end(place, 'done', bulkNote(act, await post<unknown>(path, { reason })));
     } catch (error) {
       if (error instanceof ApiError && !error.again) end(place, 'refused', error.message);
-      else {
-        const trouble = error instanceof Error ? error.message : String(error);
-        change({ state: 'stopped', trouble });
-      }
+      else change({ state: 'stopped', trouble: wordsOf(error) });
     }
   }
   const isDone = run.value?.items.every(({ state }) => state !== 'waiting') === true;
@@ -167,7 +164,7 @@ export function BulkPage() {
         keyOf={(one) => one.platform_payment_id}
         empty="No payment matches."
         columns={[
-          { head: 'Result', cell: (one) => <Result state={one.state} /> },
+          { head: 'Result', cell: (one) => <Status status={one.state} /> },
           {
             head: 'Payment',
             cell: (one) => (
@@ -236,22 +233,5 @@ function Progress() {
         ) : null}
       </p>
     </>
-  );
-}
-
-const RESULTS: Readonly<
-  Record<Item['state'], readonly [icon: string, word: string, style: string]>
-> = {
-  waiting: ['…', 'waiting', 'processing'],
-  done: ['✓', 'done', 'succeeded'],
-  refused: ['✕', 'refused', 'failed'],
-};
-
-function Result({ state }: { state: Item['state'] }) {
-  const [icon, word, style] = RESULTS[state];
-  return (
-    <span class={`status ${style}`}>
-      <span aria-hidden="true">{icon}</span> {word}
-    </span>
   );
 }

@@ -3,7 +3,7 @@ import './language.ts';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
-import { call, self, whoAmI } from './api.ts';
+import { call, self, whoAmI, wordsOf } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BulkPage } from './bulk.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
@@ -75,7 +75,7 @@ function SignIn() {
       await call('POST', '/console/sign-in', { key });
       await whoAmI();
     } catch (error) {
-      trouble.value = error instanceof Error ? error.message : String(error);
+      trouble.value = wordsOf(error);
     }
   };
   return (

@@ -2,7 +2,7 @@
 import type { OperatorKeyGrant, OperatorView } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import { call, get, post } from './api.ts';
+import { call, get, post, wordsOf } from './api.ts';
 import { Facts, moment, setting, settings, Table, Trouble, useRead } from './parts.tsx';
 
 export function OperatorsPage() {
@@ -18,7 +18,7 @@ export function OperatorsPage() {
       await work();
       again();
     } catch (problem) {
-      setTrouble(problem instanceof Error ? problem.message : String(problem));
+      setTrouble(wordsOf(problem));
     }
   };
   return (

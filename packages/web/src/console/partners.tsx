@@ -2,6 +2,7 @@
 import type {
   ClientKeyView,
   PartnerCallAnswer,
+  PartnerHealth,
   PartnerTest,
   PartnerView,
 } from '@duebridge/contract';
@@ -9,7 +10,17 @@ import { useState } from 'preact/hooks';
 import { call, get, post, self } from './api.ts';
 import { OutcomesChart, TimesChart } from './chart.tsx';
 import { Ranges, useFigures } from './figures.tsx';
-import { Act, Facts, isViewer, List, moment, needsAdmin, Trouble, useRead } from './parts.tsx';
+import {
+  Act,
+  Facts,
+  isViewer,
+  List,
+  moment,
+  needsAdmin,
+  Table,
+  Trouble,
+  useRead,
+} from './parts.tsx';
 import { link } from './route.ts';
 
 export function PartnersPage() {
@@ -58,7 +69,6 @@ export function PartnerPage({ id }: { id: string }) {
     );
   }
   const { budget = {} } = data;
-  const last = figures.data?.points.findLast((point) => point.samples > 0);
   const set = (paused: boolean) => async (reason: string) => {
     await call('PATCH', `/admin/v1${path}`, { paused, reason });
     again();
@@ -93,12 +103,6 @@ export function PartnerPage({ id }: { id: string }) {
           ],
           ['Calls at once', String(budget.max_concurrent_calls ?? '64 (default)')],
           ['Calls a second', String(budget.max_calls_per_second ?? '1000 (default)')],
-          [
-            'Usual time to posted',
-            last?.p50_ms === undefined || last.p50_ms === null
-              ? 'not known yet'
-              : `${Math.round(last.p50_ms)} ms; 95 of 100 within ${Math.round(last.p95_ms ?? 0)} ms`,
-          ],
           ['Payments', <a href={`${link('payments')}?partner_id=${id}`}>of this partner</a>],
         ]}
       />
@@ -134,6 +138,7 @@ export function PartnerPage({ id }: { id: string }) {
         </button>
       </div>
       <p role="status">{test}</p>
+      <Health path={path} id={id} />
       <AnswersTo path={path} id={id} />
       <h2>Keys</h2>
       <List<ClientKeyView>
@@ -166,6 +171,39 @@ export function PartnerPage({ id }: { id: string }) {
           <TimesChart figures={figures.data} />
           <OutcomesChart figures={figures.data} />
         </>
+      )}
+    </>
+  );
+}
+
+/** How its endpoint does, in plain words. */
+function Health({ path, id }: { path: string; id: string }) {
+  const { data, error } = useRead(`${path}/health`, () => get<PartnerHealth>(`${path}/health`));
+  return (
+    <>
+      <h2>How its endpoint does</h2>
+      <Trouble error={error} />
+      {data?.summary.map((sentence) => (
+        <p key={sentence}>{sentence}</p>
+      ))}
+      {data === undefined || data.troubles.length === 0 ? null : (
+        <Table
+          caption="Calls that it did not answer as the interface says"
+          command={['partner', 'health', id]}
+          rows={data.troubles}
+          keyOf={(one) => one.what}
+          empty=""
+          columns={[
+            { head: 'Times', number: true, cell: (one) => one.count },
+            { head: 'What came', cell: (one) => one.what },
+            {
+              head: 'Latest',
+              cell: ({ platform_payment_id: payment }) => (
+                <a href={link('payments', payment)}>{payment}</a>
+              ),
+            },
+          ]}
+        />
       )}
     </>
   );

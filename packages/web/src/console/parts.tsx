@@ -2,7 +2,7 @@
 import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
-import { ApiError, get, self } from './api.ts';
+import { ApiError, get, self, wordsOf } from './api.ts';
 import { query, withQuery } from './route.ts';
 
 // Settings -------------------------------------------------------------------------------------------------------------------
@@ -77,6 +77,9 @@ const icons: Readonly<Record<string, string>> = {
   processing: '…',
   review: '!',
   paused: '‖',
+  waiting: '…',
+  done: '✓',
+  refused: '✕',
 };
 
 /** A status, shown by word and symbol, never by colour alone. */
@@ -386,7 +389,7 @@ export function Act(props: {
       announcement.value = await props.act(reason);
       dialog.current?.close();
     } catch (error) {
-      setTrouble(error instanceof Error ? error.message : String(error));
+      setTrouble(wordsOf(error));
     }
     setBusy(false);
   };

@@ -1,7 +1,7 @@
 /** Finding payments: a list whose rows never move while it is read, and the acts on those that are selected. */
 import type { BulkAct, ListedPayment, PaymentPage, PaymentView } from '@duebridge/contract';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { get, post } from './api.ts';
+import { get, post, wordsOf } from './api.ts';
 import { planRun } from './bulk.tsx';
 import { NextStep } from './next-step.tsx';
 import {
@@ -85,7 +85,7 @@ function useList() {
       announcement.value = `${next.payments.length} more`;
       requestAnimationFrame(() => focusRow(page.payments.length));
     } catch (trouble) {
-      setFailed(trouble instanceof Error ? trouble.message : String(trouble));
+      setFailed(wordsOf(trouble));
     }
   };
   const showFresh = (): void => {
@@ -142,7 +142,7 @@ export function PaymentsPage() {
         <p>Loading…</p>
       ) : (
         <Table
-          caption={`Payments, ${ORDERS[sort] ?? sort}`}
+          caption={`Payments, ${sort} first`}
           rows={page.payments}
           keyOf={(one) => one.platform_payment_id}
           empty="No payments match."
@@ -180,11 +180,6 @@ export function PaymentsPage() {
   );
 }
 
-const ORDERS: Readonly<Record<string, string>> = {
-  newest: 'newest first',
-  oldest: 'oldest first',
-};
-
 /** The column of check boxes for bulk actions. */
 function pickColumn(picked: ReadonlySet<string>, pick: (picked: ReadonlySet<string>) => void) {
   return {
@@ -220,7 +215,7 @@ function Bulk(props: {
       await planRun(act, over);
       go(link('bulk'));
     } catch (error) {
-      setTrouble(error instanceof Error ? error.message : String(error));
+      setTrouble(wordsOf(error));
     }
   };
   const buttons = (which: string, over: Parameters<typeof planRun>[1]) => (
@@ -304,15 +299,24 @@ function ColumnChoice() {
   );
 }
 
+/** A payment in a list; one of a person's has no more than the view. */
+type Shown = PaymentView & Partial<ListedPayment>;
+
+const why = (one: Shown): string =>
+  (one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' ');
+
 /** The columns of every list of payments. */
-export const paymentColumns: readonly Column<PaymentView>[] = [
+export const paymentColumns: readonly Column<Shown>[] = [
   {
     head: 'Status',
-    cell: (one: PaymentView) => <Status status={one.status} stage={one.stage} />,
+    cell: (one) => <Status {...one} paused={one.paused === true} />,
+    filter: (one) => ({
+      status: one.paused ? 'paused' : one.stage === 'review' ? 'review' : one.status,
+    }),
   },
   {
     head: 'Payment',
-    cell: (one: PaymentView) => (
+    cell: (one) => (
       <a
         class="id"
         href={link('payments', one.platform_payment_id)}
@@ -321,95 +325,60 @@ export const paymentColumns: readonly Column<PaymentView>[] = [
         <bdi dir="ltr">{one.platform_payment_id}</bdi>
       </a>
     ),
+    copy: (one) => one.platform_payment_id,
   },
-  { head: 'Partner', cell: (one: PaymentView) => <span class="nowrap">{one.partner_id}</span> },
-  { head: 'Account', cell: (one: PaymentView) => one.masked_account_id },
+  {
+    head: 'Partner',
+    cell: (one) => <span class="nowrap">{one.partner_id}</span>,
+    filter: (one) => ({ partner_id: one.partner_id }),
+    copy: (one) => one.partner_id,
+  },
+  { head: 'Account', cell: (one) => one.masked_account_id },
   {
     head: 'Amount',
-    number: true as const,
+    number: true,
     // Test payments are marked, so that nobody takes one for money.
-    cell: (one: PaymentView) => (
+    cell: (one) => (
       <>
         {one.mode === 'test' ? <span class="mode">test</span> : null} {money(one.amount_in_cents)}
       </>
     ),
+    filter: (one) => ({ amount: (one.amount_in_cents / 100).toFixed(2) }),
   },
   {
     head: 'Confirmed',
-    cell: (one: PaymentView) => moment(one.created_at),
+    cell: (one) => moment(one.created_at),
+    sort: ['newest', 'oldest'],
+    copy: (one) => one.created_at,
   },
   {
     head: 'Took',
-    number: true as const,
-    cell: (one: PaymentView) =>
+    number: true,
+    cell: (one) =>
       one.ended_at === null
         ? `${age(one.created_at)} so far`
         : lasting(Date.parse(one.ended_at) - Date.parse(one.created_at)),
   },
   {
     head: 'Reason',
-    cell: (one: PaymentView) => (
-      <span class="reason">
-        {(one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' ')}
-      </span>
-    ),
-  },
-];
-
-/** What the list of payments adds to a column: its orders, and what its cells copy and filter by. */
-const additions: Readonly<Record<string, Partial<Column<ListedPayment>>>> = {
-  Status: {
-    cell: (one) => <Status {...one} />,
-    filter: (one) => ({
-      status: one.paused ? 'paused' : one.stage === 'review' ? 'review' : one.status,
-    }),
-  },
-  Payment: { copy: (one) => one.platform_payment_id },
-  Partner: { filter: (one) => ({ partner_id: one.partner_id }), copy: (one) => one.partner_id },
-  Amount: {
-    filter: (one) => ({ amount: (one.amount_in_cents / 100).toFixed(2) }),
-  },
-  Confirmed: { sort: ['newest', 'oldest'], copy: (one) => one.created_at },
-  Reason: {
     cell: (one) => (
       <span class="reason">
-        {[
-          (one.review_reason ?? one.failure_reason ?? '').replaceAll('_', ' '),
-          one.open_case && `Case: ${one.open_case.note}`,
-        ]
-          .filter(Boolean)
-          .join(' · ')}
+        {[why(one), one.open_case && `Case: ${one.open_case.note}`].filter(Boolean).join(' · ')}
       </span>
     ),
     copy: (one) => one.review_reason ?? one.failure_reason,
   },
-};
-
-const [reasonColumn, ...otherColumns] = paymentColumns
-  .map((column): Column<ListedPayment> => ({ ...column, ...additions[column.head] }))
-  .toReversed();
+];
 
 const listColumns: readonly Column<ListedPayment>[] = [
-  ...otherColumns.toReversed(),
-  {
-    head: 'Attempts',
-    number: true,
-    cell: (one) => one.attempts,
-  },
+  ...paymentColumns.slice(0, -1),
+  { head: 'Attempts', number: true, cell: (one) => one.attempts },
   { head: 'Next', cell: (one) => <NextStep payment={one} /> },
-  ...(reasonColumn === undefined ? [] : [reasonColumn]),
+  ...paymentColumns.slice(-1),
   // Hidden until somebody wants them.
   { head: 'Last result', cell: (one) => one.last_result ?? '–' },
-  {
-    head: 'At the partner',
-    cell: (one) => one.payment_id ?? '–',
-    copy: (one) => one.payment_id,
-  },
-  {
-    head: 'Biller',
-    cell: (one) => one.biller_id,
-    copy: (one) => one.biller_id,
-  },
+  { head: 'At the partner', cell: (one) => one.payment_id ?? '–', copy: (one) => one.payment_id },
+  { head: 'Biller', cell: (one) => one.biller_id, copy: (one) => one.biller_id },
   {
     head: 'Batch',
     cell: (one) => one.platform_batch_id,

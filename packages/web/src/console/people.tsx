@@ -2,7 +2,7 @@
 import type { Person, PersonErasure } from '@duebridge/contract';
 import type { TargetedSubmitEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import { post } from './api.ts';
+import { post, wordsOf } from './api.ts';
 import { Act, fieldsOf, isViewer, moment, needsAdmin, Table, Trouble } from './parts.tsx';
 import { paymentColumns } from './payments.tsx';
 
@@ -20,7 +20,7 @@ export function PeoplePage() {
       setPerson(await post<Person>('/people/show', { email, reason: field('reason') }));
       setAsked(email);
     } catch (problem) {
-      setTrouble(problem instanceof Error ? problem.message : String(problem));
+      setTrouble(wordsOf(problem));
     }
   };
   if (isViewer() !== undefined) {
@@ -68,7 +68,8 @@ export function PeoplePage() {
             rows={person.payments}
             keyOf={(one) => one.platform_payment_id}
             empty="No payment."
-            columns={paymentColumns}
+            // What a cell filters by belongs to the list of payments.
+            columns={paymentColumns.map(({ head, cell }) => ({ head, cell }))}
           />
           <Act
             label="Erase this person"
