@@ -38,14 +38,14 @@ export async function judgeTokens(
     'the platform calls this partner with a static key',
   );
   await holdsToken(t, first_cents + 10 * rule.variants);
-  const strays = t.run.partner.strayRequests();
+  const strays = t.run.partner.strayPaths().length;
   // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
   const rounds = rule.usable === true ? rule.variants : 1;
   for (let round = 0; round < rounds; round += 1) {
     await judgeRound(t, scenario, rule, { variant: round, cents: first_cents + 10 * round });
     if (t.all.length > 0) break;
   }
-  const followed = t.run.partner.strayRequests() - strays;
+  const followed = t.run.partner.strayPaths().length - strays;
   const expected = 'no request to the redirect’s target host, which would receive the secret';
   t.must(followed === 0, expected, undefined, {
     got: `${followed} requests`,

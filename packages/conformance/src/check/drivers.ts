@@ -82,6 +82,12 @@ function byCommand(caller: CallerTarget, command: string, partner_url: string): 
   };
 }
 
+/** A field of an answer, if it is text. */
+function textIn({ json }: Reply, name: string): string | undefined {
+  const value = asObject(json)?.[name];
+  return typeof value === 'string' ? value : undefined;
+}
+
 /** A POST for each payment, and a GET for its status. */
 function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Driver {
   const context = new TokenContext(tokens, 'driver');
@@ -97,21 +103,14 @@ function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Dri
         timeout_ms: ANSWER_TIMEOUT_MS,
       });
       if (!isSuccess(asked)) throw new Skipped(`the request to pay failed: ${tell(asked)}`);
-      const id = asObject(asked.json)?.['platform_payment_id'];
       return {
-        platform_payment_id: typeof id === 'string' ? id : undefined,
+        platform_payment_id: textIn(asked, 'platform_payment_id'),
         async status(platform_payment_id) {
           if (caller.status_url === undefined) return undefined;
-          const read = await context.send({
-            method: 'GET',
-            url: caller.status_url.replaceAll(
-              '{platform_payment_id}',
-              encodeURIComponent(platform_payment_id),
-            ),
-            timeout_ms: ANSWER_TIMEOUT_MS,
-          });
-          const status = asObject(read.json)?.['status'];
-          return typeof status === 'string' ? status : undefined;
+          const id = encodeURIComponent(platform_payment_id);
+          const url = caller.status_url.replaceAll('{platform_payment_id}', id);
+          const read = await context.send({ method: 'GET', url, timeout_ms: ANSWER_TIMEOUT_MS });
+          return textIn(read, 'status');
         },
       };
     },
@@ -147,8 +146,8 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
         headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
         body: '{}',
       });
-      const session = asObject(opened.json)?.['session'];
-      if (typeof session !== 'string') {
+      const session = textIn(opened, 'session');
+      if (session === undefined) {
         throw new Skipped(`the platform opened no flow session: ${tell(opened)}`);
       }
       tokens.wire.hide({ value: session, name: 'SESSION' });
@@ -176,20 +175,15 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
         headers,
         body: JSON.stringify({ amount_in_cents, funding_method }),
       });
-      const id = asObject(paid.json)?.['platform_payment_id'];
-      if (!isSuccess(paid) || typeof id !== 'string') {
+      const id = textIn(paid, 'platform_payment_id');
+      if (!isSuccess(paid) || id === undefined) {
         throw new Skipped(`the platform made no payment: ${tell(paid)}`);
       }
       return {
         platform_payment_id: id,
         async status() {
-          const answer = await context.send({
-            method: 'GET',
-            url: `${target.base_url}${platformRoutes.create_flow_payment.path}/${id}`,
-            headers,
-          });
-          const status = asObject(answer.json)?.['status'];
-          return typeof status === 'string' ? status : undefined;
+          const url = `${target.base_url}${platformRoutes.create_flow_payment.path}/${id}`;
+          return textIn(await context.send({ method: 'GET', url, headers }), 'status');
         },
       };
     },

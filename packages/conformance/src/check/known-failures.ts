@@ -22,28 +22,24 @@ export function readKnownFailures(file: string): readonly KnownFailure[] {
     throw new TargetProblem(`The file ${file} is not readable JSON: fix --expected.`);
   }
   if (!Array.isArray(list)) throw new TargetProblem(`The file ${file} must contain a JSON array.`);
-  return list.map((line: unknown, index) => {
-    const fields =
-      typeof line === 'object' && line !== null ? (line as Record<string, unknown>) : {};
+  return list.map((line: Partial<Record<string, unknown>> | null, index) => {
     const text = (name: string): string => {
-      const value = fields[name];
-      if (typeof value !== 'string' || value.trim() === '') {
-        throw new TargetProblem(`Entry ${index + 1} of ${file} lacks "${name}".`);
-      }
-      return value;
+      const value = line?.[name];
+      if (typeof value === 'string' && value.trim() !== '') return value;
+      throw new TargetProblem(`Entry ${index + 1} of ${file} lacks "${name}".`);
     };
-    const until = text('until');
+    const [check, owner, until, reason] = [
+      text('check').toUpperCase(),
+      text('owner'),
+      text('until'),
+      text('reason'),
+    ];
     if (!isDate(until)) {
       throw new TargetProblem(
         `Entry ${index + 1} of ${file}: "until" is not a date such as 2026-12-31.`,
       );
     }
-    return {
-      check: text('check').toUpperCase(),
-      owner: text('owner'),
-      until,
-      reason: text('reason'),
-    };
+    return { check, owner, until, reason };
   });
 }
 

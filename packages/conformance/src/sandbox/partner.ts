@@ -159,7 +159,6 @@ export async function startScriptedPartner(
     },
     entryConnections: () => front?.connections() ?? 0,
     stray_url: stray.url,
-    strayRequests: () => stray.paths().length,
     strayPaths: () => stray.paths(),
     async refuseConnections() {
       const closed = closeButHold(server, port, host, stray.port);

@@ -66,9 +66,7 @@ export interface ScriptedPartner {
   entryConnections(): number;
   /** Another host, to which some scenarios redirect. */
   readonly stray_url: string;
-  /** Requests that reached that other host: a correct caller sends none. */
-  strayRequests(): number;
-  /** Paths of those requests, oldest first. */
+  /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
   strayPaths(): readonly string[];
   /** Refuses connections, and ends those that are open, until the returned function is called. */
   refuseConnections(): Promise<() => Promise<void>>;
