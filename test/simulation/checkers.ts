@@ -124,13 +124,18 @@ const fundsFollowTheEnd: Checker = ({ events, end }) => {
   });
 };
 
-/** PL5, PL6, EE2: what has ended here ended the same way at the partner, unless its funds failed before anything was sent. */
+/**
+ * PL5, PL6, EE2: what has ended here ended the same way at the partner, unless its funds failed before anything was sent. A database that
+ * lost its tail may not know that something was: then the partner must not have it.
+ */
 const bothSidesAgree: Checker = ({ events, end, wrong }) => {
   const there = new Map(end.partner.map((row) => [row.id, row]));
   const sent = new Set(of(events, 'sent').map(({ id }) => id));
+  const isRewound = of(events, 'rewound').length > 0;
+  const isUnsent = (id: string): boolean => !sent.has(id) || (isRewound && !there.has(id));
   const unfunded = new Set(
     end.funds.flatMap(({ id, act }) =>
-      (act === 'decline' || act === 'void') && !sent.has(id) ? [id] : [],
+      (act === 'decline' || act === 'void') && isUnsent(id) ? [id] : [],
     ),
   );
   return end.platform
