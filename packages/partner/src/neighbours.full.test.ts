@@ -189,44 +189,6 @@ function pause(ms: number): Promise<void> {
   });
 }
 
-test('after a crash the outcome is looked up, and only payments unknown to the core are posted [PF2 ST2 ST3]', async (t) => {
-  const database = await kitDatabase(t);
-  // A replica that claimed three payments and lost its lease in the middle of its calls.
-  const answer = Promise.withResolvers<PostOutcome>();
-  const stalled = core(() => answer.promise, { calls: { concurrency: 6 } });
-  const died = applierOn(database, { accounts: stalled.accounts });
-  const ids = ['booked', 'refused', 'unheard'];
-  died.take(await accepted(database, ids));
-  await when(() => stalled.asked.length === 3, 'all were asked for');
-  await database.query('DELETE FROM duebridge_partner.replica');
-
-  const looked: string[] = [];
-  const next = core(() => ({ outcome: 'posted' }), {
-    lookup(id) {
-      looked.push(id);
-      const known: Record<string, PostOutcome> = {
-        booked: { outcome: 'posted' },
-        refused: { outcome: 'failed', reason: 'No such account.' },
-      };
-      return Promise.resolve(known[id]);
-    },
-  });
-  const heir = applierOn(database, { accounts: next.accounts });
-  await heir.sweep(0);
-  await heir.stop();
-  assert.deepEqual(looked.toSorted(), ids);
-  assert.deepEqual(next.asked, ['unheard']);
-  assert.deepEqual(await statusesOf(database, ids), ['succeeded', 'failed', 'succeeded']);
-  // The replica was not dead. Answers that it receives now change nothing, and contradictions are recorded.
-  answer.resolve({ outcome: 'posted' });
-  await died.stop();
-  assert.deepEqual(await statusesOf(database, ids), ['succeeded', 'failed', 'succeeded']);
-  const audit = await database.query(
-    `SELECT platform_payment_id AS id, detail FROM duebridge_partner.payment_audit WHERE event = 'contradicted'`,
-  );
-  assert.deepEqual(audit, [{ id: 'refused', detail: { status: 'succeeded' } }]);
-});
-
 /** The versions of a table's rows: a write makes another one. PostgreSQL's statistics come up to seconds after the write that they count. */
 function versionsOf(
   database: Database,
@@ -271,21 +233,4 @@ test('"later" costs no write per request, may name the next time, and still allo
     `SELECT platform_payment_id AS id FROM duebridge_partner.payment_audit WHERE event = 'canceled' AND actor = 'operator' ORDER BY 1`,
   );
   assert.deepEqual(audit, [{ id: 'again' }, { id: 'tomorrow' }]);
-});
-
-test('an account system may cancel a payment, and may set the time at which it posted [ST4 PF8]', async (t) => {
-  const database = await kitDatabase(t);
-  const soon = new Date(Date.now() + 3_600_000).toISOString();
-  const { accounts } = core(({ platform_payment_id: id }) =>
-    id === 'stopped' ? { outcome: 'canceled' } : { outcome: 'posted', posted_at: soon },
-  );
-  const applier = applierOn(database, { accounts });
-  applier.take(await accepted(database, ['stopped', 'ahead']));
-  await applier.stop();
-  const rows = await findPayments(database, ['stopped', 'ahead']);
-  assert.equal(rows.get('stopped')?.status, 'canceled');
-  assert.ok(
-    (rows.get('ahead')?.posted_at ?? '') < soon,
-    'a clock that is ahead posts nothing in the future',
-  );
 });
