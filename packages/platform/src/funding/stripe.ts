@@ -10,6 +10,8 @@
  * customer of its own without personal data, so that its debit can be found again without its key.
  *
  * next:  stripe-events.ts reads what Stripe's webhooks tell.
+ *
+ * One file because it is one adapter: the acts of the port in turn, and what Stripe answers to each.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
