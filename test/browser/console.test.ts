@@ -269,7 +269,7 @@ test('a partner’s own people see its payments, the calls made for them, and it
     ['Overview', 'Payments', 'Batches', 'Reconciliation', 'Settings'],
   );
   assert.equal(await page.getByRole('button', { name: 'Pause' }).count(), 0);
-  await page.getByText(/\d+ calls for its latest \d+ payments; \d+ were not answered/).waitFor();
+  await page.getByText(/\d+ calls for its latest \d+ payments; \d+ failed/).waitFor();
   const breach = page.getByRole('row').filter({ hasText: 'a record that breaks the interface' });
   await breach.getByRole('link', { name: id }).waitFor();
   await search(page, id, `Any id: ${id}`);

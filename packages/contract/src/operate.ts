@@ -316,7 +316,7 @@ export const PartnerHealth = Type.Object({
     }),
     {
       description:
-        'Calls that were not answered as the interface says, each kind with its latest payment.',
+        'Calls that failed: refused, not answered, or against the interface; each kind with its latest payment.',
     },
   ),
 });

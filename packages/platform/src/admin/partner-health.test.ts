@@ -38,7 +38,7 @@ test('how an endpoint does is said in words: times, errors and breaches, each wi
     ]),
   );
   assert.deepEqual(health.summary, [
-    '7 calls for its latest 3 payments; 5 were not answered as the interface says.',
+    '7 calls for its latest 3 payments; 5 failed.',
     'Its answers came within 40 ms for half, within 90 ms for 95 of 100.',
     'Payments were posted within 10 minutes for half, within 10 minutes for 95 of 100.',
   ]);

@@ -62,7 +62,7 @@ export function healthOf(
     posted_at === null ? [] : [Date.parse(posted_at) - Date.parse(created_at)],
   );
   const summary = [
-    `${calls} calls for its latest ${payments.length} payments; ${failed === 0 ? 'each was answered as the interface says' : `${failed} were not answered as the interface says`}.`,
+    `${calls} calls for its latest ${payments.length} payments; ${failed === 0 ? 'none' : failed} failed.`,
     spread('Its answers came', took),
     spread('Payments were posted', posted),
   ].filter((sentence) => sentence !== undefined);

@@ -188,7 +188,7 @@ function Health({ path, id }: { path: string; id: string }) {
       ))}
       {data === undefined || data.troubles.length === 0 ? null : (
         <Table
-          caption="Calls that it did not answer as the interface says"
+          caption="Calls that failed, each kind with its latest payment"
           command={['partner', 'health', id]}
           rows={data.troubles}
           keyOf={(one) => one.what}
