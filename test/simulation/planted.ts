@@ -83,8 +83,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'what a crash left processing is not looked for',
     file: 'partner/src/apply.ts',
-    find: 'Promise.all([sweepForEver(), countForEver()])',
-    replace: 'Promise.all([countForEver()])',
+    find: 'Promise.all([this.#sweepForEver(), this.#countForEver()])',
+    replace: 'Promise.all([this.#countForEver()])',
     seed: 4,
   },
   {
@@ -298,9 +298,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment that a failover lost is put back under another id',
     file: 'platform/src/checkout/lost-payments.ts',
-    find: 'payment: before } = made;',
+    find: '  const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;',
     replace:
-      "payment: lost } = made;\n    const before = { ...lost, platform_payment_id: lost.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0')) };",
+      "  const platform_payment_id = before.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'));\n  const { partner_id, biller_id, account_id, created_at } = before;",
     seed: 13,
   },
   {
