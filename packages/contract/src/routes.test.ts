@@ -57,6 +57,7 @@ test('the tables list every operation of both sides', () => {
     'DELETE /admin/v1/operators/{operator_id}/keys/{key_id}',
     'POST /admin/v1/partners/{partner_id}/domains',
     'POST /admin/v1/partners/{partner_id}/test',
+    'GET /admin/v1/partners/{partner_id}/health',
     'GET /admin/v1/partners/{partner_id}/answers',
     'POST /admin/v1/partners/{partner_id}/clients/{client_id}/revoke-access',
     'POST /admin/v1/payments/search',
