@@ -49,17 +49,19 @@ function needsOf(side: Side): Map<string, Set<Right>> {
     'g',
   );
   for (const { text } of statementsOf(side)) {
-    let table: string | undefined;
+    let [table, written]: (string | undefined)[] = [];
     for (const [, act, named, lock] of text.matchAll(words)) {
       if (named !== undefined) {
         table = named;
+        if (act !== undefined) written = named;
         if (act === undefined) need(named, 'SELECT');
         else need(named, act.split(' ')[0] as Right);
         // Which rows an update or a delete means is read, too.
         if (act === 'UPDATE' || act === 'DELETE FROM') need(named, 'SELECT');
-      } else if (table !== undefined) {
-        need(table, lock === 'ON CONFLICT' || lock === 'RETURNING' ? 'SELECT' : 'UPDATE');
-      }
+      } else if (lock?.startsWith('FOR')) {
+        if (table !== undefined) need(table, 'UPDATE');
+        // Between an insert and its conflict other tables may have been read.
+      } else if (written !== undefined) need(written, lock === 'DO UPDATE' ? 'UPDATE' : 'SELECT');
     }
   }
   return needs;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -291,7 +291,9 @@ const installed: Plugin = {
 
 async function bundle(files: Readonly<Record<string, string>>, entry: string): Promise<string> {
   // Inside the repository, so that React is found; the names are of this process alone.
-  const folder = mkdtempSync(join(root, 'node_modules/.cache/duebridge-guide-'));
+  const cache = join(root, 'node_modules/.cache');
+  mkdirSync(cache, { recursive: true });
+  const folder = mkdtempSync(join(cache, 'duebridge-guide-'));
   try {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
     const built = (await build({

@@ -33,6 +33,9 @@ const CAUSES: Readonly<Record<string, string>> = {
   SERVICE_UNAVAILABLE: 'The account has to be checked, and Get Account did not answer.',
 };
 
+/** The problem of a field that the schema does not have (contract/validate.ts). */
+const UNKNOWN_FIELD = 'is not known here';
+
 interface Kind {
   readonly client_id: string;
   readonly hour: string;
@@ -83,7 +86,8 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
     },
     async flush() {
       if (kinds.size === 0) return;
-      const rows = [...kinds.values()];
+      // In one order at every replica, so that two writes never wait for each other.
+      const rows = [...kinds].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
       kinds = new Map();
       const column = (of: (row: Kind) => string | number): string =>
         arrayText(rows.map((row) => String(of(row))));
@@ -115,5 +119,8 @@ function causeOf({ code, message, details = [] }: Refusal): string {
   const [first] = details;
   if (first === undefined) return CAUSES[code] ?? message;
   const { path, problem } = first;
-  return redact(`${path} ${problem}`, []).slice(0, MAX_CAUSE);
+  // The name of a field that is not known is the caller's own: each would be a row.
+  const place =
+    problem === UNKNOWN_FIELD ? `a field of ${path.slice(0, path.lastIndexOf('.'))}` : path;
+  return redact(`${place} ${problem}`, []).slice(0, MAX_CAUSE);
 }

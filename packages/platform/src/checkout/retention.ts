@@ -75,20 +75,16 @@ const removeSums = sql(
   `DELETE FROM duebridge_platform.hourly_sums WHERE hour < now() - interval '30 days' RETURNING 1`,
 );
 
-/** Who asks what was answered asks about the last days. */
-const removeAnswers = sql(
-  'retention_answers',
-  `DELETE FROM duebridge_platform.answers WHERE hour < now() - interval '30 days' RETURNING 1`,
-);
-
-/** Removes the rows of a table that a condition holds for, some at a time; it is looked at again when each row goes. */
-function removing(table: string, key: string, condition: string) {
+/**
+ * Removes the rows of a table that a condition holds for, some at a time; it is looked at again when each row goes. `act` is the beginning of
+ * the statement in full, because the documented grants are read off the texts.
+ */
+function removing(act: `DELETE FROM duebridge_platform.${string}`, key: string, condition: string) {
+  const from = act.slice('DELETE '.length);
   return rowsOf(
     sql(
-      `retention_${table}`,
-      `DELETE FROM duebridge_platform.${table} WHERE ${condition} AND ${key} IN
-         (SELECT ${key} FROM duebridge_platform.${table} WHERE ${condition} LIMIT ${ROWS_PER_STATEMENT})
-       RETURNING 1`,
+      `retention_${from.split('.')[1]}`,
+      `${act} WHERE ${condition} AND ${key} IN (SELECT ${key} ${from} WHERE ${condition} LIMIT ${ROWS_PER_STATEMENT}) RETURNING 1`,
     ),
   );
 }
@@ -103,19 +99,32 @@ const LEAVING = {
     return (await database.query(removeCustomers, [ids])).length;
   },
   // A day after their end: until then a token is reported as expired, which a page can fix by itself,
-  tokens: removing('tokens', 'token_hash', "expires_at < now() - interval '1 day'"),
+  tokens: removing(
+    'DELETE FROM duebridge_platform.tokens',
+    'token_hash',
+    "expires_at < now() - interval '1 day'",
+  ),
   // and a page may continue a session under a new token.
-  sessions: removing('sessions', 'session_hash', "expires_at < now() - interval '1 day'"),
+  sessions: removing(
+    'DELETE FROM duebridge_platform.sessions',
+    'session_hash',
+    "expires_at < now() - interval '1 day'",
+  ),
   // Nothing was paid in them: two days after their page was open, when no session can stand on them.
   flows: removing(
-    'flows',
+    'DELETE FROM duebridge_platform.flows',
     'flow_id',
     "latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL)",
   ),
   mails: rowsOf(removeMails),
   attempts: rowsOf(removeAttempts),
   sums: rowsOf(removeSums),
-  answers: rowsOf(removeAnswers),
+  // Who asks what was answered asks about the last days.
+  answers: removing(
+    'DELETE FROM duebridge_platform.answers',
+    'ctid',
+    "hour < now() - interval '30 days'",
+  ),
 } as const;
 
 function rowsOf(statement: Statement): (database: Database) => Promise<number> {
