@@ -90,10 +90,7 @@ export interface Authenticator {
 
 /** Life of an access token in seconds: the interface's sample. */
 const TOKEN_SECONDS = 3_600;
-/**
- * Tokens and clients kept in memory; a platform uses one token for each of its processes. Unknown tokens are kept too, so that
- * repeating one costs no query.
- */
+/** Tokens and clients kept in memory; a platform uses one token for each of its processes. */
 const MAX_REMEMBERED = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
 const MIN_SECRET_LENGTH = 16;
@@ -241,7 +238,12 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
     ...dependencies,
     configured: new Map(options.clients.map(({ client_id, secrets }) => [client_id, secrets])),
   });
-  const known = remember<KnownToken | undefined>({ clock, max: MAX_REMEMBERED });
+  // Unknown tokens are not kept: invented ones would push out those in use.
+  const known = remember<KnownToken | undefined>({
+    clock,
+    max: MAX_REMEMBERED,
+    keep: (token) => token !== undefined,
+  });
   const lookUp = digestLookUp<TokenRow>(database, findTokenStatement, 'token_sha256');
   const failed = rateLimiter({ ...failures, maxKeys: MAX_REMEMBERED, clock });
   const issued = rateLimiter({ ...issues, maxKeys: MAX_REMEMBERED, clock });

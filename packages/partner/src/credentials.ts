@@ -2,11 +2,12 @@
  * Client secrets and static keys that an operator issues and revokes while the servers run (decision 38).
  * Those of the environment are valid until they are revoked here; those issued here are valid as well. Only digests are stored. What was
  * read is remembered for five seconds (keys.ts), so that a revocation, and the end of one that expires, take effect everywhere within
- * them.
+ * them. While the database cannot be read, what was read last stays valid until it expires, so that an outage locks nobody out.
  */
 import { createHash } from 'node:crypto';
 import { Refusal, type KitCredential, type KitCredentialGrant } from '@duebridge/contract';
 import {
+  DatabaseUnavailable,
   newKey,
   remember,
   sql,
@@ -24,7 +25,7 @@ export type ValidDigests = ReadonlyMap<string, readonly Buffer[]>;
 
 /** The credentials of a deployment. */
 export interface Credentials {
-  /** The valid credentials. Throws the database's error. */
+  /** The valid credentials, as last read where the database cannot be read. Throws its error when they were never read. */
   valid(): Promise<ValidDigests>;
   /** All that are or were valid, those from the environment first. */
   list(): Promise<KitCredential[]>;
@@ -96,7 +97,7 @@ export function openCredentials(options: {
     }),
   );
   const remembered = remember<Read>({ clock, max: 1 });
-  let last: Read = { rows: [], valid: new Map() };
+  let last: Read | undefined;
 
   const read = async (on: Database | Transaction): Promise<Row[]> => {
     const rows = await on.query<Row>(listStatement);
@@ -111,8 +112,13 @@ export function openCredentials(options: {
 
   const known = (): Promise<Read> =>
     remembered.get('all', async () => {
-      const rows = await read(database);
-      last = { rows, valid: validOf(rows.filter(isActive)) };
+      let at = clock.monotonic();
+      const rows = await read(database).catch((error: unknown) => {
+        if (last === undefined || !(error instanceof DatabaseUnavailable)) throw error;
+        at = clock.monotonic();
+        return aged(last.rows, (at - last.at) / 1_000);
+      });
+      last = { at, rows, valid: validOf(rows.filter(isActive)) };
       return last;
     });
 
@@ -131,7 +137,7 @@ export function openCredentials(options: {
     ending() {
       // Read for the next time, also where no request asks for it.
       known().catch(() => undefined);
-      return endingOf(last.rows);
+      return endingOf(last?.rows ?? []);
     },
     issue: (client_id, actor, reason, days) =>
       changed(async (tx, rows) => {
@@ -193,7 +199,17 @@ function isActive({ revoked_at, seconds_left }: Row): boolean {
   return revoked_at === null && (seconds_left === null || seconds_left > 0);
 }
 
+/** The rows as they are so many seconds later, unless someone changed them. */
+function aged(rows: readonly Row[], seconds: number): Row[] {
+  return rows.map((row) => ({
+    ...row,
+    seconds_left: row.seconds_left === null ? null : row.seconds_left - seconds,
+  }));
+}
+
 interface Read {
+  /** When `seconds_left` of the rows was true, by the monotonic clock. */
+  readonly at: number;
   readonly rows: readonly Row[];
   readonly valid: ValidDigests;
 }
