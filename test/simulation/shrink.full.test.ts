@@ -1,6 +1,9 @@
-/** A failing world is reduced to what matters: the search with worlds whose causes are known, and one real world. */
+/** A failing world is found again from its seed and reduced to what matters: with worlds whose causes are known, and real ones. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import test from 'node:test';
+import { promisify } from 'node:util';
 import { SimulatedPostgres } from './database.ts';
 import { withBug } from './plant.ts';
 import { PLANTED } from './planted.ts';
@@ -56,4 +59,16 @@ test('a world leaves out the payments that it is told to leave out, and with the
   await postgres.close();
   assert.deepEqual(none.parts, whole.parts);
   assert.deepEqual(none.violations, []);
+});
+
+test('a seed tells the same story each time', async () => {
+  const program = join(import.meta.dirname, 'seeds.ts');
+  const tell = async (): Promise<string> => {
+    const args = [program, '--from', '42', '--count', '1'];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { maxBuffer: 2 ** 26 });
+    return (JSON.parse(stdout) as { story: string }).story;
+  };
+  const [first, second] = await Promise.all([tell(), tell()]);
+  assert.ok(first.length > 0);
+  assert.equal(first, second);
 });
