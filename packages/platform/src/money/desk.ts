@@ -22,7 +22,7 @@ import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
 import { openCreditor, type Creditor } from './payouts.ts';
-import { comeBack, type RemittanceChannel } from './remittance.ts';
+import { comeBack, lockRemittance, type RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
@@ -251,6 +251,7 @@ export function endTransfer(
   actor: string,
 ): Promise<{ outcome: 'done' | 'second_person_needed'; transfers: number }> {
   return database.transaction(async (tx) => {
+    await lockRemittance(tx, id);
     const [byHand] = await tx.query<{ asked_by: string | null; asked: string | null }>(
       byHandStatement,
       [id],
@@ -270,17 +271,22 @@ export function endTransfer(
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
-    if (outcome === 'returned') await comeBack(tx, id, { reason: reference, now: clock.now() });
+    const cameBack =
+      outcome === 'returned' && (await comeBack(tx, id, { reason: reference, now: clock.now() }));
     if (ended.length === 0) {
       const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
-      if (open?.result !== null) throw new Refusal('NOT_FOUND');
-      throw new Refusal('CONFLICT', {
-        message:
-          'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
-      });
+      // One that is returned here and paid in the book, as an earlier version left it, ends by saying it again.
+      if (open === undefined || (open.result !== null && !cameBack)) throw new Refusal('NOT_FOUND');
+      if (open.result === null) {
+        throw new Refusal('CONFLICT', {
+          message:
+            'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
+        });
+      }
     }
-    const detail = { id, outcome, reference, transfers: ended.length };
+    const transfers = cameBack ? 1 : ended.length;
+    const detail = { id, outcome, reference, transfers };
     await note(tx, { actor, event: 'transfer_ended', detail });
-    return { outcome: 'done', transfers: ended.length };
+    return { outcome: 'done', transfers };
   });
 }

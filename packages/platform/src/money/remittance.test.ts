@@ -590,6 +590,56 @@ test('a transfer that a bank sends back after it was paid is owed again, and pai
   await rig.holds();
 });
 
+test('a transfer that a bank sends back while it is noted as paid is owed again, and saying it again repairs a crossed note', async (t) => {
+  let meanwhile: (() => Promise<unknown>) | undefined;
+  const rig = await rigOf(t, (channel) => ({
+    ...channel,
+    async state(id) {
+      const state = await channel.state(id);
+      const act = meanwhile;
+      meanwhile = undefined;
+      await act?.();
+      return state;
+    },
+  }));
+  const { database } = rig;
+  await rig.payout({ way: 'by_hand' });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const [one] = await listRemittances(database, {});
+  assert.ok(one);
+  const say = (remittance_id: string, outcome: 'paid' | 'returned', who: string) =>
+    endTransfer(rig.remitting, remittance_id, { outcome, reference: 'R-1' }, who);
+  await say(one.remittance_id, 'paid', 'ada');
+  await say(one.remittance_id, 'paid', 'bert');
+  await say(one.remittance_id, 'returned', 'ada');
+  meanwhile = () => say(one.remittance_id, 'returned', 'bert');
+  await rig.round();
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 700, remitting: 0, paid: 0 });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const [next] = await listRemittances(database, { state: 'sent' });
+  assert.ok(next);
+  await say(next.remittance_id, 'paid', 'ada');
+  await say(next.remittance_id, 'paid', 'bert');
+  await rig.round();
+  // The desk has it as returned, the book as paid: an earlier version could leave that.
+  await database.query(
+    `UPDATE duebridge_platform.bank_transfers SET result = 'returned', asked = 'returned R-1', asked_by = 'ada' WHERE remittance_id = $1`,
+    [next.remittance_id],
+  );
+  assert.deepEqual(await say(next.remittance_id, 'returned', 'bert'), {
+    outcome: 'done',
+    transfers: 1,
+  });
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 1_400, remitting: 0, paid: 0 });
+  await assert.rejects(say(next.remittance_id, 'returned', 'bert'), { code: 'NOT_FOUND' });
+});
+
 test('a biller that has left is paid what it is still owed, once its batches are remitted', async (t) => {
   const rig = await rigOf(t);
   const said = { reason: 'has left', actor: 'ada', now: rig.clock.now() };

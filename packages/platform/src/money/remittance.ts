@@ -348,13 +348,22 @@ async function move(
   return moved.length > 0;
 }
 
-/** The bank sent back a transfer that was paid. Nothing when it was not. */
-export async function comeBack(
+/** The bank sent back a transfer that was paid. False when it was not paid. */
+export function comeBack(
   on: Queryable,
   remittance_id: string,
   { reason, now }: { readonly reason: string; readonly now: number },
-): Promise<void> {
-  await move(on, remittance_id, 'returned_late', now, { reason });
+): Promise<boolean> {
+  return move(on, remittance_id, 'returned_late', now, { reason });
+}
+
+const lockStatement = sql(
+  'remit_lock',
+  'SELECT 1 FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
+);
+/** Keeps a remittance in its state until the transaction ends: what is said of its transfer and what is noted of it must not cross. */
+export async function lockRemittance(on: Queryable, remittance_id: string): Promise<void> {
+  await on.query(lockStatement, [remittance_id]);
 }
 
 const dueStatement = sql(
@@ -416,11 +425,17 @@ async function follow(
   { database, channel, clock }: Remitting,
   { remittance_id }: OpenRemittance,
 ): Promise<void> {
-  const state = await channel.state(remittance_id);
-  if (state.kind === 'under_way') return;
-  await (state.kind === 'paid'
-    ? move(database, remittance_id, 'paid', clock.now(), { reference: state.reference })
-    : move(database, remittance_id, 'returned', clock.now(), { reason: state.reason }));
+  if ((await channel.state(remittance_id)).kind === 'under_way') return;
+  await database.transaction(async (tx) => {
+    await lockRemittance(tx, remittance_id);
+    // Asked again: a bank may have sent it back since, and nobody asks for one that is noted as paid.
+    const state = await channel.state(remittance_id);
+    if (state.kind === 'paid') {
+      await move(tx, remittance_id, 'paid', clock.now(), { reference: state.reference });
+    } else if (state.kind === 'returned') {
+      await move(tx, remittance_id, 'returned', clock.now(), { reason: state.reason });
+    }
+  });
 }
 
 /** What a round did not do, and why. */
