@@ -50,7 +50,7 @@ import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { readFigures } from './figures.ts';
-import { assertScope } from './partner-scope.ts';
+import { assertScope, withoutOurWords } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { partnerHealth } from './partner-health.ts';
 import { testPartner } from './partner-test.ts';
@@ -101,9 +101,11 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     return operator;
   };
   const serve: Serve = (route, handler) => {
-    const withOperator: Handler<typeof route> = (call) => {
+    const withOperator: Handler<typeof route> = async (call) => {
       const operator = who(call.request);
-      return handler({ ...call, operator, actor: operator.actor });
+      const answer = await handler({ ...call, operator, actor: operator.actor });
+      const isJson = route.replyType === undefined;
+      return isJson && operator.partner_id !== undefined ? withoutOurWords(answer) : answer;
     };
     mount(app, route, withOperator, {
       async onRequest(request) {
@@ -243,8 +245,7 @@ function mountPayments(
     const bodies = operator.role !== 'viewer';
     const [tried, audit, pending_close, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
-      // What the platform's own people did and why is theirs.
-      operator.partner_id === undefined ? auditOfPayment(database, platform_payment_id) : [],
+      auditOfPayment(database, platform_payment_id),
       pendingClose(database, platform_payment_id),
       registry.get(payment.partner_id),
     ]);

@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import {
   platformAdminRoutes,
+  type DifferencePage,
   type ListedBatch,
   type OperatorKeyGrant,
+  type PartnerView,
   type Route,
 } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
@@ -133,9 +135,54 @@ test('an operator of a partner gets what is that partner’s, and of another not
   assert.match(listed.text, new RegExp(ours.platform_payment_id));
   const differences = await call(platformAdminRoutes.list_differences, {});
   assert.match(differences.text, /only-at-our-water/);
-  // What the platform's own people did and said is not among it.
-  const story = await call(platformAdminRoutes.get_admin_payment, ours);
-  assert.deepEqual((JSON.parse(story.text) as { audit: unknown[] }).audit, []);
+});
+
+test('a path that no id can be is answered like an unknown id', async () => {
+  for (const [route, code] of [
+    [platformAdminRoutes.get_admin_payment, 'PAYMENT_NOT_FOUND'],
+    [platformAdminRoutes.get_batch, 'BATCH_NOT_FOUND'],
+    [platformAdminRoutes.get_remittance_statement, 'NOT_FOUND'],
+  ] as const) {
+    for (const id of ['a%00b', 'x'.repeat(65)]) {
+      const of = { platform_payment_id: id, platform_batch_id: id, remittance_id: id };
+      const answer = await call(route, of);
+      assert.deepEqual([answer.status, codeOf(answer)], [404, code], `${route.id} ${id}`);
+    }
+  }
+  // The platform's own people, whom no guard asks whose it is, get no 500 either.
+  const own = await platform.admin('GET', '/admin/v1/money/remittances/a%00b/statement');
+  assert.equal(own.status, 400, own.text);
+});
+
+test('an operator of a partner reads no word or name of the platform’s own people', async () => {
+  const { platform_payment_id, partner_id } = ours;
+  const said = 'a word among us';
+  const post = async (path: string, body: unknown): Promise<Answer> => {
+    const answer = await platform.admin('POST', `/admin/v1${path}`, body);
+    assert.equal(answer.status, 200, answer.text);
+    return answer;
+  };
+  await post(`/payments/${platform_payment_id}/cases`, { reason: said });
+  await platform.database.query(
+    `INSERT INTO duebridge_platform.review_closes (platform_payment_id, requested_by, reason, asked)
+     VALUES ($1, 'admin-key', $2, 'failed')`,
+    [platform_payment_id, said],
+  );
+  const listed = (await platform.admin('GET', `/admin/v1/differences?partner_id=${partner_id}`))
+    .body as unknown as DifferencePage;
+  await post(`/differences/${listed.differences[0]?.difference_id}/resolve`, { reason: said });
+  const paused = await platform.admin('PATCH', `/admin/v1/partners/${partner_id}`, {
+    paused: true,
+    reason: said,
+  });
+  assert.equal(paused.status, 200, paused.text);
+  for (const route of routes) {
+    if (route.tiedBy === undefined) continue;
+    const { text } = await call(route, ours);
+    assert.doesNotMatch(text, /a word among us|admin-key/, route.id);
+  }
+  const view = JSON.parse((await call(platformAdminRoutes.get_partner, ours)).text) as PartnerView;
+  assert.equal(view.pause_reason, 'paused by an operator');
 });
 
 const nobodys = {

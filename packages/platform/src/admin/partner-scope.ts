@@ -3,12 +3,14 @@
  *
  * enters: an operation of the route table, its request and who sent it.  leaves: the request, limited to the operator's partner, or a
  *         Refusal.
+ *         An answer leaves without what the platform's own people wrote.
  * holds:  an operation is open to such an operator only where the table says how it is tied to one partner; a new one is closed. What is
  *         another partner's is answered like what does not exist.
  */
 import { Refusal, type ErrorCode, type Route } from '@duebridge/contract';
 import { sql, type Database, type Statement } from '@duebridge/runtime';
 import type { FastifyRequest } from 'fastify';
+import { withoutOperatorsReason } from '../partners/registry.ts';
 import { assertRole, type Operator } from './operators.ts';
 
 /** Whose a thing named in the path is, and the answer to an unknown one. */
@@ -40,6 +42,9 @@ const OWNERS: Readonly<
     'NOT_FOUND',
   ],
 };
+
+/** Characters of an id of a payment, a batch or a remittance at most. */
+const MAX_ID = 64;
 
 /** The values in a part of a request, before they are checked against the table. */
 type Values = Record<string, unknown>;
@@ -73,9 +78,33 @@ export async function assertScope(
     }
     default: {
       const [statement, code] = OWNERS[route.tiedBy];
-      const [row] = await database.query<{ partner_id: string }>(statement, [params[route.tiedBy]]);
+      const id = String(params[route.tiedBy]);
+      // The path is not checked yet, and the database takes no null character.
+      if (id.length > MAX_ID || id.includes('\0')) throw new Refusal(code);
+      const [row] = await database.query<{ partner_id: string }>(statement, [id]);
       if (row?.partner_id !== partner_id) throw new Refusal(code);
       return undefined;
     }
   }
+}
+
+/** Fields with the words and names of the platform's own people, in whichever answer; and what a partner reads there. */
+const OURS: Readonly<Record<string, unknown>> = {
+  actor: '',
+  audit: [],
+  open_case: null,
+  pending_close: null,
+  resolution: null,
+  resolved_by: null,
+};
+/** Fields that say why calls to a partner are held back: by an operator, who may have added a reason, or by what the partner answers. */
+const HELD = new Set(['pause_reason', 'partner_held']);
+
+/** An answer as an operator of a partner gets it: without what the platform's own people wrote. */
+export function withoutOurWords<T>(answer: T): T {
+  return JSON.parse(JSON.stringify(answer), (name, value: unknown) => {
+    if (Object.hasOwn(OURS, name)) return OURS[name];
+    if (HELD.has(name) && typeof value === 'string') return withoutOperatorsReason(value);
+    return value;
+  }) as T;
 }

@@ -266,7 +266,8 @@ export function batch(view: BatchView): string {
   if (comparison !== null) {
     const { compared_at, actor, method, differences, partner_statement: theirs } = comparison;
     const agrees = theirs?.sha256 === statement.sha256 ? 'the same as ours' : 'not ours';
-    rows['compared_at'] = `${compared_at} by ${actor}, by ${method}: ${differences} differences`;
+    rows['compared_at'] =
+      `${compared_at}${actor === '' ? '' : ` by ${actor}`}, by ${method}: ${differences} differences`;
     rows['partner_count'] = String(theirs?.count ?? '-');
     rows['partner_sha256'] =
       theirs === null ? '- (it has no statements)' : `${theirs.sha256} (${agrees})`;

@@ -409,12 +409,19 @@ function normalized(base_url: string): string | undefined {
   return url === null ? undefined : trimmed(url.origin + url.pathname);
 }
 
+const PAUSED_BY_OPERATOR = 'paused by an operator';
+
+/** Why a partner is held, without the reason that an operator gave. */
+export function withoutOperatorsReason(pause_reason: string): string {
+  return pause_reason.startsWith(PAUSED_BY_OPERATOR) ? PAUSED_BY_OPERATOR : pause_reason;
+}
+
 /** A pause sets the operator's reason; resuming clears any reason; new credentials clear the errors of the old ones. */
 function pauseReason(before: StoredPartner, change: PartnerChange): string | null {
   if (change.paused === true) {
     return change.reason === undefined
-      ? 'paused by an operator'
-      : `paused by an operator: ${change.reason}`;
+      ? PAUSED_BY_OPERATOR
+      : `${PAUSED_BY_OPERATOR}: ${change.reason}`;
   }
   if (change.paused === false || change.auth !== undefined || change.base_url !== undefined) {
     return before.paused && change.paused !== false ? before.pause_reason : null;

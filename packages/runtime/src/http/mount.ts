@@ -81,7 +81,8 @@ export function mount<const R extends Route>(
         ...(checks.path?.problems(request.params, 'path') ?? []),
         // An operation without query fields ignores any that are sent: a proxy or a campaign link added them, not the caller.
         ...(checks.query?.problems(request.query, 'query') ?? []),
-        ...nullCharacters(request.query),
+        ...nullCharacters('path', request.params),
+        ...nullCharacters('query', request.query),
         ...bodyProblems(request, checks.body),
       ];
       if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
@@ -102,11 +103,11 @@ export function mount<const R extends Route>(
   });
 }
 
-/** Problems of query fields that no database stores. Ids in paths are known or not; bodies are read by a parser that refuses them. */
-function nullCharacters(query: unknown): Detail[] {
-  return Object.entries(query ?? {})
+/** Problems of fields that no database compares. Bodies are read by a parser that refuses them. */
+function nullCharacters(part: 'path' | 'query', fields: unknown): Detail[] {
+  return Object.entries(fields ?? {})
     .filter(([, value]) => typeof value === 'string' && value.includes('\0'))
-    .map(([name]) => ({ path: `query.${name}`, problem: 'must not contain the null character' }));
+    .map(([name]) => ({ path: `${part}.${name}`, problem: 'must not contain the null character' }));
 }
 
 /** The query with its instants in UTC with milliseconds: the one form in which they are compared and stored (decision 12). */

@@ -84,7 +84,7 @@ function comparisonFacts({
   return [
     [
       'Compared with the partner',
-      `${moment(compared_at)} by ${actor}, by ${method}: ${counted(differences, 'difference')}`,
+      `${moment(compared_at)}${actor === '' ? '' : ` by ${actor}`}, by ${method}: ${counted(differences, 'difference')}`,
     ],
     [
       'Statement of the partner',
@@ -348,7 +348,10 @@ function sideOf({ kind, amount_in_cents }: OpenDifference, said: string | null) 
 }
 
 function resolutionOf(one: OpenDifference, again: () => void) {
-  if (one.resolved_at !== null) return `${one.resolution} (${one.resolved_by})`;
+  if (one.resolved_at !== null) {
+    // A partner's own people read neither.
+    return one.resolution === null ? 'resolved' : `${one.resolution} (${one.resolved_by})`;
+  }
   return (
     <Act
       label="Resolve"
