@@ -4,6 +4,7 @@ import test, { after } from 'node:test';
 import {
   platformAdminRoutes,
   type DifferencePage,
+  type DifferenceSummary,
   type ListedBatch,
   type OperatorKeyGrant,
   type PartnerView,
@@ -152,6 +153,24 @@ test('a path that no id can be is answered like an unknown id', async () => {
   // The platform's own people, whom no guard asks whose it is, get no 500 either.
   const own = await platform.admin('GET', '/admin/v1/money/remittances/a%00b/statement');
   assert.equal(own.status, 400, own.text);
+});
+
+test('a partner’s file that names a payment of another partner shows nothing of it', async () => {
+  const compared = await platform.admin(
+    'POST',
+    `/admin/v1/batches/${ours.platform_batch_id}/reconcile-file`,
+    `${theirs.platform_payment_id},succeeded,100`,
+  );
+  assert.equal(compared.status, 200, compared.text);
+  const { text } = await call(platformAdminRoutes.list_differences, {});
+  const { differences } = JSON.parse(text) as DifferencePage;
+  const named = differences.filter((one) => one.platform_payment_id === theirs.platform_payment_id);
+  assert.deepEqual(
+    named.map(({ kind, here, amount_in_cents }) => [kind, here, amount_in_cents]),
+    [['missing_here', null, null]],
+  );
+  const summary = await call(platformAdminRoutes.summarize_differences, {});
+  assert.equal((JSON.parse(summary.text) as DifferenceSummary).unknown_values, 1);
 });
 
 test('an operator of a partner reads no word or name of the platform’s own people', async () => {

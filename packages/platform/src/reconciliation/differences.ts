@@ -3,7 +3,8 @@
  *
  * enters: the differences of one run over one batch.  leaves: rows that keep when each was first found and last seen.
  * holds:  one open row per payment and kind of difference; a run that no longer finds it resolves it and says so;
- *         operators resolve the rest with a note, which the audit keeps. Nothing is repaired here.
+ *         operators resolve the rest with a note, which the audit keeps. Nothing is repaired here. A partner's file may name a payment of
+ *         another partner: its amount is not read.
  */
 import {
   DIFFERENCE_AGES,
@@ -29,7 +30,7 @@ const upsertStatement = sql(
           (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents, seen_at)
    SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents, $8::timestamptz
      FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (id, payment, kind, here, there)
-     LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment
+     LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment AND p.partner_id = $2
    ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
    DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`,
 );
