@@ -216,7 +216,9 @@ export const CaseView = Type.Object({
   partner_id: PartnerId,
   biller_id: BillerId,
   reason_code: Type.Enum([...CASE_REASONS]),
-  amount_in_cents: cents('The money that the case itself moves; 0 for a complaint.'),
+  amount_in_cents: cents(
+    'The money that the case moves, or that went back before its payment was posted; 0 for a complaint.',
+  ),
   state: Type.Enum([...CASE_STATES], {
     description: 'open: undecided; lost: the money is gone, and nobody has made up for it.',
   }),

@@ -42,7 +42,8 @@ const applyStatement = sql(
      SELECT 'processor ' || $1, 'funds_' || $4, p.platform_payment_id, p.partner_id, $6::jsonb
        FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded')
    )
-   SELECT p.amount_in_cents, p.state = 'captured' AS is_taken, p.state = 'captured' AND p.is_settled AND p.status = 'succeeded' AS is_owed
+   SELECT p.amount_in_cents, p.state = 'captured' AS is_taken,
+          CASE WHEN p.status = 'processing' THEN 'open' WHEN p.status <> 'succeeded' THEN 'failed' WHEN p.is_settled THEN 'owed' ELSE 'settling' END AS end
      FROM p, fresh`,
 );
 /** The bank takes back what was taken early, before the payment has ended. */
@@ -64,15 +65,19 @@ const returnedEarlyStatement = sql(
 /** The payment of an event, as it is when the event is applied. */
 interface Met {
   readonly amount_in_cents: number;
-  /** Its money is with the platform; `is_owed`: and its end is settled, so that the biller is owed it. */
+  /** Its money is with the platform. */
   readonly is_taken: boolean;
-  readonly is_owed: boolean;
+  /** `settling`: it succeeded, and its capture is not settled yet; `owed`: it is, so that the biller is owed the amount. */
+  readonly end: 'open' | 'failed' | 'settling' | 'owed';
 }
 
 /** A processor repeats its events at once; the next one waits for the one before, which writes some ten statements. */
 const LOCK = { lockTimeoutMs: 2_000 };
 
-/** Applies a verified event at `at`, by the wall clock. False for one that was applied before, or that concerns no payment of the adapter. */
+/**
+ * Applies a verified event at `at`, by the wall clock. False for one that was applied before, or that concerns no payment of the adapter.
+ * Throws when it comes too early, and has to be told again.
+ */
 export function applyEvent(
   database: Database,
   adapter: string,
@@ -118,9 +123,14 @@ async function moveMoney(
   const actor = `processor ${adapter}`;
   const said = { actor, at, reason: one.reason ?? `${adapter} ${one.reference}` };
   const about = { case_id, platform_payment_id, ...said, deadline: one.deadline };
+  const isOwed = met.is_taken && met.end === 'owed';
   switch (kind) {
     case 'returned':
-      if (met.is_owed) {
+      // The settlement would book the debit as taken after its return was forgotten.
+      if (met.end === 'settling') {
+        throw new Error(`the capture of ${platform_payment_id} is not settled yet`);
+      }
+      if (isOwed) {
         const amount_in_cents = met.amount_in_cents;
         await openCase(on, 'debit_returned', {
           ...about,
@@ -131,15 +141,22 @@ async function moveMoney(
       return;
     case 'disputed': {
       // What the book does not have with the platform, a dispute does not take from it: a person looks at it.
-      const amount_in_cents = met.is_owed ? Math.min(one.amount_in_cents, met.amount_in_cents) : 0;
+      const amount_in_cents = isOwed ? Math.min(one.amount_in_cents, met.amount_in_cents) : 0;
       await openCase(on, 'disputed', { ...about, reason_code: 'disputed', amount_in_cents });
       if (one.outcome !== undefined) await moveCase(on, case_id, one.outcome, said);
       return;
     }
-    case 'refunded':
-      await noteRefund(on, { ...one, refund_id: case_id, platform_payment_id, actor, at });
-      await openCase(on, 'complained', { ...about, reason_code: 'refunded_elsewhere' });
+    case 'refunded': {
+      if (met.end === 'owed') {
+        await noteRefund(on, { ...one, refund_id: case_id, platform_payment_id, actor, at });
+      }
+      // Before that nobody is owed the money: a release books it, or the case does when it ends.
+      const isUnbooked = met.end === 'open' || met.end === 'settling';
+      const amount_in_cents = isUnbooked ? one.amount_in_cents : 0;
+      const reason_code = 'refunded_elsewhere';
+      await openCase(on, 'complained', { ...about, reason_code, amount_in_cents });
       return;
+    }
     case 'news':
     case 'taken':
   }

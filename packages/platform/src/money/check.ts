@@ -121,6 +121,15 @@ const caseFaultsStatement = sql(
            CASE WHEN c.disposition IN ('recovered', 'charged_to_biller', 'written_off') THEN c.amount_in_cents ELSE 0 END)
     ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
+/** What went back before its payment was posted, and is owed to the biller as well until the case ends (refunds.ts, noteEarlyRefund). */
+const unbookedStatement = sql(
+  'money_unbooked_refunds',
+  `SELECT c.case_id, c.platform_payment_id AS id, c.partner_id, c.amount_in_cents AS cents
+     FROM duebridge_platform.cases c JOIN duebridge_platform.payments p ON p.platform_payment_id = c.platform_payment_id
+    WHERE c.state <> 'ended' AND c.reason_code = 'refunded_elsewhere' AND c.amount_in_cents > 0
+      AND p.status = 'succeeded' AND p.settled_at IS NOT NULL
+    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+);
 interface CaseFault {
   readonly case_id: string;
   readonly partner_id: string;
@@ -148,7 +157,17 @@ async function findRefundFaults(on: Queryable, since: string): Promise<string[]>
     overRefundedStatement,
     [since],
   );
+  const unbooked = await on.query<{
+    case_id: string;
+    id: string;
+    partner_id: string;
+    cents: number;
+  }>(unbookedStatement);
   return [
+    ...unbooked.map(
+      (one) =>
+        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} went back to the customer before it was posted, and are not booked: end case ${one.case_id} as answered`,
+    ),
     ...refunds.map(
       (one) =>
         `refund ${one.id} of ${one.partner_id} is ${one.state} with ${formatCents(one.cents)}, and the book has ${formatCents(one.refunding)} on its way and ${formatCents(one.refunded)} refunded`,

@@ -270,6 +270,22 @@ export async function noteRefund(
   await move(on, refund_id, 'done', said);
 }
 
+/**
+ * Books what went back to the customer before its payment was posted, now that the payment has ended. Nothing for one that failed: its release
+ * books the money. Throws Refusal CONFLICT when the payment has not ended, or its capture is not settled.
+ */
+export async function noteEarlyRefund(
+  on: Queryable,
+  made: Parameters<typeof noteRefund>[1],
+): Promise<void> {
+  const [payment] = await on.query<LockedPayment>(lockStatement, [made.platform_payment_id]);
+  const status = payment?.status;
+  if (status === 'processing' || (status === 'succeeded' && payment?.is_settled === false)) {
+    throw conflict('Its payment has not ended, or is not settled yet: end this case after that');
+  }
+  if (status === 'succeeded') await noteRefund(on, made);
+}
+
 /** A second person approves a refund, or withdraws it. Throws Refusal NOT_FOUND, and CONFLICT when it waits for nobody, or for another. */
 export async function decideRefund(
   refunding: Refunding,

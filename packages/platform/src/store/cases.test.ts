@@ -4,11 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import type { CaseEnd } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
 import { ground, ME } from '../../test/standing.ts';
 import type { ProcessorEvent } from '../funding/adapter.ts';
 import { applyEvent } from '../funding/apply-event.ts';
+import { sweepFunds } from '../funding/sweep.ts';
+import type { SettledFunds } from '../funding.ts';
 import { checkMoney } from '../money/check.ts';
 import { setPayout } from '../money/payouts.ts';
 import { listRefunds, requestRefund } from '../money/refunds.ts';
@@ -41,34 +44,54 @@ async function rigOf(t: TestContext) {
     assert.equal(await applyEvent(database, 'a', told, new Date().toISOString()), false);
     await holds();
   };
+  /** A payment of $7.00 that the biller has, and whose money is reserved. */
+  const sent = async (): Promise<string> => {
+    const platform_payment_id = await rig.standing('accepted');
+    await database.query(
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at) VALUES ($1, 'a', 'r', 'authorized', now())`,
+      [platform_payment_id],
+    );
+    return platform_payment_id;
+  };
+  const ends = async (platform_payment_id: string, status: 'succeeded' | 'failed') => {
+    const isPosted = status === 'succeeded';
+    const ending = {
+      status,
+      payment_id: 'P',
+      initiated_at: at,
+      posted_at: isPosted ? at : null,
+      failure_reason: isPosted ? null : 'no',
+    } as const;
+    const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
+    assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
+  };
+  const settles = (platform_payment_id: string, settled?: SettledFunds) =>
+    settlePayments(database, writer(ME), [
+      { platform_payment_id, ...(settled !== undefined && { settled }) },
+    ]);
   return {
     ...rig,
     holds,
     tell,
+    sent,
+    ends,
+    settles,
     /** A payment of $7.00 whose money was taken. */
     async paid(): Promise<string> {
-      const platform_payment_id = await rig.standing('accepted');
-      await database.query(
-        `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', 'authorized')`,
-        [platform_payment_id],
-      );
-      const ending = {
-        status: 'succeeded',
-        payment_id: 'P',
-        initiated_at: at,
-        posted_at: at,
-        failure_reason: null,
-      } as const;
-      const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
-      await endPayments(database, writer(ME), [end]);
-      await settlePayments(database, writer(ME), [{ platform_payment_id }]);
-      return platform_payment_id;
+      const id = await sent();
+      await ends(id, 'succeeded');
+      await settles(id);
+      return id;
     },
-    async end(
-      case_id: string,
-      disposition: 'answered' | 'recovered' | 'charged_to_biller' | 'written_off',
-      who = 'ada',
-    ) {
+    /** A payment of $7.00 whose money was taken before the biller has posted it. */
+    async takenEarly(): Promise<string> {
+      const id = await sent();
+      const never = (): Promise<void> => Promise.reject(new Error('not asked for'));
+      const capture = (): Promise<void> => Promise.resolve();
+      await sweepFunds({ database, clock: systemClock, log: silentLog, capture, release: never });
+      return id;
+    },
+    async end(case_id: string, disposition: CaseEnd['disposition'], who = 'ada') {
       const on = {
         database,
         secondPersonAboveCents: limit,
@@ -242,6 +265,50 @@ test('refunds made at the processor are booked by their own ids, and looked at b
     rig.tell(id, 'refunded', [{ reference: 're_3', amount_in_cents: 500 }]),
     /\$8\.00 are refunded/,
   );
+});
+
+test('a refund at the processor before the payment is posted is booked once, by its release or by its case', async (t) => {
+  const rig = await rigOf(t);
+  await rig.payout(true);
+  const [failing, posted] = [await rig.takenEarly(), await rig.takenEarly()];
+  const all = (reference: string) => [{ reference, amount_in_cents: 700 }];
+
+  await rig.tell(failing, 'refunded', all('re_1'));
+  assert.deepEqual(await rig.casesOf(failing), [['refunded_elsewhere', 'open', 700]]);
+  await assert.rejects(rig.end('a-re_1', 'answered'), /has not ended/);
+  await rig.ends(failing, 'failed');
+  await rig.settles(failing, { kind: 'refunded', source: 'under_way' });
+  await rig.end('a-re_1', 'answered');
+  const { owed, refunded } = await rig.balance();
+  assert.deepEqual([owed, refunded], [0, 700], 'the biller pays nothing');
+
+  await rig.tell(posted, 'refunded', all('re_2'));
+  await rig.ends(posted, 'succeeded');
+  await assert.rejects(rig.end('a-re_2', 'answered'), /has not ended/);
+  await rig.settles(posted, { kind: 'captured', source: 'under_way' });
+  assert.deepEqual((await checkMoney(rig.database, Date.now(), 1)).faults, [
+    `payment ${posted} of acme: $7.00 went back to the customer before it was posted, and are not booked: end case a-re_2 as answered`,
+  ]);
+  await rig.end('a-re_2', 'answered');
+  assert.equal((await rig.balance()).refunded, 1_400);
+  assert.deepEqual(
+    await rig.database.query(`SELECT deduction_id, kind FROM duebridge_platform.deductions`),
+    [{ deduction_id: 'a-re_2', kind: 'refund' }],
+  );
+});
+
+test('a debit that is returned before its capture is settled is told again', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.sent();
+  await rig.ends(id, 'succeeded');
+  const returned = [{ reference: 'pi_1', amount_in_cents: 700 }];
+  const event = { event_id: 'early', platform_payment_id: id, kind: 'returned', money: returned };
+  const apply = () => applyEvent(rig.database, 'a', event as ProcessorEvent, at);
+  await assert.rejects(apply, /not settled/);
+  await rig.settles(id);
+  assert.equal(await apply(), true);
+  assert.deepEqual(await rig.casesOf(id), [['debit_returned', 'lost', 700]]);
+  await rig.holds();
 });
 
 test('money above the limit is written off by two persons who are still operators', async (t) => {

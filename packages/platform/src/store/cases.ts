@@ -15,6 +15,7 @@ import {
   type CaseView,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
+import { noteEarlyRefund } from '../money/refunds.ts';
 import { note } from './audit.ts';
 import { KNOWN_TO_BILLER, type Entry } from './money-book.ts';
 import type { Queryable } from './payments.ts';
@@ -108,7 +109,7 @@ const moveStatement = sql(
      UPDATE duebridge_platform.cases AS c
         SET state = $10, disposition = CASE WHEN $10 = 'ended' THEN $2 END, ended_at = CASE WHEN $10 = 'ended' THEN $3::timestamptz END,
             ended_by = CASE WHEN $10 = 'ended' THEN $7 END, outcome = $8
-      WHERE c.case_id = $1 AND c.state = $9 AND ($11::boolean OR c.amount_in_cents = 0) RETURNING c.*
+      WHERE c.case_id = $1 AND c.state = $9 RETURNING c.*
    ), ${FOLLOWS}`,
 );
 
@@ -140,7 +141,7 @@ export interface NewCase extends Said {
   readonly case_id: string;
   readonly platform_payment_id: string;
   readonly reason_code: CaseView['reason_code'];
-  /** The money that it moves; 0 for a complaint. */
+  /** The money that it moves, or that went back before its payment was posted; 0 for a complaint. */
   readonly amount_in_cents?: number;
   readonly deadline?: string | undefined;
 }
@@ -162,7 +163,7 @@ export async function openCase(
   return opened.length > 0;
 }
 
-/** Moves a case; false when it is not in the state in which the move begins. A case about money is not ended by an answer. */
+/** Moves a case; false when it is not in the state in which the move begins. */
 export async function moveCase(
   on: Queryable,
   case_id: string,
@@ -170,12 +171,7 @@ export async function moveCase(
   said: Said,
 ): Promise<boolean> {
   const { from, to } = MOVES[by];
-  const moved = await on.query(moveStatement, [
-    ...followed(case_id, by, said),
-    from,
-    to,
-    by !== 'answered',
-  ]);
+  const moved = await on.query(moveStatement, [...followed(case_id, by, said), from, to]);
   return moved.length > 0;
 }
 
@@ -292,16 +288,19 @@ export function endCase(
     const { asked, ...shown } = found;
     const { state, amount_in_cents, asked_by, platform_payment_id, partner_id } = shown;
     const { from } = MOVES[disposition];
-    if (state !== from || (disposition === 'answered' && amount_in_cents > 0)) {
+    const isEarly = shown.reason_code === 'refunded_elsewhere' && amount_in_cents > 0;
+    if (state !== from || (disposition === 'answered' && amount_in_cents > 0 && !isEarly)) {
       const sum = formatCents(amount_in_cents);
       throw conflict(
         state === 'ended'
           ? `This case ended as ${shown.disposition}`
           : state === 'lost'
             ? `The ${sum} of this case are gone: end it as recovered, charged_to_biller or written_off`
-            : amount_in_cents > 0
-              ? `The ${sum} of this case are disputed: the processor says whether it is won or lost`
-              : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back',
+            : isEarly
+              ? `The ${sum} of this case went back to the customer: end it as answered, which books them`
+              : amount_in_cents > 0
+                ? `The ${sum} of this case are disputed: the processor says whether it is won or lost`
+                : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back',
       );
     }
     if (
@@ -333,6 +332,10 @@ export function endCase(
         });
         return { outcome: 'second_person_needed', case: { ...shown, asked_by: actor } };
       }
+    }
+    if (isEarly) {
+      const made = { refund_id: case_id, platform_payment_id, amount_in_cents, actor, at };
+      await noteEarlyRefund(tx, made);
     }
     await moveCase(tx, case_id, disposition, { actor, reason, at });
     const [after] = await tx.query<CaseView & { asked: string | null }>(lockStatement, key);

@@ -276,7 +276,9 @@ function endsOf(one: CaseView): readonly (readonly [CaseEnd['disposition'], stri
       ['written_off', 'Write off'],
     ];
   }
-  return one.amount_in_cents === 0 ? [['answered', 'Answered']] : [];
+  return one.amount_in_cents === 0 || one.reason_code === 'refunded_elsewhere'
+    ? [['answered', 'Answered']]
+    : [];
 }
 
 async function endOf({ case_id }: CaseView, end: CaseEnd): Promise<string> {
