@@ -109,7 +109,12 @@ export async function buildPackages(
   try {
     if (web) await buildWeb();
     await compile(all, emitted);
-    await buildTypes(join(folder, '@duebridge/web/dist/npm/types'));
+    const types = join(folder, '@duebridge/web/dist/npm/types');
+    await buildTypes(types);
+    for (const file of globSync('**/*.d.ts', { cwd: types })) {
+      const text = readFileSync(join(types, file), 'utf8');
+      writeFileSync(join(types, file), imported(text, file));
+    }
     return all.map((one) => stage(one, emitted, join(folder, one.manifest.name)));
   } finally {
     rmSync(emitted, { recursive: true, force: true });
