@@ -5,7 +5,7 @@
  * leaves: its lines, read one by one, each with what is wrong in it.
  * holds:  memory does not grow with the file, except for 24 to 48 bytes a line by which lines of one identity are found.
  */
-import { hash } from 'node:crypto';
+import crypto from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
 import type { Detail } from '@duebridge/contract';
 import { CsvError, parse } from 'csv-parse';
@@ -135,7 +135,7 @@ class Identities {
   /** The line that has this text already; undefined when it is new. */
   add(text: string, line: number): number | undefined {
     if (this.#count * 6 >= this.#table.length) this.#grow();
-    const digest = hash('sha256', text, 'hex');
+    const digest = crypto.hash('sha256', text, 'hex');
     const known = this.#put(
       Number.parseInt(digest.slice(0, 8), 16),
       Number.parseInt(digest.slice(8, 16), 16),

@@ -5,7 +5,7 @@
  *        bytes after its end are dropped, so that the file is no second document of another kind.
  */
 import { createHash } from 'node:crypto';
-import { crc32, inflateSync } from 'node:zlib';
+import zlib, { inflateSync } from 'node:zlib';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 
 /** Enough for a mark at twice the size of the page's head; with its base64 it fits the admin API's limit of a body. */
@@ -80,7 +80,8 @@ function chunksOf(file: Buffer): Chunk[] | undefined {
     const end = at + 12 + file.readUInt32BE(at);
     if (end > file.length) return undefined;
     const whole = file.subarray(at, end);
-    if (crc32(whole.subarray(4, -4)) !== whole.readUInt32BE(whole.length - 4)) return undefined;
+    if (zlib.crc32(whole.subarray(4, -4)) !== whole.readUInt32BE(whole.length - 4))
+      return undefined;
     const type = whole.toString('latin1', 4, 8);
     if (DRAWING.has(type)) chunks.push({ type, data: whole.subarray(8, -4), whole });
     if (type === 'IEND') return chunks;
