@@ -3,7 +3,8 @@
  *
  * enters: the book, of which the days that are over are added up once.  leaves: what each biller's accounts hold.
  * holds:  a day is added up when nothing is booked for it any more; what is later is read from the book, by its index of days, so that the
- *         hourly check of three years reads a few days. `money check --days` adds all of it up again and names a sum that is wrong.
+ *         hourly check of three years reads a few days. `money check --days` adds all of it up again, names a sum that is wrong, and has
+ *         the sums made anew: they only repeat what the book says.
  */
 import { formatCents, type MoneyBalances } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -71,36 +72,50 @@ export function outOfBalance(one: Record<BookAccount, number>): number {
 
 /** Days after which nothing is booked for a day: statements book the day on which they run, by the clocks of the replicas. */
 const SUMMED_AFTER_DAYS = 3;
+/** The last day that is over, when it is not added up yet. A replica whose clock is fast would close days that are still booked. */
 const holdStatement = sql(
   'book_sums_hold',
-  `SELECT summed_to < ($1::timestamptz AT TIME ZONE 'UTC')::date - ${SUMMED_AFTER_DAYS} AS is_behind FROM duebridge_platform.book_progress WHERE one FOR UPDATE`,
+  `SELECT o.day::text AS day
+     FROM duebridge_platform.book_progress b, (SELECT (least($1::timestamptz, now()) AT TIME ZONE 'UTC')::date - ${SUMMED_AFTER_DAYS} AS day) AS o
+    WHERE b.one AND b.summed_to < o.day FOR UPDATE OF b`,
 );
 const addStatement = sql(
   'book_sums_add',
   `INSERT INTO duebridge_platform.book_sums AS b (partner_id, biller_id, account, cents)
-   SELECT s.partner_id, s.biller_id, s.account, sum(s.cents) FROM (${sides(
-     `t.day > ${SUMMED_TO} AND t.day <= ($1::timestamptz AT TIME ZONE 'UTC')::date - ${SUMMED_AFTER_DAYS}`,
-   )}) AS s GROUP BY 1, 2, 3
+   SELECT s.partner_id, s.biller_id, s.account, sum(s.cents) FROM (${sides(`t.day > ${SUMMED_TO} AND t.day <= $1::date`)}) AS s GROUP BY 1, 2, 3
    ON CONFLICT (partner_id, biller_id, account) DO UPDATE SET cents = b.cents + excluded.cents`,
 );
 const addedStatement = sql(
   'book_sums_added',
-  `UPDATE duebridge_platform.book_progress SET summed_to = ($1::timestamptz AT TIME ZONE 'UTC')::date - ${SUMMED_AFTER_DAYS} WHERE one`,
+  'UPDATE duebridge_platform.book_progress SET summed_to = $1::date WHERE one',
 );
 
 /** Adds up the days that are over. `now` in milliseconds since 1970. Any number of replicas may do it. */
 export function sumBook(database: Database, now: number): Promise<void> {
-  const at = [new Date(now).toISOString()];
   return database.transaction(
     async (tx) => {
-      const [progress] = await tx.query<{ is_behind: boolean }>(holdStatement, at);
+      const [over] = await tx.query<{ day: string }>(holdStatement, [new Date(now).toISOString()]);
       // What an earlier version settled is booked for the days of its settlement.
-      if (progress?.is_behind !== true || (await hasFormerPayments(tx))) return;
-      await tx.query(addStatement, at);
-      await tx.query(addedStatement, at);
+      if (over === undefined || (await hasFormerPayments(tx))) return;
+      await tx.query(addStatement, [over.day]);
+      await tx.query(addedStatement, [over.day]);
     },
     { statementTimeoutMs: 15 * 60_000 },
   );
+}
+
+const emptyStatement = sql('book_sums_empty', 'DELETE FROM duebridge_platform.book_sums');
+const restartStatement = sql(
+  'book_sums_restart',
+  "UPDATE duebridge_platform.book_progress SET summed_to = '-infinity' WHERE one",
+);
+/** Forgets the sums; the next hourly round makes them anew from the book, which is read as a whole until then. */
+export function forgetSums(database: Database): Promise<void> {
+  return database.transaction(async (tx) => {
+    // First: `sumBook` waits for it.
+    await tx.query(restartStatement);
+    await tx.query(emptyStatement);
+  });
 }
 
 const wrongSumsStatement = sql(

@@ -241,33 +241,48 @@ test('what an earlier version settled is booked once, however often and by howev
   assert.deepEqual(await rowsOf(rig, ids[0]!), ['settled taken owed 700']);
 });
 
-test('days that are over are added up once, and a sum that is wrong is named', async (t) => {
+test('days that are over are added up once, whatever the clock of a replica, and a sum that is wrong is named and made anew', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
-  const settled = async (): Promise<void> => void (await settle(rig, await ended(rig)));
-  await settled();
+  await settle(rig, await ended(rig));
   await database.query(
     `UPDATE duebridge_platform.book_progress SET began_at = began_at - interval '9 days'`,
   );
-  const inDays = (days: number): number => Date.now() + days * 24 * 3_600_000;
-  const before = await readBalances(database);
-  await sumBook(database, inDays(0));
-  await Promise.all([sumBook(database, inDays(4)), sumBook(database, inDays(4))]);
-  assert.deepEqual(await readBalances(database), before);
-  await database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(
-      `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, day + 2, 'x', act, debit, credit, partner_id, biller_id FROM duebridge_platform.transfers`,
-    );
-  });
-  assert.equal((await readBalances(database))[0]?.owed, 1_400);
-  await sumBook(database, inDays(9));
-  assert.equal((await readBalances(database))[0]?.owed, 1_400);
-  await database.query(
-    `UPDATE duebridge_platform.book_sums SET cents = cents - 1 WHERE account = 'owed'`,
-  );
+  /** The same payment again, `days` from today, as the book has it. */
+  const booked = (id: string, days: number): Promise<void> =>
+    database.transaction(async (tx) => {
+      await tx.query('SET LOCAL session_replication_role = replica');
+      await tx.query(
+        `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, now()::date + $2::int, $1, act, debit, credit, partner_id, biller_id
+           FROM duebridge_platform.transfers WHERE id NOT IN ('early', 'late')`,
+        [id, days],
+      );
+    });
+  const owed = async (): Promise<number | undefined> => (await readBalances(database))[0]?.owed;
+  const kept = async (): Promise<unknown> =>
+    (
+      await database.query<{ cents: number }>(
+        `SELECT cents FROM duebridge_platform.book_sums WHERE account = 'owed'`,
+      )
+    )[0]?.cents;
+  const sum = (days: number): Promise<void> =>
+    sumBook(database, Date.now() + days * 24 * 3_600_000);
+  await booked('early', -5);
+  // A clock that is slow or fast by days, and two replicas at once.
+  await sum(-9);
+  assert.deepEqual([await kept(), await owed()], [undefined, 1_400]);
+  await Promise.all([sum(9), sum(9)]);
+  assert.deepEqual([await kept(), await owed()], [-700, 1_400]);
+  await booked('late', 0);
+  assert.equal(await owed(), 2_100);
+  // An earlier version trusted the fast clock.
+  await database.query(`UPDATE duebridge_platform.book_progress SET summed_to = now()::date + 6`);
   assert.match(
     (await held(rig, 9)).faults.join(),
-    /the sum of owed is kept as -\$14\.01, and the book makes -\$14\.00/,
+    /the sum of owed is kept as -\$7\.00, and the book makes -\$21\.00/,
   );
+  assert.deepEqual([await kept(), await owed()], [undefined, 2_100]);
+  await sum(0);
+  assert.deepEqual([await kept(), await owed()], [-700, 2_100]);
+  assert.doesNotMatch((await held(rig, 9)).faults.join(), /the sum of/);
 });

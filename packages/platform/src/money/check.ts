@@ -11,7 +11,14 @@ import { sql, type Clock, type Database, type Log, type Metrics } from '@duebrid
 import { idBefore } from '../payment-id.ts';
 import { KNOWN_TO_BILLER, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
-import { findWrongSums, noMoney, outOfBalance, readBalances, sumBook } from './balances.ts';
+import {
+  findWrongSums,
+  forgetSums,
+  noMoney,
+  outOfBalance,
+  readBalances,
+  sumBook,
+} from './balances.ts';
 import { bookFormerPayments } from './former-payments.ts';
 import type { Waiting } from './remittance.ts';
 
@@ -290,9 +297,16 @@ function describeFault(one: Fault): string {
     : `${of}: ${formatCents(under_way)} are under way, which is not its amount`;
 }
 
-/** Compares the book with the payments of the last `days`. `now` in milliseconds since 1970. */
-export function checkMoney(database: Database, now: number, days: number): Promise<MoneyCheck> {
-  return database.transaction(
+/**
+ * Compares the book with the payments of the last `days`. Sums of former days that are wrong are named, and made anew. `now` in milliseconds
+ * since 1970.
+ */
+export async function checkMoney(
+  database: Database,
+  now: number,
+  days: number,
+): Promise<MoneyCheck> {
+  const { sums, ...check } = await database.transaction(
     async (tx) => {
       const balances = await readBalances(tx);
       const rows = await findFaults(tx, Math.max(0, now - days * DAY_MS), balances);
@@ -305,10 +319,12 @@ export function checkMoney(database: Database, now: number, days: number): Promi
       // The hourly check trusts the sums of former days; a longer one adds them up again.
       const sums = days > HOURLY_DAYS ? await findWrongSums(tx) : [];
       const faults = [...unbalanced, ...sums, ...rows];
-      return { days, balances, faults, holds: faults.length === 0 };
+      return { days, balances, faults, holds: faults.length === 0, sums };
     },
     { isolation: 'repeatable read', statementTimeoutMs: CHECK_TIMEOUT_MS },
   );
+  if (sums.length > 0) await forgetSums(database);
+  return check;
 }
 
 /** What is done with the book each hour: it is completed, compared, and shown in /metrics. */
