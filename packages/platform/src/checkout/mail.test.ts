@@ -1,6 +1,9 @@
 /** Receipts through a real SMTP server: each payment's customer gets one mail, whatever the mail server does in between. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { SMTPServer } from 'smtp-server';
 import { eventually } from '../../test/engine-rig.ts';
 import {
@@ -221,4 +224,39 @@ test('mail that was off for a week starts with the latest day, and does not send
     [rows.some((row) => row.id === old), rows.some((row) => row.id === late)],
     [false, true],
   );
+});
+
+test('a mail server that accepts a connection and says nothing holds up no stop, and the slots are given back [LV5]', async () => {
+  const met = Promise.withResolvers<void>();
+  const silent = createServer((socket) => {
+    socket.on('error', () => undefined);
+    met.resolve();
+  }).listen(0, '127.0.0.1');
+  after(() => silent.close());
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const held: TestPlatform = await startTestPlatform(
+    { after },
+    { smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: 'Payments <pay@duebridge.example>' },
+  );
+  await held.register(partner, { partner_id: 'water' });
+  partner.endings.set('a1', succeeded);
+  const { session } = await held.session(
+    await held.credentials('water'),
+    'a1',
+    'silent@example.com',
+  );
+  const made = await held.call('POST', '/v1/flow/payments', {
+    headers: bearer(session),
+    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
+  });
+  assert.equal(made.status, 200, made.text);
+  await met.promise;
+  // Nodemailer waits thirty seconds for a greeting; a stop has ten.
+  const stopped = await Promise.race([held.stop().then(() => true), delay(15_000, false)]);
+  assert.ok(stopped, 'the stop waited for the mail server');
+  const owned = await held.database.query(
+    'SELECT slot FROM duebridge_platform.slots WHERE worker_id IS NOT NULL',
+  );
+  assert.deepEqual(owned, []);
 });
