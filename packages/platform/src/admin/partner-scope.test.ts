@@ -8,6 +8,7 @@ import {
   type ListedBatch,
   type OperatorKeyGrant,
   type PartnerView,
+  type PaymentPage,
   type Route,
 } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
@@ -63,14 +64,14 @@ async function signedIn(): Promise<(route: Route, of: Record<string, string>) =>
   return async (route, of) => {
     const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => of[name] ?? 'x');
     const isNamed = route.query?.properties['partner_id'] !== undefined && of['in_query'] === 'yes';
-    const response = await fetch(
-      new URL(isNamed ? `${path}?partner_id=${of['partner_id']}` : path, platform.adminUrl),
-      {
-        method: route.method,
-        headers: { ...bearer(operator_key), 'content-type': route.bodyType ?? 'application/json' },
-        ...(route.body === undefined ? {} : { body: '{}' }),
-      },
-    );
+    const url = new URL(path, platform.adminUrl);
+    if (isNamed) url.searchParams.set('partner_id', of['partner_id'] ?? '');
+    if (of['id'] !== undefined) url.searchParams.set('id', of['id']);
+    const response = await fetch(url, {
+      method: route.method,
+      headers: { ...bearer(operator_key), 'content-type': route.bodyType ?? 'application/json' },
+      ...(route.body === undefined ? {} : { body: '{}' }),
+    });
     const { status, headers } = response;
     // The statement of our remittance breaks off: its batch has not closed.
     return { status, headers, text: await response.text().catch(() => ''), body: {} };
@@ -153,6 +154,25 @@ test('a path that no id can be is answered like an unknown id', async () => {
   // The platform's own people, whom no guard asks whose it is, get no 500 either.
   const own = await platform.admin('GET', '/admin/v1/money/remittances/a%00b/statement');
   assert.equal(own.status, 400, own.text);
+});
+
+test('an id of another partner’s hides no payment of the same name, which would show that it exists', async () => {
+  const { platform_payment_id, partner_id } = ours;
+  // A partner chooses what it calls a payment.
+  for (const id of [theirs.platform_payment_id, theirs.platform_batch_id, 'nobody-s']) {
+    await platform.database.query(
+      `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+       VALUES ('test', 'payment_ended', $1, $2, jsonb_build_object('payment_id', $3::text))`,
+      [platform_payment_id, partner_id, id],
+    );
+    const { text } = await call(platformAdminRoutes.list_payments, { id });
+    const { payments } = JSON.parse(text) as PaymentPage;
+    assert.deepEqual(
+      payments.map((one) => one.platform_payment_id),
+      [platform_payment_id],
+      id,
+    );
+  }
 });
 
 test('a partner’s file that names a payment of another partner shows nothing of it', async () => {

@@ -44,6 +44,8 @@ const SETTLES_WITHIN = '15 minutes';
 const REVIEW = `p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'`;
 const IS_PAUSED = `p.settled_at IS NULL AND p.slot = ${PAUSED}`;
 const OVERDUE = `p.settled_at IS NULL AND p.status = 'processing' AND p.created_at <= now() - interval '${OVERDUE_AFTER_MS} milliseconds'`;
+/** `$2`: the partner, or null for all. */
+const OF_PARTNER = '($2::text IS NULL OR p.partner_id = $2)';
 const UNSETTLED = `p.settled_at IS NULL AND p.stage = 'ended'`;
 
 /**
@@ -60,7 +62,7 @@ export async function listPayments(
   const { id, email_digests, status, cursor, limit } = filter;
 
   if (id !== undefined) {
-    const found = await conditionOfId(on, id);
+    const found = await conditionOfId(on, id, filter.partner_id);
     if (found === undefined) return [];
     add(...found);
   }
@@ -182,22 +184,27 @@ async function listEnded(
   }
 }
 
-/** Determines how to find a payment with this id: by the first kind of id that matches. */
+/**
+ * Determines how to find a payment with this id: by the first kind of id that matches, among the payments of `partner_id` alone when it is
+ * given. Otherwise what another partner has under the same id would hide a payment, and so show that it exists.
+ */
 async function conditionOfId(
   on: Queryable,
   id: string,
+  partner_id: string | undefined,
 ): Promise<[condition: string, value: unknown] | undefined> {
   const [row] = await on.query<{ kind: string }>(
     sql(
       'payment_id_kind',
       `SELECT CASE
-         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1) THEN 'payment'
-         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.session_id = $1) THEN 'session'
-         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1) THEN 'batch'
-         WHEN EXISTS (SELECT 1 FROM duebridge_platform.funds f WHERE f.reference IS NOT NULL AND f.reference = $1) THEN 'funding'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND ${OF_PARTNER}) THEN 'payment'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.session_id = $1 AND ${OF_PARTNER}) THEN 'session'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1 AND ${OF_PARTNER}) THEN 'batch'
+         WHEN EXISTS (SELECT 1 FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
+                       WHERE f.reference IS NOT NULL AND f.reference = $1 AND ${OF_PARTNER}) THEN 'funding'
          ELSE 'partner' END AS kind`,
     ),
-    [id],
+    [id, partner_id ?? null],
   );
   switch (row?.kind) {
     case 'payment':
@@ -217,10 +224,11 @@ async function conditionOfId(
           'payment_by_partner_id',
           `SELECT a.platform_payment_id FROM duebridge_platform.audit a
             WHERE a.event = 'payment_ended' AND a.detail ->> 'payment_id' IS NOT NULL AND a.detail ->> 'payment_id' = $1
+              AND ($2::text IS NULL OR a.partner_id = $2)
            UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
-            WHERE p.settled_at IS NULL AND p.payment_id = $1 LIMIT ${MAX_IDS}`,
+            WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`,
         ),
-        [id],
+        [id, partner_id ?? null],
       );
       const ids = rows.map((found) => found.platform_payment_id);
       return ids.length === 0 ? undefined : ['p.platform_payment_id = ANY(?)', ids];
