@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { deflateSync } from 'node:zlib';
 import { png, pngChunk } from '../../test/png.ts';
-import { readLogo } from './logo.ts';
+import { readLogo, storedLogo } from './logo.ts';
 
 const read = (file: Buffer): ReturnType<typeof readLogo> => readLogo(file.toString('base64'));
 
@@ -41,4 +41,14 @@ test('what is no whole small picture is refused with the reason', () => {
     assert(typeof problem === 'string');
     assert.match(problem, reason);
   }
+});
+
+test('a name that no logo has is asked of no database, which refuses some of them', async () => {
+  const database = {
+    query: () => Promise.reject(new Error('asked')),
+  } as unknown as Parameters<typeof storedLogo>[0];
+  for (const name of ['a\0b', 'other.png', `${'A'.repeat(32)}.png`, `${'a'.repeat(32)}.png\n`]) {
+    assert.equal(await storedLogo(database, name), undefined);
+  }
+  await assert.rejects(storedLogo(database, `${'a'.repeat(32)}.png`), /asked/);
 });

@@ -61,8 +61,12 @@ export async function keepLogo(tx: Transaction, base64: string): Promise<string>
   return logo.name;
 }
 
+/** The form of a name that `readLogo` makes: for any other no query is made. */
+const NAME = /^[0-9a-f]{32}\.png$/;
+
 /** A stored logo; undefined when no partner ever had it. */
 export async function storedLogo(database: Database, name: string): Promise<Buffer | undefined> {
+  if (!NAME.test(name)) return undefined;
   const [row] = await database.query<{ image: Buffer }>(getStatement, [name]);
   return row?.image;
 }
