@@ -54,6 +54,32 @@ test('each answer of Create Token is counted with its code and cause, and names 
   assert.equal(ofOther?.status, 404);
 });
 
+test('a call that its client gave up is no answer', async () => {
+  const before = await answers();
+  partner.mode = 'silent';
+  const gaveUp = new AbortController();
+  const asked = partner.asked.length;
+  const call = fetch(new URL('/v1/sbi/token', platform.url), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...credentials },
+    body: JSON.stringify(tokenRequest('a3')),
+    signal: gaveUp.signal,
+  });
+  await eventually('the partner is asked', () => Promise.resolve(partner.asked.length > asked));
+  gaveUp.abort();
+  await assert.rejects(call);
+  partner.mode = 'ok';
+  // What is answered later is counted later.
+  assert.equal((await platform.token(credentials)).status, 200);
+  const countOf = (listed: readonly PartnerCallAnswer[]): number =>
+    listed.find(({ status }) => status === 200)?.count ?? 0;
+  await eventually(
+    'the later one is counted',
+    async () => countOf(await answers()) > countOf(before),
+  );
+  assert.equal(countOf(await answers()), countOf(before) + 1);
+});
+
 test('answers of many kinds cost bounded memory, and a cause keeps no customer', async () => {
   const written: unknown[][] = [];
   const database = {
@@ -66,9 +92,13 @@ test('answers of many kinds cost bounded memory, and a cause keeps no customer',
   const refusal = new Refusal('INVALID_REQUEST', {
     details: [{ path: 'body.jo@example.com', problem: 'is not known' }],
   });
-  for (let client = 0; client < 5_000; client += 1) counted.note(`c${client}`, 400, 'r', refusal);
+  const noteOf = (client_id: string, isVerified: boolean): void =>
+    counted.note({ client_id, isVerified, status: 400, request_id: 'r', refusal });
+  for (let client = 0; client < 5_000; client += 1) noteOf(`stranger${client}`, false);
+  for (let client = 0; client < 5_000; client += 1) noteOf(`c${client}`, true);
   await counted.flush();
   await counted.flush();
   assert.equal(written.length, 1);
-  assert.doesNotMatch(JSON.stringify(written), /jo@|c1000\b/);
+  assert.doesNotMatch(JSON.stringify(written), /jo@|c900\b|stranger100\b/);
+  assert.match(JSON.stringify(written), /c899\b/, 'strangers leave room for our clients');
 });

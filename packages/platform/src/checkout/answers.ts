@@ -11,16 +11,29 @@ import { redact } from '../store/attempts.ts';
 
 /** Kinds of answers between two writes at most; beyond, an answer is not counted. */
 const MAX_KINDS = 1_000;
+/** Of these, for those whose key was not right: anybody can send any client id. */
+const MAX_UNVERIFIED_KINDS = 100;
 /** Characters of a cause. */
 const MAX_CAUSE = 200;
 const HOUR_MS = 3_600_000;
 /** Kinds of answers shown at most: the latest. */
 const MAX_SHOWN = 200;
 
+/** An answer to a call that names a client. */
+export interface Answered {
+  readonly client_id: string;
+  /** Whether its key was right; otherwise anybody may have sent the call. */
+  readonly isVerified: boolean;
+  readonly status: number;
+  readonly request_id: string;
+  /** Undefined for a 200. */
+  readonly refusal: Refusal | undefined;
+}
+
 /** The answers of this process. */
 export interface Answers {
-  /** Counts one. `refusal`: undefined for a 200. */
-  note(client_id: string, status: number, request_id: string, refusal: Refusal | undefined): void;
+  /** Counts one. */
+  note(answered: Answered): void;
   /** Writes what was counted. */
   flush(): Promise<void>;
 }
@@ -68,8 +81,9 @@ const listStatement = sql(
 export function openAnswers(options: { database: Database; clock: Clock; log: Log }): Answers {
   const { database, clock, log } = options;
   let kinds = new Map<string, Kind>();
+  let unverified = 0;
   return {
-    note(client_id, status, request_id, refusal) {
+    note({ client_id, isVerified, status, request_id, refusal }) {
       const now = clock.now();
       const hour = new Date(Math.floor(now / HOUR_MS) * HOUR_MS).toISOString();
       const code = refusal?.code ?? '';
@@ -80,7 +94,8 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
       if (known !== undefined) {
         known.count += 1;
         Object.assign(known, { last_at: at, request_id });
-      } else if (kinds.size < MAX_KINDS) {
+      } else if (kinds.size < MAX_KINDS && (isVerified || unverified < MAX_UNVERIFIED_KINDS)) {
+        if (!isVerified) unverified += 1;
         kinds.set(key, { client_id, hour, status, code, cause, count: 1, last_at: at, request_id });
       }
     },
@@ -89,6 +104,7 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
       // In one order at every replica, so that two writes never wait for each other.
       const rows = [...kinds].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
       kinds = new Map();
+      unverified = 0;
       const column = (of: (row: Kind) => string | number): string =>
         arrayText(rows.map((row) => String(of(row))));
       try {

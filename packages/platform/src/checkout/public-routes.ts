@@ -106,12 +106,22 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
     {
       async onRequest(request, reply) {
         const client_id = oneHeader(request, 'x-client-id');
+        let isVerified = false;
         if (client_id !== undefined) {
-          reply.raw.once('close', () =>
-            answers.note(client_id, reply.statusCode, request.id, refusalOf(reply)),
-          );
+          reply.raw.once('close', () => {
+            // A client that gave up got no answer.
+            if (!reply.raw.writableFinished) return;
+            answers.note({
+              client_id,
+              isVerified,
+              status: reply.statusCode,
+              request_id: request.id,
+              refusal: refusalOf(reply),
+            });
+          });
         }
         const caller = await keys.verify(client_id, oneHeader(request, 'x-api-key'));
+        isVerified = true;
         const permit = perClient.take(caller.client_id);
         if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
         clients.set(request, caller);
