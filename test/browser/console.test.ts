@@ -317,6 +317,52 @@ test('a person is shown, erased, and gone; the address bar never names them', as
   );
 });
 
+test('what one operator saw, searched and named is gone for the next person in the same tab', async () => {
+  const id = await work.pay('pays-8', 8_100, 'private@example.com');
+  const { page, close } = await signIn('ada');
+  const row = page.getByRole('row').getByRole('link', { name: id });
+  await search(page, '81', 'Amount: $81.00');
+  page.once('dialog', (dialog) => void dialog.accept('Only for Ada'));
+  await page.getByRole('button', { name: 'Save this view' }).click();
+  await search(page, 'private@example.com', 'E-mail: private@example.com (audited)');
+  await row.waitFor();
+  await page.getByRole('checkbox', { name: id }).check();
+  await page.getByRole('button', { name: 'Poll selected…' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Poll 1 payment' }).waitFor();
+  const changeTo = async (who: keyof WorkingDay['keys'], shown: string): Promise<void> => {
+    await page.getByLabel('Operator key').fill(work.keys[who]);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await page.getByText(shown).waitFor();
+  };
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await changeTo('wen', 'Wen (partner)');
+  // No list is answered from here on: what is shown was there before.
+  await page.route('**/admin/v1/payments**', (route) =>
+    route.fulfill({ status: 503, json: { code: 'UNAVAILABLE', message: 'Not now.' } }),
+  );
+  await page.getByRole('link', { name: 'Payments', exact: true }).click();
+  await page.getByText('Not now.').waitFor();
+  assert.equal(await page.locator('tr[data-row]').count(), 0, 'rows of the other operator');
+  await page.getByRole('combobox', { name: 'Search' }).fill('only for');
+  assert.equal(await page.getByRole('option', { name: 'View: Only for Ada' }).count(), 0);
+  await page.unroute('**/admin/v1/payments**');
+  // Back, over the entries of both, as far as the search for the person.
+  for (let back = 0; back < 3; back += 1) await page.goBack();
+  await page.waitForURL(/amount=81/);
+  await page.getByRole('heading', { level: 1, name: 'Payments' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'email: private@example.com' }).count(), 0);
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await changeTo('ada', 'Ada (admin)');
+  await search(page, 'only for', 'View: Only for Ada');
+  await row.waitFor();
+  // A session that ended elsewhere takes what was shown with it, and whoever signs in again is where they were.
+  await page.context().clearCookies();
+  await changeTo('ada', 'Ada (admin)');
+  assert.match(page.url(), /amount=81/);
+  await row.waitFor();
+  await close();
+});
+
 test('new payments wait behind a button: no row moves under the cursor', async () => {
   const { page, close } = await signIn('vic');
   await page.goto(`${work.platform.adminUrl}/console/settings`);

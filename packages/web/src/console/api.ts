@@ -5,6 +5,15 @@ import { signal } from '@preact/signals';
 /** Who is signed in; undefined while that is unknown, null when nobody is. */
 export const self = signal<OperatorSelf | null | undefined>(undefined);
 
+/**
+ * Ends the session in this page: loads `to` anew, so that nothing that was read for one operator is there for the next one who signs in.
+ */
+export function leave(to: string): void {
+  self.value = null;
+  // Once the sign-in page is drawn: a page with a run in hand would ask whether to stay.
+  setTimeout(() => location.assign(to));
+}
+
 /** A refusal by the admin API, with its message; or no answer of the platform's own. */
 export class ApiError extends Error {
   readonly code: string;
@@ -21,7 +30,7 @@ export class ApiError extends Error {
 export const wordsOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
 
-/** One call. Throws ApiError; when the session has ended, the sign-in page is shown. */
+/** One call. Throws ApiError; when the session has ended, the sign-in page is loaded. */
 export async function call<Reply>(
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
   path: string,
@@ -45,7 +54,8 @@ export async function call<Reply>(
   }
   const answer = parsed(text);
   if (response.ok && (answer !== undefined || text === '')) return answer as Reply;
-  if (response.status === 401 && path !== '/console/sign-in') self.value = null;
+  // Whoever signs in again comes back to this address.
+  if (response.status === 401 && self.value) leave(location.pathname + location.search);
   if (answer === undefined) {
     throw new ApiError('UNKNOWN', 'The answer is not the platform’s own: check the address.', true);
   }

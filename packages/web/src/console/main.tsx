@@ -3,7 +3,7 @@ import './language.ts';
 import { useEffect, useState } from 'preact/hooks';
 import { render, type TargetedSubmitEvent } from 'preact';
 import { useSignal } from '@preact/signals';
-import { call, self, whoAmI, wordsOf } from './api.ts';
+import { ApiError, call, leave, self, whoAmI, wordsOf } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BulkPage } from './bulk.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
@@ -104,6 +104,19 @@ function SignIn() {
   );
 }
 
+async function signOut(): Promise<void> {
+  try {
+    await call('POST', '/console/sign-out');
+  } catch (error) {
+    if (error instanceof ApiError && error.again) {
+      announcement.value =
+        'You are still signed in, because the platform does not answer: sign out again.';
+      return;
+    }
+  }
+  leave(link());
+}
+
 function Console() {
   const [place = ''] = parts.value;
   const who = self.value;
@@ -129,12 +142,7 @@ function Console() {
         </nav>
         <span class="who">
           {who.name} ({who.role}){' '}
-          <button
-            type="button"
-            onClick={() =>
-              void call('POST', '/console/sign-out').finally(() => (self.value = null))
-            }
-          >
+          <button type="button" onClick={() => void signOut()}>
             Sign out
           </button>
         </span>
@@ -207,6 +215,10 @@ addEventListener('keydown', (event) => {
 const root = document.querySelector('#console');
 if (root !== null) {
   document.addEventListener('click', followLinks);
+  // Back must not show the page as the browser kept it: its operator may have signed out since.
+  addEventListener('pageshow', ({ persisted }) => {
+    if (persisted) location.reload();
+  });
   render(<Console />, root);
   void whoAmI();
 }

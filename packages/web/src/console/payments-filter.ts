@@ -1,5 +1,6 @@
 /** The filters of the payments list: in the address, in words, as a command, and as views with a name. */
 import type { FilterStatus } from '@duebridge/contract';
+import { self } from './api.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -57,13 +58,21 @@ export function toCents(text: string): string | undefined {
   return match === null ? undefined : String(Number(`${match[1]}${match[2] ?? '00'}`));
 }
 
-/** The views that this person named; kept in this browser. */
+/** Where this browser keeps the views of the operator who is signed in. */
+const viewsKey = (): string => `views of ${self.value?.operator_id}`;
+
+/** The views that this person named. */
 export function ownViews(): Record<string, string> {
   try {
-    return JSON.parse(localStorage.getItem('views') ?? '{}') as Record<string, string>;
+    return JSON.parse(localStorage.getItem(viewsKey()) ?? '{}') as Record<string, string>;
   } catch {
     return {};
   }
+}
+
+/** Keeps a view under a name. */
+export function keepView(name: string, search: string): void {
+  localStorage.setItem(viewsKey(), JSON.stringify({ ...ownViews(), [name]: search }));
 }
 
 /** Options of the command that are not named as the field of the address. */

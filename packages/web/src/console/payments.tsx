@@ -21,7 +21,7 @@ import {
   Trouble,
   useRead,
 } from './parts.tsx';
-import { commandOf, filterOf, ownViews } from './payments-filter.ts';
+import { commandOf, filterOf, keepView } from './payments-filter.ts';
 import { go, keepHere, keptHere, link, personal, query } from './route.ts';
 import { Chips } from './search.tsx';
 
@@ -115,7 +115,7 @@ export function PaymentsPage() {
   const saveView = (): void => {
     const name = prompt('Name of this view');
     if (name === null || name.trim() === '') return;
-    localStorage.setItem('views', JSON.stringify({ ...ownViews(), [name.trim()]: text }));
+    keepView(name.trim(), text);
     announcement.value = `The search field suggests it: ${name.trim()}`;
   };
   return (

@@ -1,15 +1,20 @@
 /**
  * The address is the state: its path and query determine what is shown. A link therefore shows the same page to a colleague, and
  * Back works. Values that must not appear in an address (an e-mail address, an account id) are kept in the history's state
- * instead.
+ * instead, for the operator who entered them: the history outlives their session.
  */
 import { computed, signal } from '@preact/signals';
+import { self } from './api.ts';
 
 const BASE = '/console';
 
 const address = signal(location.pathname + location.search);
+const entry = signal<unknown>(history.state);
 /** Filters of this history entry that identify a person, and must not appear in its address. */
-export const personal = signal(personalOf(stateOf()));
+export const personal = computed((): Readonly<Record<string, string>> => {
+  const { account_id, email } = stateOf(entry.value);
+  return { ...(account_id && { account_id }), ...(email && { email }) };
+});
 
 /** The parts of the path below /console. */
 export const parts = computed(() =>
@@ -22,21 +27,15 @@ export const parts = computed(() =>
 /** The query. */
 export const query = computed(() => new URL(address.value, location.origin).searchParams);
 
-function stateOf(): Readonly<Record<string, string>> {
-  const state: unknown = history.state;
-  return typeof state === 'object' && state !== null ? (state as Record<string, string>) : {};
-}
-
-function personalOf({
-  account_id,
-  email,
-}: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return { ...(account_id && { account_id }), ...(email && { email }) };
+/** What a history entry keeps for the operator who is signed in. */
+function stateOf(state: unknown = history.state): Readonly<Record<string, string | undefined>> {
+  const kept = typeof state === 'object' && state !== null ? (state as Record<string, string>) : {};
+  return kept['operator_id'] === self.value?.operator_id ? kept : {};
 }
 
 addEventListener('popstate', () => {
   address.value = location.pathname + location.search;
-  personal.value = personalOf(stateOf());
+  entry.value = history.state;
 });
 
 /** The address of a page: `link('payments', id)`. */
@@ -46,7 +45,7 @@ export function link(...path: readonly string[]): string {
 
 /** Keeps a value with this history entry, where Back finds it again. */
 export function keepHere(change: Readonly<Record<string, string>>): void {
-  history.replaceState({ ...stateOf(), ...change }, '');
+  history.replaceState({ ...stateOf(), ...change, operator_id: self.value?.operator_id }, '');
 }
 
 /** What was kept with this history entry. */
@@ -56,9 +55,9 @@ export const keptHere = (name: string): string | undefined => stateOf()[name];
 export function go(to: string, state: Readonly<Record<string, string>> = {}): void {
   if (to === address.value && JSON.stringify(state) === JSON.stringify(personal.value)) return;
   keepHere({ scroll: String(Math.round(scrollY)) });
-  history.pushState(state, '', to);
+  history.pushState({ ...state, operator_id: self.value?.operator_id }, '', to);
   address.value = to;
-  personal.value = state;
+  entry.value = history.state;
   scrollTo(0, 0);
 }
 
