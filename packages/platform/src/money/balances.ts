@@ -104,7 +104,7 @@ export function sumBook(database: Database, now: number): Promise<void> {
   );
 }
 
-const emptyStatement = sql('book_sums_empty', 'DELETE FROM duebridge_platform.book_sums');
+const emptyStatement = sql('book_sums_empty', 'UPDATE duebridge_platform.book_sums SET cents = 0');
 const restartStatement = sql(
   'book_sums_restart',
   "UPDATE duebridge_platform.book_progress SET summed_to = '-infinity' WHERE one",

@@ -19,7 +19,7 @@ import {
   readBalances,
   sumBook,
 } from './balances.ts';
-import { bookFormerPayments } from './former-payments.ts';
+import { bookFormerPayments, openFormerCases } from './former-payments.ts';
 import type { Waiting } from './remittance.ts';
 
 /** What is compared each hour: payments of so many days. A payment that is settled later is compared by `money check --days`. */
@@ -358,6 +358,7 @@ export function openBookkeeping(options: {
   );
   const keep = async (): Promise<void> => {
     while (await bookFormerPayments(database));
+    await openFormerCases(database);
     await sumBook(database, clock.now());
     waiting = (await options.remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
