@@ -32,6 +32,27 @@ export class CsvRefused extends Error {
   }
 }
 
+/** A file that was checked is not the same any more when it is read for the import. */
+export class CsvChanged extends Error {
+  override readonly name = 'CsvChanged';
+  constructor(what = '') {
+    super(`the file changed while it was imported${what}`);
+  }
+}
+
+/** Passes a text on; at its end `check` takes the SHA-256 of all of it, and what it throws is thrown instead of the end. */
+export async function* digested(
+  text: CsvText,
+  check: (sha256: string) => void,
+): AsyncGenerator<string> {
+  const digest = crypto.createHash('sha256');
+  for await (const chunk of text) {
+    digest.update(chunk);
+    yield chunk;
+  }
+  check(digest.digest('hex'));
+}
+
 /** How the lines of one kind of file are read. */
 export interface CsvKind<T> {
   /** What is wrong with the names of the columns. */
@@ -113,13 +134,15 @@ export async function checkCsv<T>(
   return count;
 }
 
-/** What the lines hold; they were checked before. Throws CsvRefused for a line that is wrong all the same. */
+/** What the lines hold; they were checked before. Throws CsvChanged for what is wrong all the same. */
 export async function* csvRight<T>(lines: AsyncIterable<CsvLine<T>>): AsyncGenerator<T> {
-  for await (const { line, value, problems } of lines) {
-    if (problems.length > 0) {
-      throw new CsvRefused([{ path: `line ${line}`, problem: problems.join('; ') }]);
+  try {
+    for await (const { value, problems } of lines) {
+      if (problems.length > 0) throw new CsvChanged();
+      yield value;
     }
-    yield value;
+  } catch (error) {
+    throw error instanceof CsvRefused ? new CsvChanged() : error;
   }
 }
 

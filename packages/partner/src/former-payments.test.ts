@@ -313,3 +313,42 @@ test('a payment whose payment_id belongs to another one is not imported [PF1]', 
     differing: ['old-2'],
   });
 });
+
+test('an import that breaks off leaves the digest of its file, and a file that changes meanwhile is told with what was stored [PF2]', async (t) => {
+  const database = await kitDatabase(t);
+  const payments = (count: number): string =>
+    Array.from({ length: count }, (_, n) => line({ platform_payment_id: `p-${n}` })).join('');
+  const whole = header + payments(3_000);
+  /** The text a bit at a time, as a file is read. */
+  const bits = function* (text: string): Generator<string> {
+    for (let at = 0; at < text.length; at += 1_000) yield text.slice(at, at + 1_000);
+  };
+  const broken = function* (): Generator<string> {
+    yield* bits(whole.slice(0, 200_000));
+    throw new Error('the disk is gone');
+  };
+  const wrong = whole.replace(/canceled(?=[^l]*$)/, 'processing');
+  const other = whole.replace(/,1,(?=[^l]*$)/, ',2,');
+  for (const [later, error] of [
+    [broken(), { message: 'the disk is gone' }],
+    [
+      bits(wrong),
+      { message: /^the file changed while it was imported, after \d+ payments were stored/ },
+    ],
+    [
+      bits(other),
+      { message: /^the file changed while it was imported, after \d+ payments were stored/ },
+    ],
+  ] as const) {
+    const texts = [bits(whole), later];
+    const importing = importFormerPayments(database, () => texts.shift() ?? [], 'c');
+    await assert.rejects(importing, error);
+  }
+  const lines = await database.query<{ digest: string }>(
+    `SELECT detail->>'file_sha256' AS digest FROM duebridge_partner.payment_audit WHERE event = 'payments_imported'`,
+  );
+  assert.deepEqual(
+    lines.map(({ digest }) => digest),
+    [sha256(whole), sha256(whole), sha256(whole)],
+  );
+});

@@ -2,7 +2,6 @@
  * Payments that a biller accepted on the server it had before the kit. Their ids must stay known forever (PF2): a platform that
  * repeats one gets the existing payment, and no second one is made.
  */
-import { createHash } from 'node:crypto';
 import {
   AccountId,
   compileCheck,
@@ -13,7 +12,15 @@ import {
   PAYMENT_STATUSES,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { checkCsv, csvLines, csvRight, type CsvLine, type CsvText } from './csv.ts';
+import {
+  checkCsv,
+  CsvChanged,
+  csvLines,
+  csvRight,
+  digested,
+  type CsvLine,
+  type CsvText,
+} from './csv.ts';
 import { findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
@@ -52,19 +59,24 @@ const importStatement = sql(
  * nobody knows which of the two servers posts them.
  *
  * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: CsvRefused names the bad lines.
- * Then a thousand payments a transaction are stored. Existing ids are left unchanged, so that an import can be repeated. Accounts and
- * balances do not change. The audit gets one line, with the file's digest.
+ * Then a thousand payments a transaction are stored; CsvChanged says how many were before the text differed from the one checked.
+ * Existing ids are left unchanged, so that an import can be repeated. Accounts and balances do not change. The audit gets one line,
+ * with the digest of the file that was checked.
  */
 export async function importFormerPayments(
   database: Database,
   open: () => CsvText,
   client_id: string,
 ): Promise<FormerPaymentsResult> {
-  await checkCsv(readFormerPayments(open(), client_id), {
+  let file_sha256 = '';
+  const checked = digested(open(), (sha256) => void (file_sha256 = sha256));
+  await checkCsv(readFormerPayments(checked, client_id), {
     of: (payment) => payment?.platform_payment_id,
     what: 'payment',
   });
-  const digest = createHash('sha256');
+  const again = digested(open(), (sha256) => {
+    if (sha256 !== file_sha256) throw new CsvChanged();
+  });
   const sum = { imported: 0, known: 0, skipped: 0, differing: [] as string[] };
   let differing = 0;
   try {
@@ -77,16 +89,19 @@ export async function importFormerPayments(
       differing += stored.differing.length;
       sum.differing.push(...stored.differing.slice(0, MOST_NAMED - sum.differing.length));
     };
-    for await (const payment of csvRight(readFormerPayments(digested(open(), digest), client_id))) {
+    for await (const payment of csvRight(readFormerPayments(again, client_id))) {
       if (payment === undefined) sum.skipped += 1;
       else page.push(payment);
       if (page.length === PAGE_ROWS) await store();
     }
     if (page.length > 0) await store();
+  } catch (error) {
+    if (!(error instanceof CsvChanged)) throw error;
+    throw new CsvChanged(`, after ${sum.imported} payments were stored; import it again`);
   } finally {
     // One line for the whole file, and also for one that broke off: the database has the pages before that.
     const { imported, known } = sum;
-    const detail = { file_sha256: digest.digest('hex'), imported, known, differing };
+    const detail = { file_sha256, imported, known, differing };
     const line = {
       platform_payment_id: null,
       actor: 'import',
@@ -95,16 +110,6 @@ export async function importFormerPayments(
     await writeAudit(database, [{ ...line, detail }]);
   }
   return sum;
-}
-
-async function* digested(
-  text: CsvText,
-  digest: { update(text: string): unknown },
-): AsyncGenerator<string> {
-  for await (const chunk of text) {
-    digest.update(chunk);
-    yield chunk;
-  }
 }
 
 async function importPage(

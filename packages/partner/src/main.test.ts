@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -85,7 +86,7 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
   await writeFile(file, 'account_id,amount_due\nA-1,10.00\nA 2,x\n');
   const bad = await run(env, ['accounts', 'import', file, '--biller', 'acme']);
   assert.equal(bad.code, 1);
-  assert.match(bad.err, /line 3/);
+  assert.ok(bad.err.includes(`nothing was imported:\n  ${file}, line 3: `), bad.err);
   assert.equal(bad.out, '');
   await writeFile(file, 'account_id,amount_due\nA-1,10.00\n');
   const good = await run(env, ['accounts', 'import', file, '--biller', 'acme', '--json']);
@@ -247,31 +248,95 @@ test('the environment describes a deployment with two keys, or with OAuth client
   });
 });
 
+/** An admin API that only counts the parts of imports: `each` sees the number of each, and its answer is sent unless it gives none. */
+async function adminOfParts(
+  t: TestContext,
+  each: (part: number) => { status: number; body: string } | undefined,
+) {
+  let calls = 0;
+  const admin = createServer((request, response) => {
+    request.resume().on('end', () => {
+      calls += 1;
+      const other = each(calls);
+      response.statusCode = other?.status ?? 200;
+      response.end(other?.body ?? JSON.stringify({ created: 1, updated: 0, unchanged: 0 }));
+    });
+  });
+  admin.listen(0, '127.0.0.1');
+  await once(admin, 'listening');
+  t.after(() => admin.close());
+  const { port } = admin.address() as AddressInfo;
+  return {
+    env: { ADMIN_PORT: String(port), DUEBRIDGE_ADMIN_KEY: 'k'.repeat(32) },
+    calls: () => calls,
+  };
+}
+
+const accountsHeader = 'biller_id,account_id,amount_due_in_cents\n';
+const rowsOf = (count: number): string =>
+  Array.from({ length: count }, (_, index) => `acme,A-${index},${index}\n`).join('');
+
+test('one bad line in any of the files keeps all of them out, and names its file', async (t) => {
+  const directory = await folder(t);
+  const [good, bad] = [path.join(directory, 'A.csv'), path.join(directory, 'B.csv')];
+  await writeFile(good, `${accountsHeader}acme,A-1,1\n`);
+  await writeFile(bad, `${accountsHeader}acme,B-1,one\n`);
+  const { env, calls } = await adminOfParts(t, () => undefined);
+  const ran = await run(env, ['accounts', 'import', good, bad]);
+  assert.equal(ran.code, 1);
+  assert.ok(ran.err.includes(`nothing was imported:\n  ${bad}, line 2: amount_due`), ran.err);
+  assert.equal(calls(), 0);
+});
+
+test('what earlier files stored is told when a later one breaks off', async (t) => {
+  const directory = await folder(t);
+  const files = ['A.csv', 'B.csv'].map((name) => path.join(directory, name));
+  for (const file of files) await writeFile(file, `${accountsHeader}acme,A-1,1\n`);
+  const refusal = { code: 'INVALID_REQUEST', message: 'The biller is not served here' };
+  const { env } = await adminOfParts(t, (part) =>
+    part === 2 ? { status: 400, body: JSON.stringify(refusal) } : undefined,
+  );
+  const ran = await run(env, ['accounts', 'import', ...files]);
+  assert.equal(ran.code, 1);
+  assert.match(ran.err, /\n1 of 2 accounts were imported before that/);
+});
+
+test('a file that changes while it is imported is told so, with what of it was stored', async (t) => {
+  const file = path.join(await folder(t), 'A.csv');
+  const right = accountsHeader + rowsOf(12_000);
+  // One that is wrong now, and one that is right and holds other amounts.
+  for (const later of [
+    right.replace('11999,', 'x,').replace(',11999\n', ',x\n'),
+    right.replace(',11999\n', ',11998\n'),
+  ]) {
+    await writeFile(file, right);
+    const { env } = await adminOfParts(t, (part) => {
+      if (part === 1) writeFileSync(file, later);
+      return undefined;
+    });
+    const ran = await run(env, ['accounts', 'import', file]);
+    assert.equal(ran.code, 1);
+    assert.ok(ran.err.includes(`${file}: the file changed while it was imported\n`), ran.err);
+    assert.match(ran.err, /\n\d+ of 12000 accounts were imported before that/);
+    assert.doesNotMatch(ran.err, /nothing was imported/);
+  }
+});
+
 test('an import that breaks off in the middle says how much of the file is stored', async (t) => {
-  const rows = Array.from({ length: 6_000 }, (_, index) => `acme,A-${index},${index}`);
-  const csv = `biller_id,account_id,amount_due_in_cents\n${rows.join('\n')}\n`;
+  const csv = accountsHeader + rowsOf(6_000);
   const refusal = { code: 'INVALID_REQUEST', message: 'The biller is not served here' };
   for (const [status, said] of [
     [400, /not served here \(INVALID_REQUEST\)\n\d{4} of 6000 accounts were imported before that/],
     [502, /502.*\nat least \d{4} of 6000 accounts were imported before that/],
   ] as const) {
-    let calls = 0;
-    const admin = createServer((request, response) => {
-      request.resume().on('end', () => {
-        calls += 1;
-        response.statusCode = calls === 1 ? 200 : status;
-        const answer = calls === 1 ? { created: 3_000, updated: 0, unchanged: 0 } : refusal;
-        response.end(status === 502 && calls > 1 ? '<html>' : JSON.stringify(answer));
-      });
-    });
-    admin.listen(0, '127.0.0.1');
-    await once(admin, 'listening');
-    t.after(() => admin.close());
-    const { port } = admin.address() as AddressInfo;
-    const env = { ADMIN_PORT: String(port), DUEBRIDGE_ADMIN_KEY: 'k'.repeat(32) };
+    const { env, calls } = await adminOfParts(t, (part) =>
+      part === 1
+        ? undefined
+        : { status, body: status === 502 ? '<html>' : JSON.stringify(refusal) },
+    );
     const ran = await run(env, ['accounts', 'import', '-'], csv);
     assert.equal(ran.code, 1);
-    assert.equal(calls, 2);
+    assert.equal(calls(), 2);
     assert.match(ran.err, said);
     assert.match(ran.err, /run the same import again/);
     assert.match(ran.err, /^Imported \d{4} of 6000 accounts …$/m, 'a long one says how far it is');

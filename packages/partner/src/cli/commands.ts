@@ -62,7 +62,7 @@ export const COMMANDS: CommandTable = {
   },
   lines: [
     line('accounts import', routes.import_accounts, String, {
-      help: 'create and update accounts from CSV files in UTF-8, - for standard input; a file with a bad line imports nothing',
+      help: 'create and update accounts from CSV files in UTF-8, - for standard input; one bad line in any of them imports nothing',
       rest: 'file',
       without: ['csv', 'part_of', 'import_id', 'file_sha256', 'accounts'],
       options: [new Option('--biller <biller_id>', 'of a file without the column biller_id')],
