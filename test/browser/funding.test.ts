@@ -89,7 +89,8 @@ around(
         'acme,A-4,active,Barbara,Liskov,700.00,2099-12-01,,\n' +
         'acme,A-5,active,Karen,Jones,44.00,2099-12-01,,\n' +
         'acme,A-6,active,Radia,Perlman,61.00,2099-12-01,,\n' +
-        'acme,A-7,active,Frances,Allen,99.00,2099-12-01,,\n',
+        'acme,A-7,active,Frances,Allen,99.00,2099-12-01,,\n' +
+        'acme,A-8,active,Joan,Clarke,62.00,2099-12-01,,\n',
     );
     const port = await freePort();
     platform = await sides.platform({
@@ -127,7 +128,7 @@ around(
       apiKey: client.api_key,
       partnerId: 'acme',
       billerName: 'Acme Water',
-      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', 'A-6', 'A-7'].map((account_id) => ({
+      accounts: ['A-1', 'A-2', 'A-3', 'A-4', 'A-5', 'A-6', 'A-7', 'A-8'].map((account_id) => ({
         account_id,
         ...person,
         email: `${account_id}@example.com`,
@@ -370,6 +371,21 @@ test('a wallet pays by one press of its own button, on a device that has one', a
   await captured(6_100);
   assert.equal(confirms.length, 1);
   assert.match(confirms[0] ?? '', /"funding_method":"stripe_wallet"/);
+  assert.deepEqual(wrong, []);
+});
+
+test('a wallet whose bank asks for an approval shows it as large as a card’s', async () => {
+  const visit = await toConfirm('A-8', { hasWallet: true });
+  const { frame, fund, wrong } = visit;
+  await fund.frameLocator('iframe').getByRole('button', { name: 'Pay with Google Pay' }).click();
+  await frame.getByRole('heading', { name: 'Please approve the payment' }).waitFor();
+  const approve = fund.frameLocator('iframe').getByRole('button', { name: 'Approve' });
+  await approve.waitFor();
+  const height = (await frame.locator('iframe.fund').boundingBox())?.height ?? 0;
+  assert.ok(height >= 400, `the frame of the bank is ${height} px high`);
+  await approve.click();
+  await paid(visit);
+  await captured(6_200);
   assert.deepEqual(wrong, []);
 });
 

@@ -816,13 +816,18 @@ addEventListener('message', async (event) => {
   event.source.postMessage(event.data === 'token' ? { token } : { number: number === '' ? '' : 'typed' }, event.origin);
 });</script>`;
 
-/** The button of a wallet, where the pages around it may use one. */
-const WALLET = `<!doctype html><title>Wallet</title><button>Pay with Apple Pay</button><script>
+/** The buttons of a wallet, where the pages around it may use one: with a good card, and with one whose bank asks for an approval. */
+const WALLET = `<!doctype html><title>Wallet</title>
+<button value="${NUMBERS.good}">Pay with Apple Pay</button><button value="${NUMBERS.asks}">Pay with Google Pay</button><script>
 const tell = (message) => parent.postMessage(message, '*');
-document.querySelector('button').addEventListener('click', () => tell('pressed'));
+let number;
+for (const button of document.querySelectorAll('button')) button.addEventListener('click', () => {
+  number = button.value;
+  tell('pressed');
+});
 addEventListener('message', async (event) => {
   const token = event.data === 'token'
-    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number: '4242424242424242' }) })).text() : '';
+    ? await (await fetch('/tokens', { method: 'POST', body: new URLSearchParams({ number }) })).text() : '';
   event.source.postMessage({ token, number: 'of the wallet' }, event.origin);
 });
 tell({ wallet: document.featurePolicy.allowsFeature('payment') });

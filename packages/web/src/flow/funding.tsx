@@ -26,6 +26,8 @@ export function FundingFrame(props: {
   readonly act?: string | undefined;
 }): VNode {
   const { flow, words, method, amount, act } = props;
+  // What the customer has to do is shown in full, whatever method they paid by.
+  const express = method.express === true && act === undefined;
   const frame = useRef<HTMLIFrameElement>(null);
   const [state, setState] = useState<'loading' | 'slow' | 'there'>('loading');
   // Before the paint: a frame that loads immediately would send its message before anybody listens.
@@ -58,7 +60,7 @@ export function FundingFrame(props: {
           there = true;
           return setState('there');
         case 'instrument':
-          if (method.express) return void flow.pay({ method, instrument: data.instrument });
+          if (express) return void flow.pay({ method, instrument: data.instrument });
           answer?.(data.instrument);
           return (answer = undefined);
         case 'problem':
@@ -69,7 +71,7 @@ export function FundingFrame(props: {
       }
     };
     addEventListener('message', hear);
-    if (method.express) return () => removeEventListener('message', hear);
+    if (express) return () => removeEventListener('message', hear);
     const slow = setTimeout(() => setState((now) => (now === 'loading' ? 'slow' : now)), SLOW_MS);
     flow.instrument = () =>
       new Promise((resolve) => {
@@ -101,7 +103,7 @@ export function FundingFrame(props: {
         ref={frame}
         class={`fund ${act === undefined ? state : 'act'}`}
         // Nothing, until the processor has found a wallet.
-        style={method.express ? { height: 0, margin: 0 } : undefined}
+        style={express ? { height: 0, margin: 0 } : undefined}
         title={method.label}
         src={new URL(method.frame ?? '', new URL('../../', location.href)).href}
       />
