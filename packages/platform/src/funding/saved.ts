@@ -39,7 +39,7 @@ const findStatement = sql(
 const eraseStatement = sql(
   'saved_erase',
   `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
-    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL`,
+    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL RETURNING 1`,
 );
 const unusedStatement = sql(
   'saved_unused',
@@ -50,6 +50,11 @@ const forgottenStatement = sql(
   'saved_forgotten',
   `SELECT flow_id, adapter, reference FROM duebridge_platform.saved_customers
     WHERE forgotten_at IS NOT NULL ORDER BY forgotten_at LIMIT ${MAX_FORGOTTEN}`,
+);
+/** Behind all others: rows that fail again and again delay none that does not. */
+const laterStatement = sql(
+  'saved_later',
+  'UPDATE duebridge_platform.saved_customers SET forgotten_at = now() WHERE flow_id = $1 AND adapter = $2',
 );
 const dropStatement = sql(
   'saved_drop',
@@ -99,12 +104,15 @@ export async function savedCustomer(
   return row?.reference;
 }
 
-/** Begins to forget what a person has saved; `forgetSaved` finishes it. */
-export async function eraseSaved(tx: Transaction, digests: readonly Buffer[]): Promise<void> {
-  await tx.query(eraseStatement, [digests]);
+/** Begins to forget what a person has saved; `forgetSaved` finishes it. Returns for how many accounts. */
+export async function eraseSaved(tx: Transaction, digests: readonly Buffer[]): Promise<number> {
+  return (await tx.query(eraseStatement, [digests])).length;
 }
 
-/** Deletes at the processors what is to be forgotten. What fails is tried again at the next call. */
+/**
+ * Deletes at the processors what is to be forgotten. What fails is tried again at a later call, and so is what an adapter has saved that
+ * is not configured now: without its row nobody could delete it.
+ */
 export async function forgetSaved(
   database: Database,
   adapters: ReadonlyMap<string, FundingAdapter>,
@@ -116,10 +124,13 @@ export async function forgetSaved(
   );
   for (const { flow_id, adapter, reference } of rows) {
     try {
-      await adapters.get(adapter)?.saved?.forget(reference);
+      const saved = adapters.get(adapter)?.saved;
+      if (saved === undefined) throw new Error('the funding adapter is not configured');
+      await saved.forget(reference);
       await database.query(dropStatement, [flow_id, adapter]);
     } catch (error) {
       log.warn({ adapter, error: messageOf(error) }, 'saved methods could not be forgotten yet');
+      await database.query(laterStatement, [flow_id, adapter]);
     }
   }
 }
