@@ -429,6 +429,7 @@ export const Person = Type.Object({
       erase_after: instant('When it is erased automatically.'),
     }),
   ),
+  saved_methods: count('Accounts for which a payment processor keeps methods that they saved.'),
   payments: Type.Array(PaymentView),
 });
 export type Person = Static<typeof Person>;
@@ -436,6 +437,7 @@ export type Person = Static<typeof Person>;
 export const PersonErasure = Type.Object({
   customers: count('Records whose personal data was erased.'),
   kept_for_payments: count('Records kept because a payment has not ended; ask again when it has.'),
+  saved_methods: count('Accounts for which the payment processor deletes what they saved.'),
 });
 export type PersonErasure = Static<typeof PersonErasure>;
 

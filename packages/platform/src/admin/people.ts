@@ -9,7 +9,7 @@ import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
 import type { Sealer } from '../partners/seal.ts';
-import { eraseSaved } from '../funding/saved.ts';
+import { countSaved, eraseSaved } from '../funding/saved.ts';
 import { eraseAttempts } from '../store/attempts.ts';
 import { note } from '../store/audit.ts';
 import { paymentsOfPerson } from '../store/payment-search.ts';
@@ -45,21 +45,23 @@ export async function showPerson(
   email: string,
   reason: string,
   actor: string,
-): Promise<{ records: Person['records']; payments: PaymentRow[] }> {
+): Promise<Omit<Person, 'payments'> & { payments: PaymentRow[] }> {
   const digests = emailDigests(pepper, email);
   const rows = await database.query<CustomerRow>(customersStatement, [digests]);
-  if (rows.length === 0) throw new Refusal('NOT_FOUND');
+  const saved_methods = await countSaved(database, digests);
+  if (rows.length === 0 && saved_methods === 0) throw new Refusal('NOT_FOUND');
   const ids = await paymentsOfPerson(database, digests);
   await note(database, {
     actor,
     event: 'person_shown',
-    detail: { reason, records: rows.length, payments: ids.length },
+    detail: { reason, records: rows.length, payments: ids.length, saved_methods },
   });
   return {
     records: rows.map(({ customer_id, sealed, ...row }) => ({
       ...(JSON.parse(sealer.open(sealed, `customers/${customer_id}`)) as PersonalData),
       ...row,
     })),
+    saved_methods,
     payments: (await findPayments(database, ids)).sort((a, b) =>
       a.platform_payment_id < b.platform_payment_id ? 1 : -1,
     ),
@@ -99,7 +101,6 @@ export function erasePerson(
     const held = (await tx.query<{ customer_id: string }>(heldStatement, [digests])).map(
       (row) => row.customer_id,
     );
-    if (held.length === 0) throw new Refusal('NOT_FOUND');
     const made = await tx.query<MadePayment>(paymentsStatement, [held]);
     await eraseAttempts(
       tx,
@@ -109,14 +110,16 @@ export function erasePerson(
     const erased = held.filter((customer_id) => !needed.has(customer_id));
     const customers = (await tx.query(eraseStatement, [erased])).length;
     // A payment in progress may still be held by what was saved.
-    if (needed.size === 0) await eraseSaved(tx, digests);
+    const saved_methods = needed.size === 0 ? await eraseSaved(tx, digests) : 0;
+    // What was saved stays for longer than the records, and is found without them.
+    if (held.length === 0 && saved_methods === 0) throw new Refusal('NOT_FOUND');
     const kept_for_payments = held.length - customers;
     await note(tx, {
       actor,
       event: 'person_erased',
-      detail: { reason, customers, kept_for_payments },
+      detail: { reason, customers, kept_for_payments, saved_methods },
     });
-    return { customers, kept_for_payments };
+    return { customers, kept_for_payments, saved_methods };
   });
 }
 

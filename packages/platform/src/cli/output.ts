@@ -342,15 +342,21 @@ export function person(found: Person): string {
     ],
     found.records,
   );
-  return `${records}\n\n${paymentTable(found.payments)}`;
+  const saved =
+    found.saved_methods === 0
+      ? ''
+      : `\n\nA payment processor keeps methods that they saved, for ${found.saved_methods} accounts.`;
+  return `${records}${saved}\n\n${paymentTable(found.payments)}`;
 }
 
-export function erased({ customers, kept_for_payments }: PersonErasure): string {
+export function erased({ customers, kept_for_payments, saved_methods }: PersonErasure): string {
   const kept =
     kept_for_payments === 0
       ? ''
       : ` ${kept_for_payments} kept until their payments have ended: run this again then.`;
-  return `Erased ${customers} records.${kept}`;
+  const saved =
+    saved_methods === 0 ? '' : ` Methods saved for ${saved_methods} accounts are being deleted.`;
+  return `Erased ${customers} records.${saved}${kept}`;
 }
 
 export const operatorTable = ({

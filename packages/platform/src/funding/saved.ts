@@ -41,6 +41,11 @@ const eraseStatement = sql(
   `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
     WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL RETURNING 1`,
 );
+const countStatement = sql(
+  'saved_count',
+  `SELECT count(*)::int AS accounts FROM duebridge_platform.saved_customers
+    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL`,
+);
 const unusedStatement = sql(
   'saved_unused',
   `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
@@ -102,6 +107,12 @@ export async function savedCustomer(
 ): Promise<string | undefined> {
   const [row] = await on.query<{ reference: string }>(findStatement, [flow_id, adapter]);
   return row?.reference;
+}
+
+/** For how many accounts a person has saved something. */
+export async function countSaved(on: Queryable, digests: readonly Buffer[]): Promise<number> {
+  const [row] = await on.query<{ accounts: number }>(countStatement, [digests]);
+  return row?.accounts ?? 0;
 }
 
 /** Begins to forget what a person has saved; `forgetSaved` finishes it. Returns for how many accounts. */

@@ -709,6 +709,28 @@ test('domains are registered for wallets once, and each says what is missing the
   assert.equal(stripe.domains.size, 3);
 });
 
+test('what a person has saved is found and erased when nothing else is held about them any more', async () => {
+  const { session, account } = await newSession();
+  const opened = await platform.call('POST', '/v1/flow/saved-methods', {
+    headers: bearer(session),
+    body: { funding_method: 'stripe_card' },
+  });
+  assert.equal(opened.status, 200, opened.text);
+  const email = `${account}@canary.example`;
+  // As the retention sweep leaves it.
+  await database.query(
+    `UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
+      WHERE email_digest IN (SELECT email_digest FROM duebridge_platform.saved_customers)`,
+  );
+  const ask = (act: 'show' | 'erase'): Promise<Answer> =>
+    platform.admin('POST', `/admin/v1/people/${act}`, { email, reason: 'asked for it' });
+  const shown = await ask('show');
+  assert.deepEqual([shown.status, shown.body['saved_methods']], [200, 1]);
+  const erased = await ask('erase');
+  assert.deepEqual([erased.status, erased.body['saved_methods']], [200, 1]);
+  assert.equal((await ask('erase')).status, 404);
+});
+
 test('what a person has saved is forgotten at Stripe when the person is erased, however often that fails', async () => {
   const { session, account } = await newSession();
   const open = (funding_method: string): Promise<Answer> =>

@@ -63,6 +63,12 @@ export function PeoplePage() {
               { head: 'Erased after', cell: (one) => moment(one.erase_after) },
             ]}
           />
+          {person.saved_methods > 0 && (
+            <p>
+              A payment processor keeps methods that they saved, for {person.saved_methods}{' '}
+              accounts. Erasing deletes them.
+            </p>
+          )}
           <Table
             caption="Their payments"
             rows={person.payments}
