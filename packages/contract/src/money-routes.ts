@@ -206,8 +206,15 @@ export const CASE_REASONS = [
   ...COMPLAINTS,
 ] as const;
 export const CASE_STATES = ['open', 'lost', 'ended'] as const;
-/** How an operator ends a case. A dispute is won by the processor's word. */
-export const CASE_ENDS = ['answered', 'recovered', 'charged_to_biller', 'written_off'] as const;
+const CASE_DISPOSITIONS = [
+  'answered',
+  'won',
+  'recovered',
+  'charged_to_biller',
+  'written_off',
+] as const;
+/** What an operator may say of a case. A dispute that is `lost` has not ended: somebody has to make up for its money. */
+export const CASE_ENDS = [...CASE_DISPOSITIONS, 'lost'] as const;
 
 /** What a processor or a person reports about a payment, until it has ended. */
 export const CaseView = Type.Object({
@@ -222,7 +229,7 @@ export const CaseView = Type.Object({
   state: Type.Enum([...CASE_STATES], {
     description: 'open: undecided; lost: the money is gone, and nobody has made up for it.',
   }),
-  disposition: nullable(Type.Enum([...CASE_ENDS, 'won'])),
+  disposition: nullable(Type.Enum([...CASE_DISPOSITIONS])),
   deadline: nullable(instant('By when the processor wants an answer.')),
   note: Type.String(),
   opened_by: Type.String(),

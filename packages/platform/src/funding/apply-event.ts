@@ -4,7 +4,7 @@
  */
 import { sql, type Database } from '@duebridge/runtime';
 import { noteRefund } from '../money/refunds.ts';
-import { moveCase, openCase } from '../store/cases.ts';
+import { decideDispute, openCase } from '../store/cases.ts';
 import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import type { EventMoney, ProcessorEvent } from './adapter.ts';
@@ -124,6 +124,7 @@ async function moveMoney(
   const said = { actor, at, reason: one.reason ?? `${adapter} ${one.reference}` };
   const about = { case_id, platform_payment_id, ...said, deadline: one.deadline };
   const isOwed = met.is_taken && met.end === 'owed';
+  const isUndecided = met.end === 'open' || met.end === 'settling';
   switch (kind) {
     case 'returned':
       // The settlement would book the debit as taken after its return was forgotten.
@@ -140,10 +141,17 @@ async function moveMoney(
       } else if (met.is_taken) await on.query(returnedEarlyStatement, [platform_payment_id, at]);
       return;
     case 'disputed': {
+      const cents = Math.min(one.amount_in_cents, met.amount_in_cents);
       // What the book does not have with the platform, a dispute does not take from it: a person looks at it.
-      const amount_in_cents = isOwed ? Math.min(one.amount_in_cents, met.amount_in_cents) : 0;
-      await openCase(on, 'disputed', { ...about, reason_code: 'disputed', amount_in_cents });
-      if (one.outcome !== undefined) await moveCase(on, case_id, one.outcome, said);
+      const dispute = {
+        ...about,
+        reason_code: 'disputed',
+        amount_in_cents: isOwed ? cents : 0,
+      } as const;
+      await openCase(on, 'disputed', dispute);
+      if (one.outcome === undefined) return;
+      const biller = isOwed ? 'is owed' : isUndecided ? 'may be owed' : 'is not owed';
+      await decideDispute(on, { ...dispute, amount_in_cents: cents }, one.outcome, biller);
       return;
     }
     case 'refunded': {
@@ -151,8 +159,7 @@ async function moveMoney(
         await noteRefund(on, { ...one, refund_id: case_id, platform_payment_id, actor, at });
       }
       // Before that nobody is owed the money: a release books it, or the case does when it ends.
-      const isUnbooked = met.end === 'open' || met.end === 'settling';
-      const amount_in_cents = isUnbooked ? one.amount_in_cents : 0;
+      const amount_in_cents = isUndecided ? one.amount_in_cents : 0;
       const reason_code = 'refunded_elsewhere';
       await openCase(on, 'complained', { ...about, reason_code, amount_in_cents });
       return;

@@ -85,13 +85,9 @@ export async function readEvent(
 }
 
 /** An inquiry (`warning_…`) takes no money yet; if it becomes a dispute, that is another case. */
-function disputedMoney({
-  id,
-  status,
-  amount,
-  reason,
-  evidence_details,
-}: Stripe.Dispute): EventMoney {
+function disputedMoney(dispute: Stripe.Dispute): EventMoney {
+  const { id, status, amount, reason, evidence_details } = dispute;
+  const outcome = outcomeOf(dispute);
   const isInquiry = status.startsWith('warning');
   const due = evidence_details.due_by;
   return {
@@ -99,8 +95,24 @@ function disputedMoney({
     amount_in_cents: isInquiry ? 0 : amount,
     reason,
     ...(due === null ? {} : { deadline: new Date(due * 1_000).toISOString() }),
-    ...(status === 'won' ? { outcome: 'won' } : status === 'lost' ? { outcome: 'lost' } : {}),
+    ...(outcome === undefined ? {} : { outcome }),
   };
+}
+
+/** How a dispute ended; undefined while it is open. */
+function outcomeOf({ status, balance_transactions }: Stripe.Dispute): EventMoney['outcome'] {
+  switch (status) {
+    case 'won':
+    case 'warning_closed':
+      return 'won';
+    case 'lost':
+      return 'lost';
+    case 'prevented':
+      // Before it became a dispute: blocked, or given back at once. A withdrawal is one transaction, its return another.
+      return balance_transactions.length === 1 ? 'lost' : 'won';
+    default:
+      return undefined;
+  }
 }
 
 function verified(

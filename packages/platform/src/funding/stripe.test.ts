@@ -456,6 +456,22 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
     assert.equal(answers.filter(({ body }) => body['applied'] === true).length, 1);
     assert.equal(await disputes(), 1);
+    // What Stripe prevents has taken the money, or has not: the dispute's own transactions say which. A closed inquiry took none.
+    const withdrawn = ['cut out'] as unknown as typeof dispute.balance_transactions;
+    for (const [status, balance_transactions, about] of [
+      ['prevented', withdrawn, 'lost'],
+      ['prevented', [], 'ended'],
+      ['warning_closed', [], 'ended'],
+    ] as const) {
+      const id = `dp_${status}_${about}`;
+      const one = { ...dispute, id, status, balance_transactions: [...balance_transactions] };
+      await webhook('charge.dispute.closed', one);
+      const [row] = await database.query<{ state: string }>(
+        'SELECT state FROM duebridge_platform.cases WHERE case_id LIKE $1',
+        [`stripe-${id}%`],
+      );
+      assert.equal(row?.state, about, id);
+    }
     // Stripe may tell one occurrence in two events; and the end of a dispute may come before its beginning.
     assert.deepEqual((await webhook('charge.dispute.created', dispute)).body, { applied: false });
     const other = await newSession(posted());

@@ -8,7 +8,7 @@ import type { CaseEnd } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
 import { ground, ME } from '../../test/standing.ts';
-import type { ProcessorEvent } from '../funding/adapter.ts';
+import type { EventMoney, ProcessorEvent } from '../funding/adapter.ts';
 import { applyEvent } from '../funding/apply-event.ts';
 import { sweepFunds } from '../funding/sweep.ts';
 import type { SettledFunds } from '../funding.ts';
@@ -199,6 +199,86 @@ test('a dispute moves its money, and is won or lost once, in whatever order it i
   await assert.rejects(rig.refund(part, 401), { code: 'CONFLICT' });
   await rig.refund(part, 400);
   await rig.holds();
+});
+
+test('a dispute that is opened before its payment is posted loses its money once', async (t) => {
+  const rig = await rigOf(t);
+  await rig.payout(true);
+  const [dispute, lost] = [undefined, 'lost' as const].map((outcome) => (reference: string) => [
+    { reference, amount_in_cents: 700, ...(outcome && { outcome }) },
+  ]) as [(of: string) => EventMoney[], (of: string) => EventMoney[]];
+  const [before, later] = [await rig.takenEarly(), await rig.sent()];
+
+  // Lost after the biller is owed the payment.
+  await rig.tell(later, 'disputed', dispute('d1'));
+  await rig.ends(later, 'succeeded');
+  await rig.settles(later);
+  await rig.tell(later, 'disputed', lost('d1'));
+  await rig.tell(later, 'disputed', lost('d1'));
+  assert.deepEqual(await rig.casesOf(later), [
+    ['disputed', 'answered', 0],
+    ['disputed', 'lost', 700],
+  ]);
+  assert.equal(await rig.fundsOf(later), 'uncollected');
+  await rig.end('a-d1-lost', 'charged_to_biller');
+
+  // Lost before that: whether the biller is owed anything is not known yet.
+  await rig.tell(before, 'disputed', lost('d2'));
+  await rig.ends(before, 'succeeded');
+  await rig.settles(before, { kind: 'captured', source: 'under_way' });
+  await rig.end('a-d2-lost', 'answered');
+  const { owed, returned, refunded } = await rig.balance();
+  assert.deepEqual([owed, returned, refunded], [0, 700, 700]);
+
+  // It fails: its release has nothing to give back, and nobody is charged.
+  const failed = await rig.sent();
+  await rig.ends(failed, 'failed');
+  await rig.tell(failed, 'disputed', lost('d3'));
+  await rig.end('a-d3', 'charged_to_biller');
+  assert.deepEqual(await rig.casesOf(failed), [['disputed', 'charged_to_biller', 0]]);
+});
+
+test('people decide a dispute whose end is never told, and the processor has the last word', async (t) => {
+  const rig = await rigOf(t);
+  const [won, lost] = [await rig.paid(), await rig.paid()];
+  const told = (reference: string, outcome?: 'won' | 'lost') => [
+    { reference, amount_in_cents: 700, ...(outcome && { outcome }) },
+  ];
+  await rig.tell(won, 'disputed', told('d1'));
+  await rig.tell(lost, 'disputed', told('d2'));
+  await rig.tell(lost, 'disputed', [{ reference: 'd2-inquiry', amount_in_cents: 0 }]);
+  await assert.rejects(rig.end('a-d2-inquiry', 'lost'), { code: 'CONFLICT' });
+  const twice = {
+    database: rig.database,
+    secondPersonAboveCents: 699,
+    mayAct: () => Promise.resolve(true),
+  };
+  const say = (actor: string) =>
+    endCase(twice, 'a-d1', { disposition: 'won', reason: 'letter 4' }, { actor, at });
+  assert.equal((await say('ada')).outcome, 'second_person_needed');
+  assert.equal((await say('bert')).outcome, 'ended');
+  await rig.end('a-d2', 'lost');
+  await rig.holds();
+  assert.deepEqual(
+    [await rig.casesOf(won), await rig.casesOf(lost)],
+    [
+      [['disputed', 'won', 700]],
+      [
+        ['disputed', 'lost', 700],
+        ['disputed', 'open', 0],
+      ],
+    ],
+  );
+
+  // They were wrong.
+  await rig.tell(won, 'disputed', told('d1', 'lost'));
+  assert.deepEqual(await rig.casesOf(won), [
+    ['disputed', 'won', 700],
+    ['disputed', 'lost', 700],
+  ]);
+  await rig.tell(lost, 'disputed', told('d2', 'won'));
+  assert.deepEqual((await rig.casesOf(lost))[0], ['disputed', 'recovered', 700]);
+  assert.equal(await rig.fundsOf(lost), 'captured');
 });
 
 test('a debit that comes back is a case of its own each time, and ends as recovered, charged or written off', async (t) => {

@@ -81,7 +81,7 @@ const FOLLOWS = `booked AS (
    ), deducted AS (
      INSERT INTO duebridge_platform.deductions (deduction_id, platform_payment_id, partner_id, biller_id, kind, amount_in_cents, reason)
      SELECT c.case_id, c.platform_payment_id, c.partner_id, c.biller_id, 'return', c.amount_in_cents, c.reason_code
-       FROM c WHERE $2 = 'charged_to_biller'
+       FROM c WHERE $2 = 'charged_to_biller' AND c.amount_in_cents > 0
    ), kept AS (
      UPDATE duebridge_platform.funds f SET state = $6 FROM c, duebridge_platform.payments p
       WHERE $6::text IS NOT NULL AND f.platform_payment_id = c.platform_payment_id AND p.platform_payment_id = c.platform_payment_id
@@ -173,6 +173,36 @@ export async function moveCase(
   const { from, to } = MOVES[by];
   const moved = await on.query(moveStatement, [...followed(case_id, by, said), from, to]);
   return moved.length > 0;
+}
+
+/**
+ * A processor's word about a dispute, whose amount is that of `dispute`. It counts more than a person's: a dispute that was given up and is won
+ * has its money back. A loss that its case did not book, because it had no money yet or had ended as won, is another case: that of a dispute
+ * when the biller is owed the payment, and of money that went back before (noteEarlyRefund) when that is not decided.
+ */
+export async function decideDispute(
+  on: Queryable,
+  dispute: NewCase & { readonly amount_in_cents: number },
+  outcome: 'won' | 'lost',
+  biller: 'is owed' | 'may be owed' | 'is not owed',
+): Promise<void> {
+  const { case_id, platform_payment_id, amount_in_cents } = dispute;
+  if (outcome === 'won') {
+    if (await moveCase(on, case_id, 'won', dispute)) return;
+    await moveCase(on, case_id, 'recovered', dispute);
+    return;
+  }
+  const [known] = await on.query<CaseView>(lockStatement, [platform_payment_id, case_id]);
+  const isBooked = (known?.amount_in_cents ?? 0) > 0 && known?.disposition !== 'won';
+  if (isBooked || amount_in_cents === 0 || biller === 'is not owed') {
+    await moveCase(on, case_id, 'lost', dispute);
+    return;
+  }
+  await moveCase(on, case_id, 'answered', dispute);
+  const loss = { ...dispute, case_id: `${case_id}-lost` };
+  await (biller === 'is owed'
+    ? openCase(on, 'debit_returned', loss)
+    : openCase(on, 'complained', { ...loss, reason_code: 'refunded_elsewhere' }));
 }
 
 /**
@@ -268,7 +298,7 @@ const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message
 
 /**
  * An operator ends a case. Above the limit a second person, other than the first, has to say the same. Throws Refusal NOT_FOUND, and
- * CONFLICT when the case is not in the state for it: a dispute is won or lost by the processor's word, and money is not answered away.
+ * CONFLICT when the case is not in the state for it: only a dispute about money is won or lost, and money is not answered away.
  */
 export function endCase(
   on: {
@@ -289,7 +319,12 @@ export function endCase(
     const { state, amount_in_cents, asked_by, platform_payment_id, partner_id } = shown;
     const { from } = MOVES[disposition];
     const isEarly = shown.reason_code === 'refunded_elsewhere' && amount_in_cents > 0;
-    if (state !== from || (disposition === 'answered' && amount_in_cents > 0 && !isEarly)) {
+    const isDispute = shown.reason_code === 'disputed' && amount_in_cents > 0;
+    const isFit =
+      disposition === 'answered'
+        ? amount_in_cents === 0 || isEarly
+        : isDispute || (disposition !== 'won' && disposition !== 'lost');
+    if (state !== from || !isFit) {
       const sum = formatCents(amount_in_cents);
       throw conflict(
         state === 'ended'
@@ -299,7 +334,7 @@ export function endCase(
             : isEarly
               ? `The ${sum} of this case went back to the customer: end it as answered, which books them`
               : amount_in_cents > 0
-                ? `The ${sum} of this case are disputed: the processor says whether it is won or lost`
+                ? `The ${sum} of this case are disputed: end it as won or lost when it is certain and the processor does not say so`
                 : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back',
       );
     }

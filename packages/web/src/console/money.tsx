@@ -267,7 +267,7 @@ function Cases() {
   );
 }
 
-/** The ends that a case may have: money that is gone is made up for, and money that is disputed is the processor's to decide. Pure. */
+/** The ends that a case may have: money that is gone is made up for, and a dispute whose end the processor does not tell is decided. Pure. */
 function endsOf(one: CaseView): readonly (readonly [CaseEnd['disposition'], string])[] {
   if (one.state === 'lost') {
     return [
@@ -278,10 +278,16 @@ function endsOf(one: CaseView): readonly (readonly [CaseEnd['disposition'], stri
   }
   return one.amount_in_cents === 0 || one.reason_code === 'refunded_elsewhere'
     ? [['answered', 'Answered']]
-    : [];
+    : [
+        ['won', 'Won'],
+        ['lost', 'Lost'],
+      ];
 }
 
 async function endOf({ case_id }: CaseView, end: CaseEnd): Promise<string> {
   const { outcome } = await post<CaseEnded>(`/money/cases/${encodeURIComponent(case_id)}/end`, end);
-  return outcome === 'ended' ? 'The case has ended.' : 'Noted. A second person has to confirm it.';
+  if (outcome !== 'ended') return 'Noted. A second person has to confirm it.';
+  return end.disposition === 'lost'
+    ? 'The dispute is lost: say who makes up for its money.'
+    : 'The case has ended.';
 }
