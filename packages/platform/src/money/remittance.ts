@@ -228,17 +228,24 @@ async function makeIn(
   return undefined;
 }
 
+/** Batches of the partner that are not remitted; its open one is among them. */
 const unremittedStatement = sql(
   'remit_left',
   `SELECT b.platform_batch_id FROM duebridge_platform.batches b
     WHERE b.partner_id = $1 AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
-    ORDER BY b.cutoff_at LIMIT 1`,
+    ORDER BY b.cutoff_at`,
+);
+/** One of them that holds what the biller is owed, or will be. */
+const holdingStatement = sql(
+  'remit_left_of_biller',
+  `SELECT p.platform_batch_id FROM duebridge_platform.payments p
+    WHERE p.platform_batch_id = ANY($1::text[]) AND p.biller_id = $2 AND p.status IN ('processing', 'succeeded') LIMIT 1`,
 );
 
 /**
  * What a biller that has left is still owed: carried from earlier remittances or sent back, less what is taken off. It has no next batch, so
- * that this makes a remittance of its own for it, whatever its minimum. Returns its id. Throws Refusal CONFLICT while a batch of the
- * partner is not remitted, and when nothing is owed.
+ * that this makes a remittance of its own for it, whatever its minimum. Returns its id. Throws Refusal CONFLICT while a batch with
+ * payments of this biller is not remitted, and when nothing is owed.
  */
 export function payOut(
   database: Database,
@@ -247,8 +254,12 @@ export function payOut(
   { reason, actor, now }: { readonly reason: string; readonly actor: string; readonly now: number },
 ): Promise<string> {
   return database.transaction(async (tx) => {
-    const [batch] = await tx.query<{ platform_batch_id: string }>(unremittedStatement, [
+    const open = await tx.query<Pick<ClosedBatch, 'platform_batch_id'>>(unremittedStatement, [
       partner_id,
+    ]);
+    const [batch] = await tx.query<Pick<ClosedBatch, 'platform_batch_id'>>(holdingStatement, [
+      open.map((one) => one.platform_batch_id),
+      biller_id,
     ]);
     if (batch !== undefined) {
       throw new Refusal('CONFLICT', {
