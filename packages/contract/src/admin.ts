@@ -442,7 +442,7 @@ export const AccountImport = strictObject({
       },
       {
         description:
-          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit.',
+          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit, which tells what the file holds; a part that says otherwise is refused.',
       },
     ),
   ),

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { isDeepStrictEqual } from 'node:util';
 import {
   partnerAdminRoutes,
   PlatformBatchId,
@@ -35,13 +36,14 @@ import type { PartnerKit } from './kit.ts';
 import { importAccounts, type ImportedAccount } from './ledger.ts';
 import { batchLines, listBatches, openStatements } from './statement.ts';
 import {
+  auditedImport,
   auditTables,
   findPayments,
-  isImportAudited,
   listPayments,
   readAudit,
   toRecord,
   writeAudit,
+  type AuditLine,
   type PaymentRow,
   type Place,
 } from './store.ts';
@@ -77,8 +79,9 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     partnerAdminRoutes.import_accounts,
     async ({ body }) => {
       const accounts = await readImport(body.csv, billers);
+      const isKnown = await isKnownImport(database, body);
       const imported = await importAccounts(database, accounts, body.as_of ?? null);
-      await auditImport(database, body, imported);
+      if (!isKnown) await auditImport(database, body, imported);
       return imported;
     },
     guard,
@@ -159,23 +162,41 @@ async function readImport(
   });
 }
 
+/** Whether an earlier part of the file was audited. Throws Refusal CONFLICT when that one was of another file. */
+async function isKnownImport(
+  database: Database,
+  { part_of, as_of }: AccountImport,
+): Promise<boolean> {
+  if (part_of === undefined) return false;
+  const audited = await auditedImport(database, part_of.import_id);
+  if (audited === undefined) return false;
+  if (isDeepStrictEqual(audited, planOf(part_of, as_of))) return true;
+  throw new Refusal('CONFLICT', {
+    message: 'This import_id is that of another file, number of accounts or as_of',
+  });
+}
+
+/** What is audited of a file that comes in parts: what it holds, as parts of it may be refused. */
+function planOf(
+  { accounts, ...file }: NonNullable<AccountImport['part_of']>,
+  as_of: string | undefined,
+): AuditLine['detail'] {
+  return { ...file, accounts_in_file: accounts, ...(as_of && { as_of }) };
+}
+
 /** One line for a file, whose first part leaves it: the later ones may never come. */
-async function auditImport(
+function auditImport(
   database: Database,
   { csv, part_of, as_of }: AccountImport,
   imported: AccountImportResult,
 ): Promise<void> {
-  if (part_of !== undefined && (await isImportAudited(database, part_of.import_id))) return;
-  const file = part_of ?? {
-    file_sha256: createHash('sha256').update(csv).digest('hex'),
-    ...imported,
-  };
-  await writeAudit(database, [
+  const whole = { file_sha256: createHash('sha256').update(csv).digest('hex'), ...imported };
+  return writeAudit(database, [
     {
       platform_payment_id: null,
       actor: ADMIN_KEY_ACTOR,
       event: 'accounts_imported',
-      detail: { ...file, ...(as_of === undefined ? {} : { as_of }) },
+      detail: part_of ? planOf(part_of, as_of) : { ...whole, ...(as_of && { as_of }) },
     },
   ]);
 }

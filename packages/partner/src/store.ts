@@ -402,14 +402,17 @@ export function readAudit(
   return database.query<KitAuditEntry>(readAuditText, values);
 }
 
-/** Whether the audit of the last day has a line of this import of accounts. */
-export async function isImportAudited(database: Database, import_id: string): Promise<boolean> {
-  const rows = await database.query(
-    `SELECT 1 FROM duebridge_partner.payment_audit
+/** What the audit of the last day has of this import of accounts. */
+export async function auditedImport(
+  database: Database,
+  import_id: string,
+): Promise<AuditLine['detail'] | undefined> {
+  const [row] = await database.query<Pick<AuditLine, 'detail'>>(
+    `SELECT detail FROM duebridge_partner.payment_audit
       WHERE at > clock_timestamp() - interval '1 day' AND event = 'accounts_imported' AND detail->>'import_id' = $1 LIMIT 1`,
     [import_id],
   );
-  return rows.length > 0;
+  return row?.detail;
 }
 
 /** A position in the operator's list: that of a payment. */
