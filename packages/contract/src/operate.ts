@@ -464,10 +464,7 @@ export const OpenDifference = Type.Object({
   found_at: instant('When a reconciliation first found it.'),
   seen_at: instant('When a reconciliation last found it.'),
   resolved_at: nullable(instant('When it was resolved, or no longer found.')),
-  resolved_by: nullable(
-    Type.String(),
-    'Null for a partner’s own people, and so is the resolution.',
-  ),
+  resolved_by: nullable(Type.String(), 'Null for a partner’s people; so is the resolution.'),
   resolution: nullable(Type.String()),
 });
 export type OpenDifference = Static<typeof OpenDifference>;
