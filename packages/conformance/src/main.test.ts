@@ -159,8 +159,8 @@ const LINES: readonly (readonly [
     /lacks "owner"/,
   ],
   [
-    'a report that cannot be written costs no result',
-    () => at('--only P20 --html /dev/full'),
+    'a report that cannot be written costs neither the result nor the other report',
+    () => at('--only P20 --junit /dev/full --html beside.html'),
     2,
     /1 of 1 checks passed/,
     /could not be written to \/dev\/full/,
@@ -196,6 +196,7 @@ test('every command line has its exit code and says no more than was asked', asy
     assert.match(ran.err, err, what);
     assert.ok(!(ran.out + ran.err).includes(KEY), what);
   }
+  assert.ok(existsSync('beside.html'));
   assert.equal((await conform('platform --list')).out.trim().split('\n').length, 91);
   const programs = await conform('partner --list --json');
   assert.equal((JSON.parse(programs.out) as unknown[]).length, 56);

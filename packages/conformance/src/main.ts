@@ -319,17 +319,23 @@ function deliver(report: RunReport, flags: Flags): number {
   const colour = process.stdout.isTTY && process.env['NO_COLOR'] === undefined;
   // Printed first: a file that cannot be written must not cost the result of a whole run.
   terminal.out(flags.json === true ? jsonReport(report) : terminalReport(report, { colour }));
-  for (const [file, form] of [
-    [flags.junit, junitReport],
-    [flags.html, pageReport],
-  ] as const) {
+  const unwritten = (
+    [
+      [flags.junit, junitReport],
+      [flags.html, pageReport],
+    ] as const
+  ).flatMap(([file, form]) => {
     try {
       if (file !== undefined) writeFileSync(file, form(report));
+      return [];
     } catch {
-      throw new TargetProblem(
-        `The report could not be written to ${file}: choose a file in an existing, writable folder.`,
-      );
+      return [file];
     }
+  });
+  if (unwritten.length > 0) {
+    throw new TargetProblem(
+      `The report could not be written to ${unwritten.join(' and ')}: choose a file in an existing, writable folder.`,
+    );
   }
   return report.exit_code;
 }

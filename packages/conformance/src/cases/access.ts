@@ -65,7 +65,7 @@ function refused(t: PartnerContext, reply: Reply, what: string): void {
   // A gateway may answer 404 for a request it blocks; that is still a refusal.
   const body = asObject(reply.json) ?? {};
   const isShown = DATA.some((field) => field in body && typeof body[field] !== 'number');
-  const isMoney = typeof body['amount_due_in_cents'] === 'number';
+  const isMoney = (body['amount_due_in_cents'] ?? null) !== null;
   t.must(!isMoney && !isShown, `${what}: no data in the refusal`, reply);
   t.strict(reply.status === 401, `${what}: 401`, reply);
 }
@@ -162,7 +162,7 @@ const p03: Draft<PartnerCase> = {
     const isRead = reply.status === 200 && isJson(reply) && asObject(reply.json) !== undefined;
     if (!t.must(isRead, '200 with a JSON object', reply)) return;
     t.field(reply, 'access_token', 'access_token, a non-empty string', isText);
-    const isBearer = (type: unknown): boolean => /^bearer$/i.test(String(type));
+    const isBearer = (type: unknown): boolean => typeof type === 'string' && /^bearer$/i.test(type);
     t.field(reply, 'token_type', 'token_type "Bearer"', isBearer);
     const isTime = (life: unknown): boolean => typeof life === 'number' && life > 0;
     t.field(reply, 'expires_in', 'expires_in, a positive integer number of seconds', isTime);

@@ -79,6 +79,12 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         ? { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', balance: {} } }
         : undefined,
   })),
+  fails('P01', 'refuses a request but returns the amount due, as text', () => ({
+    answer: (call, answer) =>
+      answer.status === 401 && call.headers['x-api-key'] === undefined
+        ? { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', amount_due_in_cents: '100' } }
+        : undefined,
+  })),
   fails('P02', 'accepts any key that is present', () => ({
     authorize: (call, refusal) => (call.headers['x-api-key'] === undefined ? refusal : undefined),
   })),
@@ -103,6 +109,12 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'P03',
     'returns expires_in as a string with a unit',
     () => changeToken((token) => ({ ...token, expires_in: '1h' })),
+    { auth: 'oauth' },
+  ),
+  fails(
+    'P03',
+    'returns token_type as a list',
+    () => changeToken((token) => ({ ...token, token_type: ['Bearer'] })),
     { auth: 'oauth' },
   ),
   fails(
