@@ -8,6 +8,7 @@ import {
   environmentHelp,
   flag,
   integer,
+  names,
   oneOf,
   readConfig,
   secret,
@@ -41,6 +42,11 @@ test('configuration is read into its types, with defaults where nothing or an em
     mode: 'a',
     open: true,
   });
+});
+
+test('a comma too many among names stops no start, and no name at all does', () => {
+  assert.deepEqual(names('a.example, b.example,'), ['a.example', 'b.example']);
+  assert.throws(() => names(' , '), /must be names separated by commas/);
 });
 
 test('all problems are reported at once, by name and without values', () => {

@@ -60,10 +60,13 @@ export const secret: Parser<string> = (value) => {
 /** One secret, or several with commas between them while one replaces another. */
 export const secrets: Parser<readonly string[]> = (value) => value.split(',').map(secret);
 
-/** Names with commas between them. */
+/** Names with commas between them; one too many is forgiven. */
 export const names: Parser<readonly string[]> = (value) => {
-  const list = value.split(',').map((name) => name.trim());
-  if (list.includes('')) throw new Error('must be names separated by commas');
+  const list = value
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+  if (list.length === 0) throw new Error('must be names separated by commas');
   return list;
 };
 
