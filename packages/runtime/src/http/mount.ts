@@ -77,12 +77,17 @@ export function mount<const R extends Route>(
       ? undefined
       : { onRequest: async (request, reply) => before(request, reply) }),
     async handler(request, reply) {
-      const details = [
+      const fields = [
         ...(checks.path?.problems(request.params, 'path') ?? []),
         // An operation without query fields ignores any that are sent: a proxy or a campaign link added them, not the caller.
         ...(checks.query?.problems(request.query, 'query') ?? []),
-        ...nullCharacters('path', request.params),
-        ...nullCharacters('query', request.query),
+      ];
+      const refused = new Set(fields.map(({ path: field }) => field));
+      const details = [
+        ...fields,
+        ...[...nullCharacters('path', request.params), ...nullCharacters('query', request.query)]
+          // A pattern that does not admit it has said so.
+          .filter(({ path: field }) => !refused.has(field)),
         ...bodyProblems(request, checks.body),
       ];
       if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
