@@ -149,16 +149,19 @@ export async function importPayments(
       import('../former-payments.ts'),
     ]);
   const opened = await openNamed(terminal, file);
-  const { database, close } = await openPartnerDatabase(readDatabaseConfig(terminal.env), {
-    beside: true,
-  });
   let done: FormerPaymentsResult;
   try {
-    done = await importFormerPayments(database, () => opened.text(), options.client);
+    const { database, close } = await openPartnerDatabase(readDatabaseConfig(terminal.env), {
+      beside: true,
+    });
+    try {
+      done = await importFormerPayments(database, () => opened.text(), options.client);
+    } finally {
+      await close();
+    }
   } catch (error) {
     throw toldOf(error, opened);
   } finally {
-    await close();
     await opened.close();
   }
   print(terminal, options, done, () =>
