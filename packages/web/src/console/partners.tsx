@@ -140,6 +140,23 @@ export function PartnerPage({ id }: { id: string }) {
       <p role="status">{test}</p>
       <Health path={path} id={id} />
       <AnswersTo path={path} id={id} />
+      <Keys path={path} id={id} />
+      <h2>Figures</h2>
+      <Ranges />
+      {figures.data === undefined ? null : (
+        <>
+          <TimesChart figures={figures.data} />
+          <OutcomesChart figures={figures.data} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** The keys of its clients. */
+function Keys({ path, id }: { path: string; id: string }) {
+  return (
+    <>
       <h2>Keys</h2>
       <List<ClientKeyView>
         caption="Keys of the API"
@@ -164,14 +181,6 @@ export function PartnerPage({ id }: { id: string }) {
           },
         ]}
       />
-      <h2>Figures</h2>
-      <Ranges />
-      {figures.data === undefined ? null : (
-        <>
-          <TimesChart figures={figures.data} />
-          <OutcomesChart figures={figures.data} />
-        </>
-      )}
     </>
   );
 }
