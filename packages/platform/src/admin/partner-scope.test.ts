@@ -11,6 +11,7 @@ import {
   type PaymentPage,
   type Route,
 } from '@duebridge/contract';
+import { withoutOurWords } from './partner-scope.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
 
 const partner = await startTestPartner({ after });
@@ -244,4 +245,14 @@ test('an operator has the role partner and a registered partner, or neither', as
   }
   const raised = await platform.admin('PATCH', '/admin/v1/operators/wendy', { role: 'admin' });
   assert.equal(raised.status, 409, raised.text);
+});
+
+test('the names of billers reach their partner, whatever their ids spell', () => {
+  const biller_names = { actor: 'Acting School', audit: 'Audit Office' };
+  const answer = { partner: { biller_names }, entries: [{ actor: 'ada' }], audit: [{ at: 1 }] };
+  assert.deepEqual(withoutOurWords(answer), {
+    partner: { biller_names },
+    entries: [{ actor: '' }],
+    audit: [],
+  });
 });

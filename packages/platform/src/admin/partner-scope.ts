@@ -102,9 +102,14 @@ const HELD = new Set(['pause_reason', 'partner_held']);
 
 /** An answer as an operator of a partner gets it: without what the platform's own people wrote. */
 export function withoutOurWords<T>(answer: T): T {
-  return JSON.parse(JSON.stringify(answer), (name, value: unknown) => {
-    if (Object.hasOwn(OURS, name)) return OURS[name];
-    if (HELD.has(name) && typeof value === 'string') return withoutOperatorsReason(value);
-    return value;
-  }) as T;
+  return cleaned('', JSON.parse(JSON.stringify(answer))) as T;
+}
+
+function cleaned(name: string, value: unknown): unknown {
+  if (Object.hasOwn(OURS, name)) return OURS[name];
+  if (HELD.has(name) && typeof value === 'string') return withoutOperatorsReason(value);
+  // Its keys are the billers' ids, whatever they spell.
+  if (name === 'biller_names' || typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((one) => cleaned('', one));
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, cleaned(key, one)]));
 }
