@@ -23,19 +23,13 @@ import {
   TEST_KEY,
   withKey,
   type Answer,
+  type TestPartner,
 } from '../test/kit.ts';
 
 const auth = { method: 'key', header: 'x-api-key', keys: [TEST_KEY] } as const;
 
 /** A URL where the kit is served, by any kind of server. */
-interface Host {
-  readonly url: string;
-  call(
-    method: string,
-    path: string,
-    options?: { headers?: Record<string, string>; body?: string },
-  ): Promise<Answer>;
-}
+type Host = Pick<TestPartner, 'url' | 'call'>;
 
 function hostAt(t: TestContext, url: string): Host {
   const agent = new Agent({ keepAlive: true });

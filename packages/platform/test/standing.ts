@@ -1,7 +1,9 @@
 /** Test support: payments that stand in any stage, in slots of the worker under test and of another. */
 import assert from 'node:assert/strict';
 import type { PaymentStage } from '@duebridge/contract';
-import { idleWorker, engineRig, writer, type EngineRig } from './engine-rig.ts';
+import { setPayout } from '../src/money/payouts.ts';
+import { openSealer } from '../src/partners/seal.ts';
+import { idleWorker, engineRig, SEAL_KEY, writer, type EngineRig } from './engine-rig.ts';
 import { batchFor } from '../src/reconciliation/batch.ts';
 import { advance, findPayments, insertPayment, type Advance } from '../src/store/payments.ts';
 
@@ -11,6 +13,30 @@ export const ME = 'me';
 export const [MINE, FOREIGN] = [7, 8];
 /** When the partner says that it accepted them. */
 export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
+
+/** What a partner says of a payment that it has posted then. */
+export function posted(at: string) {
+  return {
+    status: 'succeeded',
+    payment_id: 'P',
+    initiated_at: at,
+    posted_at: at,
+    failure_reason: null,
+  } as const;
+}
+
+/** Pays the biller by bank from now on, whose remittances bear its refunds or not. */
+export async function paidByBank(
+  { database, registry }: EngineRig,
+  bears_refunds: boolean,
+): Promise<void> {
+  const partner = await registry.get('acme');
+  assert(partner);
+  const account = { holder_name: 'Acme', routing_number: '021000021', account_number: '1234' };
+  const sealer = openSealer(SEAL_KEY);
+  const order = { way: 'pain001', ...account, bears_refunds } as const;
+  await setPayout({ database, sealer }, partner, order, 'ada');
+}
 
 /** A database with a partner and two workers. */
 export interface Ground extends EngineRig {

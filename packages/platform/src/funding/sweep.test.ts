@@ -3,7 +3,7 @@ import test from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import { writer } from '../../test/engine-rig.ts';
-import { ground, ME } from '../../test/standing.ts';
+import { ground, ME, posted } from '../../test/standing.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { sweepFunds } from './sweep.ts';
 
@@ -64,13 +64,7 @@ test('funds whose payment ends while they are captured early are booked once, by
     [id],
   );
   const at = '2026-03-01T10:00:05.000Z';
-  const ending = {
-    status: 'succeeded',
-    payment_id: 'P',
-    initiated_at: at,
-    posted_at: at,
-    failure_reason: null,
-  } as const;
+  const ending = posted(at);
   await sweepFunds({
     database,
     clock: systemClock,

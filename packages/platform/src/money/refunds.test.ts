@@ -3,12 +3,10 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { openCase } from '../store/cases.ts';
-import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
-import { ground, ME } from '../../test/standing.ts';
-import { openSealer } from '../partners/seal.ts';
+import { writer } from '../../test/engine-rig.ts';
+import { ground, ME, paidByBank, posted } from '../../test/standing.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { checkMoney } from './check.ts';
-import { setPayout } from './payouts.ts';
 import { decideRefund, listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
@@ -42,13 +40,7 @@ async function rigOf(t: TestContext) {
       `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', $2)`,
       [platform_payment_id, state],
     );
-    const ending = {
-      status: 'succeeded',
-      payment_id: 'P',
-      initiated_at: at,
-      posted_at: at,
-      failure_reason: null,
-    } as const;
+    const ending = posted(at);
     const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
     await endPayments(database, writer(ME), [end]);
     await settlePayments(database, writer(ME), [{ platform_payment_id }]);
@@ -62,19 +54,7 @@ async function rigOf(t: TestContext) {
     refunded,
     processor,
     paid,
-    payout: (bears_refunds: boolean) =>
-      setPayout(
-        { database, sealer: openSealer(SEAL_KEY) },
-        partner,
-        {
-          way: 'pain001',
-          holder_name: 'Acme',
-          routing_number: '021000021',
-          account_number: '1234',
-          bears_refunds,
-        },
-        'ada',
-      ),
+    payout: (bears_refunds: boolean) => paidByBank(rig, bears_refunds),
     refund: (id: string, more: object = {}, who = 'ada') =>
       requestRefund(refunding, id, { ...why, ...more }, who),
     async holds(): Promise<void> {

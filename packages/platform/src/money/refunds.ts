@@ -197,22 +197,18 @@ export async function requestRefund(
     if (amount_in_cents > left || left <= 0) {
       throw conflict(`Of this payment ${left} cents are left to be refunded`);
     }
-    const { partner_id, biller_id, funding_method } = payment;
-    await tx.query(insertStatement, [
+    const { reason_code, reason } = request;
+    await insert(tx, payment, {
       refund_id,
       platform_payment_id,
-      partner_id,
-      biller_id,
-      funding_method,
       amount_in_cents,
-      request.reason_code,
-      request.reason,
-      await bearerOf(tx, payment),
+      reason_code,
+      reason,
       actor,
-    ]);
+    });
     // All of the payment's refunds: one that is split needs the second person as well.
     if ((sum?.cents ?? 0) + amount_in_cents > secondPersonAboveCents) {
-      const { reason } = request;
+      const { partner_id } = payment;
       const detail = { refund_id, amount_in_cents, reason };
       await note(tx, { actor, event: 'refund_asked', platform_payment_id, partner_id, detail });
       return false;
@@ -221,6 +217,33 @@ export async function requestRefund(
   });
   if (isSent) await send(refunding, await refundOf(database, refund_id));
   return refundOf(database, refund_id);
+}
+
+/** Stores a refund as asked for, with who bears it. The caller holds the payment. */
+async function insert(
+  on: Queryable,
+  payment: LockedPayment,
+  made: {
+    readonly refund_id: string;
+    readonly platform_payment_id: string;
+    readonly amount_in_cents: number;
+    readonly reason_code: string;
+    readonly reason: string;
+    readonly actor: string;
+  },
+): Promise<void> {
+  await on.query(insertStatement, [
+    made.refund_id,
+    made.platform_payment_id,
+    payment.partner_id,
+    payment.biller_id,
+    payment.funding_method,
+    made.amount_in_cents,
+    made.reason_code,
+    made.reason,
+    await bearerOf(on, payment),
+    made.actor,
+  ]);
 }
 
 async function bearerOf(
@@ -252,19 +275,8 @@ export async function noteRefund(
   const [payment] = await on.query<LockedPayment>(lockStatement, [platform_payment_id]);
   const [known] = await on.query<RefundView>(getStatement, [refund_id]);
   if (payment === undefined || known !== undefined) return;
-  const { partner_id, biller_id, funding_method } = payment;
-  await on.query(insertStatement, [
-    refund_id,
-    platform_payment_id,
-    partner_id,
-    biller_id,
-    funding_method,
-    amount_in_cents,
-    'other',
-    'made at the processor',
-    await bearerOf(on, payment),
-    actor,
-  ]);
+  const why = { reason_code: 'other', reason: 'made at the processor' };
+  await insert(on, payment, { refund_id, platform_payment_id, amount_in_cents, ...why, actor });
   const said = { now: Date.parse(at), actor };
   await move(on, refund_id, 'sending', said);
   await move(on, refund_id, 'done', said);

@@ -10,7 +10,7 @@ import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
 import { openSealer } from '../partners/seal.ts';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { insertPayment } from '../store/payments.ts';
-import { ground, ME, MINE } from '../../test/standing.ts';
+import { ground, ME, MINE, posted } from '../../test/standing.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { bankDayFrom } from './bank-days.ts';
 import { checkMoney, findFaults } from './check.ts';
@@ -84,13 +84,7 @@ async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => chan
       stage: 'dispatching',
       actor: 'test',
     });
-    const ending = {
-      status: 'succeeded',
-      payment_id: 'P',
-      initiated_at: at,
-      posted_at: at,
-      failure_reason: null,
-    } as const;
+    const ending = posted(at);
     const end = { platform_payment_id, from: 'dispatching', by: 'partner', ending } as const;
     assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
     if (settles) await settlePayments(database, writer(ME), [{ platform_payment_id }]);

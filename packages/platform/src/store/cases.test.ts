@@ -6,16 +6,14 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import type { CaseEnd } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
-import { SEAL_KEY, writer } from '../../test/engine-rig.ts';
-import { ground, ME } from '../../test/standing.ts';
+import { writer } from '../../test/engine-rig.ts';
+import { ground, ME, paidByBank } from '../../test/standing.ts';
 import type { EventMoney, ProcessorEvent } from '../funding/adapter.ts';
 import { applyEvent } from '../funding/apply-event.ts';
 import { sweepFunds } from '../funding/sweep.ts';
 import type { SettledFunds } from '../funding.ts';
 import { checkMoney } from '../money/check.ts';
-import { setPayout } from '../money/payouts.ts';
 import { listRefunds, requestRefund } from '../money/refunds.ts';
-import { openSealer } from '../partners/seal.ts';
 import { endCase, listCases, openCase } from './cases.ts';
 import { endPayments, settlePayments } from './terminal.ts';
 
@@ -120,19 +118,7 @@ async function rigOf(t: TestContext) {
       const { taken, uncollected, borne, owed, returned, disputed, refunded } = one;
       return { taken, uncollected, borne, owed, returned, disputed, refunded };
     },
-    payout: (bears_refunds: boolean) =>
-      setPayout(
-        { database, sealer: openSealer(SEAL_KEY) },
-        partner,
-        {
-          way: 'pain001',
-          holder_name: 'Acme',
-          routing_number: '021000021',
-          account_number: '1234',
-          bears_refunds,
-        },
-        'ada',
-      ),
+    payout: (bears_refunds: boolean) => paidByBank(rig, bears_refunds),
     refund: (id: string, amount_in_cents: number) =>
       requestRefund(
         {
