@@ -11,7 +11,7 @@ export const MAX_TEXT_LENGTH = 256;
 export const MAX_FAILURE_REASON_LENGTH = 500;
 
 /**
- * Ids that the partner chooses: any printable text, byte-exact (decision 13). Excluded are control characters and others that nobody
+ * Ids that the partner chooses. They are printable text, byte-exact (decision 13). Excluded are control characters and others that nobody
  * sees, halves of a surrogate pair, and "." and "..", which every URL parser on the way would resolve as path segments.
  */
 const PARTNER_ID_PATTERN =
@@ -53,7 +53,7 @@ export const AmountInCents = Type.Integer({
 export const text = (description: string, maxLength = MAX_TEXT_LENGTH) =>
   Type.String({ minLength: 1, maxLength, pattern: '\\S', description });
 
-/** An instant that another system wrote: any form of ISO 8601 with a zone (PF7, PF8). */
+/** An instant that another system wrote, in any form of ISO 8601 with a zone (PF7, PF8). */
 export const foreignInstant = (description: string) =>
   Type.String({ format: 'iso-instant', description });
 

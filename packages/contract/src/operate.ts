@@ -216,7 +216,7 @@ const day = (description: string) =>
  * What a payment is called in a search: its status, or why somebody has to look at it.
  *
  * `review`: waits for an operator. `paused`: by an operator. `overdue`: not ended a day after it was confirmed. `unsettled`: ended, and
- * its funds are neither captured nor released. `case`: a case about it has not ended. `needs_human`: any of these, once a worker can no
+ * its funds are neither captured nor released. `case`: a case about it has not ended. `needs_human`: one of these, once a worker can no
  * longer be expected to end it.
  */
 export const FILTER_STATUSES = [

@@ -266,7 +266,7 @@ class ApplyingEnd implements Applier {
     this.#place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = this.#on.clock.monotonic();
     return found.filter(({ platform_payment_id: id, is_ahead }) => {
-      // Of unknown age: it can be canceled for as long as any other, counted from now.
+      // Of unknown age: it can be canceled for as long as every other, counted from now.
       if (is_ahead && this.#on.holdMs > 0 && !this.#retries.has(id)) {
         this.#retries.set(id, { notBefore: now + this.#on.holdMs, pauseMs: 0, failed: false });
       }

@@ -272,7 +272,8 @@ const p39: Draft<PartnerCase> = {
   severity: 'should',
   sends:
     'PUT payment with a truncated body, with content type text/plain, and with an array, null or a string as the body',
-  likely_cause: 'The body is taken as it comes: any type of content, and any value that is JSON.',
+  likely_cause:
+    'The body is taken as it comes, whatever its type of content, and whichever JSON value it is.',
   creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
     const halves = instruction(t.intend(39));

@@ -220,7 +220,7 @@ async function restore(options: LostOptions, made: MadePayment): Promise<boolean
   }
 }
 
-/** The payment as it was, without a worker: any one takes it from there. */
+/** The payment as it was, without a worker. Whichever finds it first takes it. */
 async function writeAgain(
   tx: Transaction,
   { funding, clock }: Pick<LostOptions, 'funding' | 'clock'>,

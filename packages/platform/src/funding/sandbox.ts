@@ -1,7 +1,7 @@
 /**
  * The sandbox: an adapter that moves no money and says so, for registrations in test mode.
  *
- * enters: orders, as any adapter gets them.  leaves: its own book, one line per act, in `sandbox_funds`.
+ * enters: orders, as every adapter gets them.  leaves: its own book, one line per act, in `sandbox_funds`.
  * holds:  the first act of each phase of a payment counts, so that every call may be repeated. Test amounts make it decline, or ask the
  *         customer (decision 161); the page that asks is checkout/test-approval.ts, below `publicUrl`.
  */
