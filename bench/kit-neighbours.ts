@@ -13,7 +13,6 @@ import type {
   Posting,
   PostOutcome,
 } from '../packages/partner/src/account-system.ts';
-import { accountsBySql } from '../packages/partner/src/accounts-by-sql.ts';
 import { ledger } from '../packages/partner/src/ledger.ts';
 import { withKit } from './kit-stream.ts';
 import { benchOptions, chosenOf } from './options.ts';
@@ -115,22 +114,24 @@ function hangingLedger(database: Database): AccountSystem {
   };
 }
 
-/** The biller's own table beside the kit's, and the statements on it. */
+/** The biller's own table beside the kit's: each payment by a statement of its own, which waits for a locked row. */
 async function tablesOf(database: Database): Promise<AccountSystem> {
   await database.query(
     `CREATE SCHEMA shop CREATE TABLE bill (account_no text PRIMARY KEY, due bigint NOT NULL DEFAULT 1000000)`,
   );
-  await database.query(`CREATE TABLE shop.booking (id text PRIMARY KEY, account_no text NOT NULL)`);
   await database.query(
     `INSERT INTO shop.bill (account_no) SELECT account_id FROM duebridge_partner.account`,
   );
-  return accountsBySql(database, {
-    find_account: `SELECT 'active' AS status FROM shop.bill WHERE account_no = $2 AND $1 <> ''`,
-    find_posting: `SELECT 1 FROM shop.booking WHERE id = $1`,
-    post_payment: `WITH paid AS (
-                     UPDATE shop.bill SET due = due - $4 WHERE account_no = $3 AND $2 <> '' RETURNING account_no
-                   ) INSERT INTO shop.booking SELECT $1, account_no FROM paid WHERE $5 <> '' RETURNING 1`,
-  });
+  return {
+    ...ledger(database),
+    async post(payments: readonly Posting[], tx: Transaction) {
+      for (const { account_id, amount_in_cents } of payments) {
+        const pay = 'UPDATE shop.bill SET due = due - $2 WHERE account_no = $1';
+        await tx.query(pay, [account_id, amount_in_cents]);
+      }
+      return payments.map((): PostOutcome => ({ outcome: 'posted' }));
+    },
+  };
 }
 
 /** One stream; returns the sorted waits in milliseconds. */

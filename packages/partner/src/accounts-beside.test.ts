@@ -1,9 +1,9 @@
-/** The kit beside any stack: accounts behind the biller's HTTP service, and behind three statements on its own tables. */
+/** The kit beside any stack: accounts behind the biller's HTTP service. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -12,7 +12,6 @@ import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { accountServiceRoutes } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
-import { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
 import { accountsOverHttp } from './accounts-over-http.ts';
 import { readPartnerConfig } from './config.ts';
 import { accountServiceOpenApi } from './server.ts';
@@ -193,18 +192,12 @@ for (const [name, of] of Object.entries(examples)) {
   });
 }
 
-test('an account service without a secret, or beside statements, stops the start, with the reason [S3]', () => {
+test('an account service without a secret stops the start, with the reason [S3]', () => {
   const env = {
     DUEBRIDGE_PARTNER_KEY: TEST_KEY,
     DUEBRIDGE_PARTNER_ACCOUNTS_URL: 'https://x.example',
   };
   assert.throws(() => readPartnerConfig(env), /DUEBRIDGE_PARTNER_ACCOUNTS_SECRET/);
-  const both = {
-    ...env,
-    DUEBRIDGE_PARTNER_ACCOUNTS_SECRET: secret,
-    DUEBRIDGE_PARTNER_ACCOUNTS_SQL: 'x.sql',
-  };
-  assert.throws(() => readPartnerConfig(both), /not both/);
 });
 
 test('the OpenAPI document of the account service holds its three operations [S2]', () => {
@@ -213,76 +206,4 @@ test('the OpenAPI document of the account service holds its three operations [S2
     new Set(Object.keys(paths)),
     new Set(Object.values(accountServiceRoutes).map((route) => route.path)),
   );
-});
-
-test('SQL statements on the biller’s own tables: accounts are found, paid once in the transaction, refused [S2 B1 ST2 ST3 FR1]', async (t) => {
-  const database = await kitDatabase(t);
-  await database.query(await readFile(example('own-accounts.sql'), 'utf8'));
-  await database.query(
-    `INSERT INTO waterworks.customers VALUES (4711, 'Grace Hopper', false, 120.55, '2026-12-24', null, 50), (4712, 'Gone Away', true, 10, '2026-01-01', null, null)`,
-  );
-  await database.query(`INSERT INTO waterworks.receipts VALUES ('booked', 4711, 1)`);
-  const statements = readAccountStatements(await readFile(example('accounts.sql'), 'utf8'));
-  await checkAccountStatements(database, statements);
-  const partner = await startKit(database, { accounts: accountsBySql(database, statements) });
-  const account = await partner.call('GET', '/biller/waterworks/account/4711');
-  assert.deepEqual(account.body, {
-    biller_id: 'waterworks',
-    account_id: '4711',
-    status: 'active',
-    balance: { amount_due_in_cents: 12_055, due_date: '2026-12-24' },
-    payment_rules: { max_amount_in_cents: 5_000 },
-  });
-  for (const unknown of ['/biller/waterworks/account/04711', '/biller/acme/account/4711']) {
-    assert.equal((await partner.call('GET', unknown)).status, 404);
-  }
-  const pay = async (id: string, no: string, cents: number): Promise<unknown> => {
-    const at = paymentPath(id, no, 'waterworks');
-    await Promise.all([1, 2].map(() => partner.call('PUT', at, { body: instruction(cents) })));
-    return (await ended(partner, id, at)).body['status'];
-  };
-  assert.equal(await pay('p', '4711', 1_001), 'succeeded');
-  assert.equal(await pay('booked', '4711', 100), 'succeeded');
-  assert.equal(await pay('large', '4711', 5_001), 'failed');
-  assert.equal(await pay('closed', '4712', 1), 'failed');
-  assert.equal(await pay('nobody', 'x', 1), 'failed');
-  const balance = await partner.call('GET', '/biller/waterworks/account/4711/balance');
-  assert.equal(balance.body['amount_due_in_cents'], 12_055 - 1_001);
-});
-
-test('an unusable file of statements stops the start and names the statement', async (t) => {
-  const good = await readFile(example('accounts.sql'), 'utf8');
-  assert.throws(() => readAccountStatements('SELECT 1'), /lacks find_account/);
-  assert.throws(() => readAccountStatements(good + good), /each once/);
-  assert.throws(() => readAccountStatements(`${good}\n-- name: more\nSELECT 1`), /names more/);
-  const database = await kitDatabase(t);
-  await assert.rejects(
-    checkAccountStatements(database, readAccountStatements(good)),
-    /statement find_account: .*waterworks/,
-  );
-  // PostgreSQL parses these, and every payment would fail to bind five values, or to run two commands.
-  const wrong = {
-    find_account: "SELECT 'active' AS status WHERE $1::text <> ''",
-    find_posting: 'SELECT 1 WHERE $1::text IS NULL; CREATE TABLE made_by_a_check ()',
-    post_payment: 'SELECT 1 WHERE $1::text || $2::text || $3::text <> $4::text',
-  };
-  const right = {
-    find_account: `${wrong.find_account} AND $2::text <> ''`,
-    find_posting: 'SELECT 1 WHERE $1::text IS NULL',
-    post_payment: `${wrong.post_payment} AND $5::text IS NOT NULL`,
-  };
-  await checkAccountStatements(database, right);
-  for (const [name, problem] of [
-    ['find_account', /statement find_account must use each of \$1 to \$2/],
-    ['find_posting', /statement find_posting: .*multiple commands/],
-    ['post_payment', /statement post_payment must use each of \$1 to \$5/],
-  ] as const) {
-    await assert.rejects(
-      checkAccountStatements(database, { ...right, [name]: wrong[name] }),
-      problem,
-    );
-  }
-  assert.deepEqual(await database.query(`SELECT to_regclass('made_by_a_check')::text AS made`), [
-    { made: null },
-  ]);
 });

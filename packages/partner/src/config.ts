@@ -1,14 +1,11 @@
 /** The configuration of a partner server, read from the environment once. */
-import { readFile } from 'node:fs/promises';
 import {
   ConfigurationError,
-  messageOf,
   readConfig,
   tracingOf,
   type Config,
   type Environment,
 } from '@duebridge/runtime';
-import { accountsBySql, checkAccountStatements, readAccountStatements } from './accounts-by-sql.ts';
 import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AuthOptions } from './auth.ts';
 import type { PartnerConfig } from './server.ts';
@@ -42,32 +39,19 @@ export function readDatabaseConfig(
   return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory };
 }
 
-/** Where the accounts are: in the ledger (undefined), behind an HTTP service, or in tables accessed by three statements. */
-function accountsOf(values: Values): PartnerConfig['accounts'] {
-  const { accountsUrl: url, accountsSecret: secret, accountsSql: file } = values;
-  if (url !== undefined && file !== undefined) {
+/** Where the accounts are: in the ledger (undefined), or behind an HTTP service. */
+function accountsOf({
+  accountsUrl: url,
+  accountsSecret: secret,
+}: Values): PartnerConfig['accounts'] {
+  if (url === undefined) return undefined;
+  if (secret === undefined) {
     throw new ConfigurationError(
-      'accounts are behind an address or behind statements: set DUEBRIDGE_PARTNER_ACCOUNTS_URL or DUEBRIDGE_PARTNER_ACCOUNTS_SQL, not both',
+      'requests to the account service are signed: set DUEBRIDGE_PARTNER_ACCOUNTS_SECRET to a secret that it knows too',
     );
   }
-  if (url !== undefined) {
-    if (secret === undefined) {
-      throw new ConfigurationError(
-        'requests to the account service are signed: set DUEBRIDGE_PARTNER_ACCOUNTS_SECRET to a secret that it knows too',
-      );
-    }
-    const accounts = accountsOverHttp({ url, secret });
-    return () => accounts;
-  }
-  if (file === undefined) return undefined;
-  return async (database) => {
-    const text = await readFile(file, 'utf8').catch((error: unknown) => {
-      throw new ConfigurationError(`cannot read ${file}: ${messageOf(error)}`);
-    });
-    const statements = readAccountStatements(text);
-    await checkAccountStatements(database, statements);
-    return accountsBySql(database, statements);
-  };
+  const accounts = accountsOverHttp({ url, secret });
+  return () => accounts;
 }
 
 function authOf(values: Values): AuthOptions {

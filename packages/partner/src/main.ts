@@ -61,7 +61,6 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
 interface ServeOptions {
   readonly migrate: boolean;
   readonly accountsUrl?: string;
-  readonly accountsSql?: string;
 }
 
 /** `serve` and `migrate`. The server's modules are loaded only when one is started. */
@@ -75,10 +74,6 @@ function addServing(partner: Command, terminal: Terminal): void {
       '--accounts-url <url>',
       'an account service of your own (DUEBRIDGE_PARTNER_ACCOUNTS_URL)',
     )
-    .option(
-      '--accounts-sql <file>',
-      'three statements on your tables (DUEBRIDGE_PARTNER_ACCOUNTS_SQL)',
-    )
     .action(async (options: ServeOptions) => {
       const [{ createLogger, runService }, { readPartnerConfig }, { startPartner }] =
         await Promise.all([
@@ -89,7 +84,6 @@ function addServing(partner: Command, terminal: Terminal): void {
       const { logLevel, ...config } = readPartnerConfig({
         ...terminal.env,
         ...(options.accountsUrl && { DUEBRIDGE_PARTNER_ACCOUNTS_URL: options.accountsUrl }),
-        ...(options.accountsSql && { DUEBRIDGE_PARTNER_ACCOUNTS_SQL: options.accountsSql }),
       });
       const log = createLogger({
         name: 'partner',

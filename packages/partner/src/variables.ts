@@ -130,11 +130,6 @@ export const variables = {
     'the secret that signs the requests to it',
     { secret: true },
   ),
-  accountsSql: setting(
-    'DUEBRIDGE_PARTNER_ACCOUNTS_SQL',
-    text,
-    'file of three SQL statements on your own tables in the database',
-  ),
   holdSeconds: setting(
     'DUEBRIDGE_PARTNER_HOLD_SECONDS',
     integer(0, MAX_HOLD_SECONDS),
