@@ -3,14 +3,12 @@
  *
  * enters: the book, of which the days that are over are added up once.  leaves: what each biller's accounts hold.
  * holds:  a day is added up when nothing is booked for it any more; what is later is read from the book, by its index of days, so that the
- *         hourly check of three years reads a few days. `money check --days` adds all of it up again, names a sum that is wrong, and has
- *         the sums made anew: they only repeat what the book says.
+ *         hourly check of three years reads a few days.
  */
-import { formatCents, type MoneyBalances } from '@duebridge/contract';
+import { type MoneyBalances } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { PLACES, SOURCES, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
-import { hasFormerPayments } from './former-payments.ts';
 
 /** Both sides of each transfer: debits add, credits take. */
 const sides = (where: string): string =>
@@ -95,48 +93,10 @@ export function sumBook(database: Database, now: number): Promise<void> {
   return database.transaction(
     async (tx) => {
       const [over] = await tx.query<{ day: string }>(holdStatement, [new Date(now).toISOString()]);
-      // What an earlier version settled is booked for the days of its settlement.
-      if (over === undefined || (await hasFormerPayments(tx))) return;
+      if (over === undefined) return;
       await tx.query(addStatement, [over.day]);
       await tx.query(addedStatement, [over.day]);
     },
     { statementTimeoutMs: 15 * 60_000 },
-  );
-}
-
-const emptyStatement = sql('book_sums_empty', 'UPDATE duebridge_platform.book_sums SET cents = 0');
-const restartStatement = sql(
-  'book_sums_restart',
-  "UPDATE duebridge_platform.book_progress SET summed_to = '-infinity' WHERE one",
-);
-/** Forgets the sums; the next hourly round makes them anew from the book, which is read as a whole until then. */
-export function forgetSums(database: Database): Promise<void> {
-  return database.transaction(async (tx) => {
-    // First: `sumBook` waits for it.
-    await tx.query(restartStatement);
-    await tx.query(emptyStatement);
-  });
-}
-
-const wrongSumsStatement = sql(
-  'book_sums_wrong',
-  `SELECT partner_id, biller_id, account, coalesce(b.cents, 0) AS kept, coalesce(s.cents, 0)::bigint AS booked
-     FROM duebridge_platform.book_sums b
-     FULL JOIN (SELECT partner_id, biller_id, account, sum(cents) AS cents
-                  FROM (${sides(`t.day <= ${SUMMED_TO}`)}) AS a GROUP BY 1, 2, 3) AS s USING (partner_id, biller_id, account)
-    WHERE coalesce(b.cents, 0) <> coalesce(s.cents, 0) ORDER BY 1, 2, 3 LIMIT 100`,
-);
-/** Sums that are not what the book has for the days that they stand for, in sentences. Reads the whole book. */
-export async function findWrongSums(on: Queryable): Promise<string[]> {
-  const rows = await on.query<{
-    partner_id: string;
-    biller_id: string;
-    account: string;
-    kept: number;
-    booked: number;
-  }>(wrongSumsStatement);
-  return rows.map(
-    ({ partner_id, biller_id, account, kept, booked }) =>
-      `biller ${biller_id} of ${partner_id}: the sum of ${account} is kept as ${formatCents(kept)}, and the book makes ${formatCents(booked)}`,
   );
 }

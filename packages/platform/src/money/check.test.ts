@@ -4,16 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { writer } from '../../test/engine-rig.ts';
 import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
-import { listCases, openCase } from '../store/cases.ts';
+import { listCases } from '../store/cases.ts';
 import { ground, ME, type Ground } from '../../test/standing.ts';
 import { endPayments, settleByWord, settlePayments } from '../store/terminal.ts';
 import { outOfBalance, readBalances, sumBook } from './balances.ts';
-import { checkMoney, openBookkeeping } from './check.ts';
-import { bookFormerPayments } from './former-payments.ts';
+import { checkMoney } from './check.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
 
@@ -225,116 +223,10 @@ test('a cent that is missing, too much, or back at the customer twice is named, 
   assert.ok(!faults.join().includes(fine));
 });
 
-test('what an earlier version settled is booked once, however often and by however many replicas', async (t) => {
-  const rig = await ground(t);
-  const { database } = rig;
-  const ids = [await ended(rig), await ended(rig, 'succeeded', true), await ended(rig, 'failed')];
-  await settle(rig, ids[0]!);
-  await settle(rig, ids[2]!);
-  await database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query('DELETE FROM duebridge_platform.transfers');
-  });
-  assert.equal((await held(rig)).faults.length, 2);
-  await Promise.all([bookFormerPayments(database), bookFormerPayments(database)]);
-  await bookFormerPayments(database);
-  assert.deepEqual((await held(rig)).faults, []);
-  assert.deepEqual(await rowsOf(rig, ids[0]!), ['settled taken owed 700']);
-});
-
-test('what an earlier version leaves uncollected or marks while both run has a case, and what it settles has none', async (t) => {
-  const rig = await ground(t);
-  const { database } = rig;
-  const CASES = 'duebridge_platform.cases';
-  const hourly = openBookkeeping({
-    database,
-    metrics: createMetrics(),
-    clock: systemClock,
-    log: silentLog,
-    remit: () => Promise.resolve([]),
-  });
-  const byEarlierVersion = (...statements: string[]): Promise<void> =>
-    database.transaction(async (tx) => {
-      await tx.query('SET LOCAL session_replication_role = replica');
-      for (const text of statements) await tx.query(text);
-    });
-  const kept = async (state: string): Promise<string> => {
-    const id = await ended(rig);
-    await database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', $2)`,
-      [id, state],
-    );
-    return id;
-  };
-  const uncollected = async (): Promise<string> => {
-    const id = await kept('authorized');
-    await settle(rig, id, { kind: 'uncollected', reason: 'closed' });
-    return id;
-  };
-  const casesOf = async (id: string): Promise<unknown[]> =>
-    (await listCases(database, { platform_payment_id: id, state: 'all' })).map((one) =>
-      [one.reason_code, one.disposition ?? one.state, one.amount_in_cents, one.note].join(' '),
-    );
-  const [lost, late, collected, borne] = [
-    await uncollected(),
-    await uncollected(),
-    await uncollected(),
-    await uncollected(),
-  ];
-  await byEarlierVersion(
-    `DELETE FROM ${CASES} WHERE platform_payment_id IN ('${lost}', '${late}')`,
-  );
-  const marked = await ended(rig);
-  await database.query(
-    `INSERT INTO duebridge_platform.follow_ups (platform_payment_id, note, marked_by) VALUES ($1, 'asked', 'ada')`,
-    [marked],
-  );
-  // By an operator's word: with its row of the book, and by a version that kept none.
-  await byEarlierVersion(
-    `UPDATE duebridge_platform.funds SET state = 'captured' WHERE platform_payment_id = '${collected}'`,
-    `UPDATE duebridge_platform.funds SET state = 'borne' WHERE platform_payment_id = '${borne}'`,
-    `INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
-     VALUES ('${collected}', 'word', now()::date, 'taken', 'uncollected', 700, 'acme', 'acme')`,
-  );
-  const returned = await kept('authorized');
-  await settle(rig, returned);
-  await openCase(database, 'debit_returned', {
-    case_id: 'r-1',
-    platform_payment_id: returned,
-    reason_code: 'debit_returned',
-    amount_in_cents: 700,
-    actor: 'processor a',
-    reason: 'R01',
-    at,
-  });
-  await Promise.all([hourly(), hourly()]);
-  assert.deepEqual(await casesOf(lost), ['uncollected lost 700 closed']);
-  assert.deepEqual(await casesOf(marked), ['other open 0 asked']);
-  assert.deepEqual(await casesOf(collected), ['uncollected answered 700 closed']);
-  assert.deepEqual(await casesOf(borne), ['uncollected written_off 700 closed']);
-  assert.deepEqual(await casesOf(returned), ['debit_returned lost 700 R01']);
-  const { faults, balances } = await held(rig);
-  assert.deepEqual(faults, []);
-  assert.deepEqual(
-    [balances[0]?.taken, balances[0]?.borne, balances[0]?.uncollected],
-    [1_400, 700, 2_100],
-  );
-  // Two days later no earlier version runs any more.
-  await byEarlierVersion(
-    `DELETE FROM ${CASES} WHERE platform_payment_id = '${lost}'`,
-    `UPDATE duebridge_platform.migrations SET applied_at = applied_at - interval '49 hours'`,
-  );
-  await hourly();
-  assert.deepEqual(await casesOf(lost), []);
-});
-
-test('days that are over are added up once, whatever the clock of a replica, and a sum that is wrong is named and made anew', async (t) => {
+test('days that are over are added up once, whatever the clock of a replica', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
   await settle(rig, await ended(rig));
-  await database.query(
-    `UPDATE duebridge_platform.book_progress SET began_at = began_at - interval '9 days'`,
-  );
   /** The same payment again, `days` from today, as the book has it. */
   const booked = (id: string, days: number): Promise<void> =>
     database.transaction(async (tx) => {
@@ -362,14 +254,4 @@ test('days that are over are added up once, whatever the clock of a replica, and
   assert.deepEqual([await kept(), await owed()], [-700, 1_400]);
   await booked('late', 0);
   assert.equal(await owed(), 2_100);
-  // An earlier version trusted the fast clock.
-  await database.query(`UPDATE duebridge_platform.book_progress SET summed_to = now()::date + 6`);
-  assert.match(
-    (await held(rig, 9)).faults.join(),
-    /the sum of owed is kept as -\$7\.00, and the book makes -\$21\.00/,
-  );
-  assert.deepEqual([await kept(), await owed()], [0, 2_100]);
-  await sum(0);
-  assert.deepEqual([await kept(), await owed()], [-700, 2_100]);
-  assert.doesNotMatch((await held(rig, 9)).faults.join(), /the sum of/);
 });

@@ -11,15 +11,7 @@ import { sql, type Clock, type Database, type Log, type Metrics } from '@duebrid
 import { idBefore } from '../payment-id.ts';
 import { KNOWN_TO_BILLER, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
-import {
-  findWrongSums,
-  forgetSums,
-  noMoney,
-  outOfBalance,
-  readBalances,
-  sumBook,
-} from './balances.ts';
-import { bookFormerPayments, openFormerCases } from './former-payments.ts';
+import { noMoney, outOfBalance, readBalances, sumBook } from './balances.ts';
 import type { Waiting } from './remittance.ts';
 
 /** What is compared each hour: payments of so many days. A payment that is settled later is compared by `money check --days`. */
@@ -60,40 +52,87 @@ const faultsStatement = sql(
 );
 
 /**
- * Per remittance whose money may still move or moved lately: what left the book for it, and the state that it is in.
+ * SQL: the rows `of` whose balances in the book are not the expected ones. `of` gives id, partner_id, state, cents, and `expected`: the
+ * balance (credits less debits) of each of `accounts` by the transfers under this id.
  */
-const remittanceFaultsStatement = sql(
-  'money_remittance_faults',
-  `SELECT r.remittance_id, r.partner_id, r.state, r.net_in_cents AS net, coalesce(b.owed, 0)::bigint AS owed,
-          coalesce(b.remitting, 0)::bigint AS remitting, coalesce(b.paid, 0)::bigint AS paid
-     FROM duebridge_platform.remittances r
-     LEFT JOIN (SELECT t.id, sum(CASE WHEN t.debit = 'owed' THEN t.amount_in_cents WHEN t.credit = 'owed' THEN -t.amount_in_cents ELSE 0 END) AS owed,
-                       sum(CASE WHEN t.credit = 'remitting' THEN t.amount_in_cents WHEN t.debit = 'remitting' THEN -t.amount_in_cents ELSE 0 END) AS remitting,
-                       sum(CASE WHEN t.credit = 'paid' THEN t.amount_in_cents WHEN t.debit = 'paid' THEN -t.amount_in_cents ELSE 0 END) AS paid
-                  FROM duebridge_platform.transfers t WHERE t.id >= $1 AND t.act IN ('sent', 'paid', 'came_back', 'paid_before') GROUP BY t.id) AS b
-            ON b.id = r.remittance_id
-    WHERE r.remittance_id >= $1
-      AND (coalesce(b.owed, 0), coalesce(b.remitting, 0), coalesce(b.paid, 0)) IS DISTINCT FROM
-          (CASE WHEN r.state IN ('sending', 'sent', 'paid') THEN r.net_in_cents ELSE 0 END,
-           CASE WHEN r.state IN ('sending', 'sent') THEN r.net_in_cents ELSE 0 END,
-           CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END)
-    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+function differing(of: string, accounts: readonly BookAccount[]): string {
+  const balances = accounts.map(
+    (account) =>
+      `coalesce(sum(CASE '${account}' WHEN t.credit THEN t.amount_in_cents WHEN t.debit THEN -t.amount_in_cents END), 0)::bigint`,
+  );
+  return `SELECT s.id, s.partner_id, s.state, s.cents, b.booked
+     FROM (${of}) AS s
+     LEFT JOIN LATERAL (SELECT ARRAY[${balances.join(', ')}] AS booked
+                          FROM duebridge_platform.transfers t WHERE t.id = s.id) AS b ON true
+    WHERE b.booked IS DISTINCT FROM s.expected::bigint[] ORDER BY 1 LIMIT ${MAX_FAULTS}`;
+}
+
+/** What moves money by an id of its own, since `$1`: what may still move or moved lately, with the accounts that it moves. */
+const MOVING = [
+  {
+    what: 'remittance',
+    accounts: ['owed', 'remitting', 'paid'],
+    of: `SELECT r.remittance_id AS id, r.partner_id, r.state, r.net_in_cents AS cents,
+                ARRAY[CASE WHEN r.state IN ('sending', 'sent', 'paid') THEN -r.net_in_cents ELSE 0 END,
+                      CASE WHEN r.state IN ('sending', 'sent') THEN r.net_in_cents ELSE 0 END,
+                      CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END] AS expected
+           FROM duebridge_platform.remittances r
+          WHERE r.state IN ('sending', 'sent') OR r.made_at >= $1::timestamptz OR r.ended_at >= $1::timestamptz`,
+  },
+  {
+    what: 'refund',
+    accounts: ['refunding', 'refunded'],
+    of: `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents,
+                ARRAY[CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END,
+                      CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END] AS expected
+           FROM duebridge_platform.refunds f
+          WHERE f.state IN ('asked', 'sending') OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz`,
+  },
+  {
+    what: 'case',
+    accounts: ['disputed', 'returned', 'uncollected'],
+    of: `SELECT c.case_id AS id, c.partner_id, coalesce(c.disposition, c.state) AS state, c.amount_in_cents AS cents,
+                ARRAY[CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
+                      CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
+                           THEN c.amount_in_cents ELSE 0 END,
+                      CASE WHEN c.reason_code = 'uncollected' THEN CASE c.state WHEN 'ended' THEN c.amount_in_cents ELSE 0 END
+                           WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'ended' THEN -c.amount_in_cents ELSE 0 END] AS expected
+           FROM duebridge_platform.cases c
+          WHERE c.state <> 'ended' OR c.opened_at >= $1::timestamptz OR c.ended_at >= $1::timestamptz`,
+  },
+] as const;
+const movingStatements = MOVING.map(({ what, of, accounts }) =>
+  sql(`money_${what}_faults`, differing(of, accounts)),
 );
-/** Per refund, and per payment, of which more than was taken may not be refunded. */
-const refundFaultsStatement = sql(
-  'money_refund_faults',
-  `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents, coalesce(b.refunding, 0)::bigint AS refunding,
-          coalesce(b.refunded, 0)::bigint AS refunded
-     FROM duebridge_platform.refunds f
-     LEFT JOIN LATERAL (SELECT sum(CASE WHEN t.credit = 'refunding' THEN t.amount_in_cents ELSE -t.amount_in_cents END) AS refunding,
-                               sum(CASE WHEN t.credit = 'refunded' THEN t.amount_in_cents ELSE 0 END) AS refunded
-                          FROM duebridge_platform.transfers t
-                         WHERE t.id = f.refund_id AND t.act IN ('refund', 'refund_done', 'refund_refused')) AS b ON true
-    WHERE (f.state IN ('asked', 'sending') OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz)
-      AND (coalesce(b.refunding, 0), coalesce(b.refunded, 0)) IS DISTINCT FROM
-          (CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END, CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END)
-    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
-);
+
+/** What has moved money by its own id, and the book says otherwise. */
+async function findMovingFaults(on: Queryable, since: string): Promise<string[]> {
+  interface Row {
+    readonly id: string;
+    readonly partner_id: string;
+    readonly state: string;
+    readonly cents: number;
+    readonly booked: readonly string[];
+  }
+  const faults: string[] = [];
+  for (const [place, { what, accounts }] of MOVING.entries()) {
+    const statement = movingStatements[place];
+    if (statement === undefined) continue;
+    for (const { id, partner_id, state, cents, booked } of await on.query<Row>(statement, [
+      since,
+    ])) {
+      const book = accounts
+        .map((one, at) => `${one} ${formatCents(Number(booked[at]))}`)
+        .join(', ');
+      faults.push(
+        `${what} ${id} of ${partner_id} is ${state} with ${formatCents(cents)}, and the book has ${book}`,
+      );
+    }
+  }
+  return faults;
+}
+
+/** Of no payment may more than was taken be refunded or returned. */
 const overRefundedStatement = sql(
   'money_over_refunded',
   `SELECT s.id, s.partner_id, s.cents::bigint AS cents, p.amount_in_cents AS taken
@@ -109,25 +148,6 @@ const overRefundedStatement = sql(
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
     WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
-/** Per case: what the book has of it, and the state that it is in. */
-const caseFaultsStatement = sql(
-  'money_case_faults',
-  `SELECT c.case_id, c.partner_id, c.state, c.disposition, c.amount_in_cents AS cents
-     FROM duebridge_platform.cases c
-     LEFT JOIN LATERAL (SELECT sum(CASE WHEN t.credit = 'disputed' THEN t.amount_in_cents WHEN t.debit = 'disputed' THEN -t.amount_in_cents ELSE 0 END) AS disputed,
-                       sum(CASE WHEN t.credit = 'returned' THEN t.amount_in_cents ELSE 0 END) AS returned,
-                       sum(CASE WHEN t.debit IN ('taken', 'owed', 'borne') THEN t.amount_in_cents ELSE 0 END) AS made_up
-                  FROM duebridge_platform.transfers t
-                 WHERE t.id = c.case_id AND t.act IN ('disputed', 'debit_returned', 'won', 'lost', 'recovered', 'charged_to_biller', 'written_off')) AS b
-            ON true
-    WHERE (c.state <> 'ended' OR c.opened_at >= $1::timestamptz OR c.ended_at >= $1::timestamptz)
-      AND (coalesce(b.disputed, 0), coalesce(b.returned, 0), coalesce(b.made_up, 0)) IS DISTINCT FROM
-          (CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
-           CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
-                THEN c.amount_in_cents ELSE 0 END,
-           CASE WHEN c.disposition IN ('recovered', 'charged_to_biller', 'written_off') THEN c.amount_in_cents ELSE 0 END)
-    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
-);
 /** What went back before its payment was posted, and is owed to the biller as well until the case ends (refunds.ts, noteEarlyRefund). */
 const unbookedStatement = sql(
   'money_unbooked_refunds',
@@ -137,47 +157,19 @@ const unbookedStatement = sql(
       AND p.status = 'succeeded' AND p.settled_at IS NOT NULL
     ORDER BY 1 LIMIT ${MAX_FAULTS}`,
 );
-interface CaseFault {
-  readonly case_id: string;
-  readonly partner_id: string;
-  readonly state: string;
-  readonly disposition: string | null;
-  readonly cents: number;
-}
-async function findCaseFaults(on: Queryable, since: string): Promise<string[]> {
-  return (await on.query<CaseFault>(caseFaultsStatement, [since])).map(
-    ({ case_id, partner_id, state, disposition, cents }) =>
-      `case ${case_id} of ${partner_id} is ${disposition ?? state} with ${formatCents(cents)}, and the book says otherwise`,
-  );
-}
 
 async function findRefundFaults(on: Queryable, since: string): Promise<string[]> {
-  const refunds = await on.query<{
-    id: string;
-    partner_id: string;
-    state: string;
-    cents: number;
-    refunding: number;
-    refunded: number;
-  }>(refundFaultsStatement, [since]);
-  const over = await on.query<{ id: string; partner_id: string; cents: number; taken: number }>(
-    overRefundedStatement,
-    [since],
-  );
-  const unbooked = await on.query<{
-    case_id: string;
-    id: string;
-    partner_id: string;
-    cents: number;
-  }>(unbookedStatement);
+  interface Row {
+    readonly id: string;
+    readonly partner_id: string;
+    readonly cents: number;
+  }
+  const over = await on.query<Row & { readonly taken: number }>(overRefundedStatement, [since]);
+  const unbooked = await on.query<Row & { readonly case_id: string }>(unbookedStatement);
   return [
     ...unbooked.map(
       (one) =>
         `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} went back to the customer before it was posted, and are not booked: end case ${one.case_id} as answered`,
-    ),
-    ...refunds.map(
-      (one) =>
-        `refund ${one.id} of ${one.partner_id} is ${one.state} with ${formatCents(one.cents)}, and the book has ${formatCents(one.refunding)} on its way and ${formatCents(one.refunded)} refunded`,
     ),
     ...over.map(
       (one) =>
@@ -235,20 +227,6 @@ async function findOwedFaults(
     );
 }
 
-interface RemittanceFault {
-  readonly remittance_id: string;
-  readonly partner_id: string;
-  readonly state: string;
-  readonly net: number;
-  readonly remitting: number;
-  readonly paid: number;
-}
-
-function describeRemittance(one: RemittanceFault): string {
-  const { remittance_id, partner_id, state, net, remitting, paid } = one;
-  return `remittance ${remittance_id} of ${partner_id} is ${state} with ${formatCents(net)}, and the book has ${formatCents(remitting)} on its way and ${formatCents(paid)} paid`;
-}
-
 interface Fault {
   readonly id: string;
   readonly partner_id: string;
@@ -271,11 +249,8 @@ export async function findFaults(
   const since = new Date(sinceMs).toISOString();
   return [
     ...(await on.query<Fault>(faultsStatement, [above])).map(describeFault),
-    ...(await on.query<RemittanceFault>(remittanceFaultsStatement, [above])).map(
-      describeRemittance,
-    ),
+    ...(await findMovingFaults(on, since)),
     ...(await findRefundFaults(on, since)),
-    ...(await findCaseFaults(on, since)),
     ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
   ];
 }
@@ -297,37 +272,26 @@ function describeFault(one: Fault): string {
     : `${of}: ${formatCents(under_way)} are under way, which is not its amount`;
 }
 
-/**
- * Compares the book with the payments of the last `days`. Sums of former days that are wrong are named, and made anew. `now` in milliseconds
- * since 1970.
- */
-export async function checkMoney(
-  database: Database,
-  now: number,
-  days: number,
-): Promise<MoneyCheck> {
-  const { sums, ...check } = await database.transaction(
+/** Compares the book with the payments of the last `days`. `now` in milliseconds since 1970. */
+export function checkMoney(database: Database, now: number, days: number): Promise<MoneyCheck> {
+  return database.transaction(
     async (tx) => {
       const balances = await readBalances(tx);
-      const rows = await findFaults(tx, Math.max(0, now - days * DAY_MS), balances);
       const unbalanced = balances
         .filter((one) => outOfBalance(one) !== 0)
         .map(
           (one) =>
             `biller ${one.biller_id} of ${one.partner_id}: the book is out of balance by ${formatCents(outOfBalance(one))}`,
         );
-      // The hourly check trusts the sums of former days; a longer one adds them up again.
-      const sums = days > HOURLY_DAYS ? await findWrongSums(tx) : [];
-      const faults = [...unbalanced, ...sums, ...rows];
-      return { days, balances, faults, holds: faults.length === 0, sums };
+      const rows = await findFaults(tx, Math.max(0, now - days * DAY_MS), balances);
+      const faults = [...unbalanced, ...rows];
+      return { days, balances, faults, holds: faults.length === 0 };
     },
     { isolation: 'repeatable read', statementTimeoutMs: CHECK_TIMEOUT_MS },
   );
-  if (sums.length > 0) await forgetSums(database);
-  return check;
 }
 
-/** What is done with the book each hour: it is completed, compared, and shown in /metrics. */
+/** What is done with the book each hour: its days that are over are added up, it is compared, and shown in /metrics. */
 export function openBookkeeping(options: {
   readonly database: Database;
   readonly metrics: Metrics;
@@ -357,8 +321,6 @@ export function openBookkeeping(options: {
     ['mode', 'account'],
   );
   const keep = async (): Promise<void> => {
-    while (await bookFormerPayments(database));
-    await openFormerCases(database);
     await sumBook(database, clock.now());
     waiting = (await options.remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);

@@ -275,14 +275,11 @@ export function endTransfer(
       outcome === 'returned' && (await comeBack(tx, id, { reason: reference, now: clock.now() }));
     if (ended.length === 0) {
       const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
-      // One that is returned here and paid in the book, as an earlier version left it, ends by saying it again.
-      if (open === undefined || (open.result !== null && !cameBack)) throw new Refusal('NOT_FOUND');
-      if (open.result === null) {
-        throw new Refusal('CONFLICT', {
-          message:
-            'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
-        });
-      }
+      if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
+      throw new Refusal('CONFLICT', {
+        message:
+          'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
+      });
     }
     const transfers = cameBack ? 1 : ended.length;
     const detail = { id, outcome, reference, transfers };

@@ -80,13 +80,13 @@ const ACTOR = 'remittance';
 const closedStatement = sql(
   'remit_closed',
   `SELECT * FROM (
-   SELECT b.platform_batch_id, b.partner_id, b.cutoff_at, b.closed_at < g.began_at AS is_former,
+   SELECT b.platform_batch_id, b.partner_id, b.cutoff_at,
           EXISTS (SELECT 1 FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id AND c.compared_at >= b.closed_at) AS is_compared,
           EXISTS (SELECT 1 FROM duebridge_platform.differences d WHERE d.platform_batch_id = b.platform_batch_id AND d.resolved_at IS NULL) AS differs
-     FROM duebridge_platform.batches b, duebridge_platform.book_progress g
+     FROM duebridge_platform.batches b
     WHERE b.closed_at IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)) AS closed
-    WHERE (differs AND is_compared AND NOT is_former) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`,
+    WHERE (differs AND is_compared) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`,
 );
 const claimStatement = sql(
   'remit_claim',
@@ -126,25 +126,24 @@ const minimaStatement = sql(
 const makeStatement = sql(
   'remit_make',
   `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-          deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, reference)
-   SELECT u.id, $1, $2, u.biller_id, u.payments, u.gross, u.deducted, u.carried, u.gross - u.deducted + u.carried, $3, $4::date, u.state, $5
-     FROM unnest($6::text[], $7::text[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[])
-          AS u (id, biller_id, payments, gross, deducted, carried, state)`,
-);
-/** Batches that closed before the book began were paid by the platform's own means. */
-const formerStatement = sql(
-  'remit_former',
-  `INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
-   SELECT u.id, 'paid_before', $2::date, 'owed', 'paid', u.gross, $1, u.biller_id FROM unnest($3::text[], $4::text[], $5::bigint[]) AS u (id, biller_id, gross)
-   ON CONFLICT (id, act) DO NOTHING`,
+          deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+   SELECT u.id, $1, $2, u.biller_id, u.payments, u.gross, u.deducted, u.carried, u.net, $3, $4::date, u.state
+     FROM jsonb_to_recordset($5::jsonb)
+          AS u (id text, biller_id text, payments int, gross bigint, deducted bigint, carried bigint, net bigint, state text)`,
 );
 
 interface ClosedBatch {
   readonly platform_batch_id: string;
   readonly partner_id: string;
   readonly cutoff_at: string;
-  readonly is_former: boolean;
   readonly is_compared: boolean;
+}
+
+/** What a biller is owed for a batch. */
+interface Share {
+  readonly biller_id: string;
+  readonly payments: number;
+  readonly gross: number;
 }
 
 /** Why a batch is not remitted yet, in words for `money`; undefined when it is. */
@@ -152,7 +151,7 @@ async function makeOf(
   { database, registry, compare, clock }: Remitting,
   batch: ClosedBatch,
 ): Promise<string | undefined> {
-  if (!batch.is_former && !batch.is_compared) {
+  if (!batch.is_compared) {
     await compare(batch.platform_batch_id);
     return 'it is being compared with its partner';
   }
@@ -166,80 +165,78 @@ async function makeOf(
 async function makeIn(
   tx: Queryable,
   partner: Partner,
-  { platform_batch_id, partner_id, cutoff_at, is_former }: ClosedBatch,
+  { platform_batch_id, partner_id, cutoff_at }: ClosedBatch,
   now: number,
 ): Promise<string | undefined> {
-  const owed = await tx.query<{
-    biller_id: string;
-    payments: number;
-    gross: number;
-    booked: number;
-  }>(owedStatement, [platform_batch_id]);
+  type Owed = Share & { readonly booked: number };
+  const owed = await tx.query<Owed>(owedStatement, [platform_batch_id]);
   const wrong = owed.find(({ gross, booked }) => gross !== booked);
   // Funds are captured after the batch has closed, too.
   if (wrong !== undefined) {
     return `payments of biller ${wrong.biller_id} are ${formatCents(wrong.gross)}, of which the book has ${formatCents(wrong.booked)}`;
   }
   if ((await tx.query(claimStatement, [platform_batch_id])).length === 0) return undefined;
-  const rows = owed.map((one) => ({ ...one, id: uuidv7({ msecs: now }) }));
-  const ids = [rows.map(({ id }) => id), rows.map(({ biller_id }) => biller_id)] as const;
   const [digest] = await tx.query<{ sha256: string }>(digestStatement, [platform_batch_id]);
-  type Part = { readonly biller_id: string; readonly cents: number };
-  const sums = async (statement: typeof carryStatement): Promise<Map<string, number>> => {
-    const sum = new Map<string, number>();
-    if (is_former) return sum;
-    for (const { biller_id, cents } of await tx.query<Part>(statement, [partner_id, ...ids])) {
-      sum.set(biller_id, (sum.get(biller_id) ?? 0) + cents);
-    }
-    return sum;
-  };
-  const carried = await sums(carryStatement);
-  const deducted = await sums(deductStatement);
-  const minima = new Map(
-    (await tx.query<Part>(minimaStatement, [partner_id])).map((one) => [one.biller_id, one.cents]),
-  );
-  const stateOf = ({ biller_id, gross }: (typeof rows)[number]): string => {
-    if (is_former) return 'paid';
-    const net = gross - (deducted.get(biller_id) ?? 0) + (carried.get(biller_id) ?? 0);
-    return net >= (minima.get(biller_id) ?? 1) ? 'due' : 'carried';
-  };
-  await tx.query(makeStatement, [
-    platform_batch_id,
-    partner_id,
-    digest?.sha256 ?? '',
+  const minima = await tx.query<Part>(minimaStatement, [partner_id]);
+  const least = new Map(minima.map(({ biller_id, cents }) => [biller_id, cents]));
+  const rows = (await withRest(tx, partner_id, owed, now)).map((one) => ({
+    ...one,
+    state: one.net >= (least.get(one.biller_id) ?? 1) ? 'due' : 'carried',
+  }));
+  const due_on =
     // Money of a test registration goes to no bank: nobody has to wait for its days.
     partner.mode === 'test'
-      ? new Date(now).toISOString().slice(0, 10)
-      : bankDayFrom(dayAfter(windowDay(partner, Date.parse(cutoff_at)))),
-    is_former ? 'before the book began' : null,
-    ...ids,
-    rows.map(({ payments }) => payments),
-    rows.map(({ gross }) => gross),
-    rows.map(({ biller_id }) => deducted.get(biller_id) ?? 0),
-    rows.map(({ biller_id }) => carried.get(biller_id) ?? 0),
-    rows.map(stateOf),
-  ]);
-  if (is_former) {
-    const day = new Date(now).toISOString().slice(0, 10);
-    await tx.query(formerStatement, [partner_id, day, ...ids, rows.map(({ gross }) => gross)]);
-  }
+      ? dayOf(now)
+      : bankDayFrom(dayAfter(windowDay(partner, Date.parse(cutoff_at))));
+  const of = [platform_batch_id, partner_id, digest?.sha256 ?? '', due_on];
+  await tx.query(makeStatement, [...of, JSON.stringify(rows)]);
   const detail = { platform_batch_id, billers: rows.length };
   await note(tx, { actor: ACTOR, event: 'batch_remitted', partner_id, detail });
   return undefined;
 }
 
-/** Batches of the partner that are not remitted; its open one is among them. */
+interface Part {
+  readonly biller_id: string;
+  readonly cents: number;
+}
+
+/** Takes what earlier remittances carried and what is taken off into the remittances of these shares, each under an id of its own. */
+async function withRest(
+  tx: Queryable,
+  partner_id: string,
+  shares: readonly Share[],
+  now: number,
+): Promise<(Share & Record<'deducted' | 'carried' | 'net', number> & { readonly id: string })[]> {
+  const made = shares.map((one) => ({ ...one, id: uuidv7({ msecs: now }) }));
+  const ids = [made.map(({ id }) => id), made.map(({ biller_id }) => biller_id)];
+  const sums = async (statement: typeof carryStatement): Promise<Map<string, number>> => {
+    const sum = new Map<string, number>();
+    for (const { biller_id, cents } of await tx.query<Part>(statement, [partner_id, ...ids])) {
+      sum.set(biller_id, (sum.get(biller_id) ?? 0) + cents);
+    }
+    return sum;
+  };
+  const [carries, deducts] = [await sums(carryStatement), await sums(deductStatement)];
+  return made.map((one) => {
+    const carried = carries.get(one.biller_id) ?? 0;
+    const deducted = deducts.get(one.biller_id) ?? 0;
+    return { ...one, carried, deducted, net: one.gross - deducted + carried };
+  });
+}
+
+const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+
+/** A batch of the partner that is not remitted, its open one among them, and holds what the biller is owed, or will be. */
+const holdingStatement = sql(
+  'remit_left_of_biller',
+  `SELECT p.platform_batch_id FROM duebridge_platform.payments p
+    WHERE p.platform_batch_id = ANY($1::text[]) AND p.biller_id = $2 AND p.status IN ('processing', 'succeeded') LIMIT 1`,
+);
 const unremittedStatement = sql(
   'remit_left',
   `SELECT b.platform_batch_id FROM duebridge_platform.batches b
     WHERE b.partner_id = $1 AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
     ORDER BY b.cutoff_at`,
-);
-/** One of them that holds what the biller is owed, or will be. */
-const holdingStatement = sql(
-  'remit_left_of_biller',
-  `SELECT p.platform_batch_id FROM duebridge_platform.payments p
-    WHERE p.platform_batch_id = ANY($1::text[]) AND p.biller_id = $2 AND p.status IN ('processing', 'succeeded') LIMIT 1`,
 );
 
 /**
@@ -253,50 +250,29 @@ export function payOut(
   biller_id: string,
   { reason, actor, now }: { readonly reason: string; readonly actor: string; readonly now: number },
 ): Promise<string> {
+  const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
+  type Batch = Pick<ClosedBatch, 'platform_batch_id'>;
   return database.transaction(async (tx) => {
-    const open = await tx.query<Pick<ClosedBatch, 'platform_batch_id'>>(unremittedStatement, [
-      partner_id,
-    ]);
-    const [batch] = await tx.query<Pick<ClosedBatch, 'platform_batch_id'>>(holdingStatement, [
-      open.map((one) => one.platform_batch_id),
-      biller_id,
-    ]);
+    const open = await tx.query<Batch>(unremittedStatement, [partner_id]);
+    const ids = open.map((one) => one.platform_batch_id);
+    const [batch] = await tx.query<Batch>(holdingStatement, [ids, biller_id]);
     if (batch !== undefined) {
-      throw new Refusal('CONFLICT', {
-        message: `Batch ${batch.platform_batch_id} is not remitted yet: what the biller is owed is part of its remittance`,
-      });
-    }
-    const id = uuidv7({ msecs: now });
-    const sum = async (statement: typeof carryStatement): Promise<number> =>
-      (await tx.query<{ cents: number }>(statement, [partner_id, [id], [biller_id]])).reduce(
-        (total, { cents }) => total + cents,
-        0,
+      throw conflict(
+        `Batch ${batch.platform_batch_id} is not remitted yet: what the biller is owed is part of its remittance`,
       );
-    const [carried, deducted] = [await sum(carryStatement), await sum(deductStatement)];
-    const net_in_cents = carried - deducted;
-    if (net_in_cents <= 0) {
-      throw new Refusal('CONFLICT', {
-        message:
-          net_in_cents === 0
-            ? 'This biller is owed nothing'
-            : `This biller has received ${formatCents(-net_in_cents)} too much: it pays that back outside the platform`,
-      });
     }
-    await tx.query(makeStatement, [
-      // No batch: an id of the same form, which no batch has.
-      `rest-${id}`,
-      partner_id,
-      '',
-      new Date(now).toISOString().slice(0, 10),
-      null,
-      [id],
-      [biller_id],
-      [0],
-      [0],
-      [deducted],
-      [carried],
-      ['due'],
-    ]);
+    const none = { biller_id, payments: 0, gross: 0 };
+    const [rest] = await withRest(tx, partner_id, [none], now);
+    if (rest === undefined || rest.net === 0) throw conflict('This biller is owed nothing');
+    const { id, net: net_in_cents } = rest;
+    if (net_in_cents < 0) {
+      throw conflict(
+        `This biller has received ${formatCents(-net_in_cents)} too much: it pays that back outside the platform`,
+      );
+    }
+    const rows = JSON.stringify([{ ...rest, state: 'due' }]);
+    // No batch: an id of the same form, which no batch has.
+    await tx.query(makeStatement, [`rest-${id}`, partner_id, '', dayOf(now), rows]);
     const detail = { remittance_id: id, biller_id, net_in_cents, reason };
     await note(tx, { actor, event: 'rest_paid_out', partner_id, detail });
     return id;
@@ -477,10 +453,8 @@ export async function remit(remitting: Remitting): Promise<Waiting[]> {
   for (const batch of await database.query<ClosedBatch>(closedStatement, [false])) {
     await tried(`batch ${batch.platform_batch_id}`, () => makeOf(remitting, batch));
   }
-  const today = new Date(clock.now()).toISOString().slice(0, 10);
-  for (const { remittance_id } of await database.query<{ remittance_id: string }>(dueStatement, [
-    today,
-  ])) {
+  type Due = Pick<OpenRemittance, 'remittance_id'>;
+  for (const { remittance_id } of await database.query<Due>(dueStatement, [dayOf(clock.now())])) {
     await tried(`remittance ${remittance_id}`, async () => {
       await move(database, remittance_id, 'sending', clock.now());
     });

@@ -164,7 +164,7 @@ export async function openCase(
 }
 
 /** Moves a case; false when it is not in the state in which the move begins. */
-export async function moveCase(
+async function moveCase(
   on: Queryable,
   case_id: string,
   by: Exclude<Move, 'complained'>,
