@@ -46,7 +46,6 @@ const IMAGES: Readonly<Record<string, string>> = {
   'review.phone': 'pay-bill-phone.png',
   'receipt.phone': 'pay-receipt-phone.png',
   'review.desktop': 'pay-bill-desktop.png',
-  'test-mode.desktop': 'pay-test-mode.png',
 };
 /** The biller's site around the page: that of the demo, with the bill of the scripted platform. */
 const SITE_STYLE = readFileSync(join(import.meta.dirname, '../demo/site/style.css'), 'utf8');

@@ -200,7 +200,7 @@ test('pages, for ten seconds, from one address', async () => {
   const seen = await under(`
     import http from 'node:http';
     const agent = new http.Agent({ keepAlive: true, maxSockets: 50 });
-    const paths = ['/flow/v1/acme', '/openapi.json', '/sdk/v1/duebridge.js', '/flow/errors'];
+    const paths = ['/flow/v1/acme', '/openapi.json', '/sdk/v1/duebridge.js', '/flow/ping'];
     const seen = {};
     const until = Date.now() + 10_000;
     const one = (path) => new Promise((done) => {

@@ -22,7 +22,6 @@ inChromium(
   (inEngine) => {
     keyboard(inEngine);
     heardAndSeen(inEngine);
-    developers(inEngine);
   },
   { isWatched: true },
 );
@@ -185,24 +184,4 @@ function heardAndSeen(inEngine: InEngine): void {
         assert.deepEqual(seen, { broken: 0, amounts: 1, overflow: 0, width: 320 });
       },
     );
-}
-
-function developers(inEngine: InEngine): void {
-  inEngine(
-    'a live page has no banner and never asks for the developer tools',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      await at.start();
-      await at.pay();
-      const asked = world.seen.map(({ path }) => path);
-      assert.ok(asked.some((path) => /\/flow-[\w-]+\.js$/.test(path)));
-      assert.deepEqual(
-        asked.filter((path) => path.includes('developer')),
-        [],
-      );
-      const text = await at.tab.run('frame', () => document.body.innerText);
-      assert.ok(!text.includes('Test mode'));
-    },
-  );
 }

@@ -18,10 +18,8 @@ import { startDemoSite, type DemoSite, type DemoSiteOptions } from '../../demo/s
 import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
-import type { Tab } from './engines.ts';
 import type { Manifest } from '../../packages/web/build.ts';
-import { reads, until, useRig } from './rig.ts';
-import { Visitor } from './visitor.ts';
+import { useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
@@ -152,66 +150,6 @@ test('a page that pins the SDK of the last release pays with this platform [S1]'
   }
   assert.deepEqual(wrong, []);
 });
-
-test('an engineer chooses how a test ends, and reads what an error means', async (t) => {
-  const visitor = new Visitor('chromium');
-  t.after(() => visitor.stop());
-  await visitor.visit(t, client.platformUrl, async (open) => chooses(await open(), 'A-6'));
-});
-
-/** Presses the button that starts with these words, once it is there. By script: the layout may still be moving. */
-function pressIn(tab: Tab, words: string): Promise<void> {
-  return until(() =>
-    tab.run(
-      'frame',
-      (wanted) => {
-        const buttons = [...document.querySelectorAll('button')];
-        const found = buttons.find(({ textContent }) => textContent.startsWith(wanted));
-        found?.click();
-        return found !== undefined;
-      },
-      words,
-    ),
-  );
-}
-
-/** Pays a test amount by the developer tools, which are closed again then. */
-async function paysTestAmount(tab: Tab, account: string, amount: string): Promise<void> {
-  await tab.goto(`${site.url}/?account=${account}`);
-  await tab.click('page', '#pay');
-  await reads(tab, 'frame', 'h1', 'Your bill from Acme Water');
-  await pressIn(tab, 'Developer tools');
-  await pressIn(tab, amount);
-  await pressIn(tab, 'Developer tools');
-  await pressIn(tab, `Pay ${amount}`);
-}
-
-/** Test amounts (decision 161), and what the developer tools say of an error. */
-async function chooses(tab: Tab, account: string): Promise<void> {
-  await paysTestAmount(tab, account, '$666.03');
-  await reads(tab, 'frame', 'h1', 'You may have paid this already');
-  await pressIn(tab, 'Developer tools');
-  const about = async (): Promise<string> =>
-    tab.run('frame', async () => {
-      const [link] = document.querySelectorAll<HTMLAnchorElement>('.tools li a');
-      if (link === undefined) return '';
-      const page = await (await fetch(link.href)).text();
-      const [named] = page.split(`<h2 id="${new URL(link.href).hash.slice(1)}">`).slice(1);
-      return named?.slice(0, named.indexOf('<h2')) ?? 'no such error';
-    });
-  await until(async () => (await about()) !== '');
-  assert.match(await about(), /the biller took the payment for a duplicate of another/);
-
-  await paysTestAmount(tab, account, '$666.08');
-  await reads(tab, 'frame', 'h1', 'Please approve the payment');
-  // The site gives the frame the height of the screen a moment later; until then a press may miss.
-  await until(() => tab.run('frame', () => innerHeight === Math.ceil(document.body.offsetHeight)));
-  await tab.click('frame', '.actions .main');
-  const bank = await tab.popup();
-  await reads(bank, 'page', 'h1', 'Test bank');
-  await bank.click('page', 'button[value=approve]');
-  await reads(tab, 'frame', 'h1', 'Paid. Thank you!');
-}
 
 // The guide -------------------------------------------------------------------------------------------------------------------
 

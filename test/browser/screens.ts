@@ -4,14 +4,8 @@
  */
 import type { FrameLocator, Page } from 'playwright-core';
 import type { Tag } from '../../packages/web/src/flow/tags.ts';
-import { en, type Word, type Words } from '../../packages/web/src/flow/words/en.ts';
-import { es } from '../../packages/web/src/flow/words/es.ts';
-import { fr } from '../../packages/web/src/flow/words/fr.ts';
-import { pt } from '../../packages/web/src/flow/words/pt.ts';
+import { WORDS, type Word } from '../../packages/web/src/flow/words.ts';
 import { succeeds, type ScriptedFlow, type World } from './scripted-flow.ts';
-
-/** The words of every language, for what a test looks for. */
-const WORDS = { en, es, fr, pt } as const satisfies Readonly<Record<Tag, Words>>;
 
 /** A text of the page, whatever stands in its blanks: the source of a regular expression. */
 export const textOf = (language: Tag, word: Word): string =>
@@ -67,7 +61,6 @@ export const SCREENS: readonly ScreenCase[] = [
   {
     name: 'test-mode',
     world: { mode: 'test', bill: bill(due) },
-    act: ({ press }) => press('.tools > button'),
     title: 'review_title',
   },
   { name: 'review', title: 'review_title' },

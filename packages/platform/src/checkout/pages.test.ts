@@ -70,7 +70,6 @@ async function build(): Promise<void> {
   await writeFile(path.join(folder, 'flow/flow-99.js'), 'export const old = 1;');
   await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
   await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
-  await writeFile(path.join(folder, 'flow/errors.html'), '<h2 id="token_slow">token_slow</h2>');
   await writeFile(
     path.join(folder, 'flow/flow.html'),
     '<meta name="duebridge-origins" content="__ORIGINS__" /><meta name="duebridge-partner" content="__PARTNER__" /><meta name="duebridge-biller" content="__BILLER__" />',
@@ -86,7 +85,6 @@ async function build(): Promise<void> {
         first_style: 'sha256-style',
         first_script: 'sha256-script',
       },
-      errors: { html: 'errors.html', style: 'sha256-errors' },
       releases: [
         {
           version: '0.0.9',
@@ -148,17 +146,6 @@ test('a page names the logo of its biller, which is served by us forever and is 
   assert.equal(headers['x-content-type-options'], 'nosniff');
   assert.equal(headers['content-security-policy'], "default-src 'none'");
   assert.equal((await app.inject('/flow/logos/other.png')).statusCode, 404);
-});
-
-test('what the errors of the SDK mean is served to anybody, runs nothing and stands in no frame', async () => {
-  await build();
-  const { statusCode, headers, body } = await app.inject('/flow/errors');
-  assert.deepEqual([statusCode, headers['content-type']], [200, 'text/html; charset=utf-8']);
-  assert.match(body, /<h2 id="token_slow">/);
-  assert.equal(
-    headers['content-security-policy'],
-    "default-src 'none'; style-src 'sha256-errors'; frame-ancestors 'none'",
-  );
 });
 
 test('a payment page runs only its own scripts, is not cached and sends no referrer', async () => {

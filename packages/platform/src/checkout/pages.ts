@@ -34,9 +34,6 @@ interface Pages {
   readonly flowHtml: string;
   readonly flowPolicy: string;
   readonly flowAssets: ReadonlyMap<string, Asset>;
-  /** What each error of the SDK means, for the engineer of a site. */
-  readonly errors: Asset;
-  readonly errorsPolicy: string;
 }
 
 interface Script {
@@ -59,7 +56,6 @@ interface Manifest extends Release {
     readonly first_style: string;
     readonly first_script: string;
   };
-  readonly errors: { readonly html: string; readonly style: string };
   readonly releases: readonly Release[];
 }
 
@@ -233,12 +229,6 @@ function serveFiles(app: FastifyInstance, { pages, registry, funding }: Serving)
     const policy = { 'Content-Security-Policy': "default-src 'none'" };
     reply.headers({ ...own, ...policy, 'Cache-Control': IMMUTABLE_CACHE });
     return reply.type('image/png').send(image);
-  });
-  app.get('/flow/errors', async (request, reply) => {
-    const { errors, errorsPolicy } = await pages();
-    const policy = { 'Content-Security-Policy': errorsPolicy };
-    reply.headers({ ...flowHeaders, ...policy, 'Cache-Control': SDK_CACHE });
-    return sendAsset(request, reply, errors);
   });
 }
 
@@ -511,7 +501,5 @@ async function loadPages({ manifest: built, asset, text }: BuiltFolder): Promise
       'flow',
       releases.flatMap(({ flow }) => flow.assets),
     ),
-    errors: await asset(`flow/${manifest.errors.html}`),
-    errorsPolicy: `default-src 'none'; style-src '${manifest.errors.style}'; frame-ancestors 'none'`,
   };
 }

@@ -85,7 +85,7 @@ export interface Api {
   now(): number;
 }
 
-/** `partner_id` is whose page this is; `send` comes from the inline script (begun.ts). */
+/** `partner_id` is whose page this is; `send` comes from the inline script (first.ts). */
 export function createApi(partner_id: string, send: typeof request): Api {
   let secret = '';
   let ahead = 0;

@@ -4,12 +4,33 @@
  * and the site's SDK, which then need not wait for its timeout.
  */
 import { FAILED } from '../messages.ts';
-import type { Begun } from './begun.ts';
 import { request } from './request.ts';
-import { connect, isDark, registeredOrigins } from './site.ts';
+import { connect, isDark, registeredOrigins, type NoVisit, type Site } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
-import type { Words } from './words/en.ts';
-import { loadWords } from './words-file.ts';
+import type { Words } from './words.ts';
+
+/** What this script has begun for the page's own (main.tsx), and the functions that both need: a visit downloads each of them once. */
+export interface Begun {
+  /** The connection; undefined when the page is not embedded or the site may not show it. */
+  readonly site: Promise<Site | NoVisit | undefined>;
+  /** A language's text, requested once, however long the network takes. */
+  readonly words: (tag: Tag) => Promise<Words>;
+  readonly request: typeof request;
+}
+
+declare global {
+  interface Window {
+    begun?: Begun;
+  }
+}
+
+/** Set by the build: the file of each language's text, below `flow/assets/`. */
+declare const PAGE_WORDS: Readonly<Record<Tag, string>>;
+
+/** An attempt to load the text that takes longer is given up; the next one uses another connection. */
+const ATTEMPT_MS = 10_000;
+/** Delay between two attempts: nothing can be shown without the text. */
+const RETRY_MS = 2_000;
 
 /** If the page is not shown within this time, it says so itself: with the whole tab to itself, no SDK does. */
 const LATE_MS = 15_000;
@@ -48,3 +69,18 @@ void words(tagOf(navigator.language));
 const site = connect((init) => void words(tagOf(init.locale)));
 const begun: Begun = { site, words, request };
 Object.assign(window, { begun });
+
+/** Loads a language's text, however long the network takes. */
+async function loadWords(tag: Tag): Promise<Words> {
+  for (;;) {
+    try {
+      const file = new URL(`../assets/${PAGE_WORDS[tag]}`, location.href);
+      const signal = AbortSignal.timeout(ATTEMPT_MS);
+      const answer = await fetch(file, { credentials: 'omit', signal });
+      if (answer.ok) return (await answer.json()) as Words;
+    } catch {
+      // The same as an answer that is not a file.
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}

@@ -2,19 +2,16 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { language } from './i18n.ts';
 import { tagOf, TAGS } from './tags.ts';
-import { en, type Word, type Words } from './words/en.ts';
-import { es } from './words/es.ts';
-import { fr } from './words/fr.ts';
-import { pt } from './words/pt.ts';
+import { WORDS, type Word } from './words.ts';
 
-const CATALOGUES: Readonly<Record<string, Words>> = { en, es, fr, pt };
+const { en } = WORDS;
 /** Words that two languages really share. */
 const SAME: readonly Word[] = ['problem_reference', 'continue', 'due_today', 'posted'];
 
 test('each language has every text, with the same placeholders', () => {
   const blanks = (text: string): string[] => [...new Set(text.match(/\{\w+\}/g))].sort();
   for (const tag of TAGS.slice(1)) {
-    const other = CATALOGUES[tag]!;
+    const other = WORDS[tag];
     assert.deepEqual(Object.keys(other).sort(), Object.keys(en).sort(), tag);
     for (const [word, text] of Object.entries(en) as [Word, string][]) {
       assert.notEqual(other[word].trim(), '');
@@ -41,7 +38,7 @@ test('a requested locale maps to a language that we have', () => {
     'est',
   ].map((asked) => {
     const tag = tagOf(asked);
-    return [asked, tag, language(asked, tag, CATALOGUES[tag]!).locale];
+    return [asked, tag, language(asked, tag, WORDS[tag]).locale];
   });
   assert.deepEqual(chosen, [
     ['en', 'en', 'en-US'],
@@ -61,7 +58,7 @@ test('a requested locale maps to a language that we have', () => {
 
 test('dates keep their day, values cannot be mistaken for blanks', () => {
   const english = language('en', 'en', en);
-  const spanish = language('es', 'es', es);
+  const spanish = language('es', 'es', WORDS.es);
   assert.equal(english.date('2026-03-01'), 'March 1, 2026');
   assert.equal(spanish.date('2026-03-01'), '1 de marzo de 2026');
   assert.equal(english.say('pay_now', { amount: '$& {biller} $1' }), 'Pay $& {biller} $1');

@@ -1,7 +1,7 @@
 /**
  * The page in four languages. Each language's text is a file of its own, loaded on demand; Intl formats numbers, money and dates.
  */
-import type { Word, Words } from './words/en.ts';
+import type { Word, Words } from './words.ts';
 import { formatMoney } from './money.ts';
 import { tagOf, type Tag } from './tags.ts';
 

@@ -21,10 +21,9 @@ import {
   Sum,
   Title,
 } from './screens.tsx';
-import type { Begun } from './begun.ts';
+import type { Begun } from './first.ts';
 import { billerOf, isDark, metaOf, type Site } from './site.ts';
 import { nameOf, paymentOf, type Screen, type State } from './state.ts';
-import { within } from './waiting.ts';
 import './style.css';
 
 /** At most one announcement in this time, so that a screen reader can finish a sentence. */
@@ -32,8 +31,6 @@ const ANNOUNCE_EVERY_MS = 5_000;
 /** A second press this soon, and this near, was meant for what stood there before: a double tap on "Continue" is no "Pay". */
 const DOUBLE_PRESS_MS = 700;
 const DOUBLE_PRESS_PX = 24;
-/** Without its developer tools a test page works all the same. */
-const TOOLS_TIMEOUT_MS = 2_000;
 /** No phone's screen is wider. */
 const PHONE_PX = 600;
 /** Set by the build: the version of this package. */
@@ -41,7 +38,6 @@ declare const DUEBRIDGE_VERSION: string;
 
 type Outcome = typeof import('./outcome.tsx');
 const loadOutcome = (): Promise<Outcome> => import('./outcome.tsx');
-const loadTools = (): Promise<typeof import('./developer.tsx')> => import('./developer.tsx');
 
 const root = document.querySelector('#app');
 const { begun } = window;
@@ -53,28 +49,21 @@ async function main(
   place: Element,
   { site: connecting, words: textOf, request }: Begun,
 ): Promise<void> {
-  const tools =
-    metaOf('mode') === 'test'
-      ? within(TOOLS_TIMEOUT_MS, loadTools()).catch(() => undefined)
-      : undefined;
   const show = (app: VNode): void => {
     place.replaceChildren();
     document.querySelector('#late')?.remove();
     render(app, place);
   };
-  const found = await connecting;
-  if (!found || 'problem' in found) {
+  const site = await connecting;
+  if (!site || 'problem' in site) {
     applyLook({});
     const words = await loadLanguage(navigator.language, textOf);
     speak(words);
-    const why = { code: found?.problem ?? 'alone', requestId: found?.requestId };
+    const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
     const screen = <ProblemScreen {...why} biller={billerOf().name} words={words} />;
     show(<Frame words={words} screen={screen} foot={<Trust words={words} />} />);
     return;
   }
-  const developer = await tools;
-  const watched = developer?.watch(found);
-  const site = watched?.site ?? found;
   const problems = applyLook(site.init.appearance);
   // A frame in the site's page is as high as its content; a sheet on a phone, and a tab, are not.
   if (site.display !== 'inline' && screen.width <= PHONE_PX)
@@ -99,7 +88,6 @@ async function main(
       speakIn={(locale) => loadLanguage(locale, textOf)}
       listen={(act) => (changed = act)}
       problems={problems}
-      tools={(state) => developer && watched && <developer.Tools {...{ flow, state, watched }} />}
     />,
   );
 }
@@ -110,8 +98,6 @@ function App(props: {
   readonly first: Language;
   readonly speakIn: (locale: string) => Promise<Language>;
   readonly problems: readonly string[];
-  /** The developer tools of a test page. */
-  readonly tools: (state: State) => VNode | undefined;
   readonly listen: (changed: () => void) => void;
 }): VNode {
   const { site, flow } = props;
@@ -214,7 +200,6 @@ function App(props: {
         <>
           <Notices flow={flow} words={words} state={state} />
           <Trust words={words} screen={screen} />
-          {props.tools(state)}
         </>
       }
     />

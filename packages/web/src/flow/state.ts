@@ -231,9 +231,7 @@ export function nameOf(screen: Screen): ScreenName | undefined {
 }
 
 /** The customer can still choose what to pay. */
-export const isChoosing = (
-  screen: Screen,
-): screen is Extract<Screen, { name: 'review' | 'amount' }> =>
+const isChoosing = (screen: Screen): screen is Extract<Screen, { name: 'review' | 'amount' }> =>
   screen.name === 'amount' || (screen.name === 'review' && !screen.sending);
 
 const review = (bill: Bill): Screen => ({ name: 'review', bill, sending: false });
