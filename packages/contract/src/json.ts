@@ -2,9 +2,9 @@
  * Strict JSON parser, for differences that `JSON.parse` hides and that change an amount (decision 11, F26, F96-F98).
  *
  * `JSON.parse` turns 1e2, 100.0 and 100.000000000000001 into 100 and 2^53+1 into 2^53, keeps the last of two equal keys, and lets
- * `__proto__` through. This parser refuses duplicate and dangerous keys, lone surrogates, NUL and deep nesting. It keeps the
- * source text of every number that is not a plain integer; such a number is an object to every schema and therefore never an
- * amount.
+ * `__proto__` through. Here its reviver, which sees the source text of each number, refuses dangerous keys, lone surrogates and NUL;
+ * equal keys and deep nesting are found by counting. Every number that is not a plain integer keeps its source text: it is an object to
+ * every schema and therefore never an amount.
  */
 
 /** Maximum nesting depth. The wire needs 3; the limit keeps a hostile body from exhausting the stack. */
@@ -34,7 +34,7 @@ export type Json =
   | readonly Json[]
   | { readonly [key: string]: Json };
 
-/** The text is not acceptable JSON; `problem` gives the reason and the position without quoting the text. */
+/** The text is not acceptable JSON; `problem` gives the reason without quoting the text. */
 export class JsonProblem extends Error {
   readonly problem: string;
   constructor(problem: string) {
@@ -57,15 +57,12 @@ export function parseJson(
   options: { readonly unstorable?: 'refuse' | 'replace' } = {},
 ): Json {
   if (!text.isWellFormed()) throw new JsonProblem('the text is not well-formed Unicode');
-  const plain = parsePlainRecord(text);
-  if (plain !== undefined) return plain;
-  const reader = new Reader(text, options.unstorable === 'replace');
-  return reader.whole();
+  return parsePlainRecord(text) ?? parseStrictly(text, options.unstorable === 'replace');
 }
 
 /**
  * The shortcut for what nearly every text is: a flat object, written without white space and escapes, as JSON.stringify writes it.
- * Three times as fast. Undefined where the reader has to look: if writing the result gives the same text again, then nothing was
+ * Three times as fast. Undefined where more has to be checked: if writing the result gives the same text again, then nothing was
  * dropped, reordered or rounded by JSON.parse, which leaves numbers and keys to check.
  */
 function parsePlainRecord(text: string): Json | undefined {
@@ -74,7 +71,7 @@ function parsePlainRecord(text: string): Json | undefined {
   try {
     value = JSON.parse(text);
   } catch {
-    return undefined; // the reader says what is wrong
+    return undefined;
   }
   const fields = value as { readonly [key: string]: Json };
   for (const key of Object.keys(fields)) {
@@ -89,131 +86,63 @@ function parsePlainRecord(text: string): Json | undefined {
   return JSON.stringify(fields) === text ? fields : undefined;
 }
 
-const PLAIN_INTEGER = /^-?(?:0|[1-9][0-9]*)$/;
-const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
-const SPACE = /[ \t\n\r]*/y;
+const PLAIN_INTEGER = /^(?:0|-?[1-9][0-9]*)$/;
+const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/g;
 
-class Reader {
-  readonly #text: string;
-  readonly #replaces: boolean;
-  #at = 0;
+/** `JSON.parse` with the source text that engines give to a reviver, and TypeScript does not know yet. */
+const parseWithSource = JSON.parse as (
+  text: string,
+  revive: (
+    this: unknown,
+    key: string,
+    value: Json,
+    context: { readonly source?: string },
+  ) => unknown,
+) => Json;
 
-  constructor(text: string, replaces: boolean) {
-    this.#text = text;
-    this.#replaces = replaces;
+function parseStrictly(text: string, replaces: boolean): Json {
+  // What is left without its strings has a bracket for each level and a colon for each member of an object.
+  const bare = text.replaceAll(STRING, '');
+  assertShallow(bare);
+  let value: Json;
+  // The reviver is called for the whole text too, as for a member.
+  let members = -1;
+  try {
+    value = parseWithSource(text, function revive(key, part, { source }) {
+      if (!Array.isArray(this)) {
+        members += 1;
+        if (DANGEROUS_KEYS.has(key)) throw new JsonProblem(`the key ${key} is not allowed`);
+        storable(key, false);
+      }
+      if (typeof part === 'string') return storable(part, replaces);
+      if (typeof part !== 'number' || source === undefined) return part;
+      return PLAIN_INTEGER.test(source) && Number.isSafeInteger(part)
+        ? part
+        : new OtherNumber(source);
+    });
+  } catch (error) {
+    throw error instanceof JsonProblem ? error : new JsonProblem('the text is not JSON');
   }
-
-  whole(): Json {
-    this.#space();
-    const value = this.#value(0);
-    this.#space();
-    if (this.#at !== this.#text.length) this.#fail('text after the end of the value');
-    return value;
+  if (members !== bare.split(':').length - 1) {
+    throw new JsonProblem('the same key appears twice in one object');
   }
+  return value;
+}
 
-  #value(depth: number): Json {
-    if (depth > MAX_JSON_DEPTH) this.#fail(`nested deeper than ${MAX_JSON_DEPTH} levels`);
-    switch (this.#text[this.#at]) {
-      case '{':
-        return this.#object(depth);
-      case '[':
-        return this.#array(depth);
-      case '"':
-        return this.#string(this.#replaces);
-      case 't':
-        return this.#word('true', true);
-      case 'f':
-        return this.#word('false', false);
-      case 'n':
-        return this.#word('null', null);
-      default:
-        return this.#number();
+function assertShallow(bare: string): void {
+  let depth = 0;
+  for (const character of bare) {
+    if (character === '{' || character === '[') depth += 1;
+    else if (character === '}' || character === ']') depth -= 1;
+    if (depth > MAX_JSON_DEPTH) {
+      throw new JsonProblem(`the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
     }
   }
+}
 
-  #object(depth: number): Json {
-    this.#at += 1;
-    const entries = new Map<string, Json>();
-    this.#space();
-    if (this.#take('}')) return {};
-    do {
-      this.#space();
-      if (this.#text[this.#at] !== '"') this.#fail('expected a key in double quotes');
-      const key = this.#string(false);
-      if (DANGEROUS_KEYS.has(key)) this.#fail(`the key ${key} is not allowed`);
-      if (entries.has(key)) this.#fail('the same key appears twice in one object');
-      this.#space();
-      if (!this.#take(':')) this.#fail('expected a colon');
-      this.#space();
-      entries.set(key, this.#value(depth + 1));
-      this.#space();
-    } while (this.#take(','));
-    if (!this.#take('}')) this.#fail('expected a comma or a closing brace');
-    return Object.fromEntries(entries);
-  }
-
-  #array(depth: number): Json {
-    this.#at += 1;
-    const items: Json[] = [];
-    this.#space();
-    if (this.#take(']')) return items;
-    do {
-      this.#space();
-      items.push(this.#value(depth + 1));
-      this.#space();
-    } while (this.#take(','));
-    if (!this.#take(']')) this.#fail('expected a comma or a closing bracket');
-    return items;
-  }
-
-  #string(replaces: boolean): string {
-    STRING.lastIndex = this.#at;
-    const source = this.#match(STRING) ?? this.#fail('a string is not closed or not escaped');
-    this.#at += source.length;
-    if (!source.includes('\\')) return source.slice(1, -1);
-    const text = JSON.parse(source) as string;
-    // An escape can still produce characters that raw text may not contain: PostgreSQL refuses NUL, and two different lone
-    // surrogates become the same replacement character as keys.
-    if (replaces) return text.replaceAll('\u0000', '\uFFFD').toWellFormed();
-    if (text.includes('\u0000')) this.#fail('a string contains the character NUL');
-    if (!text.isWellFormed()) this.#fail('a string contains half a surrogate pair');
-    return text;
-  }
-
-  #number(): number | OtherNumber {
-    NUMBER.lastIndex = this.#at;
-    const source = this.#match(NUMBER) ?? this.#fail('expected a value');
-    this.#at += source.length;
-    if (PLAIN_INTEGER.test(source) && source !== '-0') {
-      const value = Number(source);
-      if (Number.isSafeInteger(value)) return value;
-    }
-    return new OtherNumber(source);
-  }
-
-  #word<T extends null | boolean>(word: string, value: T): T {
-    if (!this.#text.startsWith(word, this.#at)) this.#fail('expected a value');
-    this.#at += word.length;
-    return value;
-  }
-
-  #match(pattern: RegExp): string | undefined {
-    return pattern.exec(this.#text)?.[0];
-  }
-
-  #space(): void {
-    SPACE.lastIndex = this.#at;
-    this.#at += SPACE.exec(this.#text)?.[0].length ?? 0;
-  }
-
-  #take(character: string): boolean {
-    if (this.#text[this.#at] !== character) return false;
-    this.#at += 1;
-    return true;
-  }
-
-  #fail(problem: string): never {
-    throw new JsonProblem(`${problem}, at character ${this.#at + 1}`);
-  }
+/** The string, which an escape may have given NUL, or half a surrogate pair: as keys, two different halves become the same character. */
+function storable(text: string, replaces: boolean): string {
+  if (text.isWellFormed() && !text.includes('\0')) return text;
+  if (replaces) return text.replaceAll('\0', '\uFFFD').toWellFormed();
+  throw new JsonProblem('a string contains the character NUL or half a surrogate pair');
 }

@@ -55,9 +55,18 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
 /** Takes a table of routes; returns the document as a plain JSON value. */
 export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
   const paths: Record<string, Node> = {};
+  const securitySchemes: Node = {};
+  const tokenUrl = routes['access_token']?.path ?? '/oauth/token';
   for (const route of Object.values(routes)) {
+    const schemes = schemesOf(route, info, tokenUrl);
+    Object.assign(securitySchemes, schemes);
+    const names = Object.keys(schemes);
+    const scopes = names.map((name) => [name, name === 'oauth' ? [route.scope ?? 'read'] : []]);
     const item = (paths[route.path] ??= {});
-    item[route.method.toLowerCase()] = operation(route, info);
+    item[route.method.toLowerCase()] = {
+      ...operation(route),
+      security: names.length === 0 ? [] : [Object.fromEntries(scopes)],
+    };
   }
   return {
     openapi: '3.1.0',
@@ -71,17 +80,16 @@ export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: Ope
     paths,
     components: {
       schemas: { Error: errorSchema(), ...resources(paths) },
-      securitySchemes: securitySchemes(routes, info),
+      securitySchemes,
     },
   };
 }
 
-function operation(route: Route, info: OpenApiInfo): Node {
+function operation(route: Route): Node {
   return {
     operationId: route.id,
     summary: route.summary,
     description: `Source: ${route.source}.`,
-    security: security(route, info),
     ...parameters(route),
     ...(route.body === undefined
       ? {}
@@ -161,73 +169,37 @@ function retryAfter(status: number): Node {
   };
 }
 
-function security(route: Route, info: OpenApiInfo): Node[] {
+/** The schemes that a caller of the operation uses together, by name. */
+function schemesOf(route: Route, info: OpenApiInfo, tokenUrl: string): Node {
   switch (route.auth) {
     case 'none':
-      return [];
+      return {};
     case 'client_key':
-      return [{ client_id: [], api_key: [] }];
-    case 'partner':
-      return [info.keyHeader === undefined ? { oauth: [route.scope ?? 'read'] } : { key: [] }];
+      return { client_id: header('X-Client-Id'), api_key: header('X-Api-Key') };
+    case 'partner': {
+      if (info.keyHeader !== undefined) return { key: header(info.keyHeader) };
+      const scopes = { read: 'The queries (SC1).', write: 'Put Account Payment (SC1).' };
+      return { oauth: { type: 'oauth2', flows: { clientCredentials: { tokenUrl, scopes } } } };
+    }
     case 'token':
-      return [{ token: [] }];
+      return { token: bearer('The token of Create Token.') };
     case 'session':
-      return [{ session: [] }];
+      return { session: bearer('The session that the token was exchanged for.') };
     case 'admin':
-      return [{ admin: [] }];
+      return { admin: bearer('The admin key of this deployment.') };
     case 'signature':
-      return [{ signature: [] }];
+      return {
+        signature: header(
+          'Duebridge-Signature',
+          '`t=UNIX SECONDS,v1=HEX`: HMAC-SHA-256 with the shared secret over `t.METHOD.PATH.BODY`, the path as it was sent. ' +
+            'Refuse a t that is more than five minutes away.',
+        ),
+      };
   }
 }
 
-function securitySchemes(routes: Readonly<Record<string, Route>>, info: OpenApiInfo): Node {
-  const schemes: Node = {};
-  for (const { auth } of Object.values(routes)) {
-    switch (auth) {
-      case 'none':
-        break;
-      case 'client_key':
-        schemes['client_id'] = { type: 'apiKey', in: 'header', name: 'X-Client-Id' };
-        schemes['api_key'] = { type: 'apiKey', in: 'header', name: 'X-Api-Key' };
-        break;
-      case 'partner':
-        if (info.keyHeader === undefined) {
-          const path = Object.values(routes).find((route) => route.id === 'access_token')?.path;
-          schemes['oauth'] = {
-            type: 'oauth2',
-            flows: {
-              clientCredentials: {
-                tokenUrl: path ?? '/oauth/token',
-                scopes: { read: 'The queries (SC1).', write: 'Put Account Payment (SC1).' },
-              },
-            },
-          };
-        } else {
-          schemes['key'] = { type: 'apiKey', in: 'header', name: info.keyHeader };
-        }
-        break;
-      case 'token':
-        schemes['token'] = bearer('The token of Create Token.');
-        break;
-      case 'signature':
-        schemes['signature'] = {
-          type: 'apiKey',
-          in: 'header',
-          name: 'Duebridge-Signature',
-          description:
-            '`t=UNIX SECONDS,v1=HEX`: HMAC-SHA-256 with the shared secret over `t.METHOD.PATH.BODY`, the path as it was sent. ' +
-            'Refuse a t that is more than five minutes away.',
-        };
-        break;
-      case 'session':
-        schemes['session'] = bearer('The session that the token was exchanged for.');
-        break;
-      case 'admin':
-        schemes['admin'] = bearer('The admin key of this deployment.');
-        break;
-    }
-  }
-  return schemes;
+function header(name: string, description?: string): Node {
+  return { type: 'apiKey', in: 'header', name, ...(description && { description }) };
 }
 
 function bearer(description: string): Node {

@@ -57,32 +57,12 @@ export function instantText(text: string): string | undefined {
 
 /**
  * The shortcut for the form that nearly everybody writes, 2026-03-01T09:30:00.123Z: a payment has half a dozen times to be read.
- * Undefined for any other form, and for a time that does not exist.
+ * Undefined for any other form, and for a time that does not exist, which is not written back as it was.
  */
 function readUsual(text: string): number | undefined {
-  if (text.length !== 24 || text[23] !== 'Z' || text[10] !== 'T') return undefined;
-  if (text[4] !== '-' || text[7] !== '-' || text[13] !== ':' || text[16] !== ':') return undefined;
-  if (text[19] !== '.') return undefined;
-  const year = 100 * digits(text, 0) + digits(text, 2);
-  const [month, day] = [digits(text, 5), digits(text, 8)];
-  const [hour, minute, second] = [digits(text, 11), digits(text, 14), digits(text, 17)];
-  const milliseconds = 10 * digits(text, 20) + digit(text, 22);
-  // Earlier years mean the twentieth century to Date.UTC. NaN satisfies no comparison.
-  if (!(year >= 100 && month >= 1 && month <= 12 && day >= 1 && day <= 31)) return undefined;
-  if (!(hour <= 23 && minute <= 59 && second <= 59 && milliseconds >= 0)) return undefined;
-  const instant = Date.UTC(year, month - 1, day, hour, minute, second, milliseconds);
-  // A day beyond the end of its month would be one of the next.
-  return day <= 28 || new Date(instant).getUTCDate() === day ? instant : undefined;
-}
-
-/** The number that two characters write; NaN if they are no digits. */
-function digits(text: string, at: number): number {
-  return 10 * digit(text, at) + digit(text, at + 1);
-}
-
-function digit(text: string, at: number): number {
-  const value = text.charCodeAt(at) - 48;
-  return value >= 0 && value <= 9 ? value : Number.NaN;
+  if (text.length !== 24) return undefined;
+  const instant = Date.parse(text);
+  return isInRange(instant) && new Date(instant).toISOString() === text ? instant : undefined;
 }
 
 /** False for NaN too. */
