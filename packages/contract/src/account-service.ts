@@ -4,16 +4,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { AccountRecord } from './account.ts';
-import {
-  AccountId,
-  AmountInCents,
-  BillerId,
-  instant,
-  MAX_FAILURE_REASON_LENGTH,
-  PlatformBatchId,
-  PlatformPaymentId,
-  foreignInstant,
-} from './fields.ts';
+import * as t from './fields.ts';
 import { routeTable } from './routes.ts';
 
 /** Header that carries the signature: `t=UNIX SECONDS,v1=HEX`. */
@@ -21,29 +12,28 @@ export const SIGNATURE_HEADER = 'Duebridge-Signature';
 
 /** A payment to be posted. */
 export const AccountPosting = Type.Object({
-  platform_payment_id: PlatformPaymentId,
-  payment_id: Type.String({ description: 'The payment id that the platform received (PF1).' }),
-  platform_batch_id: PlatformBatchId,
-  biller_id: BillerId,
-  account_id: AccountId,
-  amount_in_cents: AmountInCents,
-  initiated_at: instant('When the kit accepted it.'),
+  platform_payment_id: t.PlatformPaymentId,
+  payment_id: t.string('The payment id that the platform received (PF1).'),
+  platform_batch_id: t.PlatformBatchId,
+  biller_id: t.BillerId,
+  account_id: t.AccountId,
+  amount_in_cents: t.AmountInCents,
+  initiated_at: t.instant('When the kit accepted it.'),
 });
-export type AccountPosting = Static<typeof AccountPosting>;
 
 /** Outcome of a payment. */
 export const AccountOutcome = Type.Union([
   Type.Object(
     {
       outcome: Type.Literal('posted'),
-      posted_at: Type.Optional(foreignInstant('When it was posted; now if absent.')),
+      posted_at: Type.Optional(t.foreignInstant('When it was posted; now if absent.')),
     },
     { description: 'The payment is posted, once.' },
   ),
   Type.Object(
     {
       outcome: Type.Literal('failed'),
-      reason: Type.String({ minLength: 1, maxLength: MAX_FAILURE_REASON_LENGTH }),
+      reason: Type.String({ minLength: 1, maxLength: t.MAX_FAILURE_REASON_LENGTH }),
     },
     { description: 'The payment can never be posted; the customer reads the reason.' },
   ),
@@ -51,11 +41,9 @@ export const AccountOutcome = Type.Union([
   Type.Object(
     {
       outcome: Type.Literal('later'),
-      until: Type.Optional(foreignInstant('The kit does not ask again before this time.')),
+      until: Type.Optional(t.foreignInstant('The kit does not ask again before this time.')),
       cancelable: Type.Optional(
-        Type.Boolean({
-          description: 'False: it will be posted without another request, so nobody may cancel it.',
-        }),
+        t.flag('False: it will be posted without another request, so nobody may cancel it.'),
       ),
     },
     { description: 'Not decided yet: the kit asks again.' },
@@ -72,7 +60,7 @@ export const accountServiceRoutes = routeTable({
     summary: 'Read an account; 404 when there is none',
     source: 'decision 70',
     auth: 'signature',
-    params: Type.Object({ biller_id: BillerId, account_id: AccountId }),
+    params: Type.Object({ biller_id: t.BillerId, account_id: t.AccountId }),
     reply: AccountRecord,
     errors: ['UNAUTHORIZED', 'ACCOUNT_NOT_FOUND'],
   },
@@ -94,7 +82,7 @@ export const accountServiceRoutes = routeTable({
     summary: 'Report what became of a payment; 404 when it is not known',
     source: 'decision 70',
     auth: 'signature',
-    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
+    params: Type.Object({ platform_payment_id: t.PlatformPaymentId }),
     reply: AccountOutcome,
     errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND'],
   },

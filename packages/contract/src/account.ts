@@ -3,23 +3,27 @@
  */
 import { Type, type Static } from 'typebox';
 import { Balance } from './customer.ts';
-import { AccountId, AmountInCents, BillerId } from './fields.ts';
+import * as t from './fields.ts';
 
 /** Limits that a biller sets on one account; an absent field means no limit (decision 4). */
-export const PaymentRules = Type.Object({
-  min_amount_in_cents: Type.Optional(AmountInCents),
-  max_amount_in_cents: Type.Optional(AmountInCents),
-});
+export const PaymentRules = Type.Object(
+  t.optional({
+    min_amount_in_cents: t.AmountInCents,
+    max_amount_in_cents: t.AmountInCents,
+  }),
+);
 export type PaymentRules = Static<typeof PaymentRules>;
 
 /** The account record that our partner kit emits (decision 4). */
 export const AccountRecord = Type.Object({
-  biller_id: BillerId,
-  account_id: AccountId,
+  biller_id: t.BillerId,
+  account_id: t.AccountId,
   status: Type.Union([Type.Literal('active'), Type.Literal('inactive')]),
-  holder: Type.Optional(Type.Object({ first_name: Type.String(), last_name: Type.String() })),
-  balance: Type.Optional(Balance),
-  payment_rules: Type.Optional(PaymentRules),
+  ...t.optional({
+    holder: Type.Object({ first_name: t.string(), last_name: t.string() }),
+    balance: Balance,
+    payment_rules: PaymentRules,
+  }),
 });
 export type AccountRecord = Static<typeof AccountRecord>;
 
@@ -27,11 +31,12 @@ export type AccountRecord = Static<typeof AccountRecord>;
  * The platform requires only a JSON object as a partner's account answer. Each field is then read on its own; a missing or
  * malformed one counts as unknown (decision 4: a tolerant reader).
  */
-export const AccountReply = Type.Object({
-  biller_id: Type.Optional(Type.Unknown()),
-  account_id: Type.Optional(Type.Unknown()),
-  status: Type.Optional(Type.Unknown()),
-  balance: Type.Optional(Type.Unknown()),
-  payment_rules: Type.Optional(Type.Unknown()),
-});
-export type AccountReply = Static<typeof AccountReply>;
+export const AccountReply = Type.Object(
+  t.optional({
+    biller_id: Type.Unknown(),
+    account_id: Type.Unknown(),
+    status: Type.Unknown(),
+    balance: Type.Unknown(),
+    payment_rules: Type.Unknown(),
+  }),
+);

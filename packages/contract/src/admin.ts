@@ -3,23 +3,8 @@
  * and strict: unknown fields are refused, because here they are typos.
  */
 import { Type, type Static } from 'typebox';
-import {
-  AccountId,
-  AmountInCents,
-  BillerId,
-  count,
-  instant,
-  nullable,
-  paging,
-  PlatformBatchId,
-  PlatformPaymentId,
-  strictObject,
-  text,
-  Uuid,
-  validForDays,
-} from './fields.ts';
-import { BatchStatement, PaymentRecord } from './payment.ts';
-import { Mode } from './mode.ts';
+import * as t from './fields.ts';
+import { BatchStatement } from './payment.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Id that an operator assigns to a partner. */
@@ -27,44 +12,42 @@ export const PartnerId = Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,62}$' });
 
 /** How the partner's endpoints are protected (S3): OAuth 2.0 (OA1) or a static key (KY1). Write-only. */
 export const PartnerAuth = Type.Union([
-  strictObject({
+  t.strictObject({
     method: Type.Literal('oauth'),
     token_url: Type.String({ maxLength: 2048 }),
-    client_id: text('Issued by the partner.'),
-    client_secret: text('Issued by the partner; encrypted at rest, never returned.', 1024),
+    client_id: t.text('Issued by the partner.'),
+    client_secret: t.text('Issued by the partner; encrypted at rest, never returned.', 1024),
     scope: Type.Optional(Type.String({ maxLength: 256 })),
   }),
-  strictObject({
+  t.strictObject({
     method: Type.Literal('key'),
-    header: text('Name of the header that carries the key.'),
-    key: text('The key; encrypted at rest, never returned.', 1024),
+    header: t.text('Name of the header that carries the key.'),
+    key: t.text('The key; encrypted at rest, never returned.', 1024),
   }),
 ]);
 export type PartnerAuth = Static<typeof PartnerAuth>;
 
 /** Path templates of a partner whose paths differ from decision 1; absent ones keep the default. */
-export const PartnerPaths = strictObject({
-  get_account: Type.Optional(Type.String({ maxLength: 512 })),
-  get_balance: Type.Optional(Type.String({ maxLength: 512 })),
-  put_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
-  get_account_payment: Type.Optional(Type.String({ maxLength: 512 })),
-  get_payment: Type.Optional(Type.String({ maxLength: 512 })),
-  get_batch_statement: Type.Optional(Type.String({ maxLength: 512 })),
+export const PartnerPaths = t.partial({
+  get_account: Type.String({ maxLength: 512 }),
+  get_balance: Type.String({ maxLength: 512 }),
+  put_account_payment: Type.String({ maxLength: 512 }),
+  get_account_payment: Type.String({ maxLength: 512 }),
+  get_payment: Type.String({ maxLength: 512 }),
+  get_batch_statement: Type.String({ maxLength: 512 }),
 });
 export type PartnerPaths = Static<typeof PartnerPaths>;
 
 /** Limits on the platform's calls to one partner (decision 25). */
-export const PartnerBudget = strictObject({
-  max_concurrent_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  max_calls_per_second: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
-  call_timeout_ms: Type.Optional(Type.Integer({ minimum: 100, maximum: 120_000 })),
-  wait_seconds: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 60,
-      description: 'Waiting reads (decision 24); 0 asks for none.',
-    }),
-  ),
+export const PartnerBudget = t.partial({
+  max_concurrent_calls: Type.Integer({ minimum: 1, maximum: 1000 }),
+  max_calls_per_second: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  call_timeout_ms: Type.Integer({ minimum: 100, maximum: 120_000 }),
+  wait_seconds: Type.Integer({
+    minimum: 0,
+    maximum: 60,
+    description: 'Waiting reads (decision 24); 0 asks for none.',
+  }),
 });
 export type PartnerBudget = Static<typeof PartnerBudget>;
 
@@ -84,21 +67,21 @@ const connectionFields = {
 };
 
 /** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
-export const PartnerConnection = strictObject({
-  certificate: Type.Optional(connectionFields.certificate),
-  private_key: Type.Optional(connectionFields.private_key),
-  authority: Type.Optional(connectionFields.authority),
-  proxy_url: Type.Optional(connectionFields.proxy_url),
+export const PartnerConnection = t.partial({
+  certificate: connectionFields.certificate,
+  private_key: connectionFields.private_key,
+  authority: connectionFields.authority,
+  proxy_url: connectionFields.proxy_url,
 });
 export type PartnerConnection = Static<typeof PartnerConnection>;
 
 /** A change of it: absent fields stay as they are, null removes one, and an empty object removes all. */
-export const PartnerConnectionChange = strictObject(
+export const PartnerConnectionChange = t.partial(
   {
-    certificate: Type.Optional(nullable(connectionFields.certificate)),
-    private_key: Type.Optional(nullable(connectionFields.private_key)),
-    authority: Type.Optional(nullable(connectionFields.authority)),
-    proxy_url: Type.Optional(nullable(connectionFields.proxy_url)),
+    certificate: t.nullable(connectionFields.certificate),
+    private_key: t.nullable(connectionFields.private_key),
+    authority: t.nullable(connectionFields.authority),
+    proxy_url: t.nullable(connectionFields.proxy_url),
   },
   {
     description:
@@ -121,17 +104,17 @@ const logo = Type.String({
 
 const partnerFields = {
   partner_id: PartnerId,
-  name: text('Shown to customers.'),
-  kind: Type.Enum(['biller', 'aggregator']),
-  mode: Type.Optional(Mode),
-  biller_id: Type.Optional(BillerId),
+  name: t.text('Shown to customers.'),
+  kind: t.oneOf(['biller', 'aggregator']),
+  mode: Type.Optional(t.Mode),
+  biller_id: Type.Optional(t.BillerId),
   support_contact: Type.Optional(
-    text('Where customers get help: an e-mail address, a number or a page; printed on receipts.'),
+    t.text('Where customers get help: an e-mail address, a number or a page; printed on receipts.'),
   ),
   colour: Type.Optional(colour),
   logo: Type.Optional(logo),
   biller_names: Type.Optional(
-    Type.Record(BillerId, text('Shown to customers.'), {
+    Type.Record(t.BillerId, t.text('Shown to customers.'), {
       description: 'What customers call the billers of an aggregator, by biller_id.',
       maxProperties: 10_000,
     }),
@@ -147,13 +130,13 @@ const partnerFields = {
         'Codes of 400 and 422 answers by which this partner refuses a payment for good (decision 21): such a payment fails at once, after one GET that does not find it.',
     }),
   ),
-  account_check: Type.Optional(Type.Enum(['when_reachable', 'required', 'off'])),
+  account_check: Type.Optional(t.oneOf(['when_reachable', 'required', 'off'])),
   batch_time_zone: Type.Optional(Type.String({ maxLength: 64 })),
   batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
 };
 
 /** Registration of a partner. A biller needs biller_id; an aggregator has none (decision 20). Without a mode it is for tests. */
-export const PartnerRegistration = strictObject({
+export const PartnerRegistration = t.strictObject({
   ...partnerFields,
   auth: PartnerAuth,
   connection: Type.Optional(PartnerConnection),
@@ -164,11 +147,11 @@ export type PartnerRegistration = Static<typeof PartnerRegistration>;
  * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths`, `budget` and `connection`
  * too; any other field is replaced as a whole.
  */
-export const PartnerChange = strictObject({
+export const PartnerChange = t.strictObject({
   name: Type.Optional(partnerFields.name),
   support_contact: partnerFields.support_contact,
-  colour: Type.Optional(nullable(colour)),
-  logo: Type.Optional(nullable(logo)),
+  colour: Type.Optional(t.nullable(colour)),
+  logo: Type.Optional(t.nullable(logo)),
   biller_names: partnerFields.biller_names,
   base_url: Type.Optional(partnerFields.base_url),
   origins: Type.Optional(partnerFields.origins),
@@ -176,68 +159,69 @@ export const PartnerChange = strictObject({
   budget: partnerFields.budget,
   refusals: partnerFields.refusals,
   account_check: partnerFields.account_check,
-  auth: Type.Optional(PartnerAuth),
-  connection: Type.Optional(PartnerConnectionChange),
-  paused: Type.Optional(Type.Boolean({ description: 'True: nothing is sent to this partner.' })),
-  reason: Type.Optional(text('Why; kept in the audit, and shown while the partner is paused.')),
+  ...t.optional({
+    auth: PartnerAuth,
+    connection: PartnerConnectionChange,
+    paused: t.flag('True: nothing is sent to this partner.'),
+    reason: t.text('Why; kept in the audit, and shown while the partner is paused.'),
+  }),
 });
 export type PartnerChange = Static<typeof PartnerChange>;
 
 /** A partner as the admin API returns it, without secrets. */
 export const PartnerView = Type.Object({
   ...partnerFields,
-  mode: Mode,
-  logo: Type.Optional(
-    Type.String({ description: 'Name of its logo, at /flow/logos/{name} of the public server.' }),
-  ),
+  mode: t.Mode,
+  logo: Type.Optional(t.string('Name of its logo, at /flow/logos/{name} of the public server.')),
   auth: Type.Object({
-    method: Type.Enum(['oauth', 'key']),
-    token_url: Type.Optional(Type.String()),
-    client_id: Type.Optional(Type.String()),
-    scope: Type.Optional(Type.String()),
-    header: Type.Optional(Type.String()),
+    method: t.oneOf(['oauth', 'key']),
+    ...t.optional({
+      token_url: t.string(),
+      client_id: t.string(),
+      scope: t.string(),
+      header: t.string(),
+    }),
   }),
   connection: Type.Optional(
     Type.Object({
-      certificate_expires_at: Type.Optional(instant('When the platform’s certificate expires.')),
-      private_authority: Type.Boolean(),
-      proxy: Type.Optional(Type.String({ description: 'Host and port of the proxy.' })),
+      certificate_expires_at: Type.Optional(t.instant('When the platform’s certificate expires.')),
+      private_authority: t.flag(),
+      proxy: Type.Optional(t.string('Host and port of the proxy.')),
     }),
   ),
-  paused: Type.Boolean(),
-  pause_reason: nullable(Type.String()),
-  created_at: instant('When it was registered.'),
+  paused: t.flag(),
+  pause_reason: t.nullable(t.string()),
+  created_at: t.instant('When it was registered.'),
 });
 export type PartnerView = Static<typeof PartnerView>;
 
-const keyEnd = nullable(instant('When it expires.'), 'Null: it never expires.');
+const keyEnd = t.nullable(t.instant('When it expires.'), 'Null: it never expires.');
 
 /** A new API key, shown only this once (AU1). */
 export const ClientKeyGrant = Type.Object({
   partner_id: PartnerId,
-  mode: Mode,
-  client_id: Type.String(),
-  key_id: Type.String({ description: 'Names the key when it is revoked; not secret.' }),
-  api_key: Type.String(),
+  mode: t.Mode,
+  client_id: t.string(),
+  key_id: t.string('Names the key when it is revoked; not secret.'),
+  api_key: t.string(),
   expires_at: keyEnd,
 });
 export type ClientKeyGrant = Static<typeof ClientKeyGrant>;
 
 /** Issue a key: for a new client, or a second one for rotation when client_id is given. */
-export const ClientKeyRequest = strictObject({
+export const ClientKeyRequest = t.strictObject({
   client_id: Type.Optional(Type.String({ maxLength: 128 })),
-  valid_for_days: validForDays('The key'),
+  valid_for_days: t.validForDays('The key'),
 });
-export type ClientKeyRequest = Static<typeof ClientKeyRequest>;
 
 export const ClientKeyView = Type.Object({
-  mode: Mode,
-  client_id: Type.String(),
-  key_id: Type.String(),
-  created_at: instant('When it was issued.'),
-  last_used_at: nullable(instant('When it was last accepted.')),
+  mode: t.Mode,
+  client_id: t.string(),
+  key_id: t.string(),
+  created_at: t.instant('When it was issued.'),
+  last_used_at: t.nullable(t.instant('When it was last accepted.')),
   expires_at: keyEnd,
-  revoked_at: nullable(instant('When it was revoked.')),
+  revoked_at: t.nullable(t.instant('When it was revoked.')),
 });
 export type ClientKeyView = Static<typeof ClientKeyView>;
 
@@ -253,22 +237,22 @@ export const PAYMENT_STAGES = [
 export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
 const paymentFields = {
-  platform_payment_id: PlatformPaymentId,
-  payment_id: nullable(Type.String()),
-  platform_batch_id: PlatformBatchId,
+  platform_payment_id: t.PlatformPaymentId,
+  payment_id: t.nullable(t.string()),
+  platform_batch_id: t.PlatformBatchId,
   partner_id: PartnerId,
-  mode: Mode,
-  biller_id: BillerId,
-  masked_account_id: Type.String(),
-  status: Type.Enum([...PAYMENT_STATUSES]),
-  stage: Type.Enum([...PAYMENT_STAGES]),
-  review_reason: nullable(Type.String()),
-  failure_reason: nullable(Type.String()),
-  amount_in_cents: AmountInCents,
-  created_at: instant('When the customer confirmed.'),
-  initiated_at: nullable(Type.String()),
-  posted_at: nullable(Type.String()),
-  ended_at: nullable(instant('When the platform learned the end.')),
+  mode: t.Mode,
+  biller_id: t.BillerId,
+  masked_account_id: t.string(),
+  status: t.oneOf(PAYMENT_STATUSES),
+  stage: t.oneOf(PAYMENT_STAGES),
+  review_reason: t.nullable(t.string()),
+  failure_reason: t.nullable(t.string()),
+  amount_in_cents: t.AmountInCents,
+  created_at: t.instant('When the customer confirmed.'),
+  initiated_at: t.nullable(t.string()),
+  posted_at: t.nullable(t.string()),
+  ended_at: t.nullable(t.instant('When the platform learned the end.')),
 };
 
 /** A payment as an operator sees it. The account is masked; the partner has the full id. */
@@ -278,28 +262,26 @@ export type PaymentView = Static<typeof PaymentView>;
 /** A payment with what is happening to it now. */
 export const ListedPayment = Type.Object({
   ...paymentFields,
-  attempts: count('Recorded calls to the partner.'),
-  last_result: nullable(
-    Type.String(),
+  attempts: t.count('Recorded calls to the partner.'),
+  last_result: t.nullable(
+    t.string(),
     'Of the last call: the status that the partner gave, its error code, or why there is no answer.',
   ),
-  next_step: nullable(
+  next_step: t.nullable(
     Type.Object({
-      step: Type.Enum(['submit', 'poll', 'settle']),
-      at: instant('When it is due; a partner that is down or has no budget left delays it.'),
+      step: t.oneOf(['submit', 'poll', 'settle']),
+      at: t.instant('When it is due; a partner that is down or has no budget left delays it.'),
     }),
     'Null when nothing is due, or when another process drives the payment.',
   ),
-  paused: Type.Boolean({
-    description: 'Nothing is sent until an operator resumes it (decision 61).',
-  }),
-  open_case: nullable(
+  paused: t.flag('Nothing is sent until an operator resumes it (decision 61).'),
+  open_case: t.nullable(
     Type.Object({
-      case_id: Type.String(),
-      reason_code: Type.String(),
-      note: Type.String(),
-      opened_by: Type.String(),
-      opened_at: instant('When it was opened.'),
+      case_id: t.string(),
+      reason_code: t.string(),
+      note: t.string(),
+      opened_by: t.string(),
+      opened_at: t.instant('When it was opened.'),
     }),
     'The oldest case about it that has not ended.',
   ),
@@ -308,34 +290,34 @@ export type ListedPayment = Static<typeof ListedPayment>;
 
 /** One line of a payment's audit trail (EE8). */
 export const AuditEntry = Type.Object({
-  at: instant('Database time.'),
-  actor: Type.String({ description: 'A worker, an operator, a client.' }),
-  event: Type.String({ description: 'Name of the event.' }),
-  detail: Type.Record(Type.String(), Type.Union([Type.String(), Type.Integer(), Type.Null()])),
+  at: t.instant('Database time.'),
+  actor: t.string('A worker, an operator, a client.'),
+  event: t.string('Name of the event.'),
+  detail: Type.Record(t.string(), Type.Union([t.string(), Type.Integer(), Type.Null()])),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
 export const PaymentPage = Type.Object({
   payments: Type.Array(ListedPayment),
-  next_cursor: nullable(
-    Type.String(),
+  next_cursor: t.nullable(
+    t.string(),
     'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
   ),
 });
 export type PaymentPage = Static<typeof PaymentPage>;
 
 /** Every action of an operator states a reason (EE8). */
-export const OperatorReason = strictObject({ reason: text('Why; kept in the audit.') });
+export const OperatorReason = t.strictObject({ reason: t.text('Why; kept in the audit.') });
 export type OperatorReason = Static<typeof OperatorReason>;
 
 /** The last comparison of a batch with its partner: what the partner said, beside what we say (decision 26). */
 export const BatchComparison = Type.Object({
-  compared_at: instant('Database time.'),
-  actor: Type.String(),
-  method: Type.Enum(['statement', 'payments', 'csv']),
-  compared: count(),
-  differences: count(),
-  partner_statement: nullable(
+  compared_at: t.instant('Database time.'),
+  actor: t.string(),
+  method: t.oneOf(['statement', 'payments', 'csv']),
+  compared: t.count(),
+  differences: t.count(),
+  partner_statement: t.nullable(
     BatchStatement,
     'From the partner’s statement or file; null if the partner has no statements.',
   ),
@@ -343,30 +325,30 @@ export const BatchComparison = Type.Object({
 export type BatchComparison = Static<typeof BatchComparison>;
 
 const batchFields = {
-  platform_batch_id: PlatformBatchId,
+  platform_batch_id: t.PlatformBatchId,
   partner_id: PartnerId,
-  opened_at: instant('When its first payment was made.'),
-  cutoff_at: instant('No payment joins after this.'),
-  closed_at: nullable(instant('When its last payment ended after the cut-off.')),
+  opened_at: t.instant('When its first payment was made.'),
+  cutoff_at: t.instant('No payment joins after this.'),
+  closed_at: t.nullable(t.instant('When its last payment ended after the cut-off.')),
 };
 
 /** One batch with its state, our statement, and the partner's as it was last compared (decision 26). */
 export const BatchView = Type.Object({
   ...batchFields,
   statement: BatchStatement,
-  comparison: nullable(BatchComparison),
+  comparison: t.nullable(BatchComparison),
 });
 export type BatchView = Static<typeof BatchView>;
 
 /** A batch in a list. The statement of an open batch is made of all its payments, so a list leaves it out. */
 export const ListedBatch = Type.Object({
   ...batchFields,
-  statement: nullable(
+  statement: t.nullable(
     BatchStatement,
     'Null while the batch is open: read the batch for the statement of that moment.',
   ),
-  differences: nullable(
-    count(),
+  differences: t.nullable(
+    t.count(),
     'Those that the last comparison with the partner found; null before the first.',
   ),
 });
@@ -377,86 +359,36 @@ export type BatchPage = Static<typeof BatchPage>;
 
 /** One disagreement between our ledger and the partner's (glossary: difference). */
 export const Difference = Type.Object({
-  platform_payment_id: PlatformPaymentId,
-  kind: Type.Enum(['missing_here', 'missing_there', 'amount', 'status', 'time']),
-  here: nullable(Type.String()),
-  there: nullable(Type.String()),
+  platform_payment_id: t.PlatformPaymentId,
+  kind: t.oneOf(['missing_here', 'missing_there', 'amount', 'status', 'time']),
+  here: t.nullable(t.string()),
+  there: t.nullable(t.string()),
 });
 export type Difference = Static<typeof Difference>;
 
 /** Outcome of comparing one batch with the partner (EE3). Never repaired silently. */
 export const Reconciliation = Type.Object({
-  platform_batch_id: PlatformBatchId,
-  method: Type.Enum(['statement', 'payments', 'csv'], {
-    description:
-      'What was compared: the partner’s batch statement, each payment read, or its file.',
-  }),
-  compared: count(),
+  platform_batch_id: t.PlatformBatchId,
+  method: t.oneOf(
+    ['statement', 'payments', 'csv'],
+    'What was compared: the partner’s batch statement, each payment read, or its file.',
+  ),
+  compared: t.count(),
   differences: Type.Array(Difference),
-  running: Type.Optional(
-    Type.Object(
-      { of: count() },
+  ...t.optional({
+    running: Type.Object(
+      { of: t.count() },
       {
         description:
           'The comparison goes on, payment by payment: `compared` of this many so far, and no differences yet. The same request again waits for it.',
       },
     ),
-  ),
-  file_needed: Type.Optional(
-    Type.String({
-      description:
-        'Why payments that only the partner has may be missing here, and which file shows them.',
-    }),
-  ),
+    file_needed: t.string(
+      'Why payments that only the partner has may be missing here, and which file shows them.',
+    ),
+  }),
 });
 export type Reconciliation = Static<typeof Reconciliation>;
 
 /** Compare with the partner itself; its file has an operation of its own. */
-export const ReconcileRequest = strictObject({});
-
-/** Partner kit: a page of its payments. */
-export const KitPaymentPage = Type.Object({
-  payments: Type.Array(PaymentRecord),
-  next_cursor: nullable(Type.String()),
-});
-export type KitPaymentPage = Static<typeof KitPaymentPage>;
-
-export const KitPaymentQuery = strictObject({
-  status: Type.Optional(Type.Enum([...PAYMENT_STATUSES])),
-  biller_id: Type.Optional(BillerId),
-  account_id: Type.Optional(AccountId),
-  platform_batch_id: Type.Optional(PlatformBatchId),
-  ...paging,
-});
-export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
-
-/** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
-export const AccountImport = strictObject({
-  csv: Type.String({ minLength: 1, maxLength: 60_000 }),
-  part_of: Type.Optional(
-    strictObject(
-      {
-        import_id: Uuid,
-        file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-        accounts: Type.Integer({ minimum: 1 }),
-      },
-      {
-        description:
-          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit, which tells what the file holds; a part that says otherwise is refused.',
-      },
-    ),
-  ),
-  as_of: Type.Optional(
-    instant(
-      'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
-    ),
-  ),
-});
-export type AccountImport = Static<typeof AccountImport>;
-
-export const AccountImportResult = Type.Object({
-  created: count(),
-  updated: count(),
-  unchanged: count(),
-});
-export type AccountImportResult = Static<typeof AccountImportResult>;
+export const ReconcileRequest = t.strictObject({});

@@ -1,6 +1,5 @@
 /** What an act did to one payment, as the console and the command line say it. A file without schemas: the console's build takes it whole. */
-import type { BulkAct } from './bulk.ts';
-import type { PartnerAnswer, ReviewClose } from './operate.ts';
+import type { BulkAct, PartnerAnswer, ReviewClose } from './operate.ts';
 
 /** `answer` is that of the act's own operation. */
 export function bulkNote(act: BulkAct, answer: unknown): string {

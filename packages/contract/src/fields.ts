@@ -1,7 +1,7 @@
 /**
  * The field schemas that the resources are built from: ids, amounts, strings, times.
  */
-import { Type, type TProperties } from 'typebox';
+import { Type, type Static, type TOptional, type TProperties } from 'typebox';
 import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
 
 /** Longest free text accepted (decision 16). */
@@ -98,3 +98,39 @@ export const strictObject = <const Fields extends TProperties>(
 function described(description: string | undefined): { description?: string } {
   return description === undefined ? {} : { description };
 }
+
+/** A text of an answer, or one whose limits are checked elsewhere. */
+export const string = (description?: string) => Type.String(described(description));
+
+/** Yes or no. */
+export const flag = (description?: string) => Type.Boolean(described(description));
+
+/** A whole number. */
+export const whole = (description?: string) => Type.Integer(described(description));
+
+/** How many, where there is one. */
+export const oneOrMore = () => Type.Integer({ minimum: 1 });
+
+/** One of a closed set of words. */
+export const oneOf = <const Word extends string>(words: readonly Word[], description?: string) =>
+  Type.Enum([...words], described(description));
+
+/** The fields of an object that may be absent. */
+export const optional = <const Fields extends TProperties>(fields: Fields) =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, schema]) => [name, Type.Optional(schema)]),
+  ) as { readonly [Name in keyof Fields]: TOptional<Fields[Name]> };
+
+/** An object of our own APIs whose fields may all be absent. */
+export const partial = <const Fields extends TProperties>(
+  fields: Fields,
+  options: { readonly description?: string } = {},
+) => strictObject(optional(fields), options);
+
+/**
+ * Test and live (decision 160): every registration of a partner is one of the two for good, and so is all that hangs on it: its API
+ * keys, tokens, sessions, payments and batches. `test`: no money moves. `live`: real money, and never a sandbox.
+ */
+export const MODES = ['test', 'live'] as const;
+export const Mode = oneOf(MODES, 'test: no money moves; live: real money (decision 160).');
+export type Mode = Static<typeof Mode>;

@@ -5,40 +5,26 @@
 import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
 import { Balance } from './customer.ts';
-import {
-  AmountInCents,
-  instant,
-  nullable,
-  PlatformPaymentId,
-  platformPaymentId,
-  strictObject,
-} from './fields.ts';
-import { Mode } from './mode.ts';
+import * as t from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Body of the exchange of a token for a session. */
-export const FlowSessionRequest = strictObject({
-  origin: Type.Optional(
-    Type.String({
-      maxLength: 256,
-      description:
-        'The origin of the page that embeds the frame; refused unless it is registered for the partner.',
-    }),
-  ),
-  partner_id: Type.Optional(
-    Type.String({
-      maxLength: 128,
-      description:
-        'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
-    }),
-  ),
-  continues: Type.Optional(
-    Type.String({
-      maxLength: 256,
-      description:
-        'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
-    }),
-  ),
+export const FlowSessionRequest = t.partial({
+  origin: Type.String({
+    maxLength: 256,
+    description:
+      'The origin of the page that embeds the frame; refused unless it is registered for the partner.',
+  }),
+  partner_id: Type.String({
+    maxLength: 128,
+    description:
+      'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
+  }),
+  continues: Type.String({
+    maxLength: 256,
+    description:
+      'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
+  }),
 });
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
 
@@ -58,40 +44,29 @@ export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /** A way to pay that is on offer. */
 export const FlowFundingMethod = Type.Object({
-  funding_method: Type.String(),
-  label: Type.String(),
-  sandbox: Type.Boolean({ description: 'True: no money moves.' }),
-  min_amount_in_cents: Type.Optional(AmountInCents),
-  max_amount_in_cents: Type.Optional(AmountInCents),
-  authorization_text: Type.Optional(
-    Type.Record(Type.String(), Type.String(), {
+  funding_method: t.string(),
+  label: t.string(),
+  sandbox: t.flag('True: no money moves.'),
+  ...t.optional({
+    min_amount_in_cents: t.AmountInCents,
+    max_amount_in_cents: t.AmountInCents,
+    authorization_text: Type.Record(t.string(), t.string(), {
       description:
         'What the customer agrees to by paying, by language, `en` at least; `{biller}` and `{amount}` stand for the two.',
     }),
-  ),
-  frame: Type.Optional(
-    Type.String({
-      description:
-        'Path of the processor’s page where the customer enters payment details; the confirm then carries `instrument`.',
-    }),
-  ),
-  saves: Type.Optional(
-    Type.Boolean({
-      description:
-        'Methods may be saved at the processor: ask `POST /v1/flow/saved-methods`, and pass its answer to the processor’s page.',
-    }),
-  ),
-  express: Type.Optional(
-    Type.Boolean({
-      description:
-        'The processor’s page has the button that pays, such as that of a wallet, and shows it where the device can: it stands beside the other methods, not among them.',
-    }),
-  ),
-  may_act: Type.Optional(
-    Type.Boolean({
-      description: 'The customer may have to approve the payment: follow `action` of the payment.',
-    }),
-  ),
+    frame: t.string(
+      'Path of the processor’s page where the customer enters payment details; the confirm then carries `instrument`.',
+    ),
+    saves: t.flag(
+      'Methods may be saved at the processor: ask `POST /v1/flow/saved-methods`, and pass its answer to the processor’s page.',
+    ),
+    express: t.flag(
+      'The processor’s page has the button that pays, such as that of a wallet, and shows it where the device can: it stands beside the other methods, not among them.',
+    ),
+    may_act: t.flag(
+      'The customer may have to approve the payment: follow `action` of the payment.',
+    ),
+  }),
 });
 export type FlowFundingMethod = Static<typeof FlowFundingMethod>;
 
@@ -104,7 +79,7 @@ export type FlowSavedMethodsRequest = Static<typeof FlowSavedMethodsRequest>;
 
 /** Answer to it. */
 export const FlowSavedMethods = Type.Object({
-  data: Type.Union([Type.String(), Type.Null()], {
+  data: Type.Union([t.string(), Type.Null()], {
     description: 'For the processor’s page; null when nothing can be saved or shown.',
   }),
 });
@@ -114,81 +89,78 @@ export type FlowSavedMethods = Static<typeof FlowSavedMethods>;
 export const FlowAction = Type.Union([
   Type.Object({
     kind: Type.Literal('redirect'),
-    url: Type.String({ description: 'A page of the processor or the bank; open it in a window.' }),
+    url: t.string('A page of the processor or the bank; open it in a window.'),
   }),
   Type.Object({
     kind: Type.Literal('step_up'),
-    data: Type.String({ description: 'Passed to the method’s own page (`frame`).' }),
+    data: t.string('Passed to the method’s own page (`frame`).'),
   }),
 ]);
 export type FlowAction = Static<typeof FlowAction>;
 
 /** The payment as its customer sees it. An unknown outcome is `processing`, never failed (EE9). */
 export const FlowPayment = Type.Object({
-  platform_payment_id: PlatformPaymentId,
-  payment_id: Type.Union([Type.String(), Type.Null()]),
-  status: Type.Enum([...PAYMENT_STATUSES]),
-  progress: Type.Enum([...PAYMENT_PROGRESS], {
-    description:
-      'sending: the partner has not answered yet; accepted: it has accepted the payment; ended: terminal.',
+  platform_payment_id: t.PlatformPaymentId,
+  payment_id: t.nullable(t.string()),
+  status: t.oneOf(PAYMENT_STATUSES),
+  progress: t.oneOf(
+    PAYMENT_PROGRESS,
+    'sending: the partner has not answered yet; accepted: it has accepted the payment; ended: terminal.',
+  ),
+  amount_in_cents: t.AmountInCents,
+  funding_method: t.string(),
+  created_at: t.instant('When the customer confirmed.'),
+  initiated_at: t.nullable(t.instant('When the partner accepted it.')),
+  posted_at: t.nullable(t.instant('When it was posted.')),
+  ...t.optional({
+    failure_reason: t.string(),
+    failure: t.oneOf(
+      FAILURE_KINDS,
+      'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason named by the interface), possible_duplicate (free text that may describe one: warn and ask), other.',
+    ),
+    action: FlowAction,
+    duplicate: t.flag(
+      'True when the failure reason is the interface’s duplicate payment: no second attempt is offered or accepted.',
+    ),
   }),
-  amount_in_cents: AmountInCents,
-  funding_method: Type.String(),
-  created_at: instant('When the customer confirmed.'),
-  initiated_at: Type.Union([instant('When the partner accepted it.'), Type.Null()]),
-  posted_at: Type.Union([instant('When it was posted.'), Type.Null()]),
-  failure_reason: Type.Optional(Type.String()),
-  failure: Type.Optional(
-    Type.Enum([...FAILURE_KINDS], {
-      description:
-        'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason named by the interface), possible_duplicate (free text that may describe one: warn and ask), other.',
-    }),
-  ),
-  action: Type.Optional(FlowAction),
-  duplicate: Type.Optional(
-    Type.Boolean({
-      description:
-        'True when the failure reason is the interface’s duplicate payment: no second attempt is offered or accepted.',
-    }),
-  ),
 });
 export type FlowPayment = Static<typeof FlowPayment>;
 
 /** Everything that the page shows before the payment, read at the time of the request. */
 export const FlowSession = Type.Object({
-  session_id: Type.String(),
-  expires_at: instant('The end of the session.'),
-  mode: Mode,
+  session_id: t.string(),
+  expires_at: t.instant('The end of the session.'),
+  mode: t.Mode,
   partner: Type.Object({
-    partner_id: Type.String(),
-    name: Type.String(),
+    partner_id: t.string(),
+    name: t.string(),
     support_contact: Type.Optional(
-      Type.String({ description: 'Where customers get help, as the partner registered it.' }),
+      t.string('Where customers get help, as the partner registered it.'),
     ),
   }),
-  biller: Type.Object({ biller_id: Type.String(), name: Type.String() }),
+  biller: Type.Object({ biller_id: t.string(), name: t.string() }),
   account: Type.Object({
-    masked_account_id: Type.String({ description: 'All but the last four characters hidden.' }),
-    balance: Type.Union([Balance, Type.Null()]),
-    balance_source: Type.Enum(['partner', 'token', 'none'], {
-      description: 'Where the balance came from: the partner just now, the token, or nowhere.',
-    }),
+    masked_account_id: t.string('All but the last four characters hidden.'),
+    balance: t.nullable(Balance),
+    balance_source: t.oneOf(
+      ['partner', 'token', 'none'],
+      'Where the balance came from: the partner just now, the token, or nowhere.',
+    ),
     payment_rules: PaymentRules,
   }),
   funding_methods: Type.Array(FlowFundingMethod),
-  payment: nullable(
+  payment: t.nullable(
     FlowPayment,
     'The payment of this session, if there is one: the page opens on it.',
   ),
-  receipt: Type.Optional(
-    Type.Object(
+  ...t.optional({
+    receipt: Type.Object(
       {
-        payer_name: Type.String(),
+        payer_name: t.string(),
         mailed_to: Type.Optional(
-          Type.String({
-            description:
-              'The masked address that the receipt is mailed to, where the platform sends mail.',
-          }),
+          t.string(
+            'The masked address that the receipt is mailed to, where the platform sends mail.',
+          ),
         ),
       },
       {
@@ -196,52 +168,44 @@ export const FlowSession = Type.Object({
           'The payer, for the receipt; only with a payment of this session that has succeeded.',
       },
     ),
-  ),
-  next_payment_id: Type.Optional(
-    platformPaymentId(
+    next_payment_id: t.platformPaymentId(
       'The id that the next payment of this customer for this account will have; absent while one is processing. Send it with the confirm: a confirm that is repeated with it makes one payment, whatever either side has lost in between.',
     ),
-  ),
-  last_paid: Type.Optional(
-    Type.Object(
+    last_paid: Type.Object(
       {
-        platform_payment_id: PlatformPaymentId,
-        amount_in_cents: AmountInCents,
-        posted_at: instant('When it was posted.'),
+        platform_payment_id: t.PlatformPaymentId,
+        amount_in_cents: t.AmountInCents,
+        posted_at: t.instant('When it was posted.'),
       },
       { description: 'The last payment of this customer for this account that succeeded.' },
     ),
-  ),
-  other_payment: Type.Optional(
-    Type.Object(
-      { amount_in_cents: AmountInCents, created_at: instant('When it was confirmed.') },
+    other_payment: Type.Object(
+      { amount_in_cents: t.AmountInCents, created_at: t.instant('When it was confirmed.') },
       {
         description:
           'A payment for the same account by somebody else that is still processing: paying now makes a second payment.',
       },
     ),
-  ),
-  usual_seconds: Type.Optional(
-    Type.Integer({
+    usual_seconds: Type.Integer({
       minimum: 1,
       description:
         'Nine of ten recent payments of the partner ended within this time; absent until enough are known.',
     }),
-  ),
+  }),
 });
 export type FlowSession = Static<typeof FlowSession>;
 
 /** Result of the exchange. The page keeps the secret in memory only, never in storage or a URL. */
 export const FlowSessionGrant = Type.Object({
-  session: Type.String({ description: 'The secret; send it as a Bearer credential.' }),
-  session_id: Type.String({ description: 'Safe to show and to log.' }),
-  expires_at: instant('The end of the session.'),
+  session: t.string('The secret; send it as a Bearer credential.'),
+  session_id: t.string('Safe to show and to log.'),
+  expires_at: t.instant('The end of the session.'),
   bill: Type.Optional(FlowSession),
 });
 export type FlowSessionGrant = Static<typeof FlowSessionGrant>;
 
 /** Body of the way back: where a customer who came with the whole tab (display `redirect`) goes. */
-export const FlowReturnRequest = strictObject({
+export const FlowReturnRequest = t.strictObject({
   return_url: Type.String({
     minLength: 1,
     maxLength: 2048,
@@ -249,20 +213,18 @@ export const FlowReturnRequest = strictObject({
       'Where the customer goes; its origin must be registered for the partner. Its query must not hold a duebridge_result.',
   }),
   confirm_unanswered: Type.Optional(
-    Type.Boolean({
-      description:
-        'True when the page sent a confirm that was not answered: if there is no payment, the result is then unknown, not none.',
-    }),
+    t.flag(
+      'True when the page sent a confirm that was not answered: if there is no payment, the result is then unknown, not none.',
+    ),
   ),
 });
 export type FlowReturnRequest = Static<typeof FlowReturnRequest>;
 
 /** Answer to it. */
 export const FlowReturn = Type.Object({
-  location: Type.String({
-    description:
-      'The return_url with the signed result in its query, as duebridge_result (decision 115).',
-  }),
+  location: t.string(
+    'The return_url with the signed result in its query, as duebridge_result (decision 115).',
+  ),
 });
 export type FlowReturn = Static<typeof FlowReturn>;
 
@@ -291,20 +253,20 @@ export interface FlowResult {
  * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
  * one, which must have failed or been canceled (PL3). `platform_payment_id` is the session's `next_payment_id`.
  */
-export const FlowPaymentRequest = strictObject({
-  amount_in_cents: AmountInCents,
+export const FlowPaymentRequest = t.strictObject({
+  amount_in_cents: t.AmountInCents,
   funding_method: Type.String({ minLength: 1, maxLength: 64 }),
-  instrument: Type.Optional(
-    Type.String({
+  ...t.optional({
+    instrument: Type.String({
       // Twelve digits in a row may be a card or an account number: no token of a processor looks like one.
       pattern: '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$',
       description:
         "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
     }),
-  ),
-  platform_payment_id: Type.Optional(
-    platformPaymentId('`next_payment_id` of the session; without it the platform takes that id.'),
-  ),
-  replaces: Type.Optional(PlatformPaymentId),
+    platform_payment_id: t.platformPaymentId(
+      '`next_payment_id` of the session; without it the platform takes that id.',
+    ),
+    replaces: t.PlatformPaymentId,
+  }),
 });
 export type FlowPaymentRequest = Static<typeof FlowPaymentRequest>;

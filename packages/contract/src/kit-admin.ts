@@ -1,50 +1,92 @@
 /**
- * What the operator of a partner kit reads and does beside accounts and payments (decision 32): batches, the end of a payment that
- * another system knows, credentials, audit. Strict: unknown fields are refused, because here they are typing errors.
+ * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches, credentials and the
+ * audit, and the table of its operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing
+ * errors.
  */
 import { Type, type Static } from 'typebox';
-import {
-  count,
-  instant,
-  nullable,
-  paging,
-  PlatformBatchId,
-  PlatformPaymentId,
-  strictObject,
-  text,
-  validForDays,
-} from './fields.ts';
-import { PaymentRecord } from './payment.ts';
+import { adminRoutes } from './admin-routes.ts';
+import { OperatorReason } from './admin.ts';
+import * as t from './fields.ts';
+import { AuditVerification, AuditVerificationQuery } from './operate.ts';
+import { BatchStatement, PaymentRecord } from './payment.ts';
+import { PAYMENT_STATUSES } from './status.ts';
 
-const reason = text('Why; kept in the audit.');
+/** Partner kit: a page of its payments. */
+export const KitPaymentPage = Type.Object({
+  payments: Type.Array(PaymentRecord),
+  next_cursor: t.nullable(t.string()),
+});
+export type KitPaymentPage = Static<typeof KitPaymentPage>;
+
+export const KitPaymentQuery = t.strictObject({
+  ...t.optional({
+    status: t.oneOf(PAYMENT_STATUSES),
+    biller_id: t.BillerId,
+    account_id: t.AccountId,
+    platform_batch_id: t.PlatformBatchId,
+  }),
+  ...t.paging,
+});
+export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
+
+/** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
+export const AccountImport = t.strictObject({
+  csv: Type.String({ minLength: 1, maxLength: 60_000 }),
+  ...t.optional({
+    part_of: t.strictObject(
+      {
+        import_id: t.Uuid,
+        file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+        accounts: t.oneOrMore(),
+      },
+      {
+        description:
+          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit, which tells what the file holds; a part that says otherwise is refused.',
+      },
+    ),
+    as_of: t.instant(
+      'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
+    ),
+  }),
+});
+export type AccountImport = Static<typeof AccountImport>;
+
+export const AccountImportResult = Type.Object({
+  created: t.count(),
+  updated: t.count(),
+  unchanged: t.count(),
+});
+export type AccountImportResult = Static<typeof AccountImportResult>;
+
+const reason = t.text('Why; kept in the audit.');
 
 /** One batch as the kit's payments have it. */
 export const KitBatch = Type.Object({
-  platform_batch_id: PlatformBatchId,
-  count: Type.Integer({ minimum: 1 }),
+  platform_batch_id: t.PlatformBatchId,
+  count: t.oneOrMore(),
   amount_in_cents: Type.Integer({ minimum: 1, description: 'Total amount, whatever the status.' }),
-  processing: count('How many have not ended.'),
-  first_initiated_at: instant('When the first of its payments was accepted.'),
-  last_initiated_at: instant('When the last of its payments was accepted.'),
+  processing: t.count('How many have not ended.'),
+  first_initiated_at: t.instant('When the first of its payments was accepted.'),
+  last_initiated_at: t.instant('When the last of its payments was accepted.'),
 });
 export type KitBatch = Static<typeof KitBatch>;
 
 export const KitBatchPage = Type.Object({
   batches: Type.Array(KitBatch),
-  next_cursor: nullable(Type.String()),
+  next_cursor: t.nullable(t.string()),
 });
 export type KitBatchPage = Static<typeof KitBatchPage>;
 
-export const KitBatchQuery = strictObject({
-  ...paging,
+export const KitBatchQuery = t.strictObject({
+  ...t.paging,
 });
 export type KitBatchQuery = Static<typeof KitBatchQuery>;
 
 /** The end of a payment as the operator knows it from the biller's own system. */
-export const KitSettle = strictObject({
-  outcome: Type.Enum(['posted', 'failed', 'canceled']),
-  posted_at: Type.Optional(instant('When it was posted there; default: now.')),
-  failure_reason: Type.Optional(text('For `failed`: in words for the customer.', 500)),
+export const KitSettle = t.strictObject({
+  outcome: t.oneOf(['posted', 'failed', 'canceled']),
+  posted_at: Type.Optional(t.instant('When it was posted there; default: now.')),
+  failure_reason: Type.Optional(t.text('For `failed`: in words for the customer.', 500)),
   reason,
 });
 export type KitSettle = Static<typeof KitSettle>;
@@ -52,24 +94,24 @@ export type KitSettle = Static<typeof KitSettle>;
 /** Something that happened to a payment, or that an operator did. */
 export const KitAuditEntry = Type.Object({
   audit_id: Type.Integer(),
-  at: instant('Database time.'),
-  platform_payment_id: nullable(PlatformPaymentId),
-  actor: Type.String(),
-  event: Type.String(),
-  detail: Type.Record(Type.String(), Type.Unknown()),
+  at: t.instant('Database time.'),
+  platform_payment_id: t.nullable(t.PlatformPaymentId),
+  actor: t.string(),
+  event: t.string(),
+  detail: Type.Record(t.string(), Type.Unknown()),
 });
 export type KitAuditEntry = Static<typeof KitAuditEntry>;
 
 export const KitAuditPage = Type.Object({
   entries: Type.Array(KitAuditEntry),
-  next_cursor: nullable(Type.String()),
+  next_cursor: t.nullable(t.string()),
 });
 export type KitAuditPage = Static<typeof KitAuditPage>;
 
-export const KitAuditQuery = strictObject({
-  platform_payment_id: Type.Optional(PlatformPaymentId),
+export const KitAuditQuery = t.strictObject({
+  platform_payment_id: Type.Optional(t.PlatformPaymentId),
   event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
-  ...paging,
+  ...t.paging,
 });
 export type KitAuditQuery = Static<typeof KitAuditQuery>;
 
@@ -90,10 +132,10 @@ export const KitClientId = Type.String({ minLength: 1, maxLength: 128 });
 export const KitCredential = Type.Object({
   credential_id: CredentialId,
   client_id: KitClientId,
-  source: Type.Enum(['environment', 'issued']),
-  issued_at: nullable(instant('When it was issued; null for one of the environment.')),
-  expires_at: nullable(instant('When it expires; null: never.')),
-  revoked_at: nullable(instant('When it was revoked.')),
+  source: t.oneOf(['environment', 'issued']),
+  issued_at: t.nullable(t.instant('When it was issued; null for one of the environment.')),
+  expires_at: t.nullable(t.instant('When it expires; null: never.')),
+  revoked_at: t.nullable(t.instant('When it was revoked.')),
 });
 export type KitCredential = Static<typeof KitCredential>;
 
@@ -101,23 +143,116 @@ export const KitCredentialList = Type.Object({ credentials: Type.Array(KitCreden
 export type KitCredentialList = Static<typeof KitCredentialList>;
 
 /** Issue a credential, and say why. */
-export const KitCredentialRequest = strictObject({
+export const KitCredentialRequest = t.strictObject({
   reason,
-  valid_for_days: validForDays('It'),
+  valid_for_days: t.validForDays('It'),
 });
-export type KitCredentialRequest = Static<typeof KitCredentialRequest>;
 
 /** A new credential. Its text is answered once and stored as a digest. */
 export const KitCredentialGrant = Type.Object({
   credential_id: CredentialId,
   client_id: KitClientId,
-  secret: Type.String(),
-  expires_at: nullable(instant('When it expires; null: never.')),
+  secret: t.string(),
+  expires_at: t.nullable(t.instant('When it expires; null: never.')),
 });
 export type KitCredentialGrant = Static<typeof KitCredentialGrant>;
 
 export const KitTokensRevoked = Type.Object({
   client_id: KitClientId,
-  tokens_revoked: count(),
+  tokens_revoked: t.count(),
 });
-export type KitTokensRevoked = Static<typeof KitTokensRevoked>;
+
+/** Every field that stands in a path. */
+const PATH_FIELDS = {
+  platform_payment_id: t.PlatformPaymentId,
+  platform_batch_id: t.PlatformBatchId,
+  client_id: KitClientId,
+  credential_id: CredentialId,
+};
+
+/** The partner kit's admin listener. */
+export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
+  import_accounts: {
+    call: 'POST /accounts/import',
+    summary: 'Create and update accounts from a CSV text',
+    body: AccountImport,
+    reply: AccountImportResult,
+  },
+  list_kit_payments: {
+    call: 'GET /payments',
+    summary: 'List payments, newest first',
+    query: KitPaymentQuery,
+    reply: KitPaymentPage,
+  },
+  cancel_payment: {
+    call: 'POST /payments/{platform_payment_id}/cancel',
+    summary: 'Cancel a processing payment',
+    body: OperatorReason,
+    reply: PaymentRecord,
+  },
+  verify_kit_audit: {
+    call: 'GET /audit/verification',
+    summary: 'Compare the audit with its seals',
+    query: AuditVerificationQuery,
+    reply: AuditVerification,
+  },
+  get_kit_payment: {
+    call: 'GET /payments/{platform_payment_id}',
+    summary: 'One payment and its audit',
+    reply: KitPaymentDetail,
+  },
+  settle_payment: {
+    call: 'POST /payments/{platform_payment_id}/settle',
+    summary: 'End a processing payment with the result of the biller’s own system',
+    body: KitSettle,
+    reply: PaymentRecord,
+  },
+  list_kit_batches: {
+    call: 'GET /batches',
+    summary: 'List batches by id, the last first',
+    query: KitBatchQuery,
+    reply: KitBatchPage,
+  },
+  get_kit_batch: {
+    call: 'GET /batches/{platform_batch_id}',
+    summary: 'The statement of a batch as it is now',
+    reply: BatchStatement,
+    errors: ['SERVICE_UNAVAILABLE'],
+  },
+  export_kit_batch: {
+    call: 'GET /batches/{platform_batch_id}/lines',
+    summary: 'The lines of a batch as CSV: the file that a platform reconciles with',
+    replyType: 'text/csv',
+    reply: Type.String({ description: '`platform_payment_id,status,amount_in_cents`.' }),
+    errors: ['PAYLOAD_TOO_LARGE'],
+  },
+  list_kit_audit: {
+    call: 'GET /audit',
+    summary: 'List the audit: what happened outside the normal life of payments, newest first',
+    query: KitAuditQuery,
+    reply: KitAuditPage,
+  },
+  list_kit_credentials: {
+    call: 'GET /credentials',
+    summary: 'List the client secrets and static keys, without their values',
+    reply: KitCredentialList,
+  },
+  issue_kit_credential: {
+    call: 'POST /clients/{client_id}/credentials',
+    summary: 'Issue another client secret or static key; the existing ones stay valid',
+    body: KitCredentialRequest,
+    reply: KitCredentialGrant,
+  },
+  revoke_kit_credential: {
+    call: 'POST /credentials/{credential_id}/revoke',
+    summary: 'Revoke a client secret or static key; every replica refuses it within five seconds',
+    body: OperatorReason,
+    reply: KitCredential,
+  },
+  revoke_kit_tokens: {
+    call: 'POST /clients/{client_id}/revoke-tokens',
+    summary: 'End the access tokens of a client, at every replica within five seconds',
+    body: OperatorReason,
+    reply: KitTokensRevoked,
+  },
+});

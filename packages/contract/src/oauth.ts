@@ -3,6 +3,7 @@
  * 6749, not that of the error catalogue (decision 5).
  */
 import { Type, type Static } from 'typebox';
+import { oneOf, optional, string } from './fields.ts';
 
 /** Queries need read, Put Account Payment needs write (SC1). */
 export const SCOPES = ['read', 'write'] as const;
@@ -10,19 +11,21 @@ export type Scope = (typeof SCOPES)[number];
 
 /** Form fields of the token request (OA2). Client fields may come by HTTP Basic instead (RFC 6749). */
 export const AccessTokenRequest = Type.Object({
-  grant_type: Type.String(),
-  client_id: Type.Optional(Type.String()),
-  client_secret: Type.Optional(Type.String()),
-  scope: Type.Optional(Type.String({ description: 'Separated by spaces, such as "read write".' })),
+  grant_type: string(),
+  ...optional({
+    client_id: string(),
+    client_secret: string(),
+    scope: string('Separated by spaces, such as "read write".'),
+  }),
 });
 export type AccessTokenRequest = Static<typeof AccessTokenRequest>;
 
 /** OA3; expires_in is seconds (decision 14). */
 export const AccessTokenReply = Type.Object({
-  access_token: Type.String(),
+  access_token: string(),
   token_type: Type.Literal('Bearer'),
   expires_in: Type.Integer({ minimum: 1, description: 'Seconds (decision 14).' }),
-  scope: Type.String({ description: 'The scopes granted.' }),
+  scope: string('The scopes granted.'),
 });
 export type AccessTokenReply = Static<typeof AccessTokenReply>;
 
@@ -37,7 +40,6 @@ export type OAuthErrorCode = (typeof OAUTH_ERRORS)[number];
 
 /** Error body of RFC 6749 section 5.2; invalid_client is 401, the others are 400. */
 export const OAuthErrorBody = Type.Object({
-  error: Type.Enum([...OAUTH_ERRORS]),
-  error_description: Type.Optional(Type.String()),
+  error: oneOf(OAUTH_ERRORS),
+  error_description: Type.Optional(string()),
 });
-export type OAuthErrorBody = Static<typeof OAuthErrorBody>;

@@ -6,20 +6,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { AuditEntry, ListedPayment, PartnerId, PaymentView } from './admin.ts';
-import {
-  AccountId,
-  AmountInCents,
-  BillerId,
-  count,
-  instant,
-  nullable,
-  paging,
-  PlatformBatchId,
-  PlatformPaymentId,
-  strictObject,
-  text,
-  validForDays,
-} from './fields.ts';
+import * as t from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 // Operators ------------------------------------------------------------------------------------------------------------------
@@ -37,77 +24,73 @@ export function roleCovers(role: AnyRole, needed: OperatorRole): boolean {
 
 /** Ids of operators: short, and readable in an audit. */
 export const OperatorId = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
-const Role = Type.Enum([...OPERATOR_ROLES, 'partner'], {
-  description: 'partner: sees what is of its partner_id, and nothing else.',
-});
+const Role = t.oneOf(
+  [...OPERATOR_ROLES, 'partner'],
+  'partner: sees what is of its partner_id, and nothing else.',
+);
 const oidcSubject = Type.String({
   minLength: 1,
   maxLength: 256,
   description: 'The `sub` of the OpenID Connect identity that signs in as this operator.',
 });
 
-export const OperatorRegistration = strictObject({
+export const OperatorRegistration = t.strictObject({
   operator_id: OperatorId,
-  name: text('Shown in the console.'),
+  name: t.text('Shown in the console.'),
   role: Role,
   partner_id: Type.Optional(PartnerId),
   oidc_subject: Type.Optional(oidcSubject),
 });
 export type OperatorRegistration = Static<typeof OperatorRegistration>;
 
-export const OperatorChange = strictObject({
-  name: Type.Optional(text('Shown in the console.')),
-  role: Type.Optional(Type.Enum([...OPERATOR_ROLES])),
-  oidc_subject: Type.Optional(nullable(oidcSubject)),
-  disabled: Type.Optional(
-    Type.Boolean({ description: 'True: no key and no session of this operator is accepted.' }),
-  ),
+export const OperatorChange = t.partial({
+  name: t.text('Shown in the console.'),
+  role: t.oneOf(OPERATOR_ROLES),
+  oidc_subject: t.nullable(oidcSubject),
+  disabled: t.flag('True: no key and no session of this operator is accepted.'),
 });
 export type OperatorChange = Static<typeof OperatorChange>;
 
 export const OperatorKeyView = Type.Object({
-  key_id: Type.String(),
-  created_at: instant('When it was issued.'),
-  last_used_at: nullable(instant('When it was last accepted, to within a minute.')),
-  expires_at: nullable(instant('When it expires; null: never.')),
-  revoked_at: nullable(instant('When it was revoked.')),
+  key_id: t.string(),
+  created_at: t.instant('When it was issued.'),
+  last_used_at: t.nullable(t.instant('When it was last accepted, to within a minute.')),
+  expires_at: t.nullable(t.instant('When it expires; null: never.')),
+  revoked_at: t.nullable(t.instant('When it was revoked.')),
 });
 
 export const OperatorView = Type.Object({
   operator_id: OperatorId,
-  name: Type.String(),
+  name: t.string(),
   role: Role,
-  partner_id: nullable(PartnerId),
-  oidc_subject: nullable(Type.String()),
-  created_at: instant('When the operator was added.'),
-  disabled_at: nullable(instant('When the operator was disabled.')),
+  partner_id: t.nullable(PartnerId),
+  oidc_subject: t.nullable(t.string()),
+  created_at: t.instant('When the operator was added.'),
+  disabled_at: t.nullable(t.instant('When the operator was disabled.')),
   keys: Type.Array(OperatorKeyView),
 });
 export type OperatorView = Static<typeof OperatorView>;
 
-export const OperatorKeyRequest = strictObject({
-  valid_for_days: validForDays('The key'),
+export const OperatorKeyRequest = t.strictObject({
+  valid_for_days: t.validForDays('The key'),
 });
-export type OperatorKeyRequest = Static<typeof OperatorKeyRequest>;
 
 /** A new operator key, shown only this once. */
 export const OperatorKeyGrant = Type.Object({
   operator_id: OperatorId,
-  key_id: Type.String(),
-  operator_key: Type.String(),
-  expires_at: nullable(instant('When it expires; null: never.')),
+  key_id: t.string(),
+  operator_key: t.string(),
+  expires_at: t.nullable(t.instant('When it expires; null: never.')),
 });
 export type OperatorKeyGrant = Static<typeof OperatorKeyGrant>;
 
 /** The operator who makes the request. */
 export const OperatorSelf = Type.Object({
-  operator_id: Type.String({ description: 'As the audit names it.' }),
-  name: Type.String(),
+  operator_id: t.string('As the audit names it.'),
+  name: t.string(),
   role: Role,
   partner_id: Type.Optional(PartnerId),
-  csrf: Type.Optional(
-    Type.String({ description: 'Console sessions only: goes into X-CSRF-Token of every change.' }),
-  ),
+  csrf: Type.Optional(t.string('Console sessions only: goes into X-CSRF-Token of every change.')),
 });
 export type OperatorSelf = Static<typeof OperatorSelf>;
 
@@ -115,31 +98,28 @@ export type OperatorSelf = Static<typeof OperatorSelf>;
 
 /** One call for a payment, or a series of polls with the same answer. */
 export const Attempt = Type.Object({
-  kind: Type.Enum(['put', 'get']),
-  at: instant('When it was sent; the first of a run of equal attempts.'),
-  last_at: instant('When the last of the run was sent.'),
-  count: Type.Integer({ minimum: 1 }),
-  took_ms: count('The last of a run.'),
-  http_status: nullable(Type.Integer()),
-  result: Type.String({
-    description: 'The status that the partner gave, its error code, or why there is no answer.',
-  }),
-  request_id: Type.String({ description: 'The X-Request-Id sent to the partner.' }),
-  body: nullable(
-    Type.String({
-      description:
-        'The partner’s answer when it was not the expected record: truncated, without secrets, account ids and contact data.',
-    }),
+  kind: t.oneOf(['put', 'get']),
+  at: t.instant('When it was sent; the first of a run of equal attempts.'),
+  last_at: t.instant('When the last of the run was sent.'),
+  count: t.oneOrMore(),
+  took_ms: t.count('The last of a run.'),
+  http_status: t.nullable(Type.Integer()),
+  result: t.string('The status that the partner gave, its error code, or why there is no answer.'),
+  request_id: t.string('The X-Request-Id sent to the partner.'),
+  body: t.nullable(
+    t.string(
+      'The partner’s answer when it was not the expected record: truncated, without secrets, account ids and contact data.',
+    ),
   ),
 });
 export type Attempt = Static<typeof Attempt>;
 
 /** A review that one operator asked to close and a second one must confirm (decision 38). */
 export const PendingClose = Type.Object({
-  requested_by: Type.String(),
-  requested_at: instant('When it was asked for.'),
-  reason: Type.String(),
-  asked: Type.String({ description: 'What a second person confirms by asking for the same.' }),
+  requested_by: t.string(),
+  requested_at: t.instant('When it was asked for.'),
+  reason: t.string(),
+  asked: t.string('What a second person confirms by asking for the same.'),
 });
 export type PendingClose = Static<typeof PendingClose>;
 
@@ -148,45 +128,42 @@ export const PaymentDetail = Type.Object({
   payment: ListedPayment,
   attempts: Type.Array(Attempt),
   audit: Type.Array(AuditEntry),
-  pending_close: nullable(PendingClose),
-  partner_held: nullable(
-    Type.String({
-      description: 'Why calls to its partner are held back now, while it has not ended.',
-    }),
+  pending_close: t.nullable(PendingClose),
+  partner_held: t.nullable(
+    t.string('Why calls to its partner are held back now, while it has not ended.'),
   ),
 });
 export type PaymentDetail = Static<typeof PaymentDetail>;
 
-const reason = text('Why; kept in the audit.');
-const evidence = text('Where it is written that it is so, such as a ticket of the partner.');
+const reason = t.text('Why; kept in the audit.');
+const evidence = t.text('Where it is written that it is so, such as a ticket of the partner.');
 
 /** What an operator states of a payment that the engine cannot end by itself, and where that is written. */
 export const CloseByWord = Type.Union([
-  strictObject({
+  t.strictObject({
     outcome: Type.Literal('failed'),
     evidence,
-    failure_reason: Type.Optional(text('For the customer.', 500)),
+    failure_reason: Type.Optional(t.text('For the customer.', 500)),
   }),
-  strictObject({ outcome: Type.Literal('canceled'), evidence }),
-  strictObject({
+  t.strictObject({ outcome: Type.Literal('canceled'), evidence }),
+  t.strictObject({
     outcome: Type.Literal('succeeded'),
     evidence,
-    payment_id: text('The partner’s id of the payment, unless it has told one.'),
-    posted_at: instant('When the partner posted it.'),
+    payment_id: t.text('The partner’s id of the payment, unless it has told one.'),
+    posted_at: t.instant('When the partner posted it.'),
   }),
 ]);
 export type CloseByWord = Static<typeof CloseByWord>;
 
 /** A request to close a payment; without a word, one that its partner refused and does not have. */
-export const CloseReview = strictObject({ reason, word: Type.Optional(CloseByWord) });
-export type CloseReview = Static<typeof CloseReview>;
+export const CloseReview = t.strictObject({ reason, word: Type.Optional(CloseByWord) });
 
 /** What an operator states of the funds of a payment that has ended. */
-export const SettleFunds = strictObject({
-  outcome: Type.Enum(['captured', 'borne', 'released', 'refunded'], {
-    description:
-      'Of one that succeeded: captured, or borne by the platform. Of any other: released, or refunded.',
-  }),
+export const SettleFunds = t.strictObject({
+  outcome: t.oneOf(
+    ['captured', 'borne', 'released', 'refunded'],
+    'Of one that succeeded: captured, or borne by the platform. Of any other: released, or refunded.',
+  ),
   reason,
   evidence,
 });
@@ -194,16 +171,16 @@ export type SettleFunds = Static<typeof SettleFunds>;
 
 /** Result of a request to close a payment or to settle its funds: done, or waiting for a second operator. */
 export const ReviewClose = Type.Object({
-  outcome: Type.Enum(['closed', 'second_person_needed']),
+  outcome: t.oneOf(['closed', 'second_person_needed']),
   payment: PaymentView,
 });
 export type ReviewClose = Static<typeof ReviewClose>;
 
 /** The full account id of a payment, for an operator who gave a reason. */
 export const UnmaskedAccount = Type.Object({
-  platform_payment_id: PlatformPaymentId,
-  biller_id: BillerId,
-  account_id: AccountId,
+  platform_payment_id: t.PlatformPaymentId,
+  biller_id: t.BillerId,
+  account_id: t.AccountId,
 });
 export type UnmaskedAccount = Static<typeof UnmaskedAccount>;
 
@@ -240,7 +217,7 @@ export const PaymentFilterFields = {
         'Any exact id: the payment’s here, at the partner or at the payment processor, its batch’s or its session’s.',
     }),
   ),
-  status: Type.Optional(Type.Enum([...FILTER_STATUSES])),
+  status: Type.Optional(t.oneOf(FILTER_STATUSES)),
   partner_id: Type.Optional(PartnerId),
   amount_in_cents: Type.Optional(
     Type.String({ pattern: '^[1-9][0-9]{0,10}$', description: 'Exactly this amount.' }),
@@ -252,67 +229,63 @@ export const PaymentFilterFields = {
 /** Orders of a list of payments. */
 export const PAYMENT_SORTS = ['newest', 'oldest'] as const;
 export type PaymentSort = (typeof PAYMENT_SORTS)[number];
-const sort = Type.Optional(Type.Enum([...PAYMENT_SORTS], { description: 'Default: `newest`.' }));
+const sort = Type.Optional(t.oneOf(PAYMENT_SORTS, 'Default: `newest`.'));
 
-export const PaymentQuery = strictObject({
+export const PaymentQuery = t.strictObject({
   ...PaymentFilterFields,
   sort,
-  ...paging,
+  ...t.paging,
 });
-export type PaymentQuery = Static<typeof PaymentQuery>;
 
 /** The same, with criteria that must not appear in a URL: an account id or an e-mail address. */
-export const PaymentSearch = strictObject({
+export const PaymentSearch = t.strictObject({
   ...PaymentFilterFields,
-  account_id: Type.Optional(AccountId),
+  account_id: Type.Optional(t.AccountId),
   email: Type.Optional(Type.String({ minLength: 3, maxLength: 256 })),
   sort,
-  ...paging,
+  ...t.paging,
 });
 export type PaymentSearch = Static<typeof PaymentSearch>;
 
-export const ExportQuery = strictObject({
+export const ExportQuery = t.strictObject({
   ...PaymentFilterFields,
-  format: Type.Optional(Type.Enum(['csv', 'jsonl'], { description: 'Default: `csv`.' })),
+  format: Type.Optional(t.oneOf(['csv', 'jsonl'], 'Default: `csv`.')),
   unmasked: Type.Optional(
     Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
   ),
 });
-export type ExportQuery = Static<typeof ExportQuery>;
 
 // Partners -------------------------------------------------------------------------------------------------------------------
 
 /** Result of testing a partner's address and credentials. Nothing is changed at the partner. */
 export const PartnerTest = Type.Object({
   partner_id: PartnerId,
-  reachable: Type.Boolean(),
-  authorized: nullable(Type.Boolean()),
-  took_ms: count(),
-  finding: Type.String({ description: 'One sentence: what was found, and what to do.' }),
+  reachable: t.flag(),
+  authorized: t.nullable(t.flag()),
+  took_ms: t.count(),
+  finding: t.string('One sentence: what was found, and what to do.'),
 });
 export type PartnerTest = Static<typeof PartnerTest>;
 
 /** A domain whose pages may show the buttons of wallets. */
 export const WalletDomain = Type.Object({
-  adapter: Type.String({ description: 'The payment processor.' }),
-  domain: Type.String(),
-  problem: nullable(
-    Type.String({ description: 'Why no wallet is shown there, in the processor’s words.' }),
-  ),
+  adapter: t.string('The payment processor.'),
+  domain: t.string(),
+  problem: t.nullable(t.string('Why no wallet is shown there, in the processor’s words.')),
 });
 export type WalletDomain = Static<typeof WalletDomain>;
 
 /** How a partner's endpoint does, from the calls for its latest payments, at most 500. */
 export const PartnerHealth = Type.Object({
   payments: Type.Integer({ minimum: 0, description: 'How many were looked at.' }),
-  since: nullable(instant('When the oldest of them was made.')),
+  since: t.nullable(t.instant('When the oldest of them was made.')),
   calls: Type.Integer({ minimum: 0 }),
-  summary: Type.Array(Type.String(), { description: 'In sentences.' }),
+  summary: Type.Array(t.string(), { description: 'In sentences.' }),
   troubles: Type.Array(
     Type.Object({
-      what: Type.String({ description: 'How it was answered, in a sentence.' }),
-      count: Type.Integer({ minimum: 1 }),
-      platform_payment_id: PlatformPaymentId,
+      what: t.string('How it was answered, in a sentence.'),
+      count: t.oneOrMore(),
+      platform_payment_id: t.PlatformPaymentId,
     }),
     {
       description:
@@ -324,84 +297,83 @@ export type PartnerHealth = Static<typeof PartnerHealth>;
 
 /** What Create Token answered one client within an hour, the same answers as one. */
 export const PartnerCallAnswer = Type.Object({
-  client_id: Type.String(),
+  client_id: t.string(),
   status: Type.Integer(),
-  code: Type.String({ description: 'Empty for a 200.' }),
-  cause: Type.String({ description: 'Why it was refused, in a sentence.' }),
-  count: Type.Integer({ minimum: 1 }),
-  hour: instant('The hour in which they were answered.'),
-  last_at: instant('When the last of them was answered.'),
-  request_id: Type.String({ description: 'The X-Request-Id of the last.' }),
+  code: t.string('Empty for a 200.'),
+  cause: t.string('Why it was refused, in a sentence.'),
+  count: t.oneOrMore(),
+  hour: t.instant('The hour in which they were answered.'),
+  last_at: t.instant('When the last of them was answered.'),
+  request_id: t.string('The X-Request-Id of the last.'),
 });
 export type PartnerCallAnswer = Static<typeof PartnerCallAnswer>;
 
 /** Tokens and sessions of one client that were ended. */
 export const RevokedAccess = Type.Object({
-  client_id: Type.String(),
-  tokens: count(),
-  sessions: count(),
+  client_id: t.string(),
+  tokens: t.count(),
+  sessions: t.count(),
 });
 export type RevokedAccess = Static<typeof RevokedAccess>;
 
 // Audit ----------------------------------------------------------------------------------------------------------------------
 
-export const AuditQuery = strictObject({
-  actor: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-  event: Type.Optional(Type.String({ pattern: '^[a-z_]{1,64}$' })),
-  partner_id: Type.Optional(PartnerId),
-  platform_payment_id: Type.Optional(PlatformPaymentId),
+export const AuditQuery = t.strictObject({
+  ...t.optional({
+    actor: Type.String({ minLength: 1, maxLength: 128 }),
+    event: Type.String({ pattern: '^[a-z_]{1,64}$' }),
+    partner_id: PartnerId,
+    platform_payment_id: t.PlatformPaymentId,
+  }),
   from: day('At or after this instant.'),
   to: day('Before this instant.'),
-  ...paging,
+  ...t.paging,
 });
-export type AuditQuery = Static<typeof AuditQuery>;
 
 export const AuditPage = Type.Object({
   entries: Type.Array(AuditEntry),
-  next_cursor: nullable(Type.String()),
+  next_cursor: t.nullable(t.string()),
 });
 export type AuditPage = Static<typeof AuditPage>;
 
 /** Which seals of the audit to compare with its lines (decision 135). */
-export const AuditVerificationQuery = strictObject({
-  after: Type.Optional(
-    Type.String({ pattern: '^[0-9]{1,12}$', description: 'Number of a seal; 0 is the start.' }),
-  ),
-  limit: Type.Optional(
-    Type.String({
-      pattern: '^([1-9]|[1-4][0-9]|50)$',
-      description:
-        'Maximum number of seals; default 50. Fewer are compared when they take more than two seconds.',
-    }),
-  ),
+export const AuditVerificationQuery = t.partial({
+  after: Type.String({
+    pattern: '^[0-9]{1,12}$',
+    description: 'Number of a seal; 0 is the start.',
+  }),
+  limit: Type.String({
+    pattern: '^([1-9]|[1-4][0-9]|50)$',
+    description:
+      'Maximum number of seals; default 50. Fewer are compared when they take more than two seconds.',
+  }),
 });
-export type AuditVerificationQuery = Static<typeof AuditVerificationQuery>;
 
 /** What the comparison found. */
 export const AuditVerification = Type.Object({
-  seals: count('Seals that were compared and hold.'),
-  lines: count('Lines under them.'),
-  through: nullable(
+  seals: t.count('Seals that were compared and hold.'),
+  lines: t.count('Lines under them.'),
+  through: t.nullable(
     Type.Object(
       {
-        seal_no: Type.Integer({ minimum: 1 }),
+        seal_no: t.oneOrMore(),
         seal: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-        to: Type.String(),
+        to: t.string(),
       },
       { description: 'The last seal that holds: compare it with one noted elsewhere.' },
     ),
   ),
-  next: nullable(Type.Integer({ minimum: 1, description: 'Continue after this seal.' })),
-  newest: count('Number of the newest seal; 0 without one.'),
-  broken: nullable(
+  next: t.nullable(Type.Integer({ minimum: 1, description: 'Continue after this seal.' })),
+  newest: t.count('Number of the newest seal; 0 without one.'),
+  broken: t.nullable(
     Type.Object({
-      seal_no: Type.Integer({ minimum: 1 }),
-      what: Type.Enum(['altered', 'removed', 'inserted', 'seal_missing', 'seal_altered']),
-      at: nullable(Type.String()),
-      audit_id: nullable(Type.String()),
+      seal_no: t.oneOrMore(),
+      what: t.oneOf(['altered', 'removed', 'inserted', 'seal_missing', 'seal_altered']),
+      at: t.nullable(t.string()),
+      audit_id: t.nullable(t.string()),
     }),
   ),
-  unsealed: count(
+  unsealed: t.count(
     'Lines that are not sealed yet, usually those of the last minute. The count ends at 10,000.',
   ),
 });
@@ -409,35 +381,36 @@ export type AuditVerification = Static<typeof AuditVerification>;
 
 // People ---------------------------------------------------------------------------------------------------------------------
 
-export const PersonRequest = strictObject({
+export const PersonRequest = t.strictObject({
   email: Type.String({ minLength: 3, maxLength: 256 }),
-  reason: text('Why; kept in the audit.'),
+  reason: t.text('Why; kept in the audit.'),
 });
-export type PersonRequest = Static<typeof PersonRequest>;
 
 /** The data stored about a person who was found by e-mail address. */
 export const Person = Type.Object({
   records: Type.Array(
     Type.Object({
       partner_id: PartnerId,
-      first_name: Type.String(),
-      last_name: Type.String(),
-      email: Type.String(),
-      phone_number: Type.String(),
-      address: Type.Record(Type.String(), Type.String()),
-      created_at: instant('When the partner sent it.'),
-      erase_after: instant('When it is erased automatically.'),
+      first_name: t.string(),
+      last_name: t.string(),
+      email: t.string(),
+      phone_number: t.string(),
+      address: Type.Record(t.string(), t.string()),
+      created_at: t.instant('When the partner sent it.'),
+      erase_after: t.instant('When it is erased automatically.'),
     }),
   ),
-  saved_methods: count('Accounts for which a payment processor keeps methods that they saved.'),
+  saved_methods: t.count('Accounts for which a payment processor keeps methods that they saved.'),
   payments: Type.Array(PaymentView),
 });
 export type Person = Static<typeof Person>;
 
 export const PersonErasure = Type.Object({
-  customers: count('Records whose personal data was erased.'),
-  kept_for_payments: count('Records kept because a payment has not ended; ask again when it has.'),
-  saved_methods: count('Accounts for which the payment processor deletes what they saved.'),
+  customers: t.count('Records whose personal data was erased.'),
+  kept_for_payments: t.count(
+    'Records kept because a payment has not ended; ask again when it has.',
+  ),
+  saved_methods: t.count('Accounts for which the payment processor deletes what they saved.'),
 });
 export type PersonErasure = Static<typeof PersonErasure>;
 
@@ -453,19 +426,19 @@ export const DIFFERENCE_KINDS = [
 
 /** A difference, stored until an operator has resolved it. */
 export const OpenDifference = Type.Object({
-  difference_id: Type.String(),
-  platform_batch_id: PlatformBatchId,
+  difference_id: t.string(),
+  platform_batch_id: t.PlatformBatchId,
   partner_id: PartnerId,
-  platform_payment_id: PlatformPaymentId,
-  kind: Type.Enum([...DIFFERENCE_KINDS]),
-  here: nullable(Type.String()),
-  there: nullable(Type.String()),
-  amount_in_cents: nullable(Type.Union([AmountInCents, Type.Literal(0)])),
-  found_at: instant('When a reconciliation first found it.'),
-  seen_at: instant('When a reconciliation last found it.'),
-  resolved_at: nullable(instant('When it was resolved, or no longer found.')),
-  resolved_by: nullable(Type.String(), 'Null for a partner’s people; so is the resolution.'),
-  resolution: nullable(Type.String()),
+  platform_payment_id: t.PlatformPaymentId,
+  kind: t.oneOf(DIFFERENCE_KINDS),
+  here: t.nullable(t.string()),
+  there: t.nullable(t.string()),
+  amount_in_cents: t.nullable(Type.Union([t.AmountInCents, Type.Literal(0)])),
+  found_at: t.instant('When a reconciliation first found it.'),
+  seen_at: t.instant('When a reconciliation last found it.'),
+  resolved_at: t.nullable(t.instant('When it was resolved, or no longer found.')),
+  resolved_by: t.nullable(t.string(), 'Null for a partner’s people; so is the resolution.'),
+  resolution: t.nullable(t.string()),
 });
 export type OpenDifference = Static<typeof OpenDifference>;
 
@@ -475,42 +448,42 @@ export type DifferenceAge = (typeof DIFFERENCE_AGES)[number];
 
 /** What the open differences amount to (decision 26). */
 export const DifferenceSummary = Type.Object({
-  open: count(),
-  value_at_risk_in_cents: count('Our amounts of the payments that differ, each payment once.'),
-  unknown_values: count('Payments that only the partner has: their amounts are not known here.'),
-  oldest_found_at: nullable(instant('When the oldest of them was first found.')),
+  open: t.count(),
+  value_at_risk_in_cents: t.count('Our amounts of the payments that differ, each payment once.'),
+  unknown_values: t.count('Payments that only the partner has: their amounts are not known here.'),
+  oldest_found_at: t.nullable(t.instant('When the oldest of them was first found.')),
   ages: Type.Array(
     Type.Object({
-      age: Type.Enum([...DIFFERENCE_AGES]),
-      open: count(),
-      value_at_risk_in_cents: count(),
+      age: t.oneOf(DIFFERENCE_AGES),
+      open: t.count(),
+      value_at_risk_in_cents: t.count(),
     }),
     { description: 'By the time since each was first found, the youngest first.' },
   ),
 });
 export type DifferenceSummary = Static<typeof DifferenceSummary>;
 
-export const DifferenceSummaryQuery = strictObject({
-  partner_id: Type.Optional(PartnerId),
-  platform_batch_id: Type.Optional(PlatformBatchId),
+export const DifferenceSummaryQuery = t.partial({
+  partner_id: PartnerId,
+  platform_batch_id: t.PlatformBatchId,
 });
 export type DifferenceSummaryQuery = Static<typeof DifferenceSummaryQuery>;
 
-export const DifferenceQuery = strictObject({
-  state: Type.Optional(Type.Enum(['open', 'resolved'])),
-  partner_id: Type.Optional(PartnerId),
-  platform_batch_id: Type.Optional(PlatformBatchId),
-  kind: Type.Optional(Type.Enum([...DIFFERENCE_KINDS])),
-  age: Type.Optional(
-    Type.Enum([...DIFFERENCE_AGES], { description: 'First found so long ago (decision 26).' }),
-  ),
-  ...paging,
+export const DifferenceQuery = t.strictObject({
+  ...t.optional({
+    state: t.oneOf(['open', 'resolved']),
+    partner_id: PartnerId,
+    platform_batch_id: t.PlatformBatchId,
+    kind: t.oneOf(DIFFERENCE_KINDS),
+    age: t.oneOf(DIFFERENCE_AGES, 'First found so long ago (decision 26).'),
+  }),
+  ...t.paging,
 });
 export type DifferenceQuery = Static<typeof DifferenceQuery>;
 
 export const DifferencePage = Type.Object({
   differences: Type.Array(OpenDifference),
-  next_cursor: nullable(Type.String()),
+  next_cursor: t.nullable(t.string()),
 });
 export type DifferencePage = Static<typeof DifferencePage>;
 
@@ -518,35 +491,37 @@ export type DifferencePage = Static<typeof DifferencePage>;
 
 /** Payments and differences that need a person, and the state of each partner, in one request. */
 export const Overview = Type.Object({
-  in_flight: count(),
-  oldest_in_flight_at: nullable(instant('When the oldest payment that has not ended was made.')),
-  overdue: count(),
+  in_flight: t.count(),
+  oldest_in_flight_at: t.nullable(
+    t.instant('When the oldest payment that has not ended was made.'),
+  ),
+  overdue: t.count(),
   reviews: Type.Array(
     Type.Object({
-      reason: Type.String(),
-      count: Type.Integer({ minimum: 1 }),
-      oldest_at: instant('Since when the oldest waits.'),
+      reason: t.string(),
+      count: t.oneOrMore(),
+      oldest_at: t.instant('Since when the oldest waits.'),
     }),
   ),
-  unsettled: count(),
-  paused: count('Payments that an operator paused (decision 61).'),
-  oldest_paused_at: nullable(instant('Since when the longest of them has been paused.')),
+  unsettled: t.count(),
+  paused: t.count('Payments that an operator paused (decision 61).'),
+  oldest_paused_at: t.nullable(t.instant('Since when the longest of them has been paused.')),
   cases: Type.Array(
     Type.Object({
-      reason_code: Type.String(),
-      count: Type.Integer({ minimum: 1 }),
-      amount_in_cents: Type.Integer({ description: 'Disputed, or gone and not made up for.' }),
-      deadline: nullable(instant('The first by which a processor wants an answer.')),
+      reason_code: t.string(),
+      count: t.oneOrMore(),
+      amount_in_cents: t.whole('Disputed, or gone and not made up for.'),
+      deadline: t.nullable(t.instant('The first by which a processor wants an answer.')),
     }),
     { description: 'Cases that have not ended, by reason.' },
   ),
-  open_differences: count(),
-  partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: Type.String() })),
+  open_differences: t.count(),
+  partners_held: Type.Array(Type.Object({ partner_id: PartnerId, reason: t.string() })),
   clients_ending: Type.Array(
     Type.Object({
       partner_id: PartnerId,
-      client_id: Type.String(),
-      ends_at: instant('When its last API key expires or expired.'),
+      client_id: t.string(),
+      ends_at: t.instant('When its last API key expires or expired.'),
     }),
     {
       description:
@@ -556,7 +531,7 @@ export const Overview = Type.Object({
   operators_ending: Type.Array(
     Type.Object({
       operator_id: OperatorId,
-      ends_at: instant('When their last key expires or expired.'),
+      ends_at: t.instant('When their last key expires or expired.'),
     }),
     {
       description:
@@ -568,33 +543,61 @@ export type Overview = Static<typeof Overview>;
 
 /** Outcomes and times to a terminal status per equal time interval; for the charts. */
 export const Figures = Type.Object({
-  step_seconds: Type.Integer({ minimum: 1 }),
+  step_seconds: t.oneOrMore(),
   points: Type.Array(
     Type.Object({
-      at: instant('Where the step begins.'),
-      succeeded: count(),
-      failed: count(),
-      canceled: count(),
-      processing: count(),
-      samples: count('Payments that the times are computed from.'),
-      p50_ms: nullable(Type.Number()),
-      p95_ms: nullable(Type.Number()),
-      p99_ms: nullable(Type.Number()),
+      at: t.instant('Where the step begins.'),
+      succeeded: t.count(),
+      failed: t.count(),
+      canceled: t.count(),
+      processing: t.count(),
+      samples: t.count('Payments that the times are computed from.'),
+      p50_ms: t.nullable(Type.Number()),
+      p95_ms: t.nullable(Type.Number()),
+      p99_ms: t.nullable(Type.Number()),
     }),
   ),
 });
 export type Figures = Static<typeof Figures>;
 
-export const FigureQuery = strictObject({
-  range: Type.Optional(Type.Enum(['1h', '24h', '7d'], { description: '`24h` unless named.' })),
-  partner_id: Type.Optional(PartnerId),
+export const FigureQuery = t.partial({
+  range: t.oneOf(['1h', '24h', '7d'], '`24h` unless named.'),
+  partner_id: PartnerId,
 });
 export type FigureQuery = Static<typeof FigureQuery>;
 
 /** What the partner says of a payment now. Nothing was changed by asking. */
 export const PartnerAnswer = Type.Object({
-  platform_payment_id: PlatformPaymentId,
-  answer: Type.String({ description: 'A status, not_found, or why the answer is inconclusive.' }),
-  http_status: nullable(Type.Integer()),
+  platform_payment_id: t.PlatformPaymentId,
+  answer: t.string('A status, not_found, or why the answer is inconclusive.'),
+  http_status: t.nullable(Type.Integer()),
 });
 export type PartnerAnswer = Static<typeof PartnerAnswer>;
+
+// Several payments -----------------------------------------------------------------------------------------------------------
+
+/** What operators do to several payments, one after the other. */
+export const BULK_ACTS = ['resume', 'poll', 'withdraw', 'close'] as const;
+export type BulkAct = (typeof BULK_ACTS)[number];
+/** Payments of one preview. */
+export const MAX_BULK = 500;
+
+/** Asks what an act would do to these payments; nothing is done. */
+export const BulkPreviewRequest = t.strictObject({
+  act: t.oneOf(BULK_ACTS),
+  platform_payment_ids: Type.Array(t.PlatformPaymentId, { minItems: 1, maxItems: MAX_BULK }),
+});
+
+/** What the act would do to each, as the payments are now; another person or the partner may be faster. */
+export const BulkPreview = Type.Object({
+  payments: Type.Array(
+    Type.Object({
+      platform_payment_id: t.PlatformPaymentId,
+      payment: t.nullable(PaymentView),
+      refused: t.flag('The act would be refused.'),
+      would: t.string('What would happen, or why it would be refused.'),
+    }),
+    { description: 'In the order of the request.' },
+  ),
+});
+export type BulkPreview = Static<typeof BulkPreview>;

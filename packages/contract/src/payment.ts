@@ -3,45 +3,32 @@
  * (PF1-PF9).
  */
 import { Type, type Static } from 'typebox';
-import {
-  AccountId,
-  AmountInCents,
-  BillerId,
-  count,
-  foreignInstant,
-  instant,
-  MAX_FAILURE_REASON_LENGTH,
-  PlatformBatchId,
-  PlatformPaymentId,
-} from './fields.ts';
+import * as t from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** PUT body (PF3, PF6, decision 2). Unknown fields are ignored; no personal data belongs here. */
 export const PaymentInstruction = Type.Object({
-  amount_in_cents: AmountInCents,
-  platform_batch_id: PlatformBatchId,
-  platform_payment_id: Type.Optional(PlatformPaymentId),
+  amount_in_cents: t.AmountInCents,
+  platform_batch_id: t.PlatformBatchId,
+  platform_payment_id: Type.Optional(t.PlatformPaymentId),
 });
 export type PaymentInstruction = Static<typeof PaymentInstruction>;
 
 /** The record as our partner kit returns it (decision 3). */
 export const PaymentRecord = Type.Object({
-  payment_id: Type.String({ description: 'The identifier at the partner (PF1).' }),
-  platform_payment_id: PlatformPaymentId,
-  platform_batch_id: PlatformBatchId,
-  biller_id: BillerId,
-  account_id: AccountId,
-  status: Type.Enum([...PAYMENT_STATUSES], { description: 'PF4.' }),
-  amount_in_cents: AmountInCents,
-  initiated_at: instant('When the partner first accepted the payment (PF7).'),
-  posted_at: Type.Union([
-    instant('When the payment was posted to the account ledger (PF8).'),
-    Type.Null(),
-  ]),
+  payment_id: t.string('The identifier at the partner (PF1).'),
+  platform_payment_id: t.PlatformPaymentId,
+  platform_batch_id: t.PlatformBatchId,
+  biller_id: t.BillerId,
+  account_id: t.AccountId,
+  status: t.oneOf(PAYMENT_STATUSES, 'PF4.'),
+  amount_in_cents: t.AmountInCents,
+  initiated_at: t.instant('When the partner first accepted the payment (PF7).'),
+  posted_at: t.nullable(t.instant('When the payment was posted to the account ledger (PF8).')),
   failure_reason: Type.Optional(
     Type.String({
       minLength: 1,
-      maxLength: MAX_FAILURE_REASON_LENGTH,
+      maxLength: t.MAX_FAILURE_REASON_LENGTH,
       description: 'For people; there when, and only when, the status is failed (PF5).',
     }),
   ),
@@ -54,17 +41,18 @@ export type PaymentRecord = Static<typeof PaymentRecord>;
  */
 export const PaymentReply = Type.Object({
   payment_id: Type.String({ minLength: 1, maxLength: 256 }),
-  platform_payment_id: Type.String(),
-  status: Type.String(),
+  platform_payment_id: t.string(),
+  status: t.string(),
   amount_in_cents: Type.Integer(),
-  initiated_at: foreignInstant('When the partner accepted it.'),
-  posted_at: Type.Optional(Type.Union([foreignInstant('When it was posted.'), Type.Null()])),
-  platform_batch_id: Type.Optional(Type.Unknown()),
-  biller_id: Type.Optional(Type.Unknown()),
-  account_id: Type.Optional(Type.Unknown()),
-  failure_reason: Type.Optional(Type.Unknown()),
+  initiated_at: t.foreignInstant('When the partner accepted it.'),
+  ...t.optional({
+    posted_at: t.nullable(t.foreignInstant('When it was posted.')),
+    platform_batch_id: Type.Unknown(),
+    biller_id: Type.Unknown(),
+    account_id: Type.Unknown(),
+    failure_reason: Type.Unknown(),
+  }),
 });
-export type PaymentReply = Static<typeof PaymentReply>;
 
 /** The same for a reader that judges posted_at by itself. */
 export const PaymentReplyApartFromPosting = Type.Omit(PaymentReply, ['posted_at']);
@@ -79,13 +67,13 @@ export const FAILURE_REASONS = {
 
 /** Statement of one batch (decision 26, an extension): `GET /batch/{platform_batch_id}`. */
 export const BatchStatement = Type.Object({
-  platform_batch_id: PlatformBatchId,
-  count: count(),
+  platform_batch_id: t.PlatformBatchId,
+  count: t.count(),
   totals: Type.Array(
     Type.Object({
-      status: Type.Enum([...PAYMENT_STATUSES]),
-      count: Type.Integer({ minimum: 1 }),
-      amount_in_cents: count(),
+      status: t.oneOf(PAYMENT_STATUSES),
+      count: t.oneOrMore(),
+      amount_in_cents: t.count(),
     }),
     { description: 'One entry for each status that occurs, in the order of PF4.' },
   ),

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { CLAUSES, isClauseId } from './clauses.ts';
 import { fillPath, partnerRoutes, pathFields, platformRoutes, type Route } from './routes.ts';
 import { platformAdminRoutes } from './admin-routes.ts';
-import { partnerAdminRoutes } from './kit-admin-routes.ts';
+import { partnerAdminRoutes } from './kit-admin.ts';
 
 const tables: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
   partnerRoutes,

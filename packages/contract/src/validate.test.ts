@@ -6,7 +6,7 @@ import { TokenRequest } from './customer.ts';
 import { parseJson } from './json.ts';
 import { PaymentInstruction } from './payment.ts';
 import { FORMAT_WORDS, PATTERN_WORDS } from './pattern-words.ts';
-import { partnerAdminRoutes } from './kit-admin-routes.ts';
+import { partnerAdminRoutes } from './kit-admin.ts';
 import { partnerRoutes, platformRoutes, type Route } from './routes.ts';
 import { compileCheck } from './validate.ts';
 
