@@ -17,8 +17,7 @@ import {
 } from '../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
 import { startScriptedPartner, type ScriptedAuth } from '../src/sandbox/partner.ts';
-import type { CallerFault, CallerHabit, SmallPlatform } from './peers/caller.ts';
-import { smallPlatform } from './peers/caller.ts';
+import { smallPlatform, type SmallPlatform } from './peers/caller.ts';
 import { openGateway, type Gateway } from './peers/gateway.ts';
 import { canceling, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
@@ -164,7 +163,7 @@ const CALLER_CHECKS = CALLER_CASES.map(({ id }) => id);
 /** Judges the calls of a small platform by the checks C, or by those named. */
 export async function judgeCallerPeer(
   peer: {
-    readonly behaviour?: CallerFault | CallerHabit;
+    readonly behaviour?: string;
     readonly auth?: 'key' | 'oauth';
     readonly profile?: 'strict';
     /** The partner has a certificate that the platform trusts, and speaks https. */

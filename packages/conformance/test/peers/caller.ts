@@ -11,88 +11,11 @@ import { asObject } from '../../src/check/http.ts';
 import type { Authentication } from '../../src/check/target.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 
-/** One defect of a platform that pays. */
-export type CallerFault =
-  | 'no_batch'
-  | 'new_id_on_retry'
-  | 'new_bytes_on_retry'
-  | 'polls_on'
-  | 'forgets_the_end'
-  | 'knows_two_words'
-  | 'ignores_retry_after'
-  | 'floods'
-  | 'token_for_each_call'
-  | 'key_in_address'
-  | 'error_is_failure'
-  | 'gives_up'
-  | 'believes_status_alone'
-  | 'mismatch_is_failure'
-  | 'dollars'
-  | 'amount_as_text'
-  | 'adds_a_fee'
-  | 'bearer_key'
-  | 'text_body'
-  | 'json_form'
-  | 'no_scope'
-  | 'not_found_is_failure'
-  | 'conflict_is_accepted'
-  | 'page_is_failure'
-  | 'waits_forever'
-  | 'poll_error_is_failure'
-  | 'poll_error_stops'
-  | 'unknown_word_is_success'
-  | 'words_without_case'
-  | 'follows_redirects'
-  | 'redirect_is_failure'
-  | 'retries_at_once'
-  | 'gives_up_after_three'
-  | 'polls_three_times'
-  | 'ignores_retry_after_on_put'
-  | 'refusal_is_failure'
-  | 'forbidden_is_failure'
-  | 'type_is_failure'
-  | 'last_key_wins'
-  | 'amount_text_is_failure'
-  | 'missing_field_is_failure'
-  | 'unknown_field_is_no_record'
-  | 'posted_is_success'
-  | 'ignores_echoes'
-  | 'polls_once'
-  | 'wants_an_expiry'
-  | 'timer_by_expiry'
-  | 'token_error_is_failure'
-  | 'own_token_for_each_call'
-  | 'form_by_hand'
-  | 'injects_headers'
-  | 'trusts_any_certificate'
-  | 'large_amount_as_text'
-  | 'polls_by_put'
-  | 'polls_slowly_on'
-  | 'numbers_by_account'
-  | 'forgets_on_restart'
-  | 'new_id_after_restart'
-  | 'folds_account'
-  | 'one_id_for_equal_amounts'
-  | 'believes_the_put'
-  | 'first_status_in_the_text'
-  | 'times_only_in_z'
-  | 'only_seconds_of_retry_after'
-  | 'keeps_a_refused_token'
-  | 'other_id_in_the_body'
-  | 'no_key_on_polls'
-  | 'customer_in_the_body'
-  | 'one_at_a_time'
-  | 'counts_from_one_after_restart'
-  | 'new_bytes_after_restart';
-
-/** What a right platform may do otherwise. */
-export type CallerHabit =
-  | 'ids_in_capitals'
-  | 'long_ids'
-  | 'more_fields'
-  | 'escapes_its_json'
-  | 'looks_first'
-  | 'encodes_everything';
+/**
+ * One defect of a platform that pays, or what a right one may do otherwise, by name. A name that nothing below knows changes nothing, and
+ * then no check catches it.
+ */
+export type Way = string | undefined;
 
 /** Delay between two attempts or two polls. */
 const STEP_MS = 120;
@@ -112,7 +35,7 @@ const MAX_STEPS = 1_000;
 /** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
 export function smallPlatform(
   authentication: Authentication,
-  fault: CallerFault | CallerHabit | undefined,
+  fault: Way,
   stop: AbortSignal,
   ca?: string,
 ): (partner_url: string) => SmallPlatform {
@@ -133,6 +56,7 @@ interface Called {
   readonly record: ReturnType<typeof asObject>;
   /** The terminal status that a wrong platform infers from the response. */
   readonly ending?: string;
+  readonly isArray?: boolean;
   readonly retry_after_ms: number | undefined;
 }
 
@@ -173,7 +97,7 @@ interface SmallPayment {
 export class SmallPlatform implements Driver {
   readonly #url: string;
   readonly #authentication: Authentication;
-  readonly #fault: CallerFault | CallerHabit | undefined;
+  readonly #fault: Way;
   readonly #stop: AbortSignal;
   readonly #dispatcher: Dispatcher | undefined;
   #token: Promise<string> | undefined;
@@ -181,7 +105,7 @@ export class SmallPlatform implements Driver {
   constructor(
     url: string,
     authentication: Authentication,
-    fault: CallerFault | CallerHabit | undefined,
+    fault: Way,
     stop: AbortSignal,
     ca: string | undefined,
   ) {
@@ -246,10 +170,12 @@ export class SmallPlatform implements Driver {
     const isOver = (): boolean => this.#process !== own;
     const { id, account_id, amount_in_cents } = payment;
     const fault = this.#fault;
-    const amount: Partial<Record<CallerFault | CallerHabit, unknown>> = {
+    const amount: Readonly<Record<string, unknown>> = {
       dollars: amount_in_cents / 100,
       amount_as_text: String(amount_in_cents),
       adds_a_fee: amount_in_cents + 50,
+      a_cent_short: amount_in_cents - 1,
+      two_cents_short_above_100_dollars: amount_in_cents - (amount_in_cents > 10_000 ? 2 : 0),
       large_amount_as_text:
         amount_in_cents > 0xffff_ffff ? String(amount_in_cents) : amount_in_cents,
     };
@@ -272,7 +198,8 @@ export class SmallPlatform implements Driver {
     for (let attempt = 0; attempt < MAX_STEPS; attempt += 1) {
       const other = fault === 'new_id_on_retry' && attempt > 0;
       const sent = { account_id, id: other ? randomUUID() : id };
-      const reply = await this.#call('PUT', sent, bytes(attempt));
+      const isPosted = attempt > 0 && fault?.startsWith('retries_by_post') === true;
+      const reply = await this.#call(isPosted ? 'POST' : 'PUT', sent, bytes(attempt));
       if (isOver()) return;
       if (reply?.ending !== undefined) {
         payment.status = reply.ending;
@@ -296,7 +223,7 @@ export class SmallPlatform implements Driver {
         payment.status = 'failed';
         return;
       }
-      if (fault === 'gives_up') return;
+      if (fault === 'gives_up' || (fault === 'freezes_an_array' && reply?.isArray === true)) return;
       if (fault === 'gives_up_after_three' && attempt === 2) return;
       const asked = fault === 'ignores_retry_after_on_put' ? 20 : reply?.retry_after_ms;
       await this.#wait(asked ?? (fault === 'retries_at_once' ? 20 : STEP_MS * 2));
@@ -331,7 +258,7 @@ export class SmallPlatform implements Driver {
       if (record === undefined || status === undefined) continue;
       const same =
         record['platform_payment_id'] === id &&
-        record['amount_in_cents'] === amount_in_cents &&
+        this.#isAmount(Number(record['amount_in_cents']), amount_in_cents) &&
         (fault === 'ignores_echoes' ||
           (record['account_id'] === account_id &&
             record['platform_batch_id'] === 'batch-of-today' &&
@@ -339,9 +266,21 @@ export class SmallPlatform implements Driver {
       if (!same && fault === 'mismatch_is_failure') payment.status = 'failed';
       if ((same && fault !== 'forgets_the_end') || fault === 'believes_status_alone')
         payment.status = status;
+      if (fault?.startsWith('polls_once_more') === true) {
+        await this.#wait(fault === 'polls_once_more' ? 1_300 : 1_600);
+        await this.#call('GET', payment);
+        return;
+      }
       if (fault === 'polls_slowly_on') await this.#wait(SLOW_STEP_MS);
       else if (fault !== 'polls_on') return;
     }
+  }
+
+  /** Whether the amount of a record is that of the payment. */
+  #isAmount(given: number, cents: number): boolean {
+    if (this.#fault === 'believes_less') return given <= cents;
+    if (this.#fault === 'believes_one_percent') return Math.abs(given - cents) <= cents / 100;
+    return given === cents || this.#fault?.includes('cents_short') === true;
   }
 
   /** The terminal status for a status word; undefined if it is not terminal. */
@@ -357,10 +296,10 @@ export class SmallPlatform implements Driver {
   }
 
   async #call(
-    method: 'PUT' | 'GET',
+    method: 'PUT' | 'GET' | 'POST',
     payment: Pick<SmallPayment, 'id' | 'account_id'>,
     body?: string,
-    again = false,
+    renewals = 0,
   ): Promise<Called | undefined> {
     const query =
       this.#fault === 'key_in_address' && this.#authentication.method === 'key'
@@ -372,7 +311,9 @@ export class SmallPlatform implements Driver {
       this.#fault === 'encodes_everything'
         ? [...Buffer.from(id)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
         : encodeURIComponent(id);
-    const path = `/biller/judge/account/${encoded(account)}/payment/${encoded(payment.id)}`;
+    const list = `/biller/judge/account/${encoded(account)}/payment`;
+    const isToList = method === 'POST' && this.#fault === 'retries_by_post_to_the_list';
+    const path = isToList ? list : `${list}/${encoded(payment.id)}`;
     const held = this.#token;
     const late = deadline(CLOCK, CALL_TIMEOUT_MS);
     try {
@@ -399,10 +340,11 @@ export class SmallPlatform implements Driver {
       if (status === 403 && this.#fault === 'forbidden_is_failure') return failed(status);
       const renews =
         this.#authentication.method === 'oauth' && this.#fault !== 'keeps_a_refused_token';
-      if (status === 401 && !again && renews) {
+      const most = this.#fault === 'renews_without_end' ? 1_000 : 1;
+      if (status === 401 && renewals < most && renews) {
         // Only a call that still holds the refused token discards it; the others wait for the new one.
         if (this.#token === held || this.#fault === 'token_for_each_call') this.#token = undefined;
-        return await this.#call(method, payment, body, true);
+        return await this.#call(method, payment, body, renewals + 1);
       }
       const after = answer.headers['retry-after'];
       const seconds =
@@ -411,6 +353,7 @@ export class SmallPlatform implements Driver {
       return {
         status,
         ...this.#read(status, type, text),
+        isArray: status === 200 && text.startsWith('['),
         retry_after_ms: seconds >= 0 ? seconds * 1_000 : undefined,
       };
     } catch (error) {
@@ -545,10 +488,7 @@ export class SmallPlatform implements Driver {
 }
 
 /** A body, as JSON may be written. */
-function written(
-  habit: CallerFault | CallerHabit | undefined,
-  body: Record<string, unknown>,
-): string {
+function written(habit: Way, body: Record<string, unknown>): string {
   if (habit === 'more_fields') {
     return JSON.stringify({
       meta: { amount_in_cents: 1 },

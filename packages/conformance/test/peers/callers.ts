@@ -4,7 +4,6 @@
  *
  * A table: one entry per wrong caller, in the order of the checks.
  */
-import type { CallerFault } from './caller.ts';
 import { wrongPeers, type Wrong } from './wrong.ts';
 
 /** How it authenticates: by a static key unless given. */
@@ -12,9 +11,9 @@ interface CallerSetting {
   readonly auth?: 'oauth';
 }
 
-export type WrongCaller = Wrong<CallerFault> & CallerSetting;
+export type WrongCaller = Wrong<string> & CallerSetting;
 
-const { fails, warns } = wrongPeers<CallerFault, CallerSetting>();
+const { fails, warns } = wrongPeers<string, CallerSetting>();
 
 export const WRONG_CALLERS: readonly WrongCaller[] = [
   fails('C01', 'sends payments without a batch id', 'no_batch', { also: ['C03', 'C09'] }),
@@ -36,6 +35,15 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   fails('C09', 'requests access tokens without a scope', 'no_scope', { auth: 'oauth' }),
   fails('C09', 'builds its form without encoding', 'form_by_hand', { auth: 'oauth', also: 'many' }),
   fails('C09', 'sends amounts beyond 32 bits as a string', 'large_amount_as_text'),
+  fails('C03', 'polls once more 1.3 seconds after the end', 'polls_once_more'),
+  fails('C03', 'polls once more 1.6 seconds after the end', 'polls_once_more_later'),
+  fails('C09', 'pays a cent too little', 'a_cent_short', { also: 'many' }),
+  fails(
+    'C09',
+    'pays two cents too little above a hundred dollars',
+    'two_cents_short_above_100_dollars',
+    { also: 'many' },
+  ),
   fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
   fails('C13', 'gives up after three polls', 'polls_three_times', { also: ['C03'] }),
   fails('C13', 'repeats the PUT to learn the status', 'polls_by_put', { also: 'many' }),
@@ -80,7 +88,7 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
 ];
 
 /** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68). */
-export const WRONG_IN_SCENARIOS: readonly (readonly [CallerFault, 'key' | 'oauth', string])[] = [
+export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', string])[] = [
   [
     'error_is_failure',
     'key',
@@ -124,4 +132,9 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [CallerFault, 'key' | 'oauth
   ['own_token_for_each_call', 'oauth', 'F65'],
   ['follows_redirects', 'oauth', 'F68'],
   ['trusts_any_certificate', 'key', 'F47'],
+  ['retries_by_post', 'key', 'F02'],
+  ['retries_by_post_to_the_list', 'key', 'F02'],
+  ['renews_without_end', 'oauth', 'F12'],
+  ['believes_less', 'key', 'F28'],
+  ['believes_one_percent', 'key', 'F28'],
 ];

@@ -4,13 +4,15 @@
  *
  * A table: one entry per wrong partner, in the order of the checks.
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import type { Refusal } from '@duebridge/contract';
 import { pause } from '../../src/clock.ts';
 import {
   onRecords,
   type Answer,
   type Behaviour,
   type Call,
+  type Insides,
   type Operation,
   type StoredPayment,
 } from '../../src/sandbox/partner.ts';
@@ -40,24 +42,221 @@ export type MakeBehaviour = (restarts: () => number) => Behaviour;
 
 export type WrongPartner = Wrong<MakeBehaviour> & PartnerSetting;
 
+type Fields = Record<string, unknown>;
+
 const { fails, warns } = wrongPeers<MakeBehaviour, PartnerSetting>();
 
-const PAYMENT_NOT_FOUND: Answer = {
-  status: 404,
-  body: { code: 'PAYMENT_NOT_FOUND', message: 'Payment not found' },
-};
-const NOT_FOUND: Answer = { status: 404, body: { code: 'NOT_FOUND', message: 'Not found' } };
-const BROKEN: Answer = {
-  status: 500,
-  body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
-};
-const REFUSED: Answer = {
-  status: 401,
-  body: { code: 'UNAUTHORIZED', message: 'The credential is not known' },
-};
+const error = (status: number, code: string, message = 'An unexpected error occurred'): Answer => ({
+  status,
+  body: { code, message },
+});
+const PAYMENT_NOT_FOUND = error(404, 'PAYMENT_NOT_FOUND', 'Payment not found');
+const BROKEN = error(500, 'INTERNAL_ERROR');
+const REFUSED = error(401, 'UNAUTHORIZED', 'The credential is not known');
+const asText = (type: string, body: string): Answer => ({
+  status: 200,
+  headers: { 'Content-Type': type },
+  body,
+});
+const ACTIVE: Answer = { status: 200, body: { account_id: 'active', status: 'active' } };
+const CONFLICT = error(409, 'CONFLICT', 'It exists already');
 
 /** Where a record that changes at the end shows as well. */
-const RECORD_CHANGED = { also: ['P24', 'P25', 'P26', 'P27', 'P28', 'P30', 'P33', 'P55'] };
+const RECORD_CHANGED = { also: ['P24', 'P25', 'P26', 'P27', 'P28', 'P30', 'P33'] };
+
+const MANY = { also: 'many' } as const;
+const OAUTH = { auth: 'oauth' } as const;
+const STRICT = { profile: 'strict' } as const;
+
+/** The id of the payment that a call is about. */
+const idOf = (call: Call): string => call.params['platform_payment_id'] ?? '';
+const isPut = (call: Call): boolean => call.operation === 'put_account_payment';
+const hasKey = (call: Call): boolean => call.headers['x-api-key'] !== undefined;
+const text = (value: unknown): string => (typeof value === 'string' ? value : '');
+const field = (value: unknown, name: string): unknown => (value as Fields | undefined)?.[name];
+
+/** An instant moved by so many milliseconds; any other value unchanged. */
+const shift = (instant: unknown, ms: number): unknown =>
+  typeof instant === 'string' ? new Date(Date.parse(instant) + ms).toISOString() : instant;
+
+/** Counts how often something was seen, the present time included. */
+function counter(): (what: string) => number {
+  const seen = new Map<string, number>();
+  return (what) => {
+    seen.set(what, (seen.get(what) ?? 0) + 1);
+    return seen.get(what) ?? 0;
+  };
+}
+
+type When = (call: Call, answer: Answer, partner: Insides) => boolean;
+
+/** Sends another answer where this is true. */
+const swaps = (when: When, then: Answer | ((answer: Answer, call: Call) => Answer)): Behaviour => ({
+  answer(call, answer, partner) {
+    if (!when(call, answer, partner)) return undefined;
+    return typeof then === 'function' ? then(answer, call) : then;
+  },
+});
+
+/** Answers at once, without looking at anything, where this is true. */
+const meets = (when: (call: Call) => boolean, then: Answer): Behaviour => ({
+  receive: (call) => (when(call) ? then : undefined),
+});
+
+/** Changes what a successful call of this operation is answered. */
+export const changeBody = (operation: Operation, change: (body: Fields) => Fields): Behaviour =>
+  swaps(
+    (call, { status }) => call.operation === operation && status === 200,
+    (answer) => ({ ...answer, body: change({ ...(answer.body as Fields) }) }),
+  );
+const changeToken = (change: Fields): Behaviour =>
+  changeBody('access_token', (token) => ({ ...token, ...change }));
+
+/** Changes the records of this status, or all. */
+const records = (status: string | undefined, change: (record: Fields) => Fields): Behaviour =>
+  onRecords((record) =>
+    status === undefined || record['status'] === status ? { ...record, ...change(record) } : record,
+  );
+
+/** Answers a successful read of a payment as if there were none where this is true. */
+const hides = (
+  when: (payment: StoredPayment, partner: Insides, call: Call) => boolean,
+  then = PAYMENT_NOT_FOUND,
+): Behaviour =>
+  swaps((call, { status }, partner) => {
+    const payment = partner.find(idOf(call));
+    const isRead = call.method === 'GET' && status === 200 && payment !== undefined;
+    return isRead && when(payment, partner, call);
+  }, then);
+
+/** Accepts every credential for which this is true. */
+const admits = (
+  passes: (call: Call, refusal: Refusal | undefined, partner: Insides) => boolean,
+): Behaviour => ({
+  authorize: (call, refusal, partner) => (passes(call, refusal, partner) ? undefined : refusal),
+});
+const admitsKey = (passes: (key: string) => boolean): Behaviour =>
+  admits((call) => passes(text(call.headers['x-api-key'])));
+const ignoresScope = (when: (call: Call, partner: Insides) => boolean): Behaviour =>
+  admits((call, refusal, partner) => refusal?.code === 'INSUFFICIENT_SCOPE' && when(call, partner));
+
+/** Remembers the access tokens that it issued, and accepts those that `decide` takes for one of them. */
+function withTokens(
+  decide: (bearer: string, granted: readonly string[]) => string | undefined,
+): Behaviour {
+  const granted = new Map<string, string>();
+  return {
+    answer(call, { status, body }) {
+      if (call.operation === 'access_token' && status === 200) {
+        granted.set(text(field(body, 'access_token')), text(field(body, 'scope')));
+      }
+      return undefined;
+    },
+    authorize(call, refusal) {
+      const bearer = /^Bearer (.+)$/.exec(call.headers.authorization ?? '')?.[1];
+      if (refusal?.code !== 'UNAUTHORIZED' || bearer === undefined) return refusal;
+      const known = decide(bearer, [...granted.keys()]);
+      if (known === undefined) return refusal;
+      call.scopes = (granted.get(known) ?? '').split(' ');
+      return undefined;
+    },
+  };
+}
+
+/** A token endpoint that issues a token of this scope where it should answer with an error. */
+const grantsDespite = (when: (error: string, form: URLSearchParams) => boolean, scope: string) =>
+  swaps(
+    (call, { status, body }) =>
+      call.operation === 'access_token' &&
+      status >= 400 &&
+      when(JSON.stringify(body), new URLSearchParams(call.text)),
+    () => ({
+      status: 200,
+      body: { access_token: randomUUID(), token_type: 'Bearer', expires_in: 60, scope },
+    }),
+  );
+
+/** Deduplicates by another key than the platform's id. */
+const keyed = (key: (id: string, call: Call, partner: Insides) => string): Behaviour => ({
+  key: (call, _instruction, partner) => key(idOf(call), call, partner),
+});
+
+/** Lets a payment for which this is true end otherwise. */
+const ends = (
+  when: (payment: StoredPayment, partner: Insides) => boolean,
+  ending: Partial<StoredPayment['ending']> = { status: 'succeeded' },
+): Behaviour => ({
+  born(payment, _call, partner) {
+    if (!when(payment, partner)) return;
+    const { status, after_ms } = payment.ending;
+    payment.ending = { status, after_ms, ...ending };
+  },
+});
+const NEVER = { after_ms: undefined };
+
+/** Does more when a payment of this status ends. */
+export const atEnd = (
+  status: string,
+  act: (payment: StoredPayment, partner: Insides) => void,
+): Behaviour => ({
+  ended: (payment, partner) => {
+    if (payment.status === status) act(payment, partner);
+  },
+});
+const post = (partner: Insides, payment: StoredPayment, times = 1): void =>
+  partner.post({ ...payment, amount_in_cents: times * payment.amount_in_cents });
+
+/** Posts at once, within the request, where this is true. */
+const postsAtOnce = (when: (payment: StoredPayment, partner: Insides) => boolean): Behaviour => ({
+  born(payment, _call, partner) {
+    if (payment.ending.status !== 'succeeded' || !when(payment, partner)) return;
+    payment.status = 'succeeded';
+    payment.posted_at = payment.initiated_at;
+    partner.post(payment);
+  },
+});
+
+/** Does something before each call. */
+const always = (act: (partner: Insides, call: Call) => void): Behaviour => ({
+  receive: (call, partner) => void act(partner, call),
+});
+
+/** Stores amounts as converted by `keep`. */
+const keeps = (keep: (cents: number) => number): Behaviour => ({
+  born: (payment) => void (payment.amount_in_cents = keep(payment.amount_in_cents)),
+});
+
+/** Gives this reason for every failed payment. */
+const reason = (failure_reason: string | undefined): Behaviour =>
+  records('failed', () => ({ failure_reason }));
+
+/** Answers a known id with a conflict. */
+function refusesRepeats(isKnown: (call: Call, known: string) => boolean): Behaviour {
+  const bodies = new Map<string, string>();
+  return swaps((call, { status }) => {
+    if (!isPut(call) || status !== 200) return false;
+    const known = bodies.get(idOf(call));
+    bodies.set(idOf(call), known ?? call.text);
+    return known !== undefined && isKnown(call, known);
+  }, CONFLICT);
+}
+
+/** Shows another amount due, by how many payments were posted. */
+const changeDue = (change: (due: number, posted: number) => unknown): Behaviour => ({
+  answer: (call, answer, partner) =>
+    changeBody('get_balance', (body) => ({
+      ...body,
+      amount_due_in_cents: change(Number(body['amount_due_in_cents']), partner.postings().length),
+    })).answer?.(call, answer, partner),
+});
+
+/** Reads as if every biller of a path were the known one. */
+const anyBiller = (covers: (call: Call) => boolean): Behaviour =>
+  always((_partner, call) => {
+    if (call.method === 'GET' && covers(call)) {
+      Object.assign(call.params, { biller_id: 'sandbox-utility' });
+    }
+  });
 
 /** The operator's request to cancel a payment, below /operator/cancel/; `force`: also one that has ended. */
 export const canceling = (force = false): Behaviour => ({
@@ -70,165 +269,116 @@ export const canceling = (force = false): Behaviour => ({
 });
 
 export const WRONG_PARTNERS: readonly WrongPartner[] = [
-  fails('P01', 'accepts requests without a credential', () => ({
-    authorize: (call, refusal) => (call.headers['x-api-key'] === undefined ? undefined : refusal),
-  })),
-  fails('P01', 'refuses a request but returns the account in the body', () => ({
-    answer: (call, answer) =>
-      answer.status === 401 && call.headers['x-api-key'] === undefined
-        ? { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', balance: {} } }
-        : undefined,
-  })),
-  fails('P01', 'refuses a request but returns the amount due, as text', () => ({
-    answer: (call, answer) =>
-      answer.status === 401 && call.headers['x-api-key'] === undefined
-        ? { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', amount_due_in_cents: '100' } }
-        : undefined,
-  })),
-  fails('P02', 'accepts any key that is present', () => ({
-    authorize: (call, refusal) => (call.headers['x-api-key'] === undefined ? refusal : undefined),
-  })),
+  fails('P01', 'accepts requests without a credential', () => admits((call) => !hasKey(call))),
+  ...(
+    [
+      ['the account', { balance: {} }],
+      ['the amount due, as text,', { amount_due_in_cents: '100' }],
+    ] as const
+  ).map(([what, more]) =>
+    fails('P01', `refuses a request but returns ${what} in the body`, () =>
+      swaps(
+        (call, { status }) => status === 401 && !hasKey(call),
+        (answer) => ({ ...answer, body: { code: 'UNAUTHORIZED', message: 'no', ...more } }),
+      ),
+    ),
+  ),
+  fails('P02', 'accepts any key that is present', () => admits(hasKey)),
   fails(
     'P02',
     'accepts any bearer token',
-    () => ({
-      authorize: (call, refusal) =>
-        refusal?.code === 'UNAUTHORIZED' && /^Bearer \S/.test(call.headers.authorization ?? '')
-          ? undefined
-          : refusal,
-    }),
-    { auth: 'oauth' },
+    () => withTokens((_bearer, granted) => granted[0]),
+    OAUTH,
   ),
-  fails(
-    'P03',
-    'issues an access token without scope in the response',
-    () => changeToken((token) => ({ ...token, scope: undefined })),
-    { auth: 'oauth' },
-  ),
-  fails(
-    'P03',
-    'returns expires_in as a string with a unit',
-    () => changeToken((token) => ({ ...token, expires_in: '1h' })),
-    { auth: 'oauth' },
-  ),
-  fails(
-    'P03',
-    'returns token_type as a list',
-    () => changeToken((token) => ({ ...token, token_type: ['Bearer'] })),
-    { auth: 'oauth' },
-  ),
+  ...(
+    [
+      ['issues an access token without scope in the response', { scope: undefined }],
+      ['returns expires_in as a string with a unit', { expires_in: '1h' }],
+      ['returns token_type as a list', { token_type: ['Bearer'] }],
+    ] as const
+  ).map(([wrong, change]) => fails('P03', wrong, () => changeToken(change), OAUTH)),
   fails(
     'P04',
     'issues access tokens for a wrong secret',
-    () => ({
-      answer: (call, answer) =>
-        call.operation === 'access_token' && answer.status === 401
-          ? {
-              status: 200,
-              body: { access_token: 'granted', token_type: 'Bearer', expires_in: 60, scope: '' },
-            }
-          : undefined,
-    }),
-    { auth: 'oauth' },
+    () => grantsDespite((error) => error.includes('invalid_client'), ''),
+    OAUTH,
   ),
   warns(
     'P67',
     'issues access tokens for any grant_type',
-    () => tokenDespite(/unsupported_grant_type|grant_type is missing/, 'read write'),
-    { auth: 'oauth' },
+    () =>
+      grantsDespite((error) => /unsupported_grant|grant_type is missing/.test(error), 'read write'),
+    OAUTH,
   ),
   warns(
     'P67',
     'returns the requested scope, even one that does not exist',
-    () => tokenDespite(/invalid_scope/, 'no-such-scope-duebridge'),
-    { auth: 'oauth' },
+    () => grantsDespite((error) => error.includes('invalid_scope'), 'no-such-scope-duebridge'),
+    OAUTH,
   ),
   warns(
     'P67',
     'answers at its token endpoint with error codes of its own',
-    () => ({
-      answer: (call, answer) =>
-        call.operation === 'access_token' && answer.status >= 400
-          ? { ...answer, body: { code: 'INVALID_REQUEST', message: 'The request is not valid' } }
-          : undefined,
-    }),
-    { profile: 'strict', auth: 'oauth' },
+    () =>
+      swaps(
+        (call, { status }) => call.operation === 'access_token' && status >= 400,
+        ({ status }) => error(status, 'INVALID_REQUEST'),
+      ),
+    { ...STRICT, ...OAUTH },
   ),
-  fails(
-    'P05',
-    'accepts a payment with a token of scope read',
-    () => ignoreScope('put_account_payment'),
-    { auth: 'oauth' },
+  fails('P05', 'accepts a payment with a token of scope read', () => ignoresScope(isPut), OAUTH),
+  warns(
+    'P06',
+    'accepts a read with a token of scope write',
+    () => ignoresScope((call) => call.operation === 'get_account'),
+    OAUTH,
   ),
-  warns('P06', 'accepts a read with a token of scope write', () => ignoreScope('get_account'), {
-    auth: 'oauth',
-  }),
   warns(
     'P07',
     'accepts access tokens long after they expire',
-    () => {
-      const granted = new Set<string>();
-      return {
-        answer(call, answer) {
-          const body = answer.body;
-          if (call.operation === 'access_token' && isFields(body)) {
-            granted.add(`Bearer ${String(body['access_token'])}`);
-          }
-          return undefined;
-        },
-        authorize: (call, refusal) =>
-          refusal?.code === 'UNAUTHORIZED' && granted.has(call.headers.authorization ?? '')
-            ? undefined
-            : refusal,
-      };
-    },
-    { also: ['P05'], auth: 'short-lived-oauth' },
+    () => withTokens((bearer, granted) => granted.find((token) => token === bearer)),
+    { auth: 'short-lived-oauth' },
   ),
   fails('P08', 'compares the name of its key header case-sensitively', () => ({
     answer: (call, answer) =>
-      call.headers['x-api-key'] === undefined
-        ? undefined
-        : (wire) => {
+      hasKey(call)
+        ? (wire) => {
             const exact = wire.response.req.rawHeaders.includes('x-api-key');
             wire.send(exact ? answer : REFUSED);
-          },
-  })),
-  warns('P08', 'accepts the key in any header', () => ({
-    authorize: (call, refusal) => (call.headers.authorization === undefined ? refusal : undefined),
-  })),
-  warns('P09', 'accepts TLS 1.1', () => ({}), { profile: 'strict', how: 'old-tls' }),
-  fails('P10', 'returns accounts as text/plain', () => ({
-    answer: (call, answer) =>
-      call.operation === 'get_account' && answer.status === 200
-        ? {
-            status: 200,
-            headers: { 'Content-Type': 'text/plain' },
-            body: JSON.stringify(answer.body),
           }
         : undefined,
   })),
+  warns('P08', 'accepts the key in any header', () =>
+    admits((call) => call.headers.authorization !== undefined),
+  ),
+  warns('P09', 'accepts TLS 1.1', () => ({}), { ...STRICT, how: 'old-tls' }),
+  fails('P10', 'returns accounts as text/plain', () =>
+    swaps(
+      (call, { status }) => call.operation === 'get_account' && status === 200,
+      ({ body }) => asText('text/plain', JSON.stringify(body)),
+    ),
+  ),
   warns('P10', 'returns its internal id as account_id', () =>
     changeBody('get_account', (body) => ({ ...body, account_id: '000017' })),
   ),
-  warns('P11', 'answers an unknown account with an empty 200', () => ({
-    answer: (call, answer) =>
-      call.operation === 'get_account' && answer.status === 404
-        ? { status: 200, body: {} }
-        : undefined,
-  })),
-  warns('P12', 'decodes an encoded slash and resolves the path', () => ({
-    receive: (call) =>
-      call.operation === 'get_account' && (call.params['account_id'] ?? '').includes('/../')
-        ? { status: 200, body: { account_id: 'active', status: 'active' } }
-        : undefined,
-  })),
+  warns('P11', 'answers an unknown account with an empty 200', () =>
+    swaps((call, { status }) => call.operation === 'get_account' && status === 404, {
+      status: 200,
+      body: {},
+    }),
+  ),
+  warns('P11', 'does not look at the biller in the path of a read', () => anyBiller(() => true)),
+  warns('P11', 'does not look at the biller in the path of an account', () =>
+    anyBiller(({ operation }) => operation === 'get_account'),
+  ),
+  warns('P12', 'decodes an encoded slash and resolves the path', () =>
+    meets((call) => /\/\.\.\//.test(call.params['account_id'] ?? ''), ACTIVE),
+  ),
   warns(
     'P12',
     'splits the path of a declared account after it has decoded it',
-    () => ({
-      receive: (call) => (/account\/[^/]*%2F/.test(call.path) ? NOT_FOUND : undefined),
-    }),
-    { how: 'with-an-unusual-id', also: 'many' },
+    () => meets(({ path }) => /account\/[^/]*%2F/.test(path), error(404, 'NOT_FOUND', 'Not found')),
+    { how: 'with-an-unusual-id', ...MANY },
   ),
   warns(
     'P12',
@@ -240,115 +390,125 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       })),
     { how: 'with-an-unusual-id' },
   ),
-  warns('P12', 'answers a long account id with 500', () => ({
-    receive: (call) => ((call.params['account_id'] ?? '').length > 100 ? BROKEN : undefined),
-  })),
-  fails('P13', 'returns the amount due as a string', () =>
-    changeBody('get_balance', (body) => ({
-      ...body,
-      amount_due_in_cents: String(body['amount_due_in_cents']),
-    })),
+  warns('P12', 'answers a long account id with 500', () =>
+    meets((call) => (call.params['account_id'] ?? '').length > 100, BROKEN),
+  ),
+  warns('P12', 'answers a path with an invalid percent-encoding with 500', () =>
+    meets(({ path }) => path.includes('%zz'), BROKEN),
+  ),
+  warns(
+    'P12',
+    'folds the case of account ids',
+    () =>
+      meets(({ operation, params: { account_id = '' } }) => {
+        const isOther = account_id !== 'active' && account_id.toLowerCase() === 'active';
+        return operation === 'get_account' && isOther;
+      }, ACTIVE),
+    STRICT,
+  ),
+  fails('P13', 'returns the amount due as a string', () => changeDue(String)),
+  fails('P13', 'shows half a cent once something is paid', () =>
+    changeDue((due, posted) => (posted > 0 ? due + 0.5 : due)),
+  ),
+  fails('P13', 'returns the amount due as a string once something is paid', () =>
+    changeDue((due, posted) => (posted > 0 ? String(due) : due)),
   ),
   warns('P13', 'returns a due date that does not exist', () =>
     changeBody('get_balance', (body) => ({ ...body, due_date: '2026-02-30' })),
   ),
+  fails('P13', 'begins a balance with a byte order mark', () =>
+    swaps(
+      (call, { status }) => call.operation === 'get_balance' && status === 200,
+      ({ body }) => asText('application/json', `\ufeff${JSON.stringify(body)}`),
+    ),
+  ),
   fails('P14', 'adds a cent to the amount due at each read', () => {
     let reads = 0;
-    return changeBody('get_balance', (body) => {
-      reads += 1;
-      return { ...body, amount_due_in_cents: Number(body['amount_due_in_cents']) + reads };
-    });
+    return changeDue((due) => due + (reads += 1));
   }),
-  warns('P15', 'answers a payment that does not exist with 500', () => ({
-    answer: (call, answer) =>
-      call.operation === 'get_payment' && answer.status === 404 ? BROKEN : undefined,
-  })),
+  warns('P15', 'answers a payment that does not exist with 500', () =>
+    swaps((call, { status }) => call.operation === 'get_payment' && status === 404, BROKEN),
+  ),
+  warns(
+    'P15',
+    'answers a payment that does not exist with 200 and null',
+    () =>
+      swaps(
+        (call, { status }) => call.operation.endsWith('payment') && status === 404,
+        asText('application/json', 'null'),
+      ),
+    MANY,
+  ),
   fails('P20', 'answers a new payment with 201', () => {
-    const known = new Set<string>();
-    return {
-      answer(call, answer) {
-        if (call.operation !== 'put_account_payment' || answer.status !== 200) return undefined;
-        if (known.has(call.path)) return undefined;
-        known.add(call.path);
-        return { ...answer, status: 201 };
-      },
-    };
+    const known = counter();
+    return swaps(
+      (call, { status }) => isPut(call) && status === 200 && known(call.path) === 1,
+      (answer) => ({ ...answer, status: 201 }),
+    );
   }),
   fails(
     'P20',
     'returns no payment_id',
-    () => onRecords((record) => ({ ...record, payment_id: undefined })),
-    { also: ['P26', 'P32', 'P33'] },
+    () => records(undefined, () => ({ payment_id: undefined })),
+    {
+      also: ['P26', 'P32', 'P33'],
+    },
   ),
   fails(
     'P20',
     'does not echo the batch id of a new payment',
     () =>
-      onRecords((record, call) =>
-        call.method === 'PUT' ? { ...record, platform_batch_id: null } : record,
-      ),
+      onRecords((record, call) => (isPut(call) ? { ...record, platform_batch_id: null } : record)),
     { also: ['P33', 'P55'] },
   ),
   fails('P20', 'returns the status pending for a new payment', () =>
     onRecords((record, call) =>
-      call.method === 'PUT' && record['status'] === 'processing'
-        ? { ...record, status: 'pending' }
-        : record,
+      isPut(call) && record['status'] === 'processing' ? { ...record, status: 'pending' } : record,
     ),
   ),
-  warns('P21', 'never returns the status processing', () => ({
-    born(payment, _call, partner) {
-      if (payment.ending.status !== 'succeeded') return;
-      payment.status = 'succeeded';
-      payment.posted_at = payment.initiated_at;
-      partner.post(payment);
-    },
-  })),
-  warns('P21', 'returns succeeded at once for all but the first payment of an account', () => ({
-    born(payment, _call, partner) {
-      const { account_id, ending } = payment;
-      const known = partner.payments().some((other) => other.account_id === account_id);
-      if (!known || ending.status !== 'succeeded') return;
-      payment.status = 'succeeded';
-      payment.posted_at = payment.initiated_at;
-      partner.post(payment);
-    },
-  })),
+  warns(
+    'P20',
+    'returns the account id as the biller_id of a payment',
+    () => records(undefined, (record) => ({ biller_id: record['account_id'] ?? '' })),
+    STRICT,
+  ),
+  warns('P21', 'never returns the status processing', () => postsAtOnce(() => true)),
+  warns('P21', 'returns succeeded at once for all but the first payment of an account', () =>
+    postsAtOnce(({ account_id }, partner) =>
+      partner.payments().some((other) => other.account_id === account_id),
+    ),
+  ),
   fails('P22', 'returns initiated_at without a time zone', () =>
-    onRecords((record) => ({
-      ...record,
-      initiated_at: text(record['initiated_at']).replace('Z', ''),
-    })),
+    records(undefined, (r) => ({ initiated_at: text(r['initiated_at']).replace('Z', '') })),
   ),
   warns('P22', 'has a clock that is an hour ahead', () =>
-    onRecords((record) => ({
-      ...record,
-      initiated_at: shift(record['initiated_at'], 3_600_000),
-      posted_at: shift(record['posted_at'], 3_600_000),
+    records(undefined, ({ initiated_at, posted_at }) => ({
+      initiated_at: shift(initiated_at, 3_600_000),
+      posted_at: shift(posted_at, 3_600_000),
     })),
   ),
   fails('P23', 'returns posted_at while the payment is processing', () =>
-    onRecords((record) =>
-      record['status'] === 'processing' ? { ...record, posted_at: record['initiated_at'] } : record,
-    ),
+    records('processing', ({ initiated_at }) => ({ posted_at: initiated_at })),
+  ),
+  fails('P25', 'answers a known id with 409', () => refusesRepeats(() => true), {
+    also: ['P26', 'P31', 'P34'],
+  }),
+  fails(
+    'P25',
+    'answers a known id with 409 when the hash of the body is another',
+    () => refusesRepeats((call, known) => known !== call.text && /^\{\s/.test(call.text)),
+    MANY,
   ),
   fails(
     'P25',
-    'answers a known id with 409',
-    () => {
-      const known = new Set<string>();
-      return {
-        answer(call, answer) {
-          if (call.operation !== 'put_account_payment' || answer.status !== 200) return undefined;
-          if (known.has(call.path)) {
-            return { status: 409, body: { code: 'CONFLICT', message: 'It exists already' } };
-          }
-          known.add(call.path);
-          return undefined;
-        },
-      };
-    },
-    { also: ['P26', 'P31', 'P34'] },
+    'makes a payment for each hash of the body',
+    () =>
+      keyed((id, { text }) =>
+        text.includes('"platform_batch_id":')
+          ? id
+          : `${id} ${createHash('sha256').update(text).digest('hex')}`,
+      ),
+    MANY,
   ),
   fails(
     'P25',
@@ -364,61 +524,62 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'P26',
     'forgets an id after ten requests',
     () => {
-      const seen = new Map<string, number>();
-      return {
-        key(call) {
-          const id = idOf(call);
-          const times = (seen.get(id) ?? 0) + 1;
-          seen.set(id, times);
-          return times > 10 ? `${id}#${times}` : id;
-        },
-      };
+      const seen = counter();
+      return keyed((id) => {
+        const times = seen(id);
+        return times > 10 ? `${id}#${times}` : id;
+      });
     },
     { also: ['P27'] },
   ),
-  fails('P62', 'returns one payment but posts it again on every tenth repeat', () => {
-    const repeats = new Map<string, number>();
-    return {
-      repeat(payment, _call, partner) {
-        const times = (repeats.get(payment.key) ?? 0) + 1;
-        repeats.set(payment.key, times);
-        if (times % 10 === 0) partner.post(payment);
-      },
-    };
-  }),
   fails(
     'P27',
     'looks up the id and then inserts, with a race between the two',
     () => ({ beforeStore: () => pause(CLOCK, 15) }),
     { also: ['P30', 'P34'] },
   ),
+  fails('P27', 'posts a payment again for one of fifty identical PUTs', () => {
+    const repeats = counter();
+    return {
+      repeat(payment, _call, partner) {
+        if (repeats(payment.key) === 50) partner.post(payment);
+      },
+    };
+  }),
   fails('P28', 'overwrites the amount with that of the repeat', () => ({
-    repeat(payment, call) {
-      const amount = isFields(call.body) ? call.body['amount_in_cents'] : undefined;
+    repeat(payment, { body }) {
+      const amount = field(body, 'amount_in_cents');
       if (typeof amount === 'number') payment.amount_in_cents = amount;
     },
   })),
-  warns('P28', 'answers a repeat with another amount with 409', () => ({
-    answer(call, answer, partner) {
+  warns('P28', 'answers a repeat with another amount with 409', () =>
+    swaps((call, { status }, partner) => {
       const stored = partner.find(idOf(call));
-      const amount = isFields(call.body) ? call.body['amount_in_cents'] : undefined;
-      return call.method === 'PUT' &&
-        stored !== undefined &&
-        amount !== stored.amount_in_cents &&
-        answer.status === 200
-        ? { status: 409, body: { code: 'CONFLICT', message: 'Another amount' } }
-        : undefined;
-    },
-  })),
+      const isOther = field(call.body, 'amount_in_cents') !== stored?.amount_in_cents;
+      return isPut(call) && stored !== undefined && isOther && status === 200;
+    }, CONFLICT),
+  ),
   warns('P29', 'overwrites the batch id with that of the repeat', () => ({
-    repeat(payment, call) {
-      const batch = isFields(call.body) ? call.body['platform_batch_id'] : undefined;
+    repeat(payment, { body }) {
+      const batch = field(body, 'platform_batch_id');
       if (typeof batch === 'string') payment.platform_batch_id = batch;
     },
   })),
-  fails('P30', 'keeps ids unique per account only', () => ({
-    key: (call) => `${call.params['account_id'] ?? ''}/${idOf(call)}`,
-  })),
+  fails('P30', 'keeps ids unique per account only', () =>
+    keyed((id, call) => `${call.params['account_id']}/${id}`),
+  ),
+  fails('P30', 'keeps ids unique per biller only', () =>
+    keyed((id, call) => `${call.params['biller_id']} ${id}`),
+  ),
+  fails('P30', 'keeps the ids of unknown billers apart', () =>
+    keyed((id, call) => (call.params['biller_id'] === 'sandbox-utility' ? id : `x${id}`)),
+  ),
+  fails('P30', 'returns the account of the path for a payment of another account', () =>
+    onRecords((record, call) => ({
+      ...record,
+      account_id: call.params['account_id'] ?? record['account_id'],
+    })),
+  ),
   fails(
     'P31',
     'processes a terminal payment again when its PUT is repeated',
@@ -431,36 +592,32 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     }),
     { also: ['P54'] },
   ),
-  fails('P32', 'treats a payment with the same account and amount as a repeat', () => ({
-    key: (call, instruction, partner) =>
-      partner
-        .payments()
-        .find(
-          (payment) =>
-            payment.account_id === call.params['account_id'] &&
-            payment.amount_in_cents === instruction.amount_in_cents,
-        )?.key ??
-      call.params['platform_payment_id'] ??
-      '',
-  })),
-  fails('P33', 'uses the batch id as the idempotency key', () => ({
-    key: (call, instruction, partner) =>
-      partner
-        .payments()
-        .find((payment) => payment.platform_batch_id === instruction.platform_batch_id)?.key ??
-      call.params['platform_payment_id'] ??
-      '',
-  })),
+  ...(
+    [
+      [
+        'P32',
+        'treats a payment with the same account and amount as a repeat',
+        'amount_in_cents',
+        'account_id',
+      ],
+      ['P33', 'uses the batch id as the idempotency key', 'platform_batch_id', 'biller_id'],
+    ] as const
+  ).map(([check, wrong, name, place]) =>
+    fails(check, wrong, () => ({
+      key: (call, instruction, partner) =>
+        partner
+          .payments()
+          .find((one) => one[place] === call.params[place] && one[name] === instruction[name])
+          ?.key ?? idOf(call),
+    })),
+  ),
   fails(
     'P34',
     'stores an id only after the response was delivered',
     () => {
       const answered = new Map<string, string>();
       return {
-        key(call) {
-          const id = idOf(call);
-          return answered.get(id) ?? `${id}#${call.number}`;
-        },
+        key: (call) => answered.get(idOf(call)) ?? `${idOf(call)}#${call.number}`,
         answer(call, answer, partner) {
           const id = idOf(call);
           if (call.method !== 'PUT' || answer.status !== 200 || answered.has(id)) return undefined;
@@ -468,7 +625,8 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
             // Much longer than the judge waits before it closes the connection, even on a slow machine.
             await pause(CLOCK, 250);
             if (wire.released.aborted) return;
-            answered.set(id, partner.payments().findLast(ofId(id))?.key ?? id);
+            const stored = partner.payments().findLast((one) => one.platform_payment_id === id);
+            answered.set(id, stored?.key ?? id);
             wire.send(answer);
           };
         },
@@ -479,13 +637,10 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails(
     'P35',
     'forgets ids after a day',
-    () => ({
-      key(call, _instruction, partner) {
-        const id = idOf(call);
-        const known = partner.find(id);
-        return known !== undefined && partner.now() - known.accepted_ms > DAY_MS ? `${id}#2` : id;
-      },
-    }),
+    () =>
+      keyed((id, _call, partner) =>
+        partner.now() - (partner.find(id)?.accepted_ms ?? Infinity) > DAY_MS ? `${id}#2` : id,
+      ),
     { how: 'the-day-after' },
   ),
   ...(
@@ -505,58 +660,37 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     ),
   ),
   warns(
-    'P37',
-    'does not compare the id in the body with the one in the path',
-    () => ({
-      validate: (_call, problems) =>
-        problems.filter(({ path }) => path !== 'body.platform_payment_id'),
-    }),
-    { profile: 'strict' },
+    'P36',
+    'takes the right request for a repeat of one that it refused',
+    () => {
+      const refused = new Set<string>();
+      return {
+        receive: (call) => (isPut(call) && refused.has(idOf(call)) ? CONFLICT : undefined),
+        answer: (call, { status }) =>
+          isPut(call) && status === 400 ? void refused.add(idOf(call)) : undefined,
+      };
+    },
+    STRICT,
   ),
-  warns(
-    'P20',
-    'returns the account id as the biller_id of a payment',
-    () => onRecords((record) => ({ ...record, biller_id: record['account_id'] ?? '' })),
-    { profile: 'strict' },
+  ...(
+    [
+      [
+        'P37',
+        'does not compare the id in the body with the one in the path',
+        'platform_payment_id',
+      ],
+      ['P42', 'accepts a payment without a batch id', 'platform_batch_id'],
+    ] as const
+  ).map(([check, wrong, name]) =>
+    warns(
+      check,
+      wrong,
+      () => ({
+        validate: (_call, problems) => problems.filter(({ path }) => path !== `body.${name}`),
+      }),
+      STRICT,
+    ),
   ),
-  warns(
-    'P42',
-    'accepts a payment without a batch id',
-    () => ({
-      validate: (_call, problems) =>
-        problems.filter(({ path }) => path !== 'body.platform_batch_id'),
-    }),
-    { profile: 'strict' },
-  ),
-  warns(
-    'P59',
-    'returns errors without a code',
-    () => ({
-      answer: (_call, answer) =>
-        answer.status < 400 || typeof answer.body !== 'object'
-          ? undefined
-          : { ...answer, body: { error: 'Something is wrong' } },
-    }),
-    { profile: 'strict' },
-  ),
-  warns('P12', 'answers a path with an invalid percent-encoding with 500', () => ({
-    receive: (call) =>
-      call.path.includes('%zz')
-        ? {
-            status: 500,
-            body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
-          }
-        : undefined,
-  })),
-  warns('P39', 'answers a body that is an array with 500', () => ({
-    receive: (call) =>
-      call.method === 'PUT' && call.text === '[]'
-        ? {
-            status: 500,
-            body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
-          }
-        : undefined,
-  })),
   warns(
     'P38',
     'refuses unknown fields',
@@ -566,46 +700,35 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
           ? [{ path: 'body', problem: 'holds a field that is not known' }]
           : problems,
     }),
-    { profile: 'strict' },
+    STRICT,
   ),
-  fails('P40', 'posts payments to accounts that do not exist', () => ({
-    born(payment, _call, partner) {
-      if (partner.account(payment.biller_id, payment.account_id) === undefined) {
-        payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
-      }
-    },
-  })),
-  fails('P41', 'posts payments to inactive accounts', () => ({
-    born(payment, _call, partner) {
-      if (partner.account(payment.biller_id, payment.account_id)?.status === 'inactive') {
-        payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
-      }
-    },
-  })),
+  warns('P39', 'answers a body that is an array with 500', () =>
+    meets((call) => isPut(call) && call.text === '[]', BROKEN),
+  ),
+  fails('P40', 'posts payments to accounts that do not exist', () =>
+    ends((one, partner) => partner.account(one.biller_id, one.account_id) === undefined),
+  ),
+  fails('P41', 'posts payments to inactive accounts', () =>
+    ends((one, partner) => partner.account(one.biller_id, one.account_id)?.status === 'inactive'),
+  ),
   fails(
     'P41',
     'posts payments above its maximum',
-    () => ({
-      born(payment) {
-        if (payment.amount_in_cents > 50_000) {
-          payment.ending = { status: 'succeeded', after_ms: payment.ending.after_ms };
-        }
-      },
-    }),
+    () => ends(({ amount_in_cents }) => amount_in_cents > 50_000),
     { how: 'with-a-maximum' },
   ),
-  fails('P50', 'leaves a payment processing forever', () => ({
-    born(payment) {
-      if (payment.amount_in_cents === SUBJECT_CENTS) {
-        payment.ending = { ...payment.ending, after_ms: undefined };
-      }
-    },
-  })),
+  ...(
+    [
+      ['a payment', ({ amount_in_cents }) => amount_in_cents === SUBJECT_CENTS],
+      ['payments above 32 bits', ({ amount_in_cents }) => amount_in_cents > 2 ** 32],
+      ['payments of the second account', ({ account_id }) => account_id === 'active-2'],
+    ] satisfies [string, (payment: StoredPayment) => boolean][]
+  ).map(([what, when]) =>
+    fails('P50', `leaves ${what} processing forever`, () => ends(when, NEVER), MANY),
+  ),
   fails('P50', 'returns the status completed instead of succeeded', () =>
-    onRecords((record) =>
-      record['status'] === 'succeeded' && record['amount_in_cents'] === SUBJECT_CENTS
-        ? { ...record, status: 'completed' }
-        : record,
+    records('succeeded', (record) =>
+      record['amount_in_cents'] === SUBJECT_CENTS ? { status: 'completed' } : {},
     ),
   ),
   fails(
@@ -623,21 +746,43 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     { also: ['P31', 'P54'] },
   ),
   fails('P51', 'returns posted_at as a date without a time', () =>
-    onRecords((record) =>
-      record['posted_at'] === null
-        ? record
-        : { ...record, posted_at: text(record['posted_at']).slice(0, 10) },
-    ),
+    records('succeeded', ({ posted_at }) => ({ posted_at: text(posted_at).slice(0, 10) })),
   ),
   fails('P51', 'returns a posted_at before initiated_at', () =>
-    onRecords((record) => ({ ...record, posted_at: shift(record['posted_at'], -3_600_000) })),
+    records(undefined, ({ posted_at }) => ({ posted_at: shift(posted_at, -3_600_000) })),
+  ),
+  fails(
+    'P51',
+    'returns the end of the day as posted_at',
+    () =>
+      records('succeeded', () => ({
+        posted_at: new Date(CLOCK.now() + 12 * 3_600_000).toISOString(),
+      })),
+    { also: ['P31', 'P54'] },
   ),
   fails('P52', 'gives no reason for a failed payment', () => reason(undefined)),
   fails('P52', 'gives a code for a reason', () => reason('E_ACCT_0017')),
   warns('P53', 'spells canceled with two l', () =>
-    onRecords((record) =>
-      record['status'] === 'canceled' ? { ...record, status: 'cancelled' } : record,
-    ),
+    records('canceled', () => ({ status: 'cancelled' })),
+  ),
+  fails('P53', 'cancels a payment that has ended', () => canceling(true), {
+    how: 'with-a-cancellation',
+    ...MANY,
+  }),
+  fails(
+    'P53',
+    'posts a payment that was canceled after the run of postings had begun',
+    () =>
+      always((partner) => {
+        for (const payment of partner.payments()) {
+          const isInTheRun =
+            payment.account_id === 'active' && partner.now() - payment.accepted_ms > 60;
+          if (payment.status === 'canceled' && isInTheRun) {
+            partner.end(payment, { status: 'succeeded', after_ms: 0 }, true);
+          }
+        }
+      }),
+    { how: 'with-a-cancellation' },
   ),
   fails('P54', 'changes posted_at a few reads after the end', () => {
     let reads = 0;
@@ -651,17 +796,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails(
     'P54',
     'no longer finds payments of the previous day',
-    () => ({
-      answer(call, answer, partner) {
-        const known = partner.find(idOf(call));
-        return call.method === 'GET' &&
-          answer.status === 200 &&
-          known !== undefined &&
-          partner.now() - known.accepted_ms > DAY_MS
-          ? PAYMENT_NOT_FOUND
-          : undefined;
-      },
-    }),
+    () => hides(({ accepted_ms }, partner) => partner.now() - accepted_ms > DAY_MS),
     { how: 'the-day-after' },
   ),
   fails('P55', 'returns another payment_id from Get Payment than from Get Account Payment', () =>
@@ -673,85 +808,80 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   ),
   fails('P56', 'does not find a payment immediately after accepting it', () => {
     let reads = 0;
-    return {
-      answer(call, answer, partner) {
-        const known = partner.find(idOf(call));
-        if (call.operation !== 'get_account_payment' || answer.status !== 200) return undefined;
-        if (known?.amount_in_cents !== SUBJECT_CENTS) return undefined;
-        reads += 1;
-        return reads > 1 ? undefined : PAYMENT_NOT_FOUND;
-      },
-    };
+    return hides(
+      ({ amount_in_cents }, _partner, { operation }) =>
+        operation === 'get_account_payment' &&
+        amount_in_cents === SUBJECT_CENTS &&
+        (reads += 1) === 1,
+    );
   }),
   fails(
     'P56',
     'does not find a payment by Get Payment for the first half second',
-    () => ({
-      answer(call, answer, partner) {
-        if (call.operation !== 'get_payment' || answer.status !== 200) return undefined;
-        const known = partner.find(idOf(call));
-        const age = partner.now() - Date.parse(known?.initiated_at ?? '');
-        return age > 500 ? undefined : PAYMENT_NOT_FOUND;
-      },
-    }),
+    () =>
+      hides(
+        ({ accepted_ms }, partner, { operation }) =>
+          operation === 'get_payment' && partner.now() - accepted_ms <= 500,
+      ),
     { also: ['P55'] },
   ),
+  fails(
+    'P56',
+    'fails reads of a payment for a tenth of a second after its PUT',
+    () => hides(({ accepted_ms }, partner) => partner.now() - accepted_ms < 120, BROKEN),
+    MANY,
+  ),
   warns('P57', 'answers 500 after thirty polls of a payment', () => {
-    const polls = new Map<string, number>();
-    return {
-      receive(call) {
-        if (call.operation !== 'get_account_payment') return undefined;
-        const times = (polls.get(call.path) ?? 0) + 1;
-        polls.set(call.path, times);
-        return times > 30 ? BROKEN : undefined;
-      },
-    };
+    const polls = counter();
+    return meets(
+      (call) => call.operation === 'get_account_payment' && polls(call.path) > 30,
+      BROKEN,
+    );
   }),
   warns('P58', 'shows a terminal status two minutes after posting', () =>
-    onRecords((record) => ({
-      ...record,
-      posted_at: shift(record['posted_at'], -120_000),
-    })),
+    records(undefined, ({ posted_at }) => ({ posted_at: shift(posted_at, -120_000) })),
   ),
-  warns('P59', 'returns the error page of its framework', () => ({
-    answer: (_call, answer) =>
-      answer.status === 404
-        ? {
-            status: 404,
-            headers: { 'Content-Type': 'text/html' },
-            body: '<h1>Not Found</h1>',
-          }
-        : undefined,
-  })),
-  warns('P59', 'returns a stack trace in its errors', () => ({
-    answer: (_call, answer) =>
-      answer.status === 404
-        ? {
-            status: 404,
-            body: {
-              code: 'NOT_FOUND',
-              message: 'x',
-              stack: 'Error: x\n    at get (/srv/a.js:4:2)',
-            },
-          }
-        : undefined,
-  })),
-  warns('P59', 'repeats the key in its errors', () => ({
-    answer: (call, answer) =>
-      answer.status === 404
-        ? {
-            status: 404,
-            body: { code: 'NOT_FOUND', message: `not for ${String(call.headers['x-api-key'])}` },
-          }
-        : undefined,
-  })),
+  ...(
+    [
+      ['returns the error page of its framework', () => asText('text/html', '<h1>Not Found</h1>')],
+      [
+        'returns a stack trace in its errors',
+        () => ({
+          body: { code: 'NOT_FOUND', message: 'x', stack: 'Error: x\n    at get (/srv/a.js:4:2)' },
+        }),
+      ],
+      [
+        'repeats the key in its errors',
+        (call) => ({
+          body: { code: 'NOT_FOUND', message: `not for ${text(call.headers['x-api-key'])}` },
+        }),
+      ],
+    ] satisfies [string, (call: Call) => Partial<Answer>][]
+  ).map(([wrong, answered]) =>
+    warns('P59', wrong, () =>
+      swaps(
+        (_call, { status }) => status === 404,
+        (_answer, call) => ({ ...answered(call), status: 404 }),
+      ),
+    ),
+  ),
+  warns(
+    'P59',
+    'returns errors without a code',
+    () =>
+      swaps(
+        (_call, { status, body }) => status >= 400 && typeof body === 'object',
+        (answer) => ({ ...answer, body: { error: 'Something is wrong' } }),
+      ),
+    STRICT,
+  ),
   // Authentication: every operation, and before the work is done.
   ...(['get_balance', 'put_account_payment', 'get_account_payment', 'get_payment'] as const).map(
     (operation) =>
       fails(
         'P01',
         `requires no credential for ${operation}`,
-        () => admits((key) => key === '', [operation]),
+        () => admits((call) => !hasKey(call) && call.operation === operation),
         { also: ['P02'] },
       ),
   ),
@@ -759,117 +889,154 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'P01',
     'creates the payment and then answers 401',
     () => ({
-      authorize: (call, refusal) =>
-        call.operation === 'put_account_payment' ? undefined : refusal,
-      answer: (call, answer) =>
-        call.operation === 'put_account_payment' && call.headers['x-api-key'] !== KEY
-          ? REFUSED
-          : { ...answer },
+      ...admits(isPut),
+      ...swaps((call) => isPut(call) && call.headers['x-api-key'] !== KEY, REFUSED),
     }),
     { also: ['P02'] },
   ),
   fails(
     'P01',
     'refuses a read of a payment but returns the payment in the body',
-    () => {
-      return {
-        answer: (call, answer, partner) => {
-          const payment = partner.find(idOf(call));
-          return answer.status === 401 && payment !== undefined
-            ? {
-                ...answer,
-                body: { code: 'UNAUTHORIZED', message: 'no', payment_id: payment.payment_id },
-              }
-            : undefined;
-        },
-      };
-    },
+    () => ({
+      answer(call, answer, partner) {
+        const { payment_id } = partner.find(idOf(call)) ?? {};
+        if (answer.status !== 401 || payment_id === undefined) return undefined;
+        return { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', payment_id } };
+      },
+    }),
     { also: ['P02'] },
   ),
+  fails(
+    'P01',
+    'answers a repeat of a known id before it looks at the credential',
+    () =>
+      admits((call, _refusal, partner) => isPut(call) && partner.find(idOf(call)) !== undefined),
+    MANY,
+  ),
+  fails(
+    'P02',
+    'answers a repeat of a known id with any key',
+    () =>
+      admits(
+        (call, _refusal, partner) =>
+          isPut(call) && hasKey(call) && partner.find(idOf(call)) !== undefined,
+      ),
+    MANY,
+  ),
   // Credentials that are almost right.
-  fails('P02', 'compares its key case-insensitively', () =>
-    admits((key) => key.toLowerCase() === KEY.toLowerCase()),
-  ),
-  fails('P02', 'compares only the length of the key', () =>
-    admits((key) => key.length === KEY.length),
-  ),
-  fails('P02', 'accepts the first character of its key', () => admits((key) => key === KEY[0])),
-  fails('P02', 'accepts its key with a suffix', () => admits((key) => key.startsWith(KEY))),
+  ...(
+    [
+      ['compares its key case-insensitively', (key) => key.toLowerCase() === KEY.toLowerCase()],
+      ['compares only the length of the key', (key) => key.length === KEY.length],
+      ['accepts the first character of its key', (key) => key === KEY[0]],
+      ['accepts its key with a suffix', (key) => key.startsWith(KEY)],
+    ] satisfies [string, (key: string) => boolean][]
+  ).map(([wrong, passes]) => fails('P02', wrong, () => admitsKey(passes))),
   fails(
     'P02',
     'does not verify the second half of an access token',
     () =>
       withTokens((bearer, granted) =>
-        [...granted.keys()].find(
+        granted.find(
           (token) => token.length === bearer.length && token.slice(0, 24) === bearer.slice(0, 24),
         ),
       ),
-    { auth: 'oauth' },
+    OAUTH,
   ),
-  fails(
-    'P04',
-    'checks the secret but not which client it belongs to',
-    () => grants((form) => form.get('client_secret') === 'a-secret-of-the-kill-matrix'),
-    { auth: 'oauth' },
-  ),
-  fails(
-    'P04',
-    'compares only a prefix of the secret',
-    () => grants((form) => (form.get('client_secret') ?? '').startsWith('a-secret-of-the-kill')),
-    { auth: 'oauth' },
+  ...(
+    [
+      [
+        'checks the secret but not which client it belongs to',
+        (secret) => secret === CLIENT.client_secret,
+      ],
+      [
+        'compares only a prefix of the secret',
+        (secret) => secret.startsWith('a-secret-of-the-kill'),
+      ],
+    ] satisfies [string, (secret: string) => boolean][]
+  ).map(([wrong, passes]) =>
+    fails(
+      'P04',
+      wrong,
+      () => grantsDespite((_error, form) => passes(form.get('client_secret') ?? ''), 'read write'),
+      OAUTH,
+    ),
   ),
   fails(
     'P05',
     'checks scopes only for the exact content type application/json',
-    () => ({
-      authorize: (call, refusal) =>
-        refusal?.code === 'INSUFFICIENT_SCOPE' &&
-        call.headers['content-type'] !== 'application/json'
-          ? undefined
-          : refusal,
-    }),
-    { auth: 'oauth' },
+    () => ignoresScope((call) => call.headers['content-type'] !== 'application/json'),
+    OAUTH,
   ),
   fails(
     'P05',
     'checks scopes only for new payments',
-    () => ({
-      authorize: (call, refusal, partner) =>
-        refusal?.code === 'INSUFFICIENT_SCOPE' &&
-        call.method === 'PUT' &&
-        partner.find(idOf(call)) !== undefined
-          ? undefined
-          : refusal,
-    }),
-    { auth: 'oauth' },
+    () => ignoresScope((call, partner) => isPut(call) && partner.find(idOf(call)) !== undefined),
+    OAUTH,
   ),
   // The last response agrees with the first.
   fails(
     'P60',
     'subtracts a fee of one cent from the amount when it posts',
-    () => atPosting((p) => void (p.amount_in_cents -= 1)),
+    () => atEnd('succeeded', (p) => void (p.amount_in_cents -= 1)),
     RECORD_CHANGED,
   ),
   fails(
     'P60',
     'assigns a new payment_id when it posts',
-    () => atPosting((p) => void (p.payment_id = `posted-${p.payment_id}`)),
+    () => atEnd('succeeded', (p) => void (p.payment_id = `posted-${p.payment_id}`)),
     RECORD_CHANGED,
   ),
-  fails('P60', 'drops the batch id of failed payments', () => ({
-    ended: (payment) => {
-      if (payment.status === 'failed') payment.platform_batch_id = '';
-    },
-  })),
+  fails('P60', 'drops the batch id of failed payments', () =>
+    atEnd('failed', (payment) => void (payment.platform_batch_id = '')),
+  ),
   fails(
     'P60',
     'derives payment_id from account and amount',
     () =>
-      onRecords((record) => ({
-        ...record,
-        payment_id: `${String(record['account_id'])}-${String(record['amount_in_cents'])}`,
+      records(undefined, ({ account_id, amount_in_cents }) => ({
+        payment_id: `${String(account_id)}-${String(amount_in_cents)}`,
       })),
     { also: ['P32'] },
+  ),
+  fails(
+    'P60',
+    'takes a payment back four seconds after it was posted',
+    () =>
+      always((partner) => {
+        for (const payment of partner.payments()) {
+          const isOld = partner.now() - payment.accepted_ms >= 4_000;
+          if (payment.status !== 'succeeded' || !isOld) continue;
+          const failure_reason = 'The bank returned the payment.';
+          partner.end(payment, { status: 'failed', after_ms: 0, failure_reason }, true);
+        }
+      }),
+    MANY,
+  ),
+  fails(
+    'P60',
+    'forgets an id after sixty newer ones',
+    () => {
+      const seen: string[] = [];
+      return keyed((id) => {
+        if (!seen.includes(id)) seen.push(id);
+        return seen.length - seen.indexOf(id) > 60 ? `${id}#2` : id;
+      });
+    },
+    MANY,
+  ),
+  fails(
+    'P60',
+    'forgets an id a second after the last request for it',
+    () => {
+      const last = new Map<string, number>();
+      return keyed((id, _call, partner) => {
+        const idle = partner.now() - (last.get(id) ?? partner.now());
+        last.set(id, partner.now());
+        return idle > 1_000 ? `${id}#2` : id;
+      });
+    },
+    MANY,
   ),
   // Amounts beyond what some number types can hold.
   fails('P24', 'stores amounts as 32-bit floating-point numbers', () => keeps(Math.fround)),
@@ -893,12 +1060,11 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     },
   })),
   fails('P61', 'takes the id of a failed payment for a new one when the amount differs', () => ({
-    repeat(payment, call) {
-      const { amount_in_cents } = JSON.parse(call.text) as { amount_in_cents: number };
+    repeat(payment, { body }) {
+      const amount_in_cents = Number(field(body, 'amount_in_cents'));
       if (payment.status !== 'failed' || amount_in_cents === payment.amount_in_cents) return;
-      payment.amount_in_cents = amount_in_cents;
-      payment.payment_id = `${payment.payment_id}-2`;
-      payment.status = 'processing';
+      const payment_id = `${payment.payment_id}-2`;
+      Object.assign(payment, { amount_in_cents, payment_id, status: 'processing' });
       delete payment.failure_reason;
     },
   })),
@@ -909,50 +1075,40 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         : record,
     ),
   ),
-  fails('P30', 'returns the account of the path for a payment of another account', () =>
-    onRecords((record, call) => ({
-      ...record,
-      account_id: call.params['account_id'] ?? record['account_id'],
-    })),
-  ),
   // Balances change only with succeeded payments.
-  fails('P62', 'posts failed payments to the balance', () => ({
-    ended: (payment, partner) => {
-      if (payment.status === 'failed') partner.post(payment);
-    },
-  })),
+  fails('P62', 'returns one payment but posts it again on every tenth repeat', () => {
+    const repeats = counter();
+    return {
+      repeat(payment, _call, partner) {
+        if (repeats(payment.key) % 10 === 0) partner.post(payment);
+      },
+    };
+  }),
+  fails('P62', 'posts failed payments to the balance', () =>
+    atEnd('failed', (payment, partner) => partner.post(payment)),
+  ),
   fails('P62', 'posts failed payments to the balance, but not succeeded ones', () => ({
-    ended: (payment, partner) => {
-      const sign = payment.status === 'succeeded' ? -1 : 1;
-      partner.post({ ...payment, amount_in_cents: sign * payment.amount_in_cents });
-    },
+    ended: (payment, partner) => post(partner, payment, payment.status === 'succeeded' ? -1 : 1),
   })),
-  fails('P62', 'adds payments to the amount due instead of subtracting them', () => ({
-    ended: (payment, partner) => {
-      if (payment.status !== 'succeeded') return;
-      for (let twice = 0; twice < 2; twice += 1) {
-        partner.post({ ...payment, amount_in_cents: -payment.amount_in_cents });
-      }
-    },
-  })),
+  fails('P62', 'adds payments to the amount due instead of subtracting them', () =>
+    atEnd('succeeded', (payment, partner) => post(partner, payment, -2)),
+  ),
   fails('P62', 'posts a payment to the balance and then refuses it for its amount', () => ({
-    answer(call, answer, partner) {
-      const any = partner.payments()[0];
-      if (call.method === 'PUT' && answer.status === 400 && any !== undefined) {
+    answer(call, { status }, partner) {
+      const [any] = partner.payments();
+      if (isPut(call) && status === 400 && any !== undefined) {
         partner.post({ ...any, amount_in_cents: 100, account_id: 'active' });
       }
       return undefined;
     },
   })),
-  fails('P27', 'posts a payment again for one of fifty identical PUTs', () => {
-    const repeats = new Map<string, number>();
-    return {
-      repeat(payment, _call, partner) {
-        const times = (repeats.get(payment.key) ?? 0) + 1;
-        repeats.set(payment.key, times);
-        if (times === 50) partner.post(payment);
-      },
-    };
+  warns('P62', 'loses one of two postings of the same moment', () => {
+    let last: string | null = null;
+    return atEnd('succeeded', (payment, partner) => {
+      const isLost = payment.posted_at === last;
+      last = payment.posted_at;
+      if (isLost) post(partner, payment, -1);
+    });
   }),
   // Concurrent requests.
   fails(
@@ -961,9 +1117,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     () => {
       let current: StoredPayment | undefined;
       return {
-        stored: (payment) => {
-          current = payment;
-        },
+        stored: (payment) => void (current = payment),
         async answer(call, answer, partner) {
           if (call.method !== 'PUT' || answer.status !== 200) return undefined;
           await pause(CLOCK, 3);
@@ -971,362 +1125,61 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         },
       };
     },
-    { also: 'many' },
+    MANY,
   ),
   fails(
     'P64',
     'derives payment_id from the time in tenths of a second',
     () => ({
-      born: (payment, _call, partner) => {
-        payment.payment_id = `pay-${Math.floor(partner.now() / 100)}`;
-      },
+      born: (payment, _call, partner) =>
+        void (payment.payment_id = `pay-${Math.floor(partner.now() / 100)}`),
     }),
     { also: ['P32', 'P33'] },
   ),
   fails(
     'P63',
     'keeps ids separately in the memory of two replicas',
-    () => ({
-      key: (call) => `${idOf(call)}#${call.connection % 2}`,
-    }),
-    { also: 'many' },
+    () => keyed((id, call) => `${id}#${call.connection % 2}`),
+    MANY,
   ),
   fails(
     'P63',
     'reads from three replicas, one of which lags by half a minute',
-    () => ({
-      answer: (call, answer, partner) => {
-        const payment = partner.find(idOf(call));
-        return call.method === 'GET' &&
-          answer.status === 200 &&
-          payment !== undefined &&
-          call.connection % 3 === 0 &&
-          partner.now() - payment.accepted_ms < 30_000
-          ? PAYMENT_NOT_FOUND
-          : undefined;
-      },
-    }),
-    { also: 'many' },
+    () =>
+      hides(
+        ({ accepted_ms }, partner, { connection }) =>
+          connection % 3 === 0 && partner.now() - accepted_ms < 30_000,
+      ),
+    MANY,
   ),
   // Equality of ids.
-  fails('P65', 'compares ids case-insensitively', () => keyed((id) => id.toLowerCase())),
-  fails('P65', 'truncates ids to 50 characters', () => keyed((id) => id.slice(0, 50))),
-  fails('P65', 'trims trailing dots from ids', () => keyed((id) => id.replace(/\.+$/, ''))),
-  fails('P65', 'converts numeric ids to numbers', () =>
-    keyed((id) => (/^\d+$/.test(id) ? String(Number(id)) : id)),
-  ),
+  ...(
+    [
+      ['compares ids case-insensitively', (id) => id.toLowerCase()],
+      ['truncates ids to 50 characters', (id) => id.slice(0, 50)],
+      ['trims trailing dots from ids', (id) => id.replace(/\.+$/, '')],
+      ['cuts a numbered suffix off ids', (id) => id.replace(/[-.]\d$/, '')],
+      ['folds UUIDs in upper case', (id) => (/^[0-9a-f-]{36}$/i.test(id) ? id.toLowerCase() : id)],
+      ['converts numeric ids to numbers', (id) => (/^\d+$/.test(id) ? String(Number(id)) : id)],
+    ] satisfies [string, (id: string) => string][]
+  ).map(([wrong, fold]) => fails('P65', wrong, () => keyed(fold))),
   // Restarts.
-  fails('P66', 'loses its ids on a restart', (restarts) => ({
-    key: (call) => `${idOf(call)}#${restarts()}`,
-  })),
-  fails('P66', 'loses unwritten payments on a restart', (restarts) => ({
-    answer: (call, answer, partner) =>
-      restarts() > 0 &&
-      call.method === 'GET' &&
-      answer.status === 200 &&
-      partner
-        .payments()
-        .slice(-20)
-        .some(({ platform_payment_id }) => platform_payment_id === idOf(call))
-        ? PAYMENT_NOT_FOUND
-        : undefined,
-  })),
-  // Times and reasons.
-  fails(
-    'P51',
-    'returns the end of the day as posted_at',
-    () =>
-      onRecords((record) =>
-        record['posted_at'] === null
-          ? record
-          : { ...record, posted_at: new Date(CLOCK.now() + 12 * 3_600_000).toISOString() },
-      ),
-    { also: ['P31', 'P54'] },
+  fails('P66', 'loses its ids on a restart', (restarts) => keyed((id) => `${id}#${restarts()}`)),
+  fails('P66', 'loses unwritten payments on a restart', (restarts) =>
+    hides((payment, partner) => restarts() > 0 && partner.payments().slice(-20).includes(payment)),
   ),
-  // What only an unusual request, a later moment or a second one shows.
-  warns(
-    'P12',
-    'folds the case of account ids',
-    () => ({
-      receive: (call) =>
-        call.operation === 'get_account' &&
-        call.params['account_id'] !== 'active' &&
-        call.params['account_id']?.toLowerCase() === 'active'
-          ? { status: 200, body: { account_id: 'active', status: 'active' } }
-          : undefined,
-    }),
-    { profile: 'strict' },
-  ),
-  fails('P13', 'begins a balance with a byte order mark', () => ({
-    answer: (call, answer) =>
-      call.operation === 'get_balance' && answer.status === 200
-        ? asJson(`\ufeff${JSON.stringify(answer.body)}`)
-        : undefined,
-  })),
-  warns(
-    'P15',
-    'answers a payment that does not exist with 200 and null',
-    () => ({
-      answer: (call, answer) =>
-        call.operation.endsWith('payment') && answer.status === 404 ? asJson('null') : undefined,
-    }),
-    { also: 'many' },
-  ),
-  warns(
-    'P36',
-    'takes the right request for a repeat of one that it refused',
-    () => {
-      const refused = new Set<string>();
-      return {
-        receive: (call) =>
-          call.method === 'PUT' && refused.has(idOf(call))
-            ? { status: 409, body: { code: 'DUPLICATE_REQUEST', message: 'Seen before' } }
-            : undefined,
-        answer(call, answer) {
-          if (call.method === 'PUT' && answer.status === 400) refused.add(idOf(call));
-          return undefined;
-        },
-      };
-    },
-    { profile: 'strict' },
-  ),
-  fails('P53', 'cancels a payment that has ended', () => canceling(true), {
-    how: 'with-a-cancellation',
-    also: 'many',
-  }),
-  fails(
-    'P53',
-    'posts a payment that was canceled after the run of postings had begun',
-    () => ({
-      receive(_call, partner) {
-        for (const payment of partner.payments()) {
-          const isInTheRun =
-            payment.account_id === 'active' && partner.now() - payment.accepted_ms > 60;
-          if (payment.status === 'canceled' && isInTheRun) {
-            partner.end(payment, { status: 'succeeded', after_ms: 0 }, true);
-          }
-        }
-        return undefined;
-      },
-    }),
-    { how: 'with-a-cancellation' },
-  ),
-  fails(
-    'P56',
-    'fails reads of a payment for a tenth of a second after its PUT',
-    () => ({
-      answer(call, answer, partner) {
-        const payment = partner.find(idOf(call));
-        return call.method === 'GET' &&
-          answer.status === 200 &&
-          payment !== undefined &&
-          partner.now() - payment.accepted_ms < 120
-          ? BROKEN
-          : undefined;
-      },
-    }),
-    { also: 'many' },
-  ),
-  fails(
-    'P60',
-    'takes a payment back four seconds after it was posted',
-    () => ({
-      receive(_call, partner) {
-        for (const payment of partner.payments()) {
-          if (payment.status !== 'succeeded' || partner.now() - payment.accepted_ms < 4_000)
-            continue;
-          partner.end(
-            payment,
-            { status: 'failed', after_ms: 0, failure_reason: 'The bank returned the payment.' },
-            true,
-          );
-        }
-        return undefined;
-      },
-    }),
-    { also: 'many' },
-  ),
-  warns('P62', 'loses one of two postings of the same moment', () => {
-    let last: string | null = null;
-    return {
-      ended(payment, partner) {
-        if (payment.status !== 'succeeded') return;
-        const isLost = payment.posted_at === last;
-        last = payment.posted_at;
-        if (isLost) partner.post({ ...payment, amount_in_cents: -payment.amount_in_cents });
-      },
-    };
-  }),
   fails('P66', 'never posts what was open at a restart', (restarts) => {
     let known = 0;
-    return {
-      receive(_call, partner) {
-        if (restarts() === known) return undefined;
-        known = restarts();
-        for (const payment of partner.payments()) {
-          payment.ending = { ...payment.ending, after_ms: undefined };
-        }
-        return undefined;
-      },
-    };
+    return always((partner) => {
+      if (restarts() === known) return;
+      known = restarts();
+      for (const payment of partner.payments()) payment.ending = { ...payment.ending, ...NEVER };
+    });
   }),
   warns(
     'P67',
     'grants every scope of the client, whatever was asked for',
-    () => changeToken((token) => ({ ...token, scope: 'read write' })),
-    { auth: 'oauth' },
+    () => changeToken({ scope: 'read write' }),
+    OAUTH,
   ),
 ];
-
-/** An answer of 200 whose text claims to be JSON. */
-const asJson = (body: string): Answer => ({
-  status: 200,
-  headers: { 'Content-Type': 'application/json' },
-  body,
-});
-
-/** The id of the payment that a call is about. */
-const idOf = (call: Call): string => call.params['platform_payment_id'] ?? '';
-
-/** Gives this reason for every failed payment. */
-const reason = (failure_reason: string | undefined): Behaviour =>
-  onRecords((record) => (record['status'] === 'failed' ? { ...record, failure_reason } : record));
-
-function changeToken(
-  change: (token: Record<string, unknown>) => Record<string, unknown>,
-): Behaviour {
-  return changeBody('access_token', change);
-}
-
-function changeBody(
-  operation: Call['operation'],
-  change: (body: Record<string, unknown>) => Record<string, unknown>,
-): Behaviour {
-  return {
-    answer: (call, answer) =>
-      call.operation === operation && answer.status === 200 && isFields(answer.body)
-        ? { ...answer, body: change({ ...answer.body }) }
-        : undefined,
-  };
-}
-
-function ignoreScope(operation: Call['operation']): Behaviour {
-  return {
-    authorize: (call, refusal) =>
-      call.operation === operation && refusal?.code === 'INSUFFICIENT_SCOPE' ? undefined : refusal,
-  };
-}
-
-function isFields(value: unknown): value is Record<string, unknown> {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    !Array.isArray(value) &&
-    !(value instanceof Uint8Array)
-  );
-}
-
-function ofId(id: string): (payment: { platform_payment_id: string }) => boolean {
-  return ({ platform_payment_id }) => platform_payment_id === id;
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
-}
-
-/** An instant moved by so many milliseconds; any other value unchanged. */
-function shift(instant: unknown, ms: number): unknown {
-  return typeof instant === 'string' ? new Date(Date.parse(instant) + ms).toISOString() : instant;
-}
-
-/** A token endpoint that issues a token of this scope where it should answer with an error. */
-function tokenDespite(error: RegExp, scope: string): Behaviour {
-  return {
-    answer: (call, answer) =>
-      call.operation === 'access_token' &&
-      answer.status >= 400 &&
-      error.test(JSON.stringify(answer.body))
-        ? {
-            status: 200,
-            body: { access_token: randomUUID(), token_type: 'Bearer', expires_in: 60, scope },
-          }
-        : undefined,
-  };
-}
-
-/** Accepts every credential for which `passes` returns true, on the operations named. */
-function admits(
-  passes: (credential: string) => boolean,
-  operations?: readonly Operation[],
-): Behaviour {
-  return {
-    authorize: (call, refusal) =>
-      (operations === undefined || operations.includes(call.operation)) &&
-      passes(String(call.headers['x-api-key'] ?? ''))
-        ? undefined
-        : refusal,
-  };
-}
-
-/** Remembers the access tokens that were issued, with their scopes. */
-function withTokens(
-  decide: (bearer: string, granted: ReadonlyMap<string, string>) => string | undefined,
-): Behaviour {
-  const granted = new Map<string, string>();
-  return {
-    answer(call, answer) {
-      const body = answer.body as Record<string, unknown> | undefined;
-      if (call.operation === 'access_token' && answer.status === 200 && body !== undefined) {
-        granted.set(String(body['access_token']), String(body['scope']));
-      }
-      return undefined;
-    },
-    authorize(call, refusal) {
-      const bearer = /^Bearer (.+)$/.exec(call.headers.authorization ?? '')?.[1];
-      if (refusal?.code !== 'UNAUTHORIZED' || bearer === undefined) return refusal;
-      const known = decide(bearer, granted);
-      if (known === undefined) return refusal;
-      call.scopes = (granted.get(known) ?? '').split(' ');
-      return undefined;
-    },
-  };
-}
-
-/** Changes the lasting fields of a payment once it is posted. */
-const atPosting = (change: (payment: StoredPayment) => void): Behaviour => ({
-  ended: (payment) => {
-    if (payment.status === 'succeeded') change(payment);
-  },
-});
-
-/** Stores amounts as converted by `keep`. */
-const keeps = (keep: (cents: number) => number): Behaviour => ({
-  born: (payment) => {
-    payment.amount_in_cents = keep(payment.amount_in_cents);
-  },
-});
-
-/** Deduplicates by the result of `fold` on the id. */
-const keyed = (fold: (id: string) => string): Behaviour => ({
-  key: (call) => fold(idOf(call)),
-});
-
-/** A token endpoint that issues a token whenever `takes` returns true for the form, even where a correct one refuses. */
-function grants(takes: (form: URLSearchParams) => boolean): Behaviour {
-  return {
-    answer: (call, answer) =>
-      call.operation === 'access_token' &&
-      answer.status === 401 &&
-      takes(new URLSearchParams(call.text))
-        ? {
-            status: 200,
-            body: {
-              access_token: 'granted',
-              token_type: 'Bearer',
-              expires_in: 60,
-              scope: 'read write',
-            },
-          }
-        : undefined,
-  };
-}

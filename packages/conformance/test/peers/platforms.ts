@@ -17,6 +17,9 @@ interface PlatformSetting {
   readonly rate?: { readonly requests_per_second: number; readonly burst: number };
 }
 
+/** The credentials of the client. */
+const RIGHT = { 'x-client-id': 'client-of-the-judge', 'x-api-key': KEY };
+
 /** A second client of the same partner. */
 const OTHER = { client_id: 'another-client', api_key: 'a-key-of-another-client' };
 
@@ -479,6 +482,61 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
     request: (asked) =>
       asked.method === 'GET' && asked.path.endsWith('/token') ? json(200, {}) : undefined,
   })),
+  fails('T04', 'takes a request without any credential for its own', () => ({
+    request({ headers }) {
+      if (headers['x-client-id'] !== undefined || headers['x-api-key'] !== undefined) return;
+      Object.assign(headers, RIGHT);
+    },
+  })),
+  fails('T04', 'takes a request without any credential for one of the last client', () => {
+    let last = {};
+    return {
+      request({ headers }) {
+        const { 'x-client-id': client, 'x-api-key': key } = headers;
+        if (client === RIGHT['x-client-id'] && key === KEY) last = RIGHT;
+        else if (client === undefined && key === undefined) Object.assign(headers, last);
+      },
+    };
+  }),
+  fails('T05', 'compares client ids in capitals', () => ({
+    request({ headers }) {
+      const right = RIGHT['x-client-id'];
+      if (headers['x-client-id']?.toUpperCase() === right.toUpperCase()) {
+        headers['x-client-id'] = right;
+      }
+    },
+  })),
+  ...(['trim', 'trimEnd'] as const).map((cut) =>
+    fails('T10', `reads a state after ${cut}`, () =>
+      changeAsked((body) => inAddress(body, 'state', (state) => text(state)[cut]())),
+    ),
+  ),
+  ...(['zip', 'city'] as const).map((name) =>
+    fails('T18', `takes a ${name} that is a number`, () =>
+      changeAsked((body) =>
+        inAddress(body, name, (value) => (typeof value === 'number' ? String(value) : value)),
+      ),
+    ),
+  ),
+  ...(
+    [
+      ['looks up an account without its biller', () => true],
+      ['leaves out a biller that it does not find', (id) => id.startsWith('no-such')],
+    ] satisfies [string, (biller_id: string) => boolean][]
+  ).map(([wrong, isReplaced]) =>
+    fails(
+      'T07',
+      wrong,
+      () =>
+        changeAsked((body) => {
+          const ids = body['external_identifiers'];
+          if (!isFields(ids) || !isReplaced(text(ids['biller_id']))) return body;
+          if (ids['biller_id'] === undefined) return body;
+          return { ...body, external_identifiers: { ...ids, biller_id: 'sandbox-water' } };
+        }),
+      { kind: 'aggregator' },
+    ),
+  ),
   warns('T10', 'accepts a last_updated_at without a time', () => ({
     request: (asked) =>
       void (asked.body = asked.body.replace(
@@ -499,6 +557,17 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
         : undefined,
   })),
 ];
+
+/** The body with one field of its address changed. */
+function inAddress(
+  body: Record<string, unknown>,
+  name: string,
+  change: (value: unknown) => unknown,
+): Record<string, unknown> {
+  const { address } = body;
+  if (!isFields(address) || !(name in address)) return body;
+  return { ...body, address: { ...address, [name]: change(address[name]) } };
+}
 
 /** Takes every key for which this is true for the right one. */
 function admits(passes: (key: string) => boolean): ProxyBehaviour {

@@ -7,10 +7,14 @@
 import type { ServerResponse } from 'node:http';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { pause } from '../../src/clock.ts';
-import { onRecords, type Behaviour } from '../../src/sandbox/partner.ts';
+import {
+  onRecords,
+  type Answer,
+  type Behaviour,
+  type Operation,
+} from '../../src/sandbox/partner.ts';
 import type { PartnerPeer } from '../judged.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
-import type { CallerHabit } from './caller.ts';
 import type { GatewayAnswer } from './gateway.ts';
 import { CLIENT, KEY } from './partners.ts';
 import type { ProxyBehaviour } from './platform-proxy.ts';
@@ -20,6 +24,11 @@ export interface RightPartner extends PartnerPeer {
   /** Checks that correctly warn. */
   readonly warns?: readonly string[];
 }
+
+const instead = (operation: Operation, status: number, then: Answer): Behaviour => ({
+  answer: (call, answer) =>
+    call.operation === operation && answer.status === status ? then : undefined,
+});
 
 const isString = (value: unknown): value is string => typeof value === 'string';
 
@@ -384,6 +393,29 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     },
   },
   {
+    name: 'that answers a read of an unknown payment with null',
+    behaviour: () =>
+      instead('get_account_payment', 404, {
+        status: 200,
+        headers: { 'Content-Type': 'application/json' },
+        body: 'null',
+      }),
+    warns: ['P15'],
+  },
+  {
+    name: 'that answers a read of an unknown payment with an empty object',
+    behaviour: () => instead('get_account_payment', 404, { status: 200, body: {} }),
+    warns: ['P15'],
+  },
+  {
+    name: 'that writes times in the basic format of ISO 8601',
+    behaviour: () => times((t) => t.replaceAll(/[-:]/g, '').replace(/\.\d+/, '')),
+  },
+  {
+    name: 'that writes a comma before the fraction of a second',
+    behaviour: () => times((t) => t.replace('.', ',')),
+  },
+  {
     name: 'that is shut for half a second after a restart',
     behaviour: (restarts) => {
       let [known, opens_at] = [0, 0];
@@ -485,7 +517,7 @@ export const RIGHT_PLATFORMS: readonly RightPlatform[] = [
 /** Right platforms that call a partner, by what they do otherwise. */
 export const RIGHT_CALLERS: readonly (readonly [
   auth: 'key' | 'oauth',
-  habit: CallerHabit | undefined,
+  habit: string | undefined,
 ])[] = [
   ['key', undefined],
   ['oauth', undefined],
@@ -495,4 +527,5 @@ export const RIGHT_CALLERS: readonly (readonly [
   ['key', 'escapes_its_json'],
   ['oauth', 'looks_first'],
   ['key', 'encodes_everything'],
+  ['key', 'freezes_an_array'],
 ];
