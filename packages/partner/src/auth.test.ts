@@ -368,7 +368,7 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.access_token')).length, 1);
 });
 
-test('both secrets are valid during a rotation [OA1]', async (t) => {
+test('both secrets are valid during a rotation [OA1 F67]', async (t) => {
   const rotating: OAuthClient = {
     client_id: 'p',
     secrets: ['first-secret-1234', 'second-secret-123'],

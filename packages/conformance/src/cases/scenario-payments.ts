@@ -179,7 +179,7 @@ export function begin(
 ): Behaviour {
   const { clock, partner } = t.run;
   const stray = partner.stray_url;
-  return scenario.begin({ clock, next, healed, stray, replay: () => undefined });
+  return scenario.begin({ clock, next, healed, stray });
 }
 
 /** One variant of a scenario, for the calls of one payment. */

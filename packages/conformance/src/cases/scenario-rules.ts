@@ -1,7 +1,5 @@
 /**
  * How the judge uses each scenario of the sandbox partner: how it applies the fault, and what the platform must do.
- * Four have no rule, because they show nothing from outside: the handshake that stalls and the private name need a server of their own, the
- * late duplicate is a proxy's, and a rotation of secrets takes an operator. F66 is C09 with an awkward secret.
  *
  * A table: one entry per scenario, read by id.
  */

@@ -6,11 +6,7 @@ import { mediaTypeOf } from './listeners.ts';
 import type { ScriptedAuth } from './running-partner.ts';
 
 /** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
-export function openAuthenticator(
-  auth: ScriptedAuth,
-  secrets: () => readonly string[],
-  book: Insides,
-) {
+export function openAuthenticator(auth: ScriptedAuth, book: Insides) {
   const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
 
   function judge(call: Call, scope: string | undefined): Refusal | undefined {
@@ -47,7 +43,7 @@ export function openAuthenticator(
     const repeated = [...form.keys()].some((name) => form.getAll(name).length > 1);
     if (repeated) return oauthError(400, 'invalid_request', 'a field is repeated');
     const isClient = form.get('client_id') === auth.client_id;
-    if (!isClient || !secrets().includes(form.get('client_secret') ?? '')) {
+    if (!isClient || form.get('client_secret') !== auth.client_secret) {
       return oauthError(401, 'invalid_client', 'unknown client');
     }
     const grantType = form.get('grant_type');

@@ -133,19 +133,18 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
       },
     }),
   );
-  const { url, plain_url, token_url, scenario } = partner;
+  const { url, token_url, scenario } = partner;
   const inForce = partner.auth;
   if (flags.json === true) {
     print(
       JSON.stringify({
         url,
-        plain_url,
         auth: { ...inForce, token_url },
         scenario: scenario?.name ?? null,
       }),
     );
   } else {
-    print(`Sandbox partner at ${url}; look at ${plain_url}/sandbox/payments`);
+    print(`Sandbox partner at ${url}; look at ${url}/sandbox/payments`);
     print(
       inForce.method === 'key'
         ? `key: ${inForce.header}: ${inForce.key}`
@@ -182,13 +181,12 @@ async function started<T>(start: () => Promise<T>): Promise<T> {
 }
 
 const listed = () =>
-  SCENARIOS.map(({ name, title, caller, needs, faults, ends }) => ({
+  SCENARIOS.map(({ name, title, caller, needs, faults }) => ({
     name,
     title,
     caller,
     auth: needs ?? 'any',
     faults,
-    ends,
   }));
 
 function listText(): string {

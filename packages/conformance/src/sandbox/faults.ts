@@ -1,8 +1,7 @@
 /** Runs a scenario inside a scripted partner: counts its faulty answers, and heals. */
-import http from 'node:http';
 import type { Clock } from '../clock.ts';
 import { findScenario, type Scenario } from './scenarios.ts';
-import type { Behaviour, Call, Insides } from './behaviour.ts';
+import type { Behaviour, Insides } from './behaviour.ts';
 
 /** There is no such scenario; the message is for a person. */
 export class ScenarioProblem extends Error {
@@ -27,7 +26,7 @@ export class Faults {
       );
     }
     this.#options = options;
-    const { clock, origin, stray } = options;
+    const { clock, stray } = options;
     this.healed = this.scenario === undefined;
     this.#running = this.scenario?.begin({
       clock,
@@ -36,7 +35,6 @@ export class Faults {
       get stray() {
         return stray();
       },
-      replay: (call) => replay(origin(), call),
     });
   }
 
@@ -60,29 +58,12 @@ export class Faults {
   }
 }
 
-/** What a fault is made with. `origin` returns the partner's own address, `stray` that of the other host. */
+/** What a fault is made with. `stray` returns the origin of the other host. */
 interface FaultOptions {
   readonly clock: Clock;
   readonly scenario: string | undefined;
   readonly faults: number | 'until_healed' | undefined;
-  readonly origin: () => string;
   readonly stray: () => string;
   /** The partner's state; called only once the partner runs. */
   readonly partner: () => Insides;
-}
-
-/** Marks a request that the sandbox sent to itself in the role of a proxy (F49). */
-export const REPLAY_HEADER = 'x-sandbox-replay';
-
-function replay(origin: string, call: Call): void {
-  const { 'content-length': _length, connection: _connection, ...headers } = call.headers;
-  const request = http.request(`${origin}${call.path}`, {
-    method: call.method,
-    headers: { ...headers, [REPLAY_HEADER]: '1', 'Content-Length': Buffer.byteLength(call.text) },
-    agent: false,
-  });
-  // Nobody waits for the answer of a late duplicate, and the partner may have stopped in the meantime.
-  request.on('error', () => undefined);
-  request.on('response', (response) => response.resume());
-  request.end(call.text);
 }

@@ -1,15 +1,9 @@
-/**
- * The listeners of the sandbox: ports that open, close and open again, the host that is not the partner, and the entry points that
- * no caller may accept.
- */
+/** The listeners of the sandbox: ports that open, close and open again, and the host that is not the partner. */
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import tls from 'node:tls';
 import type { Refusal } from '@duebridge/contract';
 import { pause, type Clock } from '../clock.ts';
 import type { Answer } from './behaviour.ts';
-import { makeBadCertificate } from './certificate.ts';
-import type { EntryPoint } from './scenarios.ts';
 
 /** Largest request body read (decision 16). */
 const MAX_BODY_BYTES = 64 * 1024;
@@ -100,33 +94,6 @@ export async function openStray(host: string) {
     stop: async () => {
       const closed = closeListener(server);
       server.closeAllConnections();
-      await closed;
-    },
-  };
-}
-
-/** The listener whose connections a caller must reject; undefined when the plain one is the entry point. */
-export async function openEntryPoint(kind: EntryPoint, host: string) {
-  if (kind === 'open' || kind === 'closed') return undefined;
-  let connections = 0;
-  const open = new Set<Socket>();
-  const server =
-    kind === 'stalled_handshake' ? net.createServer() : tls.createServer(makeBadCertificate());
-  server.on('connection', (socket: Socket) => {
-    connections += 1;
-    open.add(socket);
-    socket.on('close', () => open.delete(socket));
-    socket.on('error', () => socket.destroy());
-  });
-  // A caller that rejects our certificate aborts the handshake, as it should.
-  server.on('tlsClientError', () => undefined);
-  const port = await listen(server, 0, host);
-  return {
-    url: `https://localhost:${port}`,
-    connections: () => connections,
-    stop: async () => {
-      const closed = closeListener(server);
-      for (const socket of open) socket.destroy();
       await closed;
     },
   };

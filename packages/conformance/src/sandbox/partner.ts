@@ -23,13 +23,13 @@ import {
   type Wire,
 } from './behaviour.ts';
 import { answerControl } from './controls.ts';
-import { Faults, REPLAY_HEADER } from './faults.ts';
+import { makeBadCertificate } from './certificate.ts';
+import { Faults } from './faults.ts';
 import {
   closeButHold,
   closeListener,
   listen,
   listenAgain,
-  openEntryPoint,
   openStray,
   readBody,
   refusalAnswer,
@@ -38,7 +38,6 @@ import {
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
-import type { Scenario } from './scenarios.ts';
 import { Book } from './state.ts';
 import type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 
@@ -56,7 +55,7 @@ export type {
   Wire,
 } from './behaviour.ts';
 export * from './magic.ts';
-export { SCENARIOS, findScenario, type EntryPoint, type Scenario } from './scenarios.ts';
+export { SCENARIOS, findScenario, type Scenario } from './scenarios.ts';
 export { ScenarioProblem } from './faults.ts';
 export type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
@@ -68,7 +67,7 @@ export interface ScriptedPartnerOptions {
   /** 0, the usual value, takes a free port. */
   readonly port?: number;
   /** Certificate and key in PEM, to speak https instead of plain http. */
-  readonly tls?: { readonly cert: Buffer; readonly key: Buffer };
+  readonly tls?: { readonly cert: Buffer | string; readonly key: Buffer | string };
   readonly auth: ScriptedAuth;
   /** The accounts it knows; the magic ones unless given. */
   readonly accounts?: readonly SandboxAccount[];
@@ -99,18 +98,21 @@ export async function startScriptedPartner(
   const host = options.host ?? '127.0.0.1';
   const clock = options.clock ?? MACHINE_CLOCK;
   const { scenario, faults: most } = options;
-  const place = { origin: '' };
   const faults = new Faults({
     clock,
     scenario,
     faults: most,
-    origin: () => place.origin,
     stray: () => stray.url,
     partner: () => book,
   });
   const given = [options.behaviour ?? []].flat();
   const behaviour = together(() => [...given, faults.behaviour]);
-  const auth = scenarioAuth(options.auth, faults.scenario);
+  const { auth } = options;
+  if (faults.scenario?.needs === 'oauth' && auth.method !== 'oauth') {
+    throw new RangeError(`${faults.scenario.name} is an OAuth fault: start the partner with OAuth`);
+  }
+  const { entry } = faults.scenario ?? {};
+  const tls = entry === 'bad_certificate' ? makeBadCertificate() : options.tls;
   const stray = await openStray(host);
   const book = new Book({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,
@@ -118,24 +120,23 @@ export async function startScriptedPartner(
     clock,
     ended: behaviour.ended,
   });
-  const authenticator = openAuthenticator(auth, () => secretsOf(auth, faults), book);
-  const desk = new Desk({ book, clock, behaviour, authenticator }, auth, options);
+  const authenticator = openAuthenticator(auth, book);
+  const desk = new Desk(
+    { book, clock, behaviour, authenticator },
+    { ...options, ...(tls && { tls }) },
+  );
   const { server } = desk;
   const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
     await stray.stop();
     throw error;
   });
-  const plain_url = urlOf(options.tls === undefined ? 'http' : 'https', host, port);
-  place.origin = plain_url;
-  const entry = faults.scenario?.entry ?? 'open';
-  const front = await openEntryPoint(entry, host);
+  const url = urlOf(tls === undefined ? 'http' : 'https', host, port);
   let held = entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   let stopped: Promise<void> | undefined;
 
   const partner: ScriptedPartner = {
-    url: front?.url ?? plain_url,
-    plain_url,
-    token_url: `${plain_url}${partnerRoutes.access_token.path}`,
+    url,
+    token_url: `${url}${partnerRoutes.access_token.path}`,
     auth,
     scenario: faults.scenario,
     payments: () => {
@@ -149,7 +150,6 @@ export async function startScriptedPartner(
     exchanges: () => desk.exchanges,
     accounts: () => book.accounts(),
     faults: () => faults.count,
-    healed: () => faults.healed,
     async heal() {
       faults.heal();
       desk.letGo();
@@ -157,7 +157,6 @@ export async function startScriptedPartner(
       held?.resetAndDestroy();
       held = undefined;
     },
-    entryConnections: () => front?.connections() ?? 0,
     stray_url: stray.url,
     strayPaths: () => stray.paths(),
     async refuseConnections() {
@@ -187,7 +186,7 @@ export async function startScriptedPartner(
         held?.resetAndDestroy();
         const closed = closeListener(server);
         desk.disconnect();
-        await Promise.all([closed, stray.stop(), front?.stop()]);
+        await Promise.all([closed, stray.stop()]);
       })();
       return stopped;
     },
@@ -204,16 +203,14 @@ class Desk {
   /** What the controls act on; undefined until the partner listens. */
   partner: ScriptedPartner | undefined;
   readonly #inside: Inside;
-  readonly #auth: ScriptedAuth;
   readonly #options: ScriptedPartnerOptions;
   readonly #sockets = new Map<Socket, { readonly number: number; requests: number }>();
   #connections = 0;
   #calls = 0;
   #release = new AbortController();
 
-  constructor(inside: Inside, auth: ScriptedAuth, options: ScriptedPartnerOptions) {
+  constructor(inside: Inside, options: ScriptedPartnerOptions) {
     this.#inside = inside;
-    this.#auth = auth;
     this.#options = options;
     const handle: http.RequestListener = (request, response) => void this.#serve(request, response);
     this.server =
@@ -300,7 +297,6 @@ class Desk {
     const answer =
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     if (typeof reply !== 'function') reply = (await behaviour.answer(call, reply, book)) ?? reply;
-    exchange.taken_over = typeof reply === 'function';
     if (typeof reply !== 'function') send(reply);
     this.#options.seen?.(exchange);
     if (typeof reply !== 'function') return;
@@ -322,35 +318,15 @@ class Desk {
       operation: call.operation,
       method: call.method,
       path: call.path,
-      headers: maskedHeaders(request, this.#auth),
+      headers: maskedHeaders(request, this.#options.auth),
       body: call.operation === 'access_token' ? maskedForm(call.text) : call.text,
       credential: 'not_looked_at',
       answer: undefined,
-      taken_over: false,
-      replayed: request.headers[REPLAY_HEADER] !== undefined,
     };
     this.exchanges.push(exchange);
     if (this.exchanges.length > MAX_EXCHANGES) this.exchanges.shift();
     return exchange;
   }
-}
-
-/** The client secrets that are valid now. A rotation ends when the old secret is revoked (F67). */
-function secretsOf(auth: ScriptedAuth, faults: Faults): readonly string[] {
-  const secrets = faults.scenario?.secrets;
-  if (secrets !== undefined) return faults.healed ? secrets.slice(-1) : secrets;
-  return auth.method === 'oauth' ? [auth.client_secret] : [];
-}
-
-/** The credentials, as changed by the scenario. */
-function scenarioAuth(auth: ScriptedAuth, scenario: Scenario | undefined): ScriptedAuth {
-  if (scenario?.needs === 'oauth' && auth.method !== 'oauth') {
-    throw new RangeError(`${scenario.name} is an OAuth fault: start the partner with OAuth`);
-  }
-  const secret = scenario?.secrets?.[0];
-  return auth.method === 'oauth' && secret !== undefined
-    ? { ...auth, client_secret: secret }
-    : auth;
 }
 
 function asRefusal(error: unknown): Answer {

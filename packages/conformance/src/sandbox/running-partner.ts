@@ -29,19 +29,13 @@ export interface ScriptedExchange {
   readonly credential: 'right' | 'refused' | 'not_looked_at';
   /** What was sent; undefined until it is answered, and for connections taken over. */
   answer: { readonly status: number; readonly body: string } | undefined;
-  /** Set when the answer was faulty. */
-  taken_over: boolean;
-  /** True for a request that the sandbox itself sent, in the role of a proxy (F49). */
-  readonly replayed: boolean;
 }
 
 /** A running scripted partner. */
 export interface ScriptedPartner {
-  /** Base URL to register, such as http://127.0.0.1:4100; the bad entry point in a scenario with TLS or host names. */
+  /** Base URL to register, such as http://127.0.0.1:4100. */
   readonly url: string;
-  /** Where it can be reached once the registration is fixed: `url`, unless that one is bad. */
-  readonly plain_url: string;
-  /** The valid credentials; the secret may be the scenario's. */
+  /** The valid credentials. */
   readonly auth: ScriptedAuth;
   /** The running scenario. */
   readonly scenario: Scenario | undefined;
@@ -56,14 +50,8 @@ export interface ScriptedPartner {
   accounts(): readonly SandboxAccount[];
   /** Faulty answers given since the start. */
   faults(): number;
-  /** True when every fault is over. */
-  healed(): boolean;
   /** Ends every fault immediately and permanently. */
   heal(): Promise<void>;
-  /**
-   * Connections to the bad entry point (F47, F48). A caller may try a TLS handshake, but must not connect to a private address.
-   */
-  entryConnections(): number;
   /** Another host, to which some scenarios redirect. */
   readonly stray_url: string;
   /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */

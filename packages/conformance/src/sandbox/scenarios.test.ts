@@ -67,7 +67,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, c
     await partner.stop();
   });
   const call = (method: 'PUT' | 'GET', id = 'p1', headers: Record<string, string> = {}) =>
-    see(`${partner.plain_url}${path(id)}`, {
+    see(`${partner.url}${path(id)}`, {
       dispatcher,
       method,
       headers: {
@@ -97,7 +97,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, c
  * take longer than that to begin.
  */
 function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; reset: boolean }> {
-  const { hostname, port } = new URL(partner.plain_url);
+  const { hostname, port } = new URL(partner.url);
   return new Promise((resolve) => {
     const socket = net.connect(Number(port), hostname);
     const chunks: Buffer[] = [];
@@ -123,10 +123,7 @@ function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; r
 
 const record = (seen: Seen) => JSON.parse(seen.text) as Record<string, unknown>;
 
-test('every fault from F01 to F68 has a scenario, and each describes what a correct caller does', () => {
-  const numbers = new Set(SCENARIOS.map((scenario) => scenario.name.slice(0, 3)));
-  const wanted = Array.from({ length: 68 }, (_, index) => `F${String(index + 1).padStart(2, '0')}`);
-  assert.deepEqual([...numbers].sort(), wanted);
+test('each scenario describes what a correct caller does', () => {
   assert.equal(new Set(SCENARIOS.map((scenario) => scenario.name)).size, SCENARIOS.length);
   for (const scenario of SCENARIOS) {
     assert.match(scenario.name, /^F\d\d(-[a-z0-9]+)+$/);
@@ -280,7 +277,7 @@ test('F40 leaves no listener behind when a caller reads it slowly', async (t) =>
   process.on('warning', note);
   t.after(() => process.off('warning', note));
   const { partner } = await start(t, { scenario: 'F40' });
-  const reply = await request(`${partner.plain_url}${path('p1')}`, {
+  const reply = await request(`${partner.url}${path('p1')}`, {
     method: 'PUT',
     headers: { ...KEY, 'content-type': 'application/json' },
     body: instruction,
@@ -336,7 +333,7 @@ test('F44 to F46 are not valid HTTP/1.1 responses', async (t) => {
   assert.equal(frames.length, 9 + 9 + 8);
 });
 
-test('F47 presents a certificate that is expired, self-signed and for another host, or stalls', async (t) => {
+test('F47 presents a certificate that is expired, self-signed and for another host', async (t) => {
   const { partner } = await start(t, { scenario: 'F47-bad-certificate' });
   const { hostname, port } = new URL(partner.url);
   const seen = await new Promise<{ problem: string; certificate: tls.PeerCertificate }>(
@@ -359,35 +356,6 @@ test('F47 presents a certificate that is expired, self-signed and for another ho
   assert.notEqual(seen.certificate.subject.CN, hostname);
   assert.match(String((await see(`${partner.url}/`)).error), /SELF_SIGNED|CERT/);
   assert.equal(partner.exchanges().length, 0);
-
-  const stalled = await start(t, { scenario: 'F47-stalled-handshake' });
-  assert.equal(
-    (await see(`${stalled.partner.url}/`, { dispatcher: stalled.dispatcher })).error,
-    'UND_ERR_CONNECT_TIMEOUT',
-  );
-  assert.equal(stalled.partner.entryConnections() > 0, true);
-});
-
-test('F48 uses a name of this machine and counts the connections', async (t) => {
-  const { partner } = await start(t, { scenario: 'F48' });
-  assert.equal(new URL(partner.url).hostname, 'localhost');
-  assert.equal(partner.entryConnections(), 0);
-  await see(`${partner.url}/`);
-  assert.ok(partner.entryConnections() > 0);
-});
-
-test('F49 delivers the PUT again days after the end, and nothing changes', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F49' });
-  await call('PUT');
-  assert.ok(
-    await waitFor(() => partner.exchanges().some((e) => e.replayed && e.answer !== undefined)),
-  );
-  const [first, late] = partner.exchanges().filter((e) => e.method === 'PUT');
-  assert.equal(late!.body, first!.body);
-  assert.ok(late!.at_ms - first!.at_ms >= 3 * 24 * 3_600_000);
-  assert.equal(late!.answer?.status, 200);
-  assert.equal(partner.payments().length, 1);
-  assert.equal(partner.postings().length, 1);
 });
 
 test('F57 refuses each new token once, F63 and F65 fail or are slow, F68 redirects', async (t) => {
@@ -410,23 +378,6 @@ test('F57 refuses each new token once, F63 and F65 fail or are slow, F68 redirec
   const f68 = await start(t, { scenario: 'F68' });
   assert.equal((await f68.token()).status, 307);
   assert.equal(f68.partner.strayPaths().length, 0);
-});
-
-test('F66 has a secret with special characters; F67 accepts two secrets, and only the new one after healing', async (t) => {
-  const f66 = await start(t, { scenario: 'F66' });
-  assert.equal(f66.partner.auth.method, 'oauth');
-  assert.match((f66.partner.auth as { client_secret: string }).client_secret, /[+%&:=é ]{1}/);
-  assert.equal(
-    (await f66.token((f66.partner.auth as { client_secret: string }).client_secret)).status,
-    200,
-  );
-  assert.equal((await f66.token('secret')).status, 401);
-  const f67 = await start(t, { scenario: 'F67' });
-  assert.equal((await f67.token('the-old-secret')).status, 200);
-  assert.equal((await f67.token('the-new-secret')).status, 200);
-  await f67.partner.heal();
-  assert.equal((await f67.token('the-old-secret')).status, 401);
-  assert.equal((await f67.token('the-new-secret')).status, 200);
 });
 
 /** Checks every 10 ms, for at least 20 s. */

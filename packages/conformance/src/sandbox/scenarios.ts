@@ -1,5 +1,5 @@
 /**
- * The faults F01 to F68: how partners, their token endpoints and the network between fail in production.
+ * The faults F01 to F68 that a partner can show by itself: how partners, their token endpoints and the network between fail in production.
  *
  * Each scenario is faulty for its first answers, or until it is healed, and correct from then on: a correct
  * caller then brings every payment to its end. `caller` says what a correct caller does meanwhile. The
@@ -32,21 +32,7 @@ export interface FaultTools {
   healed(): boolean;
   /** Origin of a second listener that is not this partner: no request may ever reach it. */
   readonly stray: string;
-  /** Resends a call's request to this partner, like a proxy that had kept it. */
-  replay(call: Call): void;
 }
-
-/** How the partner can be reached at all. */
-export type EntryPoint =
-  | 'open'
-  /** Nothing listens until it heals. */
-  | 'closed'
-  /** TLS with a certificate that no caller may accept. */
-  | 'bad_certificate'
-  /** A TLS handshake that never completes. */
-  | 'stalled_handshake'
-  /** A host name that resolves to a private address. */
-  | 'private_name';
 
 /** One named fault. */
 export interface Scenario {
@@ -60,14 +46,8 @@ export interface Scenario {
   readonly needs?: 'oauth';
   /** Number of faulty answers before it is correct again; else until `heal`. */
   readonly faults: number | 'until_healed';
-  /**
-   * How a payment is resolved: by itself once the fault is over; by an operator who takes it out of review; or by an operator who
-   * fixes the registration.
-   */
-  readonly ends: 'by_itself' | 'after_review' | 'after_mending';
-  readonly entry?: EntryPoint;
-  /** A secret that replaces the configured one; F67 has two valid secrets. */
-  readonly secrets?: readonly [string, ...string[]];
+  /** How it can be reached: nothing listens until it heals, or TLS with a certificate that no caller may accept. */
+  readonly entry?: 'closed' | 'bad_certificate';
   readonly begin: Begin;
 }
 
@@ -313,9 +293,6 @@ const BOMB_MEBIBYTES = 200;
 const HUGE_BODY_BYTES = 100 * 1024 * 1024;
 const CHUNK = Buffer.alloc(64 * 1024, ' ');
 
-/** How late a duplicate request arrives (F49): three days on the sandbox's clock. */
-const LATE_MS = 3 * 24 * 60 * 60 * 1000;
-
 // ---------------------------------------------------------------------------------------------
 // The scenarios
 // ---------------------------------------------------------------------------------------------
@@ -330,7 +307,7 @@ const MISCONFIGURED =
 const NO_REDIRECT =
   'Does not follow the redirect, sends neither credential nor body elsewhere, alerts; the payment stays pending.';
 
-/** A row that leaves out what is usual: `until_healed`, `by_itself`, and no fault beyond its entry point. */
+/** A row that leaves out what is usual: `until_healed`, and no fault beyond its entry point. */
 type Row = Pick<Scenario, 'title' | 'caller'> & Partial<Omit<Scenario, 'name'>>;
 
 const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
@@ -448,7 +425,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     title: 'PUT gets 400 and 422; the payment was not stored',
     caller:
       'Sends one GET; if that finds nothing, holds the payment for review with the reason. It neither retries blindly nor marks the payment as failed.',
-    ends: 'after_review',
     begin: before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
   },
   'F12-unauthorized': {
@@ -606,7 +582,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F27-wrong-payment': {
     title: 'Another platform_payment_id in the response',
     caller: REVIEW,
-    ends: 'after_review',
     begin: after(
       PAYMENTS,
       fields((record) => ({
@@ -617,7 +592,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F28-wrong-amount': {
     title: 'Another amount_in_cents in the response: a cent more, a cent less, and twice as much',
     caller: REVIEW,
-    ends: 'after_review',
     begin: after(
       PAYMENTS,
       otherAmount((cents) => cents + 1),
@@ -639,7 +613,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F30-wrong-account-or-batch': {
     title: 'Another account or batch id in the response',
     caller: REVIEW,
-    ends: 'after_review',
     begin: after(
       PAYMENTS,
       fields({ account_id: 'somebody-else' }),
@@ -649,7 +622,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F31-payment-id-changes': {
     title: 'payment_id differs between responses',
     caller: REVIEW,
-    ends: 'after_review',
     begin: both(
       // Only a poll can contradict the answer to the PUT, so the payment stays processing until there is one.
       heldOpen,
@@ -884,43 +856,11 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F47-bad-certificate': {
     title: 'TLS certificate that is self-signed, expired and for another host',
     caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
-    ends: 'after_mending',
     entry: 'bad_certificate',
-  },
-  'F47-stalled-handshake': {
-    title: 'The TLS handshake never completes',
-    caller: 'Gives up at its connect deadline; the payment stays pending.',
-    ends: 'after_mending',
-    entry: 'stalled_handshake',
-  },
-  'F48-private-name': {
-    title: 'Host name that resolves to a private address, as after DNS rebinding',
-    caller: 'Checks the address it connects to, not one from an earlier lookup; sends nothing.',
-    ends: 'after_mending',
-    entry: 'private_name',
-  },
-  'F49-late-duplicate': {
-    title: 'A proxy delivers a PUT again three days after the payment has ended',
-    caller: 'Does nothing: the partner returns the existing payment.',
-    faults: 1,
-    begin(tools) {
-      let kept: Call | undefined;
-      return {
-        stored(_payment, call) {
-          kept ??= call;
-        },
-        ended(_payment, partner) {
-          if (kept === undefined || tools.next() === undefined) return;
-          partner.advance(LATE_MS);
-          tools.replay(kept);
-        },
-      };
-    },
   },
   'F50-crossed-answers': {
     title: 'The response to another payment arrives on this connection',
     caller: `${REVIEW} Closes the connection.`,
-    ends: 'after_review',
     begin: after(
       PAYMENTS,
       fields((record, call) => ({
@@ -1076,20 +1016,6 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
       return regrant(answer, { expires_in: 2 });
     }),
   },
-  'F66-awkward-secret': {
-    title: 'A client secret with + % & : = é and spaces',
-    caller: 'Form-encodes the secret correctly.',
-    secrets: ['p+l%us&am:p=é ½ %2B'],
-    begin: before(TOKENS),
-  },
-  'F67-secret-rotation': {
-    title: 'Old and new client secret are both valid until healed; then only the new one',
-    caller:
-      'Continues without a failed payment; its operator enters the new secret during the overlap.',
-    ends: 'after_mending',
-    secrets: ['the-old-secret', 'the-new-secret'],
-    begin: before(TOKENS),
-  },
   'F68-token-redirect': {
     title: 'The token endpoint redirects to another host',
     caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
@@ -1105,7 +1031,6 @@ export const SCENARIOS: readonly Scenario[] = [
 ].map(([name, row]) => ({
   name,
   faults: 'until_healed',
-  ends: 'by_itself',
   begin: () => ({}),
   ...row,
 }));

@@ -333,7 +333,7 @@ test('the key goes in the header the partner chose: one of its own, or Authoriza
   }
 });
 
-test('a partner at a private address is not called unless private addresses are allowed', async (t) => {
+test('a partner at a private address is not called unless private addresses are allowed [F48]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   // Registered while private addresses were admitted; the running platform does not admit them.

@@ -49,7 +49,7 @@ const credentials = {
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
-test('the form carries the four fields, each encoded once, whatever characters the secret has [OA2]', () => {
+test('the form carries the four fields, each encoded once, whatever characters the secret has [OA2 F66]', () => {
   const secret = 'a+b%c&d:e=é /"';
   const form = tokenForm({ ...credentials, client_secret: secret }, 'read write');
   const parsed = new URLSearchParams(form);
