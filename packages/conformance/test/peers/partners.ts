@@ -218,7 +218,10 @@ const postsAtOnce = (when: (payment: StoredPayment, partner: Insides) => boolean
 
 /** Does something before each call. */
 const always = (act: (partner: Insides, call: Call) => void): Behaviour => ({
-  receive: (call, partner) => void act(partner, call),
+  receive(call, partner) {
+    act(partner, call);
+    return undefined;
+  },
 });
 
 /** Stores amounts as converted by `keep`. */
