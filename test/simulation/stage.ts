@@ -45,10 +45,9 @@ export interface Story {
   readonly random: () => number;
   readonly history: History;
   readonly faults: Map<string, number>;
-  readonly parts: string[];
 }
 
-/** The draws of a seed. Everything is drawn, so that the rest of the world stays as it is, and then happens or not. */
+/** The draws of a seed. */
 interface Draw {
   readonly first: () => number;
   /** Two further streams for what joined these worlds later, so that a seed still tells most of its story. */
@@ -56,21 +55,15 @@ interface Draw {
   readonly latest: () => number;
   on(of?: number): boolean;
   between(least: number, most: number): number;
-  /** Whether a part of the world is there, or was left out by name. */
-  happens(part: string): boolean;
 }
 
-function drawOf(seed: number, without: ReadonlySet<string>, { random, parts }: Story): Draw {
+function drawOf(seed: number, { random }: Story): Draw {
   return {
     first: random,
     later: seededRandom(seed + LATER_SEEDS),
     latest: seededRandom(seed + 2 * LATER_SEEDS),
     on: (of = 0.5) => random() < of,
     between: (least, most) => least + random() * (most - least),
-    happens(part) {
-      parts.push(part);
-      return !without.has(part);
-    },
   };
 }
 
@@ -99,11 +92,10 @@ export interface Stage {
 export async function setStage(
   postgres: SimulatedPostgres,
   seed: number,
-  without: ReadonlySet<string>,
   story: Story,
 ): Promise<Stage> {
   const { world, history, faults } = story;
-  const draw = drawOf(seed, without, story);
+  const draw = drawOf(seed, story);
   const { first, later, latest } = draw;
   // Swarm: each seed switches each kind of fault on or off, so that rare combinations occur as well as common ones.
   const isCalm = draw.on(0.25);
@@ -111,9 +103,8 @@ export async function setStage(
   const troubles = isLater ? LATER_TROUBLES : TROUBLES;
   const isDead = latest() < 0.1;
   const drawnBefore = troubles[Math.floor((isLater ? later() : first()) * troubles.length)];
-  const drawn = isDead ? 'dead_name' : (drawnBefore ?? 'none');
+  const trouble = isDead ? 'dead_name' : (drawnBefore ?? 'none');
   if (isLater) first();
-  const trouble = draw.happens(`partner: ${drawn}`) ? drawn : 'none';
   const unreserved = Math.floor(first() * 3) / 2;
   const databaseFaults = healthyDatabase();
   const processor = new Processor(world);
@@ -122,7 +113,7 @@ export async function setStage(
   const own = later() < 0.3 ? new OwnSystem(world) : undefined;
   const kit = new KitPartner(world, postgres, databaseFaults, 'kit', 'kit-biller', own);
   const slow = new ModelPartner(world, 'slow', 'slow-biller', 'none', draw.between(500, 20_000));
-  const settleMs = drawn === 'forgets' ? draw.between(10_000, 40_000) : draw.between(200, 3_000);
+  const settleMs = trouble === 'forgets' ? draw.between(10_000, 40_000) : draw.between(200, 3_000);
   const troubled = new ModelPartner(world, 'troubled', 'troubled-biller', trouble, settleMs);
   const sides: readonly SimulatedPartner[] = [kit, slow, troubled];
   const partners = new Map(sides.map((side) => [side.name, { partner: registration(side), side }]));
@@ -179,9 +170,7 @@ export function confirmPayments(stage: Stage): void {
   const { first } = draw;
   const payments = 8 + Math.floor(first() * 8);
   for (let made = 0; made < payments; made += 1) {
-    const at = draw.between(0, TROUBLE_MS * 0.7);
-    if (!draw.happens(`payment ${made + 1}`)) continue;
-    world.after(at, () => {
+    world.after(draw.between(0, TROUBLE_MS * 0.7), () => {
       const worker = someWorker(stage);
       const partner_id = sides[Math.floor(first() * sides.length)]?.name ?? 'kit';
       const cents = 1 + Math.floor(first() * 50_000);
@@ -204,8 +193,8 @@ function someWorker({ draw, workers }: Stage): WorkerProcess | undefined {
 
 /** Draws everything that goes wrong besides the one partner. */
 export function drawFaults(stage: Stage): void {
-  const { draw, around, own } = stage;
-  const { first, later, latest } = draw;
+  const { around, own } = stage;
+  const { first, later, latest } = stage.draw;
   const { networkFaults: network, databaseFaults: database, processor } = around;
   const drawn = <F extends object>(
     chance: number,
@@ -216,9 +205,7 @@ export function drawFaults(stage: Stage): void {
     from = first,
   ): void => {
     if (from() >= chance) return;
-    const value = least + from() * (most - least);
-    if (draw.happens(`${name} ${least < 1 ? value.toFixed(3) : Math.round(value)}`))
-      Object.assign(faults, { [name]: value });
+    Object.assign(faults, { [name]: least + from() * (most - least) });
   };
   drawn(0.5, network, 'lostRequest', 0.01, 0.2);
   drawn(0.5, network, 'lostAnswer', 0.01, 0.2);
@@ -335,9 +322,7 @@ function drawActs(stage: Stage, acts: readonly Act[], from: () => number): void 
   for (const [what, chance, act] of acts) {
     if (from() >= chance) continue;
     for (let count = 1 + Math.floor(from() * 3); count > 0; count -= 1) {
-      const at = 1_000 + from() * (TROUBLE_MS - 1_000);
-      if (!stage.draw.happens(`${what} at ${Math.round(at)} ms`)) continue;
-      stage.world.after(at, () => {
+      stage.world.after(1_000 + from() * (TROUBLE_MS - 1_000), () => {
         stage.fault(what);
         act(stage);
       });
@@ -355,7 +340,6 @@ function drawFailover(stage: Stage): void {
   const at = 2_000 + draw.latest() * (TROUBLE_MS - 20_000);
   const behindMs = 500 + draw.latest() * 4_000;
   const againMs = 2_000 + draw.latest() * 15_000;
-  if (!draw.happens(`database fails over at ${Math.round(at)} ms`)) return;
   world.after(at - behindMs, () => void postgres.copyToStandby());
   world.after(at, () => {
     stage.fault('database failed over');

@@ -34,8 +34,6 @@ export interface Outcome {
   readonly seed: number;
   readonly violations: readonly Violation[];
   readonly history: History;
-  /** What the seed drew: payments and faults, by names that `without` takes. */
-  readonly parts: readonly string[];
   readonly payments: number;
   /** Faults that happened, by kind. */
   readonly faults: ReadonlyMap<string, number>;
@@ -44,12 +42,8 @@ export interface Outcome {
   readonly convergedMs: number;
 }
 
-/** Runs one world to its end, without those of its payments and faults that `without` names (shrink.ts). */
-export async function runWorld(
-  postgres: SimulatedPostgres,
-  seed: number,
-  without: ReadonlySet<string> = new Set(),
-): Promise<Outcome> {
+/** Runs one world to its end. */
+export async function runWorld(postgres: SimulatedPostgres, seed: number): Promise<Outcome> {
   const random = seededRandom(seed);
   const world = new World(random);
   const story: Story = {
@@ -57,28 +51,22 @@ export async function runWorld(
     random,
     history: new History(() => world.elapsed),
     faults: new Map(),
-    parts: [],
   };
   try {
-    return await live(postgres, seed, without, story);
+    return await live(postgres, seed, story);
   } catch (error) {
     if (!(error instanceof Spinning)) throw error;
-    const { history, parts, faults } = story;
+    const { history, faults } = story;
     const violations = [{ rule: 'LV5', what: error.message }];
     const times = { virtualMs: world.elapsed, convergedMs: BOUND_MS };
-    return { seed, violations, history, parts, payments: 0, faults, ...times };
+    return { seed, violations, history, payments: 0, faults, ...times };
   }
 }
 
-async function live(
-  postgres: SimulatedPostgres,
-  seed: number,
-  without: ReadonlySet<string>,
-  story: Story,
-): Promise<Outcome> {
-  const { world, random, history, faults, parts } = story;
+async function live(postgres: SimulatedPostgres, seed: number, story: Story): Promise<Outcome> {
+  const { world, random, history, faults } = story;
   await postgres.begin(world);
-  const stage = await setStage(postgres, seed, without, story);
+  const stage = await setStage(postgres, seed, story);
   const { draw, kit, sides, workers, around } = stage;
 
   let kitIsUp = false;
@@ -147,7 +135,6 @@ async function live(
     seed,
     violations,
     history,
-    parts,
     payments: end.platform.length,
     faults,
     virtualMs: world.elapsed - begun,
