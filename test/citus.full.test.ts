@@ -162,7 +162,7 @@ test('on a Citus cluster', async (t) => {
           await load.payments(LEAST_PAYMENTS / 4);
         }
         const { acknowledged, retries } = await load.stop();
-        await judge(databaseUrl, partner.books, acknowledged);
+        await judge({ platform: databaseUrl, partner: partner.url }, acknowledged);
         inner.diagnostic(
           `${acknowledged.size} payments acknowledged, ${killed.length} kills, ${retries} retries`,
         );
@@ -195,7 +195,7 @@ test('on a Citus cluster', async (t) => {
         await ready(true);
         await load.payments(LEAST_PAYMENTS / 4);
         const { acknowledged, retries } = await load.stop();
-        await judge(databaseUrl, partner.books, acknowledged);
+        await judge({ platform: databaseUrl, partner: partner.url }, acknowledged);
         inner.diagnostic(`${acknowledged.size} payments acknowledged, ${retries} retries`);
       },
     );

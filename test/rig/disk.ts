@@ -3,13 +3,12 @@
  *
  * It is a file with an ext4 file system, mounted as a loop device. What the server has written and not yet synced is in the kernel's
  * cache above that file system, so the file holds exactly what a disk would hold. A copy of it, taken while the server is stopped, is
- * what is found after the power has come back. Where no loop device may be mounted the disk is in memory, which can be filled only.
+ * what is found after the power has come back. Only root may mount one.
  */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
   rmSync,
   statfsSync,
@@ -17,6 +16,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { childrenOf, signal } from '../support/processes.ts';
 
 /** In memory where there is room: what counts is what reaches this file, not how fast. */
 const MEMORY = '/dev/shm';
@@ -25,28 +25,16 @@ const COPIES = 20;
 /** Written a moment before the power fails, and never synced. */
 const MARK = 'never-synced';
 
-/** What faults do with a disk. */
-export interface BreakableDisk {
+/** A mounted disk. */
+export class Disk {
   /** Where it is mounted. */
   readonly folder: string;
-  /** Whether `losePower` can be called. */
-  readonly hasPower: boolean;
-  /**
-   * Lets the power fail under the server with this process id: kills it, and puts in place of the disk what had reached it. Returns
-   * whether something that had not been synced is gone, as it has to be. Runs in one go, so that nobody starts a server in between.
-   */
-  losePower(postmaster: number): boolean;
-}
-
-/** A mounted disk. */
-export class Disk implements BreakableDisk {
-  readonly folder: string;
-  /** The file that holds it; undefined for a disk in memory. */
-  #image: string | undefined;
+  /** The file that holds it. */
+  #image: string;
   readonly #images: string;
   #failures = 0;
 
-  private constructor(folder: string, images: string, image: string | undefined) {
+  private constructor(folder: string, images: string, image: string) {
     this.folder = folder;
     this.#images = images;
     this.#image = image;
@@ -68,22 +56,16 @@ export class Disk implements BreakableDisk {
       return new Disk(folder, images, image);
     } catch {
       rmSync(images, { recursive: true, force: true });
-    }
-    try {
-      run('mount', '-t', 'tmpfs', '-o', `size=${megabytes}m,mode=755`, 'tmpfs', folder);
-      return new Disk(folder, images, undefined);
-    } catch {
       return undefined;
     }
   }
 
-  get hasPower(): boolean {
-    return this.#image !== undefined;
-  }
-
+  /**
+   * Lets the power fail under the server with this process id: kills it, and puts in place of the disk what had reached it. Returns
+   * whether something that had not been synced is gone, as it has to be. Runs in one go, so that nobody starts a server in between.
+   */
   losePower(postmaster: number): boolean {
     const image = this.#image;
-    if (image === undefined) throw new Error('the power of a disk in memory cannot fail');
     // The postmaster first, so that it has no further children.
     signal(postmaster, 'SIGSTOP');
     const server = [postmaster, ...childrenOf(postmaster)];
@@ -114,15 +96,12 @@ export class Disk implements BreakableDisk {
 function imagesFor(folder: string, megabytes: number): string {
   const name = folder.replaceAll(/[^A-Za-z0-9-]+/g, '-').slice(1);
   // Two of them while the power fails, though hardly ever full.
-  const isRoomy = existsSync(MEMORY) && roomOf(MEMORY) > 2 * megabytes * 2 ** 20;
+  const needed = 2 * megabytes * 2 ** 20;
+  const { bavail, bsize } = existsSync(MEMORY) ? statfsSync(MEMORY) : { bavail: 0, bsize: 0 };
+  const isRoomy = bavail * bsize > needed;
   const images = isRoomy ? join(MEMORY, name) : `${folder}.disk`;
   mkdirSync(images, { recursive: true });
   return images;
-}
-
-function roomOf(folder: string): number {
-  const { bavail, bsize } = statfsSync(folder);
-  return bavail * bsize;
 }
 
 /** Seldom commits by itself: what nobody has synced stays away from the disk for as long as the kernel lets it. */
@@ -142,30 +121,6 @@ function copyAtRest(from: string, to: string): void {
     }
   }
   throw new Error('the disk is never at rest');
-}
-
-function childrenOf(parent: number): number[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => {
-      try {
-        // After the name in brackets, which may hold anything: the state and the parent.
-        const [, ppid] =
-          readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
-        return Number(ppid) === parent;
-      } catch {
-        return false;
-      }
-    });
-}
-
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch {
-    // It has ended by itself.
-  }
 }
 
 function run(program: string, ...args: readonly string[]): void {

@@ -5,14 +5,9 @@
  * cannot go stale.
  */
 
-/**
- * The processes that pass the step. `books`: kits with accounts in their own database; `own`: kits in front of another system.
- */
-export type Side = 'platform' | 'kit' | 'kit books' | 'kit own';
-
 /** One step. */
 export interface Step {
-  readonly side: Side;
+  readonly side: 'platform' | 'kit';
   /** The event that preload.ts reports there. */
   readonly at: string;
   /** Whether the process holds a lock of the database there, or a lease or claim that others wait for. */
@@ -49,18 +44,10 @@ export const STEPS: readonly Step[] = [
   { side: 'kit', at: 'after kit_insert_payments' },
   { side: 'kit', at: 'told PUT' },
   { side: 'kit', at: 'asked GET' },
-  { side: 'kit books', at: 'after kit_lock_payments', locked: true },
-  { side: 'kit books', at: 'after kit_lock_accounts', locked: true },
-  { side: 'kit books', at: 'after kit_write_transfers', locked: true },
-  { side: 'kit books', at: 'after kit_end_payments', locked: true },
-  { side: 'kit books', at: 'before commit of kit_end_payments', locked: true },
-  { side: 'kit books', at: 'after commit of kit_end_payments' },
-  { side: 'kit own', at: 'before kit_claim_payments' },
-  { side: 'kit own', at: 'after kit_claim_payments', locked: true },
-  { side: 'kit own', at: 'sends POST', locked: true },
-  { side: 'kit own', at: 'sent POST', locked: true },
-  { side: 'kit own', at: 'heard POST', locked: true },
-  { side: 'kit own', at: 'before kit_end_payments' },
-  { side: 'kit own', at: 'after kit_end_payments' },
-  { side: 'kit own', at: 'before kit_renew_lease', locked: true },
+  { side: 'kit', at: 'after kit_lock_payments', locked: true },
+  { side: 'kit', at: 'after kit_lock_accounts', locked: true },
+  { side: 'kit', at: 'after kit_write_transfers', locked: true },
+  { side: 'kit', at: 'after kit_end_payments', locked: true },
+  { side: 'kit', at: 'before commit of kit_end_payments', locked: true },
+  { side: 'kit', at: 'after commit of kit_end_payments' },
 ];

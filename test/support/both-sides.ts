@@ -47,6 +47,8 @@ export function gasCompany(base_url: string, key: string): Registration {
 /** A partner kit and its database. */
 export interface PartnerSide {
   readonly server: RunningPartner;
+  /** Its database: the address, and a connection for inspection. */
+  readonly url: string;
   readonly books: Database;
   /** Imports accounts from a CSV text. `as_of` is when its amounts were true; needed where a payment has been posted. */
   importAccounts(csv: string, as_of?: string): Promise<void>;
@@ -127,6 +129,7 @@ export class BothSides {
     this.#closers.push(() => server.stop());
     return {
       server,
+      url,
       books,
       async importAccounts(csv, as_of) {
         const headers = { authorization: `Bearer ${server.adminKey}` };

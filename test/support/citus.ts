@@ -4,15 +4,7 @@
  * docs/scale.md has how to build it.
  */
 import { execFile } from 'node:child_process';
-import {
-  appendFileSync,
-  chownSync,
-  globSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-} from 'node:fs';
+import { appendFileSync, chownSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -22,6 +14,7 @@ import pg from 'pg';
 import { migrations } from '../../packages/platform/src/migrations.ts';
 import { distributeTables } from '../../packages/platform/src/store/distribution.ts';
 import { PostgresProxy } from '../rig/postgres-proxy.ts';
+import { childrenOf, signal } from './processes.ts';
 
 /** The user that runs PostgreSQL, which refuses root. */
 const NOBODY = 65_534;
@@ -124,7 +117,7 @@ export function citusServers(): CitusServers | undefined {
       const nodes: CitusNode[] = [];
       for (const [index, port] of workers.entries()) {
         // Other nodes reach a worker through a proxy, which can cut it off.
-        const proxy = new PostgresProxy({ host: '127.0.0.1', port }, () => 1);
+        const proxy = new PostgresProxy({ host: '127.0.0.1', port });
         proxies.push(proxy);
         const address = `'127.0.0.1', ${await proxy.listen()}`;
         await query(coordinator, DATABASE, `SELECT citus_add_node(${address})`);
@@ -132,7 +125,7 @@ export function citusServers(): CitusServers | undefined {
         nodes.push({
           kill: () => {
             const main = mainProcess(data);
-            for (const pid of [...childrenOf(main), main]) signal(pid);
+            for (const pid of [...childrenOf(main), main]) signal(pid, 'SIGKILL');
           },
           start: () => run('pg_ctl', ['-D', data, '-l', `${data}.log`, '-w', 'start']),
           cut(isCut) {
@@ -179,27 +172,6 @@ function refusals(log: string): string[] {
 /** The process id of the server whose data is in this folder. */
 function mainProcess(data: string): number {
   return Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0]);
-}
-
-function childrenOf(pid: number): number[] {
-  return readdirSync('/proc').flatMap((name) => {
-    if (!/^\d+$/.test(name)) return [];
-    try {
-      // "pid (name) state parent …"; the name may contain spaces.
-      const [, parent] = /\) \S (\d+) /.exec(readFileSync(`/proc/${name}/stat`, 'utf8')) ?? [];
-      return Number(parent) === pid ? [Number(name)] : [];
-    } catch {
-      return []; // It has ended meanwhile.
-    }
-  });
-}
-
-function signal(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
-  }
 }
 
 function urlOf(port: number): string {
