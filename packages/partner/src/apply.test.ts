@@ -11,7 +11,7 @@ import type {
 import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
-import { cancelPayment } from './cancel.ts';
+import { cancelPayment } from './end-by-hand.ts';
 import { endPayments, findPayments, insertPayments, type PaymentRow } from './store.ts';
 import {
   accepted,

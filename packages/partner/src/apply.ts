@@ -15,10 +15,10 @@
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
 import type { AccountSystem, BillerRules } from './account-system.ts';
 import { readRules } from './business-rules.ts';
-import { cancelPayment, type CancelOutcome } from './cancel.ts';
+import { cancelPayment, type CancelOutcome } from './end-by-hand.ts';
 import { openLease, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
-import { openOwnSystemPoster, type OwnSystemPoster } from './post-in-own-system.ts';
+import { OwnSystem } from './post-in-own-system.ts';
 import { openTransactionPoster } from './post-in-transaction.ts';
 import { describeAccountSystemError, within, type Poster, type Tried } from './poster.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
@@ -65,7 +65,7 @@ export interface Applier {
   take(payments: readonly PaymentRow[]): void;
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   sweep(ageMs?: number): Promise<number>;
-  /** Cancels a payment (ST4): immediately, or through the replica that has handed it to the biller's own system. */
+  /** Cancels a payment (ST4). */
   cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
   /** Starts sweeping: everything once at the start, then at intervals. */
   start(): void;
@@ -98,7 +98,6 @@ class ApplyingEnd implements Applier {
   readonly #on: ApplierOptions;
   readonly #lease: Lease;
   readonly #poster: Poster;
-  readonly #own: OwnSystemPoster | undefined;
   readonly #inHand = new Set<string>();
   readonly #retries = new Map<string, { notBefore: number; pauseMs: number; failed: boolean }>();
   readonly #stopped = new AbortController();
@@ -121,8 +120,7 @@ class ApplyingEnd implements Applier {
     const shared = { ...options, rules: readRules(options.billers), announce };
     switch (accounts.posts) {
       case 'in_own_system':
-        this.#own = openOwnSystemPoster({ ...shared, accounts, lease: this.#lease });
-        this.#poster = this.#own;
+        this.#poster = new OwnSystem({ ...shared, accounts, lease: this.#lease });
         break;
       case 'in_transaction':
         this.#poster = openTransactionPoster({ ...shared, accounts });
@@ -136,27 +134,20 @@ class ApplyingEnd implements Applier {
     // With a cancel window, the sweep applies them when it has passed.
     if (this.#on.holdMs > 0 || this.#stopped.signal.aborted) return;
     for (const payment of payments) {
-      if (this.#inHand.size < MAX_IN_HAND) void this.#apply({ ...payment, claimed_by: null });
+      if (this.#inHand.size < MAX_IN_HAND) void this.#apply(payment, false);
     }
   }
 
   async sweep(ageMs = SWEEP_AGE_MS): Promise<number> {
     const due = await this.#find(ageMs);
-    await Promise.all(due.map((payment) => this.#apply(payment)));
+    await Promise.all(due.map((payment) => this.#apply(payment, payment.is_claimed)));
     return due.length;
   }
 
   async cancel(id: string, actor: string, reason: string): Promise<CancelOutcome> {
     const outcome = await cancelPayment(this.#on.database, id, actor, reason);
-    const final =
-      outcome.outcome !== 'claimed'
-        ? outcome
-        : this.#own
-          ? await this.#own.cancelClaimed(outcome, actor, reason)
-          : // Left by an account system configured earlier; its outcome is unknown.
-            ({ outcome: 'too_late', payment: outcome.payment } as const);
-    if (final.outcome === 'canceled') this.#announce([final.payment]);
-    return final;
+    if (outcome.outcome === 'canceled') this.#announce([outcome.payment]);
+    return outcome;
   }
 
   get health(): KitHealth {
@@ -167,14 +158,14 @@ class ApplyingEnd implements Applier {
       posting:
         this.#inHand.size === 0 ||
         now - this.#triedAt < POSTING_STALL_MS ||
-        this.#own?.isCalling() === true,
+        this.#poster.isCalling(),
     };
   }
 
   start(): void {
     this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
     // Only a replica that keeps its lease notices that others are dead.
-    if (this.#own)
+    if (this.#on.accounts.posts === 'in_own_system')
       void this.#lease.hold().then(undefined, (error: unknown) => this.#noteOutage(error));
     this.#sweeping = Promise.all([this.#sweepForEver(), this.#countForEver()]).then(
       () => undefined,
@@ -224,14 +215,14 @@ class ApplyingEnd implements Applier {
     this.#isOut = false;
   }
 
-  async #apply(payment: UnfinishedPayment): Promise<void> {
+  async #apply(payment: PaymentRow, isClaimed: boolean): Promise<void> {
     const id = payment.platform_payment_id;
     if (this.#inHand.has(id)) return;
     if (this.#inHand.size === 0) this.#triedAt = this.#on.clock.monotonic();
     this.#inHand.add(id);
     const isFirst = this.#retries.get(id)?.failed !== true;
     const span = this.#on.traces?.posting(id);
-    const tried = await this.#poster.post(payment, !isFirst);
+    const tried = await this.#poster.post(payment, !isFirst || isClaimed);
     span?.end(tried.result);
     this.#inHand.delete(id);
     this.#triedAt = this.#on.clock.monotonic();
@@ -279,14 +270,13 @@ class ApplyingEnd implements Applier {
     let ageMs = 0;
     while (!this.#stopped.signal.aborted) {
       try {
-        const tried = Promise.all((await this.#find(ageMs)).map((payment) => this.#apply(payment)));
+        const due = await this.#find(ageMs);
+        const tried = Promise.all(due.map((one) => this.#apply(one, one.is_claimed)));
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
         const end = AbortSignal.any([over.signal, this.#stopped.signal]);
         await Promise.race([tried, this.#on.clock.sleep(SWEEP_PAUSE_MS, end)]);
         over.abort();
-        if (this.#own) this.#announce(await this.#own.answerCancels());
-        await this.#own?.forgetEnded();
         this.#noteWorking();
         this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
         // More pages follow immediately.

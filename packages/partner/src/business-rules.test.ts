@@ -36,8 +36,8 @@ async function stored(
     );
     if (isOver) continue;
     await database.query(
-      `INSERT INTO duebridge_partner.payment_processing (platform_payment_id, initiated_at, claimed_by)
-       VALUES ($1, $2, CASE WHEN $3 THEN gen_random_uuid() END)`,
+      `INSERT INTO duebridge_partner.payment_processing (platform_payment_id, initiated_at, claimed_at)
+       VALUES ($1, $2, CASE WHEN $3 THEN clock_timestamp() END)`,
       [one.platform_payment_id, one.initiated_at, begun],
     );
   }

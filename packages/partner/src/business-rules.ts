@@ -67,7 +67,7 @@ const duplicatesStatement = sql(
          AND (other.status = 'succeeded'
               OR (other.status = 'processing'
                   AND (EXISTS (SELECT FROM duebridge_partner.payment_processing AS begun
-                                WHERE begun.platform_payment_id = other.platform_payment_id AND begun.claimed_by IS NOT NULL)
+                                WHERE begun.platform_payment_id = other.platform_payment_id AND begun.claimed_at IS NOT NULL)
                        OR (other.initiated_at, other.platform_payment_id) < (mine.initiated_at, mine.platform_payment_id)))))`,
 );
 

@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
-import { claimPayments, openLease, type Lease } from './claims.ts';
+import { claimPayments, openLease, type Claim, type Lease } from './claims.ts';
+import { postponePayments } from './store.ts';
 import { accepted, kitDatabase, until } from '../test/kit.ts';
 
 /** A replica on this database, which can be cut off, and whose rounds of renewal the test makes one by one. */
@@ -81,7 +82,7 @@ test('no call starts 20 s after the last renewal, or when the machine slept; an 
   assert.equal(lease.covers(id), false);
   await renewals(1);
   assert.equal(lease.covers(id), true);
-  await lease.stop(true);
+  await lease.stop();
   assert.deepEqual(await rowsOf(database), []);
 });
 
@@ -113,9 +114,11 @@ test('a replica that has not renewed for 30 s is dead, and goes on under a new i
   const after = await still.lease.hold();
   assert.notEqual(after, before);
   assert.equal(still.lease.covers(after), true);
-  await other.lease.stop(false);
-  await still.lease.stop(true);
-  assert.deepEqual(await rowsOf(database), [other.lease.replica_id]);
+  await accepted(database, ['asked']);
+  await database.transaction((tx) => claimPayments(tx, ['asked'], other.lease.replica_id));
+  await other.lease.stop();
+  await still.lease.stop();
+  assert.deepEqual(await rowsOf(database), [other.lease.replica_id], 'it may still be calling');
 });
 
 test('a payment of a replica that lives is claimed by no other; a dead one’s is, and its outcome is unknown [KT2 KT13]', async (t) => {
@@ -123,29 +126,30 @@ test('a payment of a replica that lives is claimed by no other; a dead one’s i
   const [alive, other]: [Lease, Lease] = [replica(database).lease, replica(database).lease];
   const [me, foreign] = [await alive.hold(), await other.hold()];
   const dead = '00000000-0000-4000-8000-000000000001';
-  const claim = (ids: readonly string[], by: string): Promise<Map<string, boolean>> =>
+  const claim = (ids: readonly string[], by: string): Promise<Map<string, Claim>> =>
     database.transaction((tx) => claimPayments(tx, ids, by));
-  await accepted(database, ['free', 'own', 'foreign', 'left']);
+  await accepted(database, ['free', 'own', 'foreign', 'left', 'later']);
   await claim(['own'], me);
   await claim(['foreign'], foreign);
   await claim(['left'], dead);
-  await database.query(
-    `UPDATE duebridge_partner.payment_processing SET cancel_actor = 'ada', cancel_reason = 'asked' WHERE claimed_by = $1`,
-    [dead],
-  );
+  await claim(['later'], me);
+  const later = { platform_payment_id: 'later', until: null };
+  await postponePayments(database, [{ ...later, frees: foreign }]);
   assert.deepEqual(
-    await claim(['free', 'own', 'foreign', 'left'], me),
+    await claim(['later'], me),
+    new Map([['later', { isKnown: false, isFirst: false }]]),
+  );
+  await postponePayments(database, [{ ...later, frees: me }]);
+  assert.deepEqual(
+    await claim(['free', 'own', 'foreign', 'left', 'later'], me),
     new Map([
-      ['free', true],
-      ['own', false],
-      ['left', false],
+      ['free', { isKnown: true, isFirst: true }],
+      ['own', { isKnown: false, isFirst: false }],
+      ['left', { isKnown: false, isFirst: false }],
+      ['later', { isKnown: true, isFirst: false }],
     ]),
   );
-  const asked = await database.query(
-    `SELECT FROM duebridge_partner.payment_processing WHERE cancel_actor IS NOT NULL`,
-  );
-  assert.equal(asked.length, 0, 'a cancel asked of the dead has to be asked anew');
-  await Promise.all([alive.stop(true), other.stop(true)]);
+  await Promise.all([alive.stop(), other.stop()]);
 });
 
 test('two replicas that claim a payment at the same moment: one gets it [KT2]', async (t) => {
@@ -159,5 +163,5 @@ test('two replicas that claim a payment at the same moment: one gets it [KT2]', 
     }),
   );
   assert.equal(got.filter((one) => one.size === 1).length, 1);
-  await Promise.all(leases.map((lease) => lease.stop(true)));
+  await Promise.all(leases.map((lease) => lease.stop()));
 });

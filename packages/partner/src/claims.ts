@@ -5,7 +5,6 @@
  * A replica that lives changes `lease_until` every five seconds. The others look at it as often and delete the row of one whose
  * value has not changed for thirty seconds by their own monotonic clock; the time itself is compared with no clock, because clocks
  * step (F87). A replica whose row is gone has lost its claims for good: it goes on under a new id, and makes them anew.
- * `claim-steps.ts` says what a replica knows about a payment that it has claimed.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -35,8 +34,8 @@ export interface Lease {
   covers(replica_id: string): boolean;
   /** False when a lease that was held has not been renewed in time, so that no call may start. */
   isRenewed(): boolean;
-  /** Stops renewing. With `release` other replicas take over immediately; without it, after thirty seconds. */
-  stop(release: boolean): Promise<void>;
+  /** Stops renewing. Other replicas take over what it has claimed after thirty seconds. */
+  stop(): Promise<void>;
 }
 
 // Replicas of earlier versions compare the time with the database's clock.
@@ -65,9 +64,11 @@ const buryStatement = sql(
     WHERE dead.replica_id = seen.id AND dead.lease_until = seen.value::timestamptz`,
 );
 
+// Others must not touch what a call may still be doing before the lease has expired.
 const releaseStatement = sql(
   'kit_release_lease',
-  `DELETE FROM duebridge_partner.replica WHERE replica_id = $1`,
+  `DELETE FROM duebridge_partner.replica WHERE replica_id = $1
+      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_processing WHERE claimed_by = $1)`,
 );
 
 interface OtherLease {
@@ -172,10 +173,10 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
     },
     covers: (id) => id === replica_id && isFresh(),
     isRenewed: () => renewedAt === undefined || isFresh(),
-    async stop(release) {
+    async stop() {
       stopped.abort();
       await keeping;
-      if (release && renewedAt) {
+      if (renewedAt) {
         await database.query(releaseStatement, [replica_id]).catch((error: unknown) => {
           log.warn({ error: messageOf(error) }, 'could not release the lease; it will expire');
         });
@@ -187,44 +188,39 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
 const claimStatement = sql(
   'kit_claim_payments',
   `WITH held AS (
-     SELECT platform_payment_id, claimed_by AS before FROM duebridge_partner.payment_processing
+     SELECT platform_payment_id, claimed_by, claimed_at FROM duebridge_partner.payment_processing
       WHERE platform_payment_id = ANY($1::text[]) AND (claimed_by = $2 OR ${IS_FREE})
       ORDER BY platform_payment_id FOR UPDATE
    )
    UPDATE duebridge_partner.payment_processing AS begun
-      SET claimed_by = $2, claimed_at = coalesce(claimed_at, clock_timestamp()), cancel_actor = NULL, cancel_reason = NULL
+      SET claimed_by = $2, claimed_at = coalesce(begun.claimed_at, clock_timestamp())
      FROM held WHERE begun.platform_payment_id = held.platform_payment_id
-   RETURNING begun.platform_payment_id, held.before IS NULL AS is_first`,
+   RETURNING begun.platform_payment_id, held.claimed_by IS NULL AS is_known, held.claimed_at IS NULL AS is_first`,
 );
 
+/** A claim. */
+export interface Claim {
+  /** The outcome is known: the payment was never handed over, or the last answer was `later`. */
+  readonly isKnown: boolean;
+  /** It was never claimed before. */
+  readonly isFirst: boolean;
+}
+
 /**
- * Claims payments for replica `by`, which is about to hand them to the biller's own system. Returns those that it may hand over,
- * and whether this is the first claim: after any other the outcome is unknown. From then on only that replica cancels them.
+ * Claims payments for replica `by`, which is about to hand them to the biller's own system; returns those that it may hand over. From then
+ * on no other replica does, and nobody cancels them.
  */
 export async function claimPayments(
   tx: Transaction,
   ids: readonly string[],
   by: string,
-): Promise<Map<string, boolean>> {
-  const rows = await tx.query<{ platform_payment_id: string; is_first: boolean }>(claimStatement, [
-    ids,
-    by,
-  ]);
-  return new Map(rows.map((row) => [row.platform_payment_id, row.is_first]));
-}
-
-const heldStatement = sql(
-  'kit_find_held',
-  `SELECT platform_payment_id FROM duebridge_partner.payment_processing
-    WHERE platform_payment_id = ANY($1::text[]) AND claimed_by = $2`,
-);
-
-/** Those of these payments that have not ended and are still claimed by replica `by`. */
-export async function findHeld(
-  database: Database,
-  ids: readonly string[],
-  by: string,
-): Promise<Set<string>> {
-  const rows = await database.query<{ platform_payment_id: string }>(heldStatement, [ids, by]);
-  return new Set(rows.map((row) => row.platform_payment_id));
+): Promise<Map<string, Claim>> {
+  const rows = await tx.query<{
+    platform_payment_id: string;
+    is_known: boolean;
+    is_first: boolean;
+  }>(claimStatement, [ids, by]);
+  return new Map(
+    rows.map((row) => [row.platform_payment_id, { isKnown: row.is_known, isFirst: row.is_first }]),
+  );
 }

@@ -28,16 +28,21 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { onlyServed, openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
-import type { AccountSystem, BillerRules, FinalOutcome } from './account-system.ts';
+import {
+  checkedOutcome,
+  type AccountSystem,
+  type BillerRules,
+  type FinalOutcome,
+} from './account-system.ts';
 import { openApplier, type KitHealth } from './apply.ts';
 import { openAuthenticator, type AuthOptions, type Caller } from './auth.ts';
-import type { CancelOutcome } from './cancel.ts';
 import type { Credentials } from './credentials.ts';
+import { settlePayment, type CancelOutcome, type SettleOutcome } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
+import { endOf } from './poster.ts';
 import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
-import { settlePayment, type SettleOutcome } from './settle.ts';
 import { auditTables, toRecord, type PaymentRow } from './store.ts';
 import { openKitTraces } from './traces.ts';
 
@@ -235,7 +240,10 @@ function kitOf(
           'settle is for accounts in a system of their own: accounts in the database of the kit end a payment by answering post',
         );
       }
-      const settled = await settlePayment(database, id, outcome, actor, reason);
+      const checked = checkedOutcome(outcome);
+      if (checked.outcome === 'later')
+        throw new TypeError('settle takes posted, failed or canceled');
+      const settled = await settlePayment(database, endOf(id, checked), actor, reason);
       if (settled.outcome === 'settled') {
         reads.announce([settled.payment]);
         metrics.ended(settled.payment.status as TerminalStatus, 1);

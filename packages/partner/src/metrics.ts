@@ -13,7 +13,6 @@ const watched = {
   apply_queue: 'Payments in memory that are not applied yet',
   calls_open: 'Payments in a call to the account system',
   calls_late: 'Calls to the account system beyond their deadline',
-  calls_undecided: 'Payments that the account system put off, or whose outcome it did not return',
   locked_accounts:
     'Accounts that were locked or hung a short time ago, so that they are posted to alone',
   credentials_ending:

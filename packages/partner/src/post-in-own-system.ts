@@ -4,55 +4,59 @@
  * enters:  payments from apply.ts, one by one.
  * leaves:  what became of each; ended rows to `announce` after their commit.
  * holds:   an id is in at most one call at a time, at this replica and all living ones; while its outcome is unknown it is posted
- *          only after a look-up that does not know it, and never canceled (claimed-payments.ts). An answer counts however late it
- *          comes; calls that hang leave places to others (call-places.ts).
+ *          only after a look-up that does not know it, and never canceled. An answer counts however late it comes; calls that hang
+ *          leave places to others (call-places.ts).
  *
- * A crash between claim and call, or between call and end, leaves a claimed payment. When the lease has run out another replica takes
- * it over, asks `lookup` where there is one, and posts the same id again where nobody knows it; PF2 makes that one posting.
+ * What is known of a payment stands in its row: it is claimed before its first call, the claim ends with it, and an answer `later`
+ * gives the claim back unless it forbids a cancel. So a payment that is claimed already when it is to be called for has an unknown
+ * outcome, whether an answer was lost, could not be stored, or a replica died; no memory can disagree (claims.ts).
  *
  * A call beyond its deadline gives its place to others and goes on; its payments stay with it until it returns, or throws after its
  * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
  */
 import assert from 'node:assert/strict';
-import { DatabaseUnavailable, type Clock, type Database, type Log } from '@duebridge/runtime';
-import { checkedOutcome, checkedOutcomes, type AccountsInOwnSystem } from './account-system.ts';
-import type { Rules } from './business-rules.ts';
+import {
+  DatabaseUnavailable,
+  groupCommit,
+  type Clock,
+  type Database,
+  type Log,
+} from '@duebridge/runtime';
+import {
+  checkedOutcome,
+  checkedOutcomes,
+  type AccountsInOwnSystem,
+  type CheckedOutcome,
+} from './account-system.ts';
+import { refusals, type Rules } from './business-rules.ts';
 import { CallPlaces, FairQueue, type OpenCall } from './call-places.ts';
-import type { CancelOutcome, ClaimedOutcome } from './cancel.ts';
-import { ClaimedPayments } from './claimed-payments.ts';
-import type { Lease } from './claims.ts';
+import { claimPayments, type Lease } from './claims.ts';
+import { settlePayment } from './end-by-hand.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   describeAccountSystemError,
+  endOf,
+  Lanes,
   toPosting,
   within,
   type Poster,
   type Tried,
+  type Waiting,
 } from './poster.ts';
-import type { PaymentRow, UnfinishedPayment } from './store.ts';
+import {
+  endPayments,
+  lockPayments,
+  postponePayments,
+  type PaymentEnd,
+  type PaymentRow,
+  type Postponed,
+} from './store.ts';
 
 const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
-/** How long a stop waits for calls, in milliseconds; then their signals abort, and it waits once more, for a quarter of that. */
-const STOP_MS = 4_000;
-
-/** The poster, and its additional operations on claimed payments. */
-export interface OwnSystemPoster extends Poster {
-  /** Cancels a payment that a replica has claimed, unless a call holds it or its last answer was a `later` that forbids it. */
-  cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome>;
-  /** Whether a call to the account system is open; payments in hand may then be waiting for its answer. */
-  isCalling(): boolean;
-  /** Answers the cancels that other replicas asked for; returns the rows of those canceled. */
-  answerCancels(): Promise<PaymentRow[]>;
-  /** Forgets payments that ended elsewhere (`settle`, at any replica), or that another replica has claimed since. */
-  forgetEnded(): Promise<void>;
-}
-
-interface Item {
-  readonly payment: UnfinishedPayment;
-  readonly resolve: (tried: Tried) => void;
-}
+/** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
+const group = { maxBatch: 512, maxQueued: 100_000 };
 
 /** A call, and what ends it: its signal, and the timers beside it. */
 interface Call extends OpenCall {
@@ -61,6 +65,12 @@ interface Call extends OpenCall {
   readonly isRepeat: boolean;
   readonly aborting: AbortController;
   readonly returned: AbortController;
+}
+
+/** A payment that may be called for under this lease. */
+interface Claimed {
+  readonly item: Waiting;
+  readonly under: string;
 }
 
 /** What the poster needs. */
@@ -75,176 +85,131 @@ export interface OwnSystemOptions {
   readonly clock: Clock;
 }
 
-/** Creates the poster. */
-export function openOwnSystemPoster(options: OwnSystemOptions): OwnSystemPoster {
-  return new OwnSystem(options);
-}
-
-class OwnSystem implements OwnSystemPoster {
+/** The poster of accounts in the biller's own system. */
+export class OwnSystem extends Lanes implements Poster {
   readonly #on: OwnSystemOptions;
-  readonly #batch: number;
-  readonly #concurrency: number;
-  readonly #deadlineMs: number;
-  readonly #giveUpMs: number;
-  readonly #claimed: ClaimedPayments;
-  /** First attempts, in batches; and payments that failed before, or whose outcome is unknown, one in each call. */
-  readonly #firsts = new FairQueue<Item>();
-  readonly #again = new FairQueue<Item>();
+  readonly #settings: typeof defaults & { readonly giveUpMs: number };
+  /** First attempts, in batches; and payments that failed before, or that were claimed before, one in each call. */
+  readonly #firsts = new FairQueue<Waiting>();
+  readonly #again = new FairQueue<Waiting>();
   readonly #calls = new Set<Call>();
+  /** Payments in a call that has not returned, or whose answer is not stored yet. */
+  readonly #asked = new Set<string>();
   readonly #places: CallPlaces;
-  #isScheduled = false;
-  #isStopping = false;
-  #whenIdle: (() => void)[] = [];
+  readonly #claims;
+  readonly #ends;
+  readonly #laters;
 
   constructor(options: OwnSystemOptions) {
-    const { accounts, metrics } = options;
+    const { accounts, metrics, clock, database } = options;
+    super(clock);
     this.#on = options;
-    const { batch, concurrency, deadlineMs } = { ...defaults, ...accounts.calls };
+    const settings = { ...defaults, ...accounts.calls };
+    const { batch, concurrency, deadlineMs } = settings;
     assert(batch >= 1 && concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
-    this.#batch = batch;
-    this.#concurrency = concurrency;
-    this.#deadlineMs = deadlineMs;
-    this.#giveUpMs = accounts.calls?.giveUpMs ?? deadlineMs * 6;
+    this.#settings = { giveUpMs: deadlineMs * 6, ...settings };
     this.#places = new CallPlaces(concurrency, this.#calls);
-    this.#claimed = new ClaimedPayments(options);
-    metrics.watch('calls_open', () => this.#claimed.count('asked'));
+    this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
+    this.#ends = groupCommit({ ...group, clock, flush: (list: PaymentEnd[]) => this.#end(list) });
+    this.#laters = groupCommit({
+      ...group,
+      clock,
+      flush: (list: Postponed[]) => postponePayments(database, list).then(() => list),
+    });
+    metrics.watch('calls_open', () => this.#asked.size);
     metrics.watch('calls_late', () => [...this.#calls].filter(({ isLate }) => isLate).length);
-    metrics.watch('calls_undecided', () => this.#claimed.count('unknown', 'resting'));
   }
 
-  post(payment: UnfinishedPayment, isRepeat: boolean): Promise<Tried> {
-    const id = payment.platform_payment_id;
-    if (this.#claimed.isInUse(id) || this.#isStopping) return Promise.resolve({ result: 'busy' });
+  post(payment: PaymentRow, isRepeat: boolean): Promise<Tried> {
+    if (this.#asked.has(payment.platform_payment_id) || this.isStopping) {
+      return Promise.resolve({ result: 'busy' });
+    }
     this.#places.note(payment);
     return new Promise<Tried>((resolve) => {
-      const isAlone = isRepeat || this.#claimed.isUnknown(id);
-      (isAlone ? this.#again : this.#firsts).push({ payment, resolve });
-      this.#schedule();
+      (isRepeat ? this.#again : this.#firsts).push({ payment, resolve });
+      this.schedule();
     });
   }
 
   isCalling(): boolean {
-    return this.#claimed.count('asked') > 0;
-  }
-
-  cancelClaimed(claimed: ClaimedOutcome, actor: string, reason: string): Promise<CancelOutcome> {
-    return this.#claimed.cancel(claimed, actor, reason);
-  }
-
-  answerCancels(): Promise<PaymentRow[]> {
-    return this.#claimed.answerCancels();
-  }
-
-  forgetEnded(): Promise<void> {
-    return this.#claimed.forgetEnded();
+    return this.#asked.size > 0;
   }
 
   async stop(): Promise<void> {
-    const { clock, lease } = this.#on;
-    const idle = new Promise<void>((resolve) => {
-      this.#whenIdle.push(resolve);
-      this.#schedule();
+    await this.drain(() => {
+      for (const { aborting } of this.#calls) aborting.abort();
     });
-    const atMost = (ms: number, work: Promise<void>): Promise<void> =>
-      within(clock, ms, 'the stop', work).catch(() => undefined);
-    await atMost(STOP_MS, idle);
-    this.#isStopping = true;
-    this.#schedule();
-    for (const { aborting } of this.#calls) aborting.abort();
-    await atMost(STOP_MS / 4, idle);
     for (const { returned } of this.#calls) returned.abort();
-    await atMost(STOP_MS / 4, this.#claimed.forgetEnded());
-    // Other replicas must not touch what a call may still be doing before the lease has expired.
-    await lease.stop(this.#claimed.count('asked', 'unknown') === 0);
+    await this.#on.lease.stop();
   }
 
-  /** In the next turn of the event loop: payments accepted in this turn join the same call. */
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(() => {
-      this.#isScheduled = false;
-      this.#start();
-    });
+  protected override giveBack(): Waiting[] {
+    return [...this.#firsts.takeAll(), ...this.#again.takeAll()];
   }
 
-  #start(): void {
-    while (!this.#isStopping && this.#places.free() > 0) {
+  protected override isIdle(): boolean {
+    return this.#calls.size === 0 && this.#firsts.size === 0 && this.#again.size === 0;
+  }
+
+  protected override start(): void {
+    while (this.#places.free() > 0) {
       const [items, isRepeat] = this.#next();
-      if (items.length === 0) break;
-      const payments = items.map(({ payment }) => payment);
+      if (items.length === 0) return;
       const call: Call = {
-        payments,
+        payments: items.map(({ payment }) => payment),
         isRepeat,
         isLate: false,
         aborting: new AbortController(),
         returned: new AbortController(),
       };
       this.#calls.add(call);
-      void this.#work(call, items)
-        .catch((error: unknown) => {
-          for (const { resolve } of items) resolve(triedBy(error));
-        })
-        .finally(() => {
-          this.#calls.delete(call);
-          this.#schedule();
-        });
-    }
-    if (this.#isStopping) {
-      const waiting = [...this.#firsts.takeAll(), ...this.#again.takeAll()];
-      for (const { resolve } of waiting) resolve({ result: 'busy' });
-    }
-    if (this.#calls.size === 0 && this.#firsts.size === 0 && this.#again.size === 0) {
-      for (const done of this.#whenIdle.splice(0)) done();
+      void this.#work(call, items).finally(() => {
+        this.#calls.delete(call);
+        this.schedule();
+      });
     }
   }
 
   /** The next payments to call for: those that go alone in half of the places, the others in batches. */
-  #next(): [Item[], boolean] {
+  #next(): [Waiting[], boolean] {
+    const { batch, concurrency } = this.#settings;
     const repeats = [...this.#calls].filter((call) => call.isRepeat && !call.isLate).length;
-    const [repeat] =
-      repeats < Math.max(1, Math.floor(this.#concurrency / 2))
-        ? this.#again.take(1, this.#places)
-        : [];
-    if (repeat) return [[repeat], true];
-    return [this.#firsts.take(this.#batch, this.#places), false];
+    const mayRepeat = repeats < Math.max(1, Math.floor(concurrency / 2));
+    const [repeat] = mayRepeat ? this.#again.take(1, this.#places) : [];
+    return repeat ? [[repeat], true] : [this.#firsts.take(batch, this.#places), false];
   }
 
-  /** Claims the payments, looks up unknown outcomes, and posts the rest in one call. Every item gets its result. */
-  async #work(call: Call, items: readonly Item[]): Promise<void> {
+  /** Claims the payments, looks up unknown outcomes, and posts the rest in one call. Every item gets its result. Never throws. */
+  async #work(call: Call, items: readonly Waiting[]): Promise<void> {
     const ready = await Promise.all(
-      items.map(async (item) => {
-        try {
-          const permit = await this.#permit(item.payment);
-          if (typeof permit === 'function') return { item, permit };
-          item.resolve(permit);
-        } catch (error) {
-          item.resolve(triedBy(error));
-        }
+      items.map(async (item): Promise<Claimed | undefined> => {
+        const permit = await this.#permit(item.payment).catch(triedBy);
+        if ('under' in permit) return { item, under: permit.under };
+        item.resolve(permit);
         return undefined;
       }),
     );
-    const mine: Item[] = [];
+    const mine: Claimed[] = [];
     for (const one of ready) {
       if (one === undefined) continue;
-      if (!this.#isStopping && one.permit()) mine.push(one.item);
+      // At the last moment: a process that was suspended in between may have lost its claims.
+      if (!this.isStopping && this.#on.lease.covers(one.under)) mine.push(one);
       else one.item.resolve({ result: 'busy' });
     }
     if (mine.length > 0) await this.#post(call, mine);
   }
 
-  /** Returns what permits the call at the last moment, or what became of the payment without one. */
-  async #permit(payment: UnfinishedPayment): Promise<Tried | (() => boolean)> {
+  /** Returns the lease under which a call may be made, or what became of the payment without one. */
+  async #permit(payment: PaymentRow): Promise<Tried | { readonly under: string }> {
     const id = payment.platform_payment_id;
-    const claim = await this.#claimed.claim(payment);
-    if (!('under' in claim)) return claim;
-    const { under } = claim;
-    if (!this.#on.accounts.lookup || !this.#claimed.isUnknown(id)) {
-      return () => this.#claimed.mayCall(id, under, this.#on.accounts.lookup === undefined);
+    const under = await this.#on.lease.hold();
+    const claim = await this.#claims.add({ id, by: under });
+    if ('result' in claim) return claim;
+    if (!claim.isKnown && this.#on.accounts.lookup) {
+      const known = await this.#lookUp(id);
+      if (known !== undefined) return this.#record(id, under, checkedOutcome(known));
     }
-    const known = await this.#lookUp(id);
-    if (known !== undefined) return this.#claimed.record(id, checkedOutcome(known));
-    return () => this.#claimed.mayCall(id, under, true);
+    return { under };
   }
 
   async #lookUp(id: string): Promise<unknown> {
@@ -262,51 +227,47 @@ class OwnSystem implements OwnSystemPoster {
   }
 
   /** One call of the account system. Returns when it has returned and its answer is stored, or is not known. */
-  async #post(call: Call, items: readonly Item[]): Promise<void> {
+  async #post(call: Call, claimed: readonly Claimed[]): Promise<void> {
     const { accounts, clock, metrics, log } = this.#on;
-    const payments = items.map(({ payment }) => payment);
+    const payments = claimed.map(({ item }) => item.payment);
+    for (const { platform_payment_id } of payments) this.#asked.add(platform_payment_id);
     const began = clock.monotonic();
-    void this.#after(this.#deadlineMs, call, () => {
+    void this.#after(this.#settings.deadlineMs, call, () => {
       call.isLate = true;
-      for (const { resolve } of items) resolve({ result: 'busy' });
-      this.#schedule();
+      for (const { item } of claimed) item.resolve({ result: 'busy' });
+      this.schedule();
     });
-    void this.#after(this.#giveUpMs, call, () => call.aborting.abort());
+    void this.#after(this.#settings.giveUpMs, call, () => call.aborting.abort());
+    let failed = claimed;
     let error: unknown;
     try {
       const answer = await accounts.post(payments.map(toPosting), call.aborting.signal);
       metrics.observeCore('post', (clock.monotonic() - began) / 1000);
-      const outcomes = checkedOutcomes(answer, items.length);
+      const outcomes = checkedOutcomes(answer, payments.length);
       const stored = await Promise.allSettled(
-        items.map(async ({ payment, resolve }, index) => {
+        claimed.map(async ({ item, under }, index) => {
           const outcome = outcomes[index];
           assert(outcome);
-          resolve(await this.#claimed.record(payment.platform_payment_id, outcome));
+          item.resolve(await this.#record(item.payment.platform_payment_id, under, outcome));
         }),
       );
-      const failed = items.filter((_, index) => stored[index]?.status === 'rejected');
-      if (failed.length === 0) return;
+      failed = claimed.filter((_, index) => stored[index]?.status === 'rejected');
       error = stored.find((one) => one.status === 'rejected')?.reason;
-      this.#lose(call, failed, error);
     } catch (thrown) {
       error = thrown;
-      this.#lose(call, items, error);
-    } finally {
-      call.returned.abort();
+    }
+    call.returned.abort();
+    for (const { platform_payment_id } of payments) this.#asked.delete(platform_payment_id);
+    if (failed.length === 0) return;
+    // Several are tried alone at once: one of them may be the cause.
+    for (const { item } of failed) {
+      if (call.isLate || claimed.length === 1) item.resolve({ result: 'failed', error });
+      else this.#again.push(item);
     }
     metrics.postErrors.inc();
     if (call.isLate) {
-      const line = { payments: items.length, error: describeAccountSystemError(error) };
+      const line = { payments: payments.length, error: describeAccountSystemError(error) };
       log.warn(line, 'a late call failed');
-    }
-  }
-
-  /** The outcome of these is unknown. Several are tried alone at once: one of them may be the cause. */
-  #lose(call: Call, items: readonly Item[], error: unknown): void {
-    for (const item of items) {
-      this.#claimed.lose(item.payment.platform_payment_id);
-      if (call.isLate || call.payments.length === 1) item.resolve({ result: 'failed', error });
-      else this.#again.push(item);
     }
   }
 
@@ -315,6 +276,68 @@ class OwnSystem implements OwnSystemPoster {
     await this.#on.clock.sleep(ms, returned.signal);
     if (!returned.signal.aborted) work();
   }
+
+  /** Stores an outcome. Throws when it could not be stored: then the system has to be asked again. */
+  async #record(id: string, under: string, outcome: CheckedOutcome): Promise<Tried> {
+    if (outcome.outcome === 'later') {
+      const { until, cancelable } = outcome;
+      await this.#laters.add({ platform_payment_id: id, until, frees: cancelable ? under : null });
+      return { result: 'later', until };
+    }
+    const end = endOf(id, outcome);
+    if (await this.#ends.add(end)) return { result: 'done' };
+    // `settle` came first.
+    const { database, metrics, log } = this.#on;
+    const settled = await settlePayment(database, end, 'account system');
+    if (settled.outcome === 'was_ended' && !settled.agrees) {
+      metrics.contradicted.inc();
+      log.error(
+        { platform_payment_id: id, here: settled.payment.status, there: end.status },
+        'the account system reports a different result than the one recorded',
+      );
+    }
+    return { result: 'done' };
+  }
+
+  async #claim(list: readonly Claim[]): Promise<(Tried | { readonly isKnown: boolean })[]> {
+    const { database, rules, announce } = this.#on;
+    const by = list[0]?.by ?? '';
+    const { claims, refused, failed } = await database.transaction(async (tx) => {
+      const locked = await lockPayments(
+        tx,
+        list.map(({ id }) => id),
+      );
+      const ids = locked.map((payment) => payment.platform_payment_id);
+      const own = await claimPayments(tx, ids, by);
+      // A payment that was handed over before may already be posted there: no rule may fail it now.
+      const fresh = locked.filter((payment) => own.get(payment.platform_payment_id)?.isFirst);
+      const broken = await refusals(tx, rules, fresh);
+      return {
+        claims: new Map(ids.map((id) => [id, own.get(id)])),
+        refused: broken,
+        failed: broken.size === 0 ? [] : await endPayments(tx, [...broken.values()]),
+      };
+    });
+    announce(failed);
+    return list.map((one) => {
+      if (!claims.has(one.id) || refused.has(one.id)) return { result: 'done' };
+      // Claims of two leases in one group: the lease was lost in between.
+      return (one.by === by ? claims.get(one.id) : undefined) ?? { result: 'busy' };
+    });
+  }
+
+  /** Ends payments; returns for each whether it was still processing. */
+  async #end(list: readonly PaymentEnd[]): Promise<boolean[]> {
+    const ended = await endPayments(this.#on.database, list);
+    this.#on.announce(ended);
+    const ids = new Set(ended.map((row) => row.platform_payment_id));
+    return list.map((end) => ids.has(end.platform_payment_id));
+  }
+}
+
+interface Claim {
+  readonly id: string;
+  readonly by: string;
 }
 
 /** The result of a try that ended before the call: when the kit's own database is away, that says nothing about the payment. */

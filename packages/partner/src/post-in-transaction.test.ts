@@ -31,7 +31,7 @@ function posterOn(
   });
   return {
     poster,
-    post: (row, isRepeat = false) => poster.post({ ...row, claimed_by: null }, isRepeat),
+    post: (row, isRepeat = false) => poster.post({ ...row }, isRepeat),
   };
 }
 

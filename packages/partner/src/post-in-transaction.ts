@@ -18,6 +18,7 @@ import {
   postponePayments,
   type PaymentEnd,
   type PaymentRow,
+  type Postponed,
 } from './store.ts';
 
 /** The longest posting of one transaction in milliseconds, however many statements it runs. */
@@ -57,18 +58,14 @@ export function openTransactionPoster(options: {
         decided.length,
       );
       const ends: PaymentEnd[] = [...refused.values()];
-      const laters = new Map<string, string | null>();
+      const laters = new Map<string, Postponed>();
       decided.forEach(({ platform_payment_id: id }, index) => {
         const outcome = outcomes[index];
         assert(outcome);
-        const end = endOf(id, outcome);
-        if (end) ends.push(end);
-        if (outcome.outcome === 'later') laters.set(id, outcome.until);
+        if (outcome.outcome !== 'later') ends.push(endOf(id, outcome));
+        else laters.set(id, { platform_payment_id: id, until: outcome.until, frees: null });
       });
-      const until = [...laters].flatMap(([platform_payment_id, time]) =>
-        time === null ? [] : [{ platform_payment_id, until: time }],
-      );
-      if (until.length > 0) await postponePayments(tx, until);
+      if (laters.size > 0) await postponePayments(tx, [...laters.values()]);
       const ended = ends.length === 0 ? [] : await endPayments(tx, ends);
       // The rows are locked, so nobody else can have ended one in between.
       assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
@@ -81,9 +78,9 @@ export function openTransactionPoster(options: {
     announce(ended);
     return items.filter(({ payment: { platform_payment_id: id }, resolve }) => {
       if (locked.has(id)) return true;
-      const until = laters.get(id);
+      const later = laters.get(id);
       // What was not found has ended, or somebody has it at this moment; if it remains the sweep finds it.
-      resolve(until === undefined ? { result: 'done' } : { result: 'later', until });
+      resolve(later === undefined ? { result: 'done' } : { result: 'later', until: later.until });
       return false;
     });
   };

@@ -1,7 +1,7 @@
 /** The interface between apply.ts and both ways of posting, and what both share. */
 import { DatabaseUnavailable, kindOfError, type Clock } from '@duebridge/runtime';
 import { WrongAnswer, type CheckedOutcome, type Posting } from './account-system.ts';
-import type { PaymentEnd, PaymentRow, UnfinishedPayment } from './store.ts';
+import type { PaymentEnd, PaymentRow } from './store.ts';
 
 /**
  * The result of one try. `done`: it has ended, here or elsewhere. Otherwise it stays processing. `later`: the account system
@@ -18,8 +18,10 @@ export type Tried =
 
 /** One way of posting. */
 export interface Poster {
-  /** Tries one payment. Never throws. `isRepeat`: an earlier try failed, so it must not delay first tries. */
-  post(payment: UnfinishedPayment, isRepeat: boolean): Promise<Tried>;
+  /** Tries one payment. Never throws. `isRepeat`: an earlier try failed or left it claimed, so it must not delay first tries. */
+  post(payment: PaymentRow, isRepeat: boolean): Promise<Tried>;
+  /** Whether a call to a biller's own system is open; payments in hand may then be waiting for its answer. */
+  isCalling(): boolean;
   /** Resolves when all work in progress has ended or a limit has passed. */
   stop(): Promise<void>;
 }
@@ -39,11 +41,63 @@ export function toPosting(payment: PaymentRow): Posting {
   };
 }
 
-/** The end described by an outcome; undefined for `later`. */
+/** A payment that waits for its try. */
+export interface Waiting {
+  readonly payment: PaymentRow;
+  readonly resolve: (tried: Tried) => void;
+}
+
+/** How long a stop waits for what is in hand; then it gives back what has not begun, and waits for a quarter of that once more. */
+const STOP_MS = 4_000;
+
+/** What both posters share: payments wait, and a stop gives back what has not begun; the next start finds it in the table. */
+export abstract class Lanes {
+  protected isStopping = false;
+  #isScheduled = false;
+  readonly #whenIdle: (() => void)[] = [];
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Starts what may start. */
+  protected abstract start(): void;
+  /** Removes and returns what waits. */
+  protected abstract giveBack(): readonly Waiting[];
+  protected abstract isIdle(): boolean;
+
+  /** Starts in the next turn of the event loop: payments accepted in this turn share a transaction or a call. */
+  protected schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      if (this.isStopping) for (const { resolve } of this.giveBack()) resolve({ result: 'busy' });
+      else this.start();
+      if (this.isIdle()) for (const done of this.#whenIdle.splice(0)) done();
+    });
+  }
+
+  /** Ends all work, or waits as long as it may. `abort` is called when the rest should hurry. */
+  protected async drain(abort: () => void = () => undefined): Promise<void> {
+    const idle = new Promise<void>((resolve) => {
+      this.#whenIdle.push(resolve);
+      this.schedule();
+    });
+    await within(this.#clock, STOP_MS, 'the stop', idle).catch(() => undefined);
+    this.isStopping = true;
+    this.schedule();
+    abort();
+    await within(this.#clock, STOP_MS / 4, 'the stop', idle).catch(() => undefined);
+  }
+}
+
+/** The end described by an outcome. */
 export function endOf(
   platform_payment_id: string,
-  outcome: CheckedOutcome,
-): PaymentEnd | undefined {
+  outcome: Exclude<CheckedOutcome, { outcome: 'later' }>,
+): PaymentEnd {
   switch (outcome.outcome) {
     case 'posted': {
       const { posted_at } = outcome;
@@ -55,8 +109,6 @@ export function endOf(
     }
     case 'canceled':
       return { platform_payment_id, status: 'canceled', failure_reason: null, posted_at: null };
-    case 'later':
-      return undefined;
   }
 }
 

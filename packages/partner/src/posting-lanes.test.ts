@@ -121,7 +121,7 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
     let isRepeat = false;
     // As apply.ts does.
     for (let pauseMs = 500; ; pauseMs = Math.min(2_000, pauseMs * 2)) {
-      const tried: Tried = await poster.post({ ...row, claimed_by: null }, isRepeat);
+      const tried: Tried = await poster.post({ ...row }, isRepeat);
       if (tried.result === 'done') break;
       isRepeat ||= tried.result === 'failed';
       await clock.sleep(pauseMs);

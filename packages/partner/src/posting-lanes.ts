@@ -15,8 +15,8 @@
  */
 import { DatabaseUnavailable, sqlState, type Clock, type Database } from '@duebridge/runtime';
 import { CallPlaces, FairQueue } from './call-places.ts';
-import { TooLate, within, type Tried } from './poster.ts';
-import type { UnfinishedPayment } from './store.ts';
+import { Lanes, TooLate, type Poster, type Tried, type Waiting } from './poster.ts';
+import type { PaymentRow } from './store.ts';
 
 /** Maximum payments in one transaction: more would gain little throughput and delay the first payment. */
 const MAX_BATCH = 512;
@@ -24,8 +24,6 @@ const MAX_BATCH = 512;
 const alone = { places: 7, repeats: 1 };
 /** How long an account or a biller rests, in milliseconds; and after how long without a try it is forgotten. */
 const restMs = { first: 500, longest: 5_000, forget: 60_000 };
-/** How long a stop waits for what is in hand, and then a quarter of that for what is under way, in milliseconds. */
-const STOP_MS = 4_000;
 
 /** The limits of one transaction, in milliseconds. */
 export interface Limits {
@@ -47,11 +45,9 @@ const limits = {
 } as const satisfies Record<string, Limits>;
 
 /** A payment in a lane. */
-export interface Item {
-  readonly payment: UnfinishedPayment;
+export interface Item extends Waiting {
   readonly account: string;
   readonly isRepeat: boolean;
-  readonly resolve: (tried: Tried) => void;
 }
 
 /** Runs a transaction, and resolves all items but those whose account is locked, which it returns. Throws when it changed nothing. */
@@ -83,7 +79,7 @@ function rest(now: number, wantedMs: number): Trouble {
 }
 
 /** The two lanes. */
-export class PostingLanes {
+export class PostingLanes extends Lanes implements Poster {
   readonly #attempt: Attempt;
   readonly #database: Database;
   readonly #clock: Clock;
@@ -92,14 +88,11 @@ export class PostingLanes {
   readonly #alone = new FairQueue<Item>();
   /** How many payments of an account are in the single lane: others of it follow them. */
   readonly #inSingleLane = new Map<string, number>();
-  readonly #underWay = new Set<{ payments: [UnfinishedPayment]; isLate: false; item: Item }>();
+  readonly #underWay = new Set<{ payments: [PaymentRow]; isLate: false; item: Item }>();
   readonly #places = new CallPlaces(alone.places, this.#underWay);
   /** By account and by biller. */
   readonly #troubles = new Map<string, Trouble>();
   #isGroupUnderWay = false;
-  #isScheduled = false;
-  #isStopping = false;
-  #whenIdle: (() => void)[] = [];
 
   constructor(options: {
     attempt: Attempt;
@@ -108,6 +101,7 @@ export class PostingLanes {
     /** Called for each transaction that failed. */
     noteError: () => void;
   }) {
+    super(options.clock);
     this.#attempt = options.attempt;
     this.#database = options.database;
     this.#clock = options.clock;
@@ -119,9 +113,9 @@ export class PostingLanes {
     return this.#troubles.size;
   }
 
-  post(payment: UnfinishedPayment, isRepeat: boolean): Promise<Tried> {
+  post(payment: PaymentRow, isRepeat: boolean): Promise<Tried> {
     const account = JSON.stringify([payment.biller_id, payment.account_id]);
-    if (this.#isStopping || this.#isResting(account, payment)) {
+    if (this.isStopping || this.#isResting(account, payment)) {
       return Promise.resolve({ result: 'busy' });
     }
     this.#places.note(payment);
@@ -129,51 +123,40 @@ export class PostingLanes {
       const item = { payment, account, isRepeat, resolve };
       if (isRepeat) this.#toSingleLane(item);
       else this.#group.push(item);
-      this.#schedule();
+      this.schedule();
     });
   }
 
-  async stop(): Promise<void> {
-    const idle = new Promise<void>((resolve) => {
-      this.#whenIdle.push(resolve);
-      this.#schedule();
-    });
-    await within(this.#clock, STOP_MS, 'the stop', idle).catch(() => undefined);
-    // What waits behind postings that hang is given back; the next start finds it in the table.
-    this.#isStopping = true;
-    this.#schedule();
-    await within(this.#clock, STOP_MS / 4, 'the stop', idle).catch(() => undefined);
+  isCalling(): boolean {
+    return false;
   }
 
-  /** In the next turn of the event loop: payments accepted in this turn join the same transaction. */
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(() => {
-      this.#isScheduled = false;
-      this.#start();
-    });
+  stop(): Promise<void> {
+    return this.drain();
   }
 
-  #start(): void {
-    if (this.#isStopping) {
-      const waiting = [...this.#group.splice(0), ...this.#alone.takeAll()];
-      for (const { resolve } of waiting) resolve({ result: 'busy' });
-    }
+  protected override giveBack(): Item[] {
+    return [...this.#group.splice(0), ...this.#alone.takeAll()];
+  }
+
+  protected override isIdle(): boolean {
+    const waiting = this.#group.length + this.#alone.size;
+    return waiting === 0 && this.#underWay.size === 0 && !this.#isGroupUnderWay;
+  }
+
+  protected override start(): void {
     if (!this.#isGroupUnderWay) {
       const items = this.#nextGroup();
       if (items.length > 0) {
         this.#isGroupUnderWay = true;
         void this.#runGroup(items).finally(() => {
           this.#isGroupUnderWay = false;
-          this.#schedule();
+          this.schedule();
         });
       }
     }
     for (let item = this.#nextAlone(); item; item = this.#nextAlone()) this.#startAlone(item);
     this.#forget();
-    const isIdle = this.#group.length === 0 && this.#alone.size === 0 && this.#underWay.size === 0;
-    if (isIdle && !this.#isGroupUnderWay) for (const done of this.#whenIdle.splice(0)) done();
   }
 
   #nextGroup(): Item[] {
@@ -227,16 +210,12 @@ export class PostingLanes {
   }
 
   #startAlone(item: Item): void {
-    const place = { payments: [item.payment], isLate: false, item } satisfies {
-      payments: [UnfinishedPayment];
-      isLate: false;
-      item: Item;
-    };
+    const place = { payments: [item.payment] as [PaymentRow], isLate: false as const, item };
     this.#underWay.add(place);
     void this.#runAlone(item).finally(() => {
       this.#underWay.delete(place);
       this.#leave(item);
-      this.#schedule();
+      this.schedule();
     });
   }
 
@@ -281,7 +260,7 @@ export class PostingLanes {
     return this.#places.hasBillers ? [account, payment.biller_id] : [account];
   }
 
-  #isResting(account: string, payment: UnfinishedPayment): boolean {
+  #isResting(account: string, payment: PaymentRow): boolean {
     const now = this.#clock.monotonic();
     return this.#keys({ account, payment }).some((key) => {
       const trouble = this.#troubles.get(key);

@@ -1,15 +1,13 @@
 /**
- * The statements over payments, each called as its stage calls it: store.ts, cancel.ts and settle.ts on a real database. What is at
+ * The statements over payments, each called as its stage calls it: store.ts and end-by-hand.ts on a real database. What is at
  * stake: a payment that ends twice or is forgotten, one that two replicas hold, two replicas that deadlock, an operator who reads
  * another payment's line.
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { sqlState, type Transaction } from '@duebridge/runtime';
-import { cancelPayment, dropCancelRequest, findCancelRequests } from './cancel.ts';
-import { isCancelRequested, requestCancel } from './cancel.ts';
-import { claimPayments, findHeld } from './claims.ts';
-import { settlePayment } from './settle.ts';
+import { claimPayments } from './claims.ts';
+import { cancelPayment, settlePayment } from './end-by-hand.ts';
 import {
   endPayments,
   findEnded,
@@ -301,14 +299,18 @@ test('a payment is found to be applied when it is due, and no other is [RU3 KT13
     );
   const tomorrow = inMs(24 * HOUR_MS);
   await postponePayments(database, [
-    { platform_payment_id: 'due-a-old', until: inMs(-1_000) },
-    { platform_payment_id: 'due-b-old', until: tomorrow },
+    { platform_payment_id: 'due-a-old', until: inMs(-1_000), frees: null },
+    { platform_payment_id: 'due-b-old', until: tomorrow, frees: null },
   ]);
   assert.deepEqual(await find(), ['due-a-old', 'due-ahead']);
   const before = await place();
-  await postponePayments(database, [{ platform_payment_id: 'due-b-old', until: tomorrow }]);
+  await postponePayments(database, [
+    { platform_payment_id: 'due-b-old', until: tomorrow, frees: null },
+  ]);
   assert.deepEqual(await place(), before, 'the same time again costs no write');
-  await postponePayments(database, [{ platform_payment_id: 'due-b-old', until: inMs(-1_000) }]);
+  await postponePayments(database, [
+    { platform_payment_id: 'due-b-old', until: inMs(-1_000), frees: null },
+  ]);
   assert.deepEqual(await find(), ['due-a-old', 'due-ahead', 'due-b-old']);
 
   // Handed to the biller's system: by this replica, by another that lives, by one that died.
@@ -323,10 +325,10 @@ test('a payment is found to be applied when it is due, and no other is [RU3 KT13
   assert.deepEqual(
     found
       .filter((row) => row.platform_payment_id.startsWith('due-'))
-      .map((row) => [row.platform_payment_id, row.claimed_by]),
+      .map((row) => [row.platform_payment_id, row.is_claimed]),
     [
-      ['due-a-old', HERE],
-      ['due-b-old', DEAD],
+      ['due-a-old', true],
+      ['due-b-old', true],
     ],
   );
 });
@@ -451,69 +453,30 @@ test('a cancel waits for the posting in progress, and for the claim in progress 
     (tx) => claimPayments(tx, ['wait-claim'], THERE),
     () => cancel('wait-claim'),
   );
-  const claimed = await outcome;
-  assert.ok(claimed?.outcome === 'claimed' && claimed.by === THERE);
-  assert.equal(claimed.payment.platform_payment_id, 'wait-claim');
+  assert.equal((await outcome)?.outcome, 'too_late');
   assert.deepEqual(await linesOf('wait-claim'), []);
 });
 
-test('only the replica that handed a payment over cancels it, and sees who else wants it canceled [ST4]', async () => {
-  await accepted(database, ['ask-1', 'ask-2']);
-  await database.transaction((tx) => claimPayments(tx, ['ask-1'], HERE));
-  await database.transaction((tx) => claimPayments(tx, ['ask-2'], THERE));
-  await accepted(database, ['ask-3', 'ask-4']);
-  await database.transaction((tx) => claimPayments(tx, ['ask-4'], HERE));
-  const held = await findHeld(database, ['ask-1', 'ask-2', 'ask-3'], HERE);
-  assert.deepEqual(held, new Set(['ask-1']));
-  const asked = (): Promise<unknown> => findCancelRequests(database, HERE);
-  assert.equal((await cancelPayment(database, 'ask-1', 'ann', 'x', THERE)).outcome, 'claimed');
-  // Asked of a replica that has it no more: nobody would answer.
-  await requestCancel(database, 'ask-1', THERE, 'ann', 'asked by phone');
-  assert.deepEqual(await asked(), []);
-  assert.equal(await isCancelRequested(database, 'ask-1'), false);
-  await requestCancel(database, 'ask-1', HERE, 'ann', 'asked by phone');
-  await requestCancel(database, 'ask-2', THERE, 'bob', 'asked by mail');
-  assert.deepEqual(await asked(), [
-    { platform_payment_id: 'ask-1', actor: 'ann', reason: 'asked by phone' },
-  ]);
-  assert.equal(await isCancelRequested(database, 'ask-1'), true);
-  await dropCancelRequest(database, 'ask-1');
-  assert.deepEqual(await asked(), []);
-  assert.equal(await isCancelRequested(database, 'ask-1'), false);
-  assert.equal(await isCancelRequested(database, 'ask-2'), true, 'the other is not dropped');
-  assert.equal((await cancelPayment(database, 'ask-1', 'ann', 'x', HERE)).outcome, 'canceled');
-});
-
 test('what the biller’s system reports later ends a payment once; another report is only written down [ST2 ST3 RU2]', async () => {
-  await accepted(database, ['core-1', 'core-2', 'core-3']);
-  const posted = await settlePayment(database, 'core-1', { outcome: 'posted' }, 'core');
-  assert.ok(posted.outcome === 'settled' && posted.payment.status === 'succeeded');
-  assert.deepEqual(posted.payment, (await findPayments(database, ['core-1'])).get('core-1'));
-  await settlePayment(
-    database,
-    'core-2',
-    { outcome: 'failed', reason: 'Closed.' },
-    'core',
-    'file 7',
-  );
-  assert.deepEqual(await linesOf('core-1'), [['core', 'settled', { status: 'succeeded' }]]);
-  assert.deepEqual(await linesOf('core-2'), [
-    ['core', 'settled', { status: 'failed', reason: 'file 7' }],
-  ]);
-  const same = await settlePayment(database, 'core-1', { outcome: 'posted' }, 'core');
-  assert.deepEqual(same, { outcome: 'was_ended', agrees: true, payment: posted.payment });
-  const other = await settlePayment(database, 'core-1', { outcome: 'canceled' }, 'core', 'file 8');
-  assert.deepEqual(other, { outcome: 'was_ended', agrees: false, payment: posted.payment });
+  await accepted(database, ['core-1', 'core-2']);
+  const end = { platform_payment_id: 'core-1', status: 'succeeded', failure_reason: null } as const;
+  const posted = await settlePayment(database, end, 'core');
+  const payment = (await findPayments(database, ['core-1'])).get('core-1');
+  assert.deepEqual(posted, { outcome: 'settled', payment });
+  assert.equal(payment?.status, 'succeeded');
+  const same = await settlePayment(database, end, 'core');
+  assert.deepEqual(same, { outcome: 'was_ended', agrees: true, payment });
+  const other = { ...end, status: 'canceled' } as const;
+  assert.deepEqual(await settlePayment(database, other, 'core', 'file 8'), {
+    outcome: 'was_ended',
+    agrees: false,
+    payment,
+  });
   assert.deepEqual(await linesOf('core-1'), [
     ['core', 'settled', { status: 'succeeded' }],
     ['core', 'contradicted', { status: 'canceled', reason: 'file 8' }],
   ]);
-  assert.deepEqual(await settlePayment(database, 'core-9', { outcome: 'posted' }, 'core'), {
-    outcome: 'not_found',
-  });
-  assert.throws(
-    () => settlePayment(database, 'core-3', { outcome: 'later' } as never, 'core'),
-    /settle takes posted, failed or canceled/,
-  );
-  assert.deepEqual(await working(['core-1', 'core-2', 'core-3']), ['core-3']);
+  const unheard = { ...end, platform_payment_id: 'core-9' };
+  assert.deepEqual(await settlePayment(database, unheard, 'core'), { outcome: 'not_found' });
+  assert.deepEqual(await working(['core-1', 'core-2']), ['core-2']);
 });

@@ -1,7 +1,6 @@
 /**
  * The payment rows of the partner kit: every statement that creates, reads or ends one. Imports no stage.
- * A row is created by `insertPayments` (accept.ts), ended by `endPayments` (apply.ts) or `cancelPayment` (admin.ts), and read by
- * all. An ended row never changes again; a trigger enforces this whatever this file does (RU2).
+ * A row is created by `insertPayments` (accept.ts), ended by `endPayments`, and read by all. An ended row never changes again; a trigger enforces this whatever this file does (RU2).
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -223,46 +222,65 @@ const endStatement = sql(
      DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
    ), noted AS (
      INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
-     SELECT platform_payment_id, 'account system', 'canceled', '{}' FROM ended WHERE status = 'canceled'
+     SELECT platform_payment_id, 'account system', 'canceled', '{}' FROM ended WHERE status = 'canceled' AND $5
    )
    SELECT ${columns} FROM ended`,
 );
 
-/** Ends those that are still processing (KT5) and returns their rows as they are after the commit; the others are unchanged. */
+/**
+ * Ends those that are still processing (KT5) and returns their rows as they are after the commit; the others are unchanged. A cancel is
+ * noted in the audit, unless the caller writes a line of its own.
+ */
 export function endPayments(
   tx: Transaction | Database,
   ends: readonly PaymentEnd[],
+  isNoted = true,
 ): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(endStatement, [
     ends.map((end) => end.platform_payment_id),
     ends.map((end) => end.status),
     ends.map((end) => end.failure_reason),
     ends.map((end) => end.posted_at ?? null),
+    isNoted,
   ]);
 }
 
+// A claim that another replica has made since stays.
 const postponeStatement = sql(
   'kit_postpone_payments',
-  `UPDATE duebridge_partner.payment_processing AS begun SET not_before = asked.until
-     FROM unnest($1::text[], $2::timestamptz[]) AS asked(id, until)
-    WHERE begun.platform_payment_id = asked.id AND begun.not_before IS DISTINCT FROM asked.until`,
+  `UPDATE duebridge_partner.payment_processing AS begun
+      SET not_before = asked.until, claimed_by = CASE WHEN claimed_by = asked.frees THEN NULL ELSE claimed_by END
+     FROM unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS asked(id, until, frees)
+    WHERE begun.platform_payment_id = asked.id AND (begun.not_before IS DISTINCT FROM asked.until OR claimed_by = asked.frees)`,
 );
 
-/** Hides payments from `findUnfinished` until the time that their account system named. */
+/** What an account system put off. */
+export interface Postponed {
+  readonly platform_payment_id: string;
+  /** Hidden from `findUnfinished` until then; null: not at all. */
+  readonly until: string | null;
+  /** The replica that gives its claim back: the payment can be canceled, and anybody may ask again. */
+  readonly frees: string | null;
+}
+
+/** Stores that payments were put off. */
 export async function postponePayments(
   tx: Transaction | Database,
-  postponed: readonly { readonly platform_payment_id: string; readonly until: string }[],
+  postponed: readonly Postponed[],
 ): Promise<void> {
   await tx.query(postponeStatement, [
     postponed.map((payment) => payment.platform_payment_id),
     postponed.map((payment) => payment.until),
+    postponed.map((payment) => payment.frees),
   ]);
 }
 
 /** A payment that waits to be applied. */
 export interface UnfinishedPayment extends PaymentRow {
-  /** The replica that hands it to the biller's own system; null when there is none. */
-  readonly claimed_by: string | null;
+  /** It was claimed for the biller's own system, and its outcome there is unknown. */
+  readonly is_claimed: boolean;
+  /** It was accepted in the future, because the clock has stepped back since: its age is unknown. */
+  readonly is_ahead: boolean;
 }
 
 /** In SQL: whether the claim of a row of `payment_processing` binds nobody: there is none, or its replica is dead (claims.ts). */
@@ -270,9 +288,9 @@ export const IS_FREE = `(claimed_by IS NULL OR claimed_by NOT IN (SELECT replica
 
 const unfinishedStatement = sql(
   'kit_unfinished',
-  `SELECT ${columns}, (SELECT claimed_by FROM duebridge_partner.payment_processing AS begun
-                        WHERE begun.platform_payment_id = payment.platform_payment_id) AS claimed_by,
-          initiated_at > clock_timestamp() AS is_ahead
+  `SELECT ${columns}, initiated_at > clock_timestamp() AS is_ahead,
+          EXISTS (SELECT FROM duebridge_partner.payment_processing AS begun
+                   WHERE begun.platform_payment_id = payment.platform_payment_id AND claimed_by IS NOT NULL) AS is_claimed
      FROM duebridge_partner.payment
     WHERE status = 'processing' AND platform_payment_id = ANY (ARRAY(
       SELECT platform_payment_id FROM duebridge_partner.payment_processing
@@ -296,11 +314,11 @@ export interface UnfinishedQuery {
   readonly limit: number;
 }
 
-/** Payments that are processing and due, in order of id. The age of those that are `is_ahead` is unknown. */
+/** Payments that are processing and due, in order of id. */
 export function findUnfinished(
   database: Database,
   { ageMs, replica_id, after, limit }: UnfinishedQuery,
-): Promise<(UnfinishedPayment & { readonly is_ahead: boolean })[]> {
+): Promise<UnfinishedPayment[]> {
   return database.query(unfinishedStatement, [ageMs, after, limit, replica_id]);
 }
 
@@ -312,7 +330,7 @@ export interface Standing {
 
 const standingStatement = sql(
   'kit_standing',
-  `SELECT count(*) AS processing, count(claimed_by) AS claimed,
+  `SELECT count(*) AS processing, count(claimed_at) AS claimed,
           greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(initiated_at)), 0))::float8 AS oldest,
           greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(claimed_at)), 0))::float8 AS oldest_claimed
      FROM duebridge_partner.payment_processing`,
