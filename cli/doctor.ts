@@ -2,7 +2,7 @@
  * `duebridge doctor`: does this machine have what duebridge needs, and is the database one that keeps
  * what it acknowledges? Looks, changes nothing that was there, and says how to fix what is wrong.
  */
-import { access, constants } from 'node:fs/promises';
+import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import {
   asynchronousStandbys,
@@ -10,7 +10,6 @@ import {
   ConfigurationError,
   dataDirectory as dataDirectoryOf,
   describeDatabaseTrouble,
-  makeDirectory,
   messageOf,
   openDatabase,
   secretText,
@@ -57,7 +56,7 @@ export function doctorCommand(): Command {
 async function dataDirectory(): Promise<Finding> {
   const folder = dataDirectoryOf();
   try {
-    await makeDirectory(folder);
+    await mkdir(folder, { recursive: true });
     await access(folder, constants.W_OK);
     return { check: 'data directory', ok: true, says: folder };
   } catch (error) {

@@ -5,7 +5,7 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ConfigurationError, makeDirectory, messageOf } from '@duebridge/runtime';
+import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import { Command } from 'commander';
 
 const templates = new URL('./templates/', import.meta.url);
@@ -48,7 +48,7 @@ async function initPartner(folder: string, billerId = basename(folder)): Promise
       `"${text}" cannot be a name: use lower case letters, digits, dots, hyphens and underscores, 64 at most`,
     );
   }
-  await makeDirectory(folder).catch((error: unknown) => {
+  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
     throw new ConfigurationError(`cannot make the folder ${folder}: ${messageOf(error)}`);
   });
   if ((await readdir(folder)).length > 0) {

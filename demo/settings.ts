@@ -3,13 +3,12 @@
  * exchanged.
  */
 import { randomBytes } from 'node:crypto';
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   ConfigurationError,
   dataDirectory as dataDirectoryOf,
   keepOwner,
-  makeDirectory,
 } from '@duebridge/runtime';
 
 /** Credentials of a partner at the platform's token endpoint; null until they have been issued. */
@@ -57,7 +56,7 @@ export async function readSettings(): Promise<Settings> {
 
 /** Writes the settings atomically. */
 export async function keepSettings(settings: Settings): Promise<void> {
-  await makeDirectory(dataDirectory);
+  await mkdir(dataDirectory, { recursive: true });
   const draft = `${file}.${process.pid}`;
   await writeFile(draft, `${JSON.stringify(settings, null, 2)}\n`, { mode: 0o600 });
   await keepOwner(draft, dataDirectory);

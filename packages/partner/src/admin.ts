@@ -25,7 +25,7 @@ import {
   adminGuard,
   ConfigurationError,
   mount,
-  openAuditChain,
+  AuditChain,
   type Database,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
@@ -71,7 +71,7 @@ export interface PartnerAdminOptions {
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
-  const auditChain = openAuditChain({ database, tables: auditTables });
+  const auditChain = new AuditChain({ database, tables: auditTables });
   const guard = { onRequest: adminGuard(options.adminKey) };
 
   mount(

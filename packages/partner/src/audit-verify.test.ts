@@ -1,7 +1,7 @@
 /** The kit's operator verifies the seals over its audit (decision 135). */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openAuditChain } from '@duebridge/runtime';
+import { AuditChain } from '@duebridge/runtime';
 import { partnerCommand } from './main.ts';
 import { startPartner } from './server.ts';
 import { auditTables } from './store.ts';
@@ -47,7 +47,7 @@ test('the audit of a payment is sealed, and a removed line is detected [EE8]', a
     });
     assert.equal(put.status, 200);
   }
-  const chain = openAuditChain({ database, tables: auditTables, marginMs: 0 });
+  const chain = new AuditChain({ database, tables: auditTables, marginMs: 0 });
   const end = performance.now() + 120_000;
   while ((await chain.verify(0, 50)).lines < 2) {
     assert.ok(performance.now() < end, 'the lines were not sealed in time');

@@ -15,7 +15,7 @@ import {
   keepSealing,
   mount,
   OAuthRefusal,
-  openAuditChain,
+  AuditChain,
   silentLog,
   systemClock,
   type Clock,
@@ -147,7 +147,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   mountInterface(app, options, stages);
 
   // Without a key: the kit has no secret beside its database (decision 135).
-  const chain = openAuditChain({ database, tables: auditTables });
+  const chain = new AuditChain({ database, tables: auditTables });
   const sealing = new AbortController();
   let sealed: Promise<void> | undefined;
   app.addHook('onReady', (done) => {

@@ -5,8 +5,7 @@
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
 import {
   keepSealing,
-  openAuditChain,
-  type AuditChain,
+  AuditChain,
   type Clock,
   type Database,
   type Log,
@@ -61,7 +60,7 @@ export function keepWorking(given: {
   const { smtpUrl, mailFrom } = config;
   // Keyed with what is outside the database, so that whoever can write to it cannot make seals of their own.
   const sealing = hkdfSync('sha256', given.keyPepper, '', 'duebridge audit seals', 32);
-  const auditChain = openAuditChain({
+  const auditChain = new AuditChain({
     database,
     tables: auditTables,
     key: createSecretKey(Buffer.from(sealing)),

@@ -9,6 +9,7 @@
  */
 import assert from 'node:assert/strict';
 import { createHash, createHmac, type KeyObject } from 'node:crypto';
+import type { AuditVerification } from '@duebridge/contract';
 import type { Clock } from './clock.ts';
 import { messageOf } from './errors.ts';
 import type { Log } from './log.ts';
@@ -24,47 +25,7 @@ export interface AuditTables {
   readonly columns: readonly string[];
 }
 
-/** The first place where the chain is broken. */
-export interface BrokenAudit {
-  readonly seal_no: number;
-  /** `altered`: a line differs from when it was sealed, or was exchanged for another. */
-  readonly what: 'altered' | 'removed' | 'inserted' | 'seal_missing' | 'seal_altered';
-  /** The line that was added or altered, or the time of the last good line before a missing one. */
-  readonly at: string | null;
-  readonly audit_id: string | null;
-}
-
-/** The result of checking some seals. */
-export interface AuditCheck {
-  /** Number of seals and lines compared. */
-  readonly seals: number;
-  readonly lines: number;
-  /** The last good seal: compare it with one recorded elsewhere. Null: none was good, or there is none. */
-  readonly through: { readonly seal_no: number; readonly seal: string; readonly to: string } | null;
-  /** The seal to continue after; null: this was the last. */
-  readonly next: number | null;
-  /** The number of the newest seal, so that a caller knows how much is left; 0 without one. */
-  readonly newest: number;
-  readonly broken: BrokenAudit | null;
-  /**
-   * Lines that no seal covers yet, reported with the last seals; usually those of the last minute. Not counted beyond
-   * `MOST_UNSEALED`.
-   */
-  readonly unsealed: number;
-}
-
-/** The seals of one audit. */
-export interface AuditChain {
-  /**
-   * Seals what is ready; returns the newest seal of this call, or undefined when there was none to create. Call it every few
-   * seconds.
-   */
-  seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined>;
-  /** Compares at most `limit` seals after number `after` with the lines of their time; fewer when that takes more than two seconds. */
-  verify(after: number, limit: number): Promise<AuditCheck>;
-  /** Milliseconds since the end of the newest seal's stretch at the last call of `seal`; 0 before it. */
-  readonly ageMs: number;
-}
+type BrokenAudit = NonNullable<AuditVerification['broken']>;
 
 /** Lines in one seal: 64 kB of digests, and few enough to locate a problem. */
 const LINES_PER_SEAL = 2_000;
@@ -110,32 +71,33 @@ const BEGINNING = '-infinity';
 const utc = (column: string): string =>
   `CASE WHEN ${column} = '-infinity' THEN '-infinity' ELSE to_char(${column}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END`;
 
-/**
- * Opens the seals of an audit. `key` is a secret outside the database: without it, somebody who can only write to the database
- * cannot forge a chain. `marginMs` and `pieceMs` are for tests.
- */
-export function openAuditChain(options: {
-  readonly database: Database;
-  readonly tables: AuditTables;
-  readonly key?: KeyObject;
-  readonly marginMs?: number;
-  readonly pieceMs?: number;
-}): AuditChain {
-  return new Chain(options);
-}
+/** A seal, as it is logged and printed. */
+type Seal = { readonly seal_no: number; readonly seal: string };
 
-class Chain implements AuditChain {
+/** The seals of one audit. */
+export class AuditChain {
   readonly #database: Database;
   readonly #statements: Statements;
   readonly #key: KeyObject | undefined;
   readonly #marginMs: number;
   readonly #pieceMs: number;
-  #ageMs = 0;
-  /** Times before which no line can be added any more, and how that is known: see `horizon`. */
-  #waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
+  /** Milliseconds since the end of the newest seal's stretch at the last call of `seal`; 0 before it. */
+  ageMs = 0;
+  /** The time before which no line can be added any more, and the one that will be it once these writers have ended. */
   #settled: string | undefined;
+  #waitsFor: { readonly at: string; readonly writers: readonly string[] } | undefined;
 
-  constructor(options: Parameters<typeof openAuditChain>[0]) {
+  /**
+   * `key` is a secret outside the database: without it, somebody who can only write to the database cannot forge a chain. `marginMs`
+   * and `pieceMs` are for tests.
+   */
+  constructor(options: {
+    readonly database: Database;
+    readonly tables: AuditTables;
+    readonly key?: KeyObject;
+    readonly marginMs?: number;
+    readonly pieceMs?: number;
+  }) {
     this.#database = options.database;
     this.#statements = statementsOf(options.tables);
     this.#key = options.key;
@@ -143,42 +105,44 @@ class Chain implements AuditChain {
     this.#pieceMs = options.pieceMs ?? PIECE_MS;
   }
 
-  get ageMs(): number {
-    return this.#ageMs;
-  }
-
-  async seal(): Promise<{ readonly seal_no: number; readonly seal: string } | undefined> {
-    const { now, horizon: until } = await this.#horizon();
-    let newest: { seal_no: number; seal: string } | undefined;
+  /**
+   * Seals what is ready; returns the newest seal of this call, or undefined when there was none to create. Call it every few
+   * seconds.
+   */
+  async seal(): Promise<Seal | undefined> {
+    const now = await this.#settle();
+    let newest: Seal | undefined;
     for (let made = 0; made < SEALS_PER_ROUND; made += 1) {
-      const one = await this.#sealOne(now, until);
+      const one = await this.#sealOne(now);
       newest = one ?? newest;
       if (one?.isFull !== true) break;
     }
     return newest;
   }
 
-  async verify(after: number, limit: number): Promise<AuditCheck> {
-    const [first] =
-      after === 0 ? [] : await this.#database.query<SealRow>(this.#statements.one, [after]);
-    const rows = await this.#database.query<SealRow>(this.#statements.some, [after, limit]);
-    let before: SealRow | undefined = first;
-    let lines = 0;
+  /** Compares at most `limit` seals after number `after` with the lines of their time; fewer when that takes more than two seconds. */
+  async verify(after: number, limit: number): Promise<AuditVerification> {
+    const seals = await this.#database.query<SealRow>(this.#statements.some, [
+      after - 1,
+      limit + 1,
+    ]);
+    let before = after > 0 && seals[0]?.seal_no === after ? seals.shift() : undefined;
+    const rows = seals.filter(({ seal_no }) => seal_no > after).slice(0, limit);
     let broken: BrokenAudit | undefined;
-    if (after > 0 && first === undefined) {
+    if (after > 0 && before === undefined) {
       broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
     }
-    let seals = 0;
+    const found = { seals: 0, lines: 0 };
     const startedAt = performance.now();
     for (const row of broken === undefined ? rows : []) {
       broken = await this.#compare(row, before);
       if (broken !== undefined) break;
-      seals += 1;
-      lines += row.lines;
+      found.seals += 1;
+      found.lines += row.lines;
       before = row;
       if (performance.now() - startedAt > this.#pieceMs) break;
     }
-    const isLast = rows.length < limit && seals === rows.length;
+    const isLast = rows.length < limit && found.seals === rows.length;
     const [last] = await this.#database.query<{ seal_no: number }>(this.#statements.newest);
     const [rest] =
       broken === undefined && isLast
@@ -187,8 +151,7 @@ class Chain implements AuditChain {
           ])
         : [];
     return {
-      seals,
-      lines,
+      ...found,
       through:
         before === undefined
           ? null
@@ -201,55 +164,52 @@ class Chain implements AuditChain {
   }
 
   #sealOf(row: Omit<SealRow, 'seal'>): Buffer {
-    const text = JSON.stringify([
-      row.seal_no,
-      row.from_at,
-      row.to_at,
-      row.sealed_at,
-      row.lines,
-      createHash('sha256').update(row.digests).digest('hex'),
-      row.previous.toString('hex'),
-    ]);
-    return this.#key === undefined
-      ? createHash('sha256').update(text).digest()
-      : createHmac('sha256', this.#key).update(text).digest();
+    const { seal_no, from_at, to_at, sealed_at, lines, digests, previous } = row;
+    const digest = createHash('sha256').update(digests).digest('hex');
+    const facts = [seal_no, from_at, to_at, sealed_at, lines, digest, previous.toString('hex')];
+    const hash = this.#key ? createHmac('sha256', this.#key) : createHash('sha256');
+    return hash.update(JSON.stringify(facts)).digest();
   }
 
   /**
-   * The time before which nothing can be added any more. A transaction that has written a line holds the table's write lock until
-   * it ends. For each time, the holders of that lock are remembered; once they have ended, no line older than the margin before
-   * that time can be added.
+   * Learns the time before which nothing can be added any more, and returns the time now. A transaction that has written a line holds the
+   * table's write lock until it ends. For each time, the holders of that lock are remembered; once they have ended, no line older than the
+   * margin before that time can be added.
    */
-  async #horizon(): Promise<{ now: string; horizon: string | undefined }> {
+  async #settle(): Promise<string> {
     const [row] = await this.#database.query<{ now: string; writers: string[] }>(
       this.#statements.now,
     );
     assert(row);
-    const writes = new Set(row.writers);
-    if (
-      this.#waitsFor !== undefined &&
-      !this.#waitsFor.writers.some((writer) => writes.has(writer))
-    ) {
+    const { now, writers } = row;
+    if (this.#waitsFor?.writers.every((writer) => !writers.includes(writer))) {
       this.#settled = this.#waitsFor.at;
       this.#waitsFor = undefined;
     }
-    if (row.writers.length === 0) this.#settled = row.now;
-    else this.#waitsFor ??= { at: row.now, writers: row.writers };
-    return {
-      now: row.now,
-      horizon: this.#settled === undefined ? undefined : shifted(this.#settled, -this.#marginMs),
+    if (writers.length === 0) this.#settled = now;
+    else this.#waitsFor ??= { at: now, writers };
+    return now;
+  }
+
+  /** Adds the seal after `last`; undefined when another replica was faster. */
+  async #write(
+    last: SealRow | undefined,
+    stretch: Pick<SealRow, 'from_at' | 'to_at' | 'sealed_at'>,
+    digests: readonly Buffer[],
+  ): Promise<Seal | undefined> {
+    const row = {
+      seal_no: (last?.seal_no ?? 0) + 1,
+      ...stretch,
+      lines: digests.length,
+      digests: Buffer.concat(digests),
+      previous: last?.seal ?? NO_SEAL,
     };
-  }
-
-  async #write(row: Omit<SealRow, 'seal'>): Promise<Buffer | undefined> {
     const seal = this.#sealOf(row);
-    const { seal_no, from_at, to_at, sealed_at, lines, digests, previous } = row;
-    const values = [seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal];
-    const made = await this.#database.query(this.#statements.add, values);
-    return made.length === 0 ? undefined : seal;
+    const made = await this.#database.query(this.#statements.add, [...Object.values(row), seal]);
+    return made.length === 0 ? undefined : { seal_no: row.seal_no, seal: seal.toString('hex') };
   }
 
-  /** Digests of lines in (from, to] that a seal covers already: after the clock went back, stretches overlap. */
+  /** Digests of lines in (from, to] that other seals cover: after the clock went back, stretches overlap. */
   async #sealedWithin(from: string, to: string, but: number): Promise<Set<string>> {
     const rows = await this.#database.query<{ digests: Buffer }>(this.#statements.overlapping, [
       from,
@@ -259,103 +219,78 @@ class Chain implements AuditChain {
     return new Set(rows.flatMap(({ digests }) => partsOf(digests)));
   }
 
-  async #sealOne(
-    now: string,
-    until: string | undefined,
-  ): Promise<{ seal_no: number; seal: string; isFull: boolean } | undefined> {
+  async #sealOne(now: string): Promise<(Seal & { readonly isFull: boolean }) | undefined> {
     const [last] = await this.#database.query<SealRow>(this.#statements.last);
     const from_at = last?.to_at ?? BEGINNING;
-    this.#ageMs = last === undefined ? 0 : Math.max(0, millis(now) - millis(last.to_at));
-    const seal_no = (last?.seal_no ?? 0) + 1;
-    const previous = last?.seal ?? NO_SEAL;
+    this.ageMs = last === undefined ? 0 : Math.max(0, millis(now) - millis(last.to_at));
     if (last !== undefined && millis(now) < millis(last.sealed_at) - CLOCK_STEP_MS) {
       // An empty seal whose time goes back records the step; the next ones seal the lines written in the meantime.
       const back = shifted(now, -this.#marginMs - LOOK_BACK_MS);
-      const none = { lines: 0, digests: Buffer.alloc(0), previous };
-      const seal = await this.#write({
-        seal_no,
-        from_at: back,
-        to_at: back,
-        sealed_at: now,
-        ...none,
-      });
+      const stretch = { from_at: back, to_at: back, sealed_at: now };
+      const seal = await this.#write(last, stretch, []);
       // Times remembered before the step are now in the future.
       this.#waitsFor = undefined;
       this.#settled = undefined;
-      return seal && { seal_no, seal: seal.toString('hex'), isFull: false };
+      return seal && { ...seal, isFull: false };
     }
-    if (until === undefined) return undefined;
+    if (this.#settled === undefined) return undefined;
+    const until = shifted(this.#settled, -this.#marginMs);
     if (from_at !== BEGINNING && until <= from_at) return undefined;
     const found = await this.#database.query<LineDigest>(this.#statements.ready, [from_at, until]);
     const isFull = found.length >= LINES_PER_SEAL;
     const isDue = from_at === BEGINNING || millis(until) - millis(from_at) >= EMPTY_SEAL_MS;
     if (found.length === 0 && !isDue) return undefined;
     const to_at = (isFull ? found.at(-1)?.at : undefined) ?? until;
-    const known = await this.#sealedWithin(from_at, to_at, seal_no);
-    const fresh = found.filter(({ digest }) => !known.has(digest.toString('hex')));
-    const seal = await this.#write({
-      seal_no,
-      from_at,
-      to_at,
-      sealed_at: now,
-      lines: fresh.length,
-      digests: Buffer.concat(fresh.map(({ digest }) => digest)),
-      previous,
-    });
-    return seal && { seal_no, seal: seal.toString('hex'), isFull };
+    const known = await this.#sealedWithin(from_at, to_at, (last?.seal_no ?? 0) + 1);
+    const fresh = found
+      .map(({ digest }) => digest)
+      .filter((one) => !known.has(one.toString('hex')));
+    const seal = await this.#write(last, { from_at, to_at, sealed_at: now }, fresh);
+    return seal && { ...seal, isFull };
   }
 
   /** Compares one seal with the seal before it and with the lines of its stretch. */
   async #compare(row: SealRow, before: SealRow | undefined): Promise<BrokenAudit | undefined> {
     const broken = (
       what: BrokenAudit['what'],
-      line?: { at: string; audit_id: string | null },
+      line?: { at: string; audit_id: string },
     ): BrokenAudit => ({
       seal_no: row.seal_no,
       what,
       at: line?.at ?? null,
       audit_id: line?.audit_id ?? null,
     });
-    if (row.seal_no !== (before?.seal_no ?? 0) + 1) return broken('seal_missing');
-    const goesBack = row.lines === 0 && row.from_at === row.to_at;
+    const { seal_no, from_at, to_at } = row;
+    if (seal_no !== (before?.seal_no ?? 0) + 1) return broken('seal_missing');
+    const goesBack = row.lines === 0 && from_at === to_at;
     if (
       !row.seal.equals(this.#sealOf(row)) ||
       !row.previous.equals(before?.seal ?? NO_SEAL) ||
       row.digests.length !== row.lines * DIGEST_BYTES ||
-      (row.from_at !== (before?.to_at ?? BEGINNING) && !goesBack)
+      (from_at !== (before?.to_at ?? BEGINNING) && !goesBack)
     ) {
       return broken('seal_altered');
     }
     if (goesBack) return undefined;
-    const stretch = [row.from_at, row.to_at];
     // Bounded, because somebody may have inserted millions of lines.
-    const most = row.lines + LINES_PER_SEAL;
-    let lines = await this.#database.query<LineDigest>(this.#statements.within, [...stretch, most]);
-    if (Buffer.concat(lines.map(({ digest }) => digest)).equals(row.digests)) return undefined;
+    const within = (most: number): Promise<LineDigest[]> =>
+      this.#database.query<LineDigest>(this.#statements.within, [from_at, to_at, most]);
+    const usual = await within(row.lines + 1);
+    if (Buffer.concat(usual.map(({ digest }) => digest)).equals(row.digests)) return undefined;
     const sealed = partsOf(row.digests);
-    const isSealed = new Set(sealed);
-    const strange = (): LineDigest[] =>
-      lines.filter(({ digest }) => !isSealed.has(digest.toString('hex')));
-    const elsewhere =
-      strange().length === 0
-        ? new Set<string>()
-        : await this.#sealedWithin(row.from_at, row.to_at, row.seal_no);
-    const firstExtra = (): LineDigest | undefined =>
-      strange().find(({ digest }) => !elsewhere.has(digest.toString('hex')));
-    if (lines.length === most) {
-      const inserted = firstExtra();
-      if (inserted !== undefined) return broken('inserted', inserted);
-      // Every other line of this time is under another seal: the clock went back, and stretches overlap.
-      lines = await this.#database.query<LineDigest>(this.#statements.within, [...stretch, null]);
-    }
-    const extra = firstExtra();
+    const elsewhere = await this.#sealedWithin(from_at, to_at, seal_no);
+    const known = new Set([...sealed, ...elsewhere]);
+    const lines = await within(known.size + LINES_PER_SEAL);
+    const extra = lines.find(({ digest }) => !known.has(digest.toString('hex')));
     const there = new Set(lines.map(({ digest }) => digest.toString('hex')));
     const gone = sealed.findIndex((digest) => !there.has(digest));
-    if (extra !== undefined) return broken(gone < 0 ? 'inserted' : 'altered', extra);
+    // With that many lines inserted, those that are sealed may only not have been read.
+    const isWhole = lines.length < known.size + LINES_PER_SEAL;
+    if (extra !== undefined) return broken(gone < 0 || !isWhole ? 'inserted' : 'altered', extra);
     if (gone < 0) return undefined;
     const good = sealed.slice(0, gone).findLast((digest) => there.has(digest));
     const line = lines.find(({ digest }) => digest.toString('hex') === good);
-    return broken('removed', { at: line?.at ?? row.from_at, audit_id: null });
+    return { ...broken('removed'), at: line?.at ?? from_at };
   }
 }
 
@@ -412,7 +347,6 @@ function statementsOf({ lines, seals, columns }: AuditTables) {
     ),
     last: sql(`${prefix}_last`, `SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
     newest: sql(`${prefix}_newest`, `SELECT max(seal_no) AS seal_no FROM ${seals}`),
-    one: sql(`${prefix}_one`, `SELECT ${seal} FROM ${seals} WHERE seal_no = $1`),
     some: sql(
       `${prefix}_some`,
       `SELECT ${seal} FROM ${seals} WHERE seal_no > $1 ORDER BY seal_no LIMIT $2`,

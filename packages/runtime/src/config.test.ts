@@ -92,18 +92,6 @@ test('a misspelt variable of ours is refused with the right name; other variable
   assert.deepEqual(unknownVariables(spec2, env, /^OTHER/), ['DUEBRIDGE_SOMETHING_NEW']);
 });
 
-test('a variable that an earlier version read is refused, and what to do instead is said', () => {
-  for (const name of ['DUEBRIDGE_PARTNER_KEY_2', 'DUEBRIDGE_PARTNER_KEY_2_FILE']) {
-    assert.throws(
-      () => readConfig(spec, { [name]: 'canary' }),
-      (error) =>
-        error instanceof ConfigurationError &&
-        error.message.includes(`${name} was removed: list both keys in DUEBRIDGE_PARTNER_KEY`) &&
-        !error.message.includes('canary'),
-    );
-  }
-});
-
 test('a secret may come from a file; both at once, or a missing file, is reported', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-secret-'));
   t.after(() => rm(folder, { recursive: true }));

@@ -48,7 +48,7 @@ export type Variables = Readonly<Record<string, Variable<unknown>>>;
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Any text. */
-export const text: Parser<string> = (value) => value;
+export const text: Parser<string> = String;
 
 /** A secret: at least 16 characters, without spaces or control characters, which headers and shells drop. */
 export const secret: Parser<string> = (value) => {
@@ -123,25 +123,12 @@ export type Config<S> = { readonly [K in keyof S]: S[K] extends Variable<infer T
 /** Variables that are in no server's table: commands read them. */
 const readElsewhere = ['DUEBRIDGE_ADMIN_URL'];
 
-/**
- * Variables of earlier versions, without the prefix that all of ours have, and what to do instead. They are refused, because ignoring one
- * would change what a deployment does.
- */
-const removed: Readonly<Record<string, string>> = {
-  CLIENT_RATE: 'every client may create 25 tokens a second',
-  HSTS_SECONDS: 'let the proxy that terminates TLS send Strict-Transport-Security',
-  PARTNER_CLIENT_SECRET_2: 'list both secrets in DUEBRIDGE_PARTNER_CLIENT_SECRET, with a comma',
-  PARTNER_KEY_2: 'list both keys in DUEBRIDGE_PARTNER_KEY, with a comma',
-  STRIPE_API_URL: 'Stripe has one address',
-  STRIPE_SCRIPT_URL: 'Stripe has one address',
-};
-
 /** A name this close to a known one is probably a typo: two letters, or one swapped pair. */
 const MAX_TYPO_DISTANCE = 2;
 
 /**
  * Reads all variables of `spec` from `env`. Throws one ConfigurationError that names every variable that is missing, wrong or
- * misspelt or was removed, and never quotes a value.
+ * misspelt, and never quotes a value.
  */
 export function readConfig<const S extends Variables>(
   spec: S,
@@ -165,10 +152,8 @@ export function readConfig<const S extends Variables>(
   }
   const known = knownNames(spec);
   for (const name of unknownNames(known, env)) {
-    const instead = removed[name.slice(PREFIX.length).replace(/_FILE$/, '')];
     const meant = [...known].find((other) => isSlip(name, other));
-    if (instead !== undefined) problems.push(`${name} was removed: ${instead}`);
-    else if (meant !== undefined) problems.push(`${name} is not known: did you mean ${meant}?`);
+    if (meant !== undefined) problems.push(`${name} is not known: did you mean ${meant}?`);
   }
   if (problems.length > 0) {
     throw new ConfigurationError(`the configuration is not usable: ${problems.join('; ')}`);

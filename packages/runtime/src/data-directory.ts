@@ -16,27 +16,6 @@ export function dataDirectory(
   return path.resolve(env['DUEBRIDGE_DATA_DIR'] || '.duebridge');
 }
 
-/**
- * Creates a directory and those above it, each with `mode`; one that is there already is left alone. Rejects with the file system's
- * error. `mkdir` with `recursive` never returns below /proc, which answers ENOENT although the parent exists.
- */
-export async function makeDirectory(directory: string, mode = 0o777): Promise<void> {
-  const parent = path.dirname(directory);
-  try {
-    await mkdir(directory, { mode }).catch(async (error: unknown) => {
-      const isMissing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
-      if (!isMissing || parent === directory) throw error;
-      await makeDirectory(parent, mode);
-      // Once more only: where it fails again, the file system takes no directory.
-      await mkdir(directory, { mode });
-    });
-  } catch (error) {
-    // It was there, or another process has made it.
-    const found = await stat(directory).catch(() => undefined);
-    if (found?.isDirectory() !== true) throw error;
-  }
-}
-
 /** The file in a data directory that holds a server's admin key. */
 export function adminKeyFile(directory: string, server: ServerName): string {
   return path.join(directory, `${server}-admin-key`);
@@ -66,7 +45,8 @@ export async function holdDataDirectory(
   let lock: InstanceType<typeof DatabaseSync> | undefined;
   try {
     // Root lets others pass: the user id that runs PostgreSQL has to reach its files.
-    await makeDirectory(directory, process.getuid?.() === 0 ? 0o711 : 0o700);
+    const mode = process.getuid?.() === 0 ? 0o711 : 0o700;
+    await mkdir(directory, { recursive: true, mode });
     await appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
     lock = new DatabaseSync(file);

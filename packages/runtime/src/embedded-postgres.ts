@@ -78,21 +78,20 @@ const SETTINGS = [
   'log_min_error_statement=panic',
 ];
 
+/** A user of this machine. */
+interface Ids {
+  readonly uid: number;
+  readonly gid: number;
+}
+
 /** The contents of embedded.json, which is written last: a folder without it was left by a start that was killed. */
-interface Installation {
+interface Installation extends Ids {
   readonly format: 1;
   /** The cluster's folder; relative to the data directory if it is inside, so that the directory can be moved. */
   readonly cluster: string;
   readonly password: string;
-  readonly uid: number;
-  readonly gid: number;
   /** The data directory itself: a cluster elsewhere belongs to the directory that made it, not to a copy of it. */
-  readonly home?: string;
-}
-
-interface Ids {
-  readonly uid: number;
-  readonly gid: number;
+  readonly home: string;
 }
 
 /** An installation with its folders resolved. */
@@ -134,12 +133,11 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
+    // A server whose data directory was removed notices it within a minute, and ends by itself.
     if (await isThere(cluster.pgdata)) {
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
-    } else if (await isLast(server)) {
-      await endWithoutFiles(server);
     }
     await server.user.end().catch(() => undefined);
   };
@@ -167,7 +165,11 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
 }
 
 function isThere(file: string): Promise<boolean> {
-  return fs.access(file).then(
+  return succeeds(fs.access(file));
+}
+
+function succeeds(attempt: Promise<unknown>): Promise<boolean> {
+  return attempt.then(
     () => true,
     () => false,
   );
@@ -182,8 +184,7 @@ async function openCluster(dataDirectory: string, binaries: string, log: Log): P
   const isRoot = process.getuid?.() === 0;
   const found = await readInstallation(file);
   const { cluster, password, uid, gid } = found ?? (await newInstallation(home, isRoot, log));
-  const trouble = found && (await troubleWith(found, home, file));
-  if (trouble !== undefined) throw new ConfigurationError(trouble);
+  if (found !== undefined) await assertAsMade(found, home);
   const folder = path.resolve(dataDirectory, cluster);
   const runAs = isRoot ? { uid, gid } : undefined;
   const bin = await runnable(binaries, folder, runAs, log);
@@ -213,26 +214,18 @@ async function readInstallation(file: string): Promise<Installation | undefined>
   }
 }
 
-/** Why a cluster cannot be used as it is: it was moved, copied or removed, or belongs to another user. Nothing is repaired by guessing. */
-async function troubleWith(
-  found: Installation,
-  home: string,
-  file: string,
-): Promise<string | undefined> {
+/** Refuses a cluster that was moved, copied, removed or damaged, or that is another user's. Nothing is repaired by guessing. */
+async function assertAsMade(found: Installation, home: string): Promise<void> {
   const folder = path.resolve(home, found.cluster);
-  if (path.isAbsolute(found.cluster) && found.home !== undefined && found.home !== home) {
-    return `the database of ${home} is in ${folder} and belongs to ${found.home}, from which this directory was moved or copied: move it back, or remove ${file} to start with an empty database`;
-  }
+  const isHome = !path.isAbsolute(found.cluster) || found.home === home;
   const stat = await fs.lstat(folder).catch(() => undefined);
-  if (stat === undefined) {
-    return `the database that was in ${folder} is gone: restore it, or remove ${home} to start with an empty one`;
-  }
-  if (!stat.isDirectory() || stat.uid !== found.uid || (stat.mode & 0o077) !== 0) {
-    return `${folder} is not the private folder of user id ${found.uid} any more: restore its owner and mode 700`;
-  }
+  const isPrivate =
+    stat?.isDirectory() === true && stat.uid === found.uid && (stat.mode & 0o077) === 0;
   const ours = process.getuid?.() ?? 0;
-  if (ours === 0 || found.uid === ours) return undefined;
-  return `the database in ${home} belongs to user id ${found.uid}: start as root or as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`;
+  if (isHome && isPrivate && (ours === 0 || ours === found.uid)) return;
+  throw new ConfigurationError(
+    `the database of ${home} is not as it was made, in ${folder}, with mode 700, of user id ${found.uid}, for ${found.home}: if it was moved or copied, move it back; restore its owner and mode; start as root or as that user; or remove ${home} to start with an empty one`,
+  );
 }
 
 /** An empty private folder for a cluster, and who owns it. */
@@ -313,10 +306,7 @@ async function run(program: string, args: readonly string[], ids: Ids | undefine
 }
 
 function runs(program: string, args: readonly string[], ids: Ids | undefined): Promise<boolean> {
-  return run(program, args, ids).then(
-    () => true,
-    () => false,
-  );
+  return succeeds(run(program, args, ids));
 }
 
 function installedPackage(): string {
@@ -411,7 +401,7 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
     const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n');
     const [pid, port] = [Number(lines[0]), Number(lines[3])];
     if (pid === 0) return undefined;
-    if (!(await isServerOf(pid, cluster))) {
+    if (!(await isServer(pid))) {
       // It is dead, and its number may belong to another program now, which PostgreSQL itself cannot always tell.
       await fs.rm(file, { force: true });
       return undefined;
@@ -426,25 +416,16 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
   }
 }
 
-/**
- * Whether a process is the server of this cluster: where there is /proc, a server's working directory is its cluster. Root without
- * CAP_SYS_PTRACE, as in a container, may not read that of another user's process; the command line is open to everybody.
- */
-async function isServerOf(pid: number, cluster: Cluster): Promise<boolean> {
+/** Whether a process runs and is a PostgreSQL server, where /proc can tell; its command line is open to everybody. */
+async function isServer(pid: number): Promise<boolean> {
   try {
     process.kill(pid, 0);
-  } catch {
-    return false;
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return false;
   }
   if (process.platform !== 'linux') return true;
-  const pgdata = await fs.realpath(cluster.pgdata);
-  try {
-    return (await fs.readlink(`/proc/${pid}/cwd`)) === pgdata;
-  } catch {
-    const words = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    const given = words.split('\0').find((_, index, all) => all[index - 1] === '-D') ?? '';
-    return (await fs.realpath(given).catch(() => '')) === pgdata;
-  }
+  const line = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+  return line.split('\0', 1)[0]?.endsWith('/postgres') === true;
 }
 
 function urlOf(cluster: Cluster, port: number): string {
@@ -480,19 +461,6 @@ async function isLast({ user }: Server): Promise<boolean> {
     .query<{ alone: boolean }>(statement, [USER_LOCK])
     .catch(() => undefined);
   return answer?.rows[0]?.alone === true;
-}
-
-/** Ends a server whose data directory was removed, so that there is nothing to keep and pg_ctl does not find it. */
-async function endWithoutFiles({ pid }: Server): Promise<void> {
-  try {
-    process.kill(pid, 'SIGQUIT');
-    for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
-      await delay(20);
-      process.kill(pid, 0);
-    }
-  } catch {
-    // It is gone.
-  }
 }
 
 /** Stops a server and waits for its end: fast, then at once, which loses no commit either. */

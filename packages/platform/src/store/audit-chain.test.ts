@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash, createSecretKey } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
-import { openAuditChain, type AuditChain, type Database } from '@duebridge/runtime';
+import { AuditChain, type Database } from '@duebridge/runtime';
 import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { auditTables, note } from './audit.ts';
@@ -12,7 +12,7 @@ const key = createSecretKey(Buffer.alloc(32, 7));
 /** An audit whose lines are sealed immediately instead of after half a minute. */
 function chainOf(database: Database, withKey = true): AuditChain {
   const tables = auditTables;
-  return openAuditChain({ database, tables, marginMs: 0, ...(withKey ? { key } : {}) });
+  return new AuditChain({ database, tables, marginMs: 0, ...(withKey ? { key } : {}) });
 }
 
 function audited(t: TestContext): Promise<TestDatabase> {
@@ -190,7 +190,7 @@ test('pieces that end early leave no seal out, and see what is changed between t
     await sealAll(database, sealing);
   }
   // Each piece ends after its first seal, as on a large audit or a loaded server.
-  const chain = openAuditChain({ database, tables: auditTables, key, pieceMs: -1 });
+  const chain = new AuditChain({ database, tables: auditTables, key, pieceMs: -1 });
   const { seals, lines, broken } = await verify(chain, 50);
   assert.deepEqual([seals, lines, broken], [4, 4, null]);
 
