@@ -18,11 +18,8 @@ import { eventually } from '../../packages/platform/test/engine-rig.ts';
  * books a cent more, anything else stays in processing. */
 async function startPartner(cleanup: Cleanup): Promise<{
   url: string;
-  payments: Map<string, Record<string, unknown>>;
-  held: Map<string, Promise<void>>;
 }> {
   const payments = new Map<string, Record<string, unknown>>();
-  const held = new Map<string, Promise<void>>();
   const server = createServer((request, response) => {
     let text = '';
     request.on('data', (chunk) => (text += String(chunk)));
@@ -62,12 +59,8 @@ async function startPartner(cleanup: Cleanup): Promise<{
         });
       }
       const payment = payments.get(id);
-      const reply = async (): Promise<void> => {
-        await held.get(id);
-        if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
-        else answer(200, payment);
-      };
-      void reply();
+      if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
+      else answer(200, payment);
     });
   });
   await new Promise<void>((resolve) => {
@@ -79,7 +72,7 @@ async function startPartner(cleanup: Cleanup): Promise<{
       server.close(resolve);
     });
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments, held };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 /** What the pages are tried on. */
@@ -91,8 +84,6 @@ export interface WorkingDay {
   token: TestPlatform['token'];
   /** Confirms a payment and waits until it is where its account leads it. */
   pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
-  /** The partner answers no question about this payment until the returned function is called. */
-  hold(platform_payment_id: string): () => void;
 }
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
@@ -126,14 +117,6 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
     keys,
     credentials,
     token: (headers) => platform.token(headers),
-    hold(platform_payment_id) {
-      const gate = Promise.withResolvers<void>();
-      partner.held.set(platform_payment_id, gate.promise);
-      return () => {
-        partner.held.delete(platform_payment_id);
-        gate.resolve();
-      };
-    },
     async pay(account_id, amount_in_cents, email) {
       const { session } = await platform.session(credentials, account_id, email);
       const made = await platform.call('POST', '/v1/flow/payments', {

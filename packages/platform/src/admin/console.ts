@@ -45,7 +45,6 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
   for (const path of [
     '/console/payments',
     '/console/payments/:id',
-    '/console/bulk',
     '/console/partners',
     '/console/partners/:id',
     '/console/batches',
@@ -55,7 +54,6 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
     '/console/audit',
     '/console/people',
     '/console/operators',
-    '/console/settings',
   ]) {
     app.get(path, page);
   }

@@ -10,23 +10,28 @@ import type {
 } from '@duebridge/contract';
 import type { ComponentChildren, TargetedEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import { get, post, wordsOf } from './api.ts';
+import { post, wordsOf } from './api.ts';
 import {
   Act,
   age,
   announcement,
+  Choices,
+  chosen,
   counted,
   Facts,
   isViewer,
   List,
   moment,
   money,
-  options,
+  Show,
   Table,
+  toBatch,
+  toPartner,
+  toPayment,
   Trouble,
-  useRead,
+  words,
 } from './parts.tsx';
-import { link, query, withQuery } from './route.ts';
+import { link } from './route.ts';
 
 export function BatchesPage() {
   return (
@@ -34,45 +39,29 @@ export function BatchesPage() {
       <h1>Batches</h1>
       <List<ListedBatch>
         caption="Batches, latest first"
-        command={['batch']}
         path="/batches"
         of="batches"
-        keyOf={(one) => one.platform_batch_id}
         empty="No payments yet."
         columns={[
-          {
-            head: 'Batch',
-            cell: (one) => (
-              <a href={link('batches', one.platform_batch_id)}>{one.platform_batch_id}</a>
-            ),
-          },
-          { head: 'Partner', cell: (one) => one.partner_id },
-          { head: 'Payments', number: true, cell: (one) => one.statement?.count ?? '–' },
-          {
-            head: 'Sum',
-            number: true,
-            cell: (one) =>
-              one.statement === null
-                ? '–'
-                : money(
-                    one.statement.totals.reduce(
-                      (sum, { amount_in_cents }) => sum + amount_in_cents,
-                      0,
-                    ),
-                  ),
-          },
-          { head: 'Window ends', cell: (one) => moment(one.cutoff_at) },
-          { head: 'Closed', cell: (one) => moment(one.closed_at) },
-          {
-            head: 'Compared with the partner',
-            cell: ({ differences }) =>
+          ['Batch', (one) => toBatch(one.platform_batch_id)],
+          ['Partner', (one) => one.partner_id],
+          ['Payments', (one) => one.statement?.count ?? '–', 'number'],
+          ['Sum', ({ statement }) => (statement === null ? '–' : sumOf(statement)), 'number'],
+          ['Window ends', (one) => moment(one.cutoff_at)],
+          ['Closed', (one) => moment(one.closed_at)],
+          [
+            'Compared with the partner',
+            ({ differences }) =>
               differences === null ? 'not compared yet' : counted(differences, 'difference'),
-          },
+          ],
         ]}
       />
     </>
   );
 }
+
+const sumOf = ({ totals }: NonNullable<ListedBatch['statement']>): string =>
+  money(totals.reduce((sum, { amount_in_cents }) => sum + amount_in_cents, 0));
 
 /** The partner's figures when the batch was last compared. */
 function comparisonFacts({
@@ -102,10 +91,21 @@ function comparisonFacts({
 
 export function BatchPageOf({ id }: { id: string }) {
   const path = `/batches/${encodeURIComponent(id)}`;
-  const { data, error, again } = useRead(`batch ${id}`, () => get<BatchView>(path));
-  const [result, setResult] = useState<Reconciliation>();
+  return (
+    <>
+      <p>
+        <a href={link('batches')}>Batches</a>
+      </p>
+      <h1>Batch {id}</h1>
+      <Show<BatchView> path={path}>{(data, again) => <Batch {...{ data, path, again }} />}</Show>
+    </>
+  );
+}
+
+function Batch({ data, path, again }: { data: BatchView; path: string; again: () => void }) {
+  const { platform_batch_id: id, statement } = data;
   const [trouble, setTrouble] = useState<string>();
-  const [progress, setProgress] = useState<string>();
+  const [progress, setProgress] = useState<ComponentChildren>();
   const [turn, setTurn] = useState(0);
   const run = async (reconcile: () => Promise<Reconciliation>): Promise<void> => {
     setTrouble(undefined);
@@ -118,121 +118,85 @@ export function BatchPageOf({ id }: { id: string }) {
         setProgress(announcement.value);
         found = await reconcile();
       }
-      setProgress(undefined);
-      setResult(found);
       setTurn(turn + 1);
       again();
-      announcement.value = `${counted(found.differences.length, 'difference')} in ${counted(found.compared, 'payment')}`;
+      announcement.value = `${counted(found.differences.length, 'difference')} in ${counted(found.compared, 'payment')}. ${found.file_needed ?? ''}`;
     } catch (problem) {
-      setProgress(undefined);
       setTrouble(wordsOf(problem));
     }
+    setProgress(undefined);
   };
-  const upload = (event: TargetedEvent<HTMLInputElement>): void => {
-    const file = event.currentTarget.files?.[0];
+  const upload = ({ currentTarget }: TargetedEvent<HTMLInputElement>): void => {
+    const file = currentTarget.files?.[0];
     if (file !== undefined) void run(() => post<Reconciliation>(`${path}/reconcile-file`, file));
-    event.currentTarget.value = '';
+    currentTarget.value = '';
   };
+  const isBlocked = isViewer() !== undefined || progress !== undefined;
   return (
     <>
-      <p>
-        <a href={link('batches')}>Batches</a>
-      </p>
-      <h1>Batch {id}</h1>
-      <Trouble error={error ?? trouble} />
-      {data === undefined ? null : (
-        <>
-          <Facts
-            facts={[
-              ['Partner', <a href={link('partners', data.partner_id)}>{data.partner_id}</a>],
-              ['Opened', moment(data.opened_at)],
-              ['Window ends', moment(data.cutoff_at)],
-              ['Closed', moment(data.closed_at)],
-              [
-                'Payments',
-                <a href={`${link('payments')}?platform_batch_id=${id}`}>{data.statement.count}</a>,
-              ],
-              ...data.statement.totals.map(
-                (total) =>
-                  [total.status, `${total.count}, ${money(total.amount_in_cents)}`] as const,
-              ),
-              ['SHA-256 of the statement', <code>{data.statement.sha256}</code>],
-              ...comparisonFacts(data),
-            ]}
-          />
-          <div class="buttons">
-            <button
-              type="button"
-              class="primary"
-              disabled={isViewer() !== undefined}
-              onClick={() => void run(() => post<Reconciliation>(`${path}/reconcile`, {}))}
-            >
-              Compare with the partner
-            </button>
-            <label class="button">
-              Compare with a file
-              <input
-                type="file"
-                accept=".csv,text/csv"
-                disabled={isViewer() !== undefined}
-                onChange={upload}
-              />
-            </label>
-            <Act
-              label="Close the batch"
-              blocked={isViewer() ?? (data.closed_at === null ? undefined : 'It is closed.')}
-              about={`Writes the statement of ${id}, once.`}
-              act={async (reason) => {
-                await post(`${path}/close`, { reason });
-                again();
-                return 'The batch is closed.';
-              }}
-            />
-          </div>
-        </>
-      )}
-      {result === undefined ? null : (
-        <p class="note">
-          Compared {counted(result.compared, 'payment')} by {result.method}:{' '}
-          {counted(result.differences.length, 'difference')}. {result.file_needed}
-        </p>
-      )}
-      {progress === undefined ? null : (
+      <Trouble error={trouble} />
+      <Facts
+        facts={[
+          ['Partner', toPartner(data.partner_id)],
+          ['Opened', moment(data.opened_at)],
+          ['Window ends', moment(data.cutoff_at)],
+          ['Closed', moment(data.closed_at)],
+          ['Payments', <a href={`${link('payments')}?id=${id}`}>{statement.count}</a>],
+          ...statement.totals.map(
+            (one) => [one.status, `${one.count}, ${money(one.amount_in_cents)}`] as const,
+          ),
+          ['SHA-256 of the statement', <code>{statement.sha256}</code>],
+          ...comparisonFacts(data),
+        ]}
+      />
+      <div class="buttons">
+        <button
+          type="button"
+          class="primary"
+          disabled={isBlocked}
+          onClick={() => void run(() => post<Reconciliation>(`${path}/reconcile`, {}))}
+        >
+          Compare with the partner
+        </button>
+        <label class="button">
+          Compare with a file
+          <input type="file" accept=".csv,text/csv" disabled={isBlocked} onChange={upload} />
+        </label>
+        <Act
+          label="Close the batch"
+          blocked={isViewer() ?? (data.closed_at === null ? undefined : 'It is closed.')}
+          about={`Writes the statement of ${id}, once.`}
+          act={async (reason) => {
+            await post(`${path}/close`, { reason });
+            again();
+            return 'The batch is closed.';
+          }}
+        />
+      </div>
+      {progress !== undefined && (
         <p class="note">
           <progress /> {progress}
         </p>
       )}
       <h2>Differences</h2>
-      <Summary key={`summary ${turn}`} search={{ platform_batch_id: id }} />
       <Differences
         key={turn}
         search={{ platform_batch_id: id }}
-        none={data?.comparison ? 'No differences were found.' : 'Not compared yet.'}
+        none={data.comparison ? 'No differences were found.' : 'Not compared yet.'}
       />
     </>
   );
 }
 
 export function ReconciliationPage() {
-  const state = query.value.get('state') ?? 'open';
-  const chosen = query.value.get('age');
+  const state = chosen('state', 'open');
+  const old = chosen('age');
   return (
     <>
       <h1>Reconciliation</h1>
-      <nav class="views" aria-label="State">
-        {['open', 'resolved'].map((one) => (
-          <a
-            key={one}
-            href={withQuery({ state: one, age: '' })}
-            aria-current={one === state ? 'page' : undefined}
-          >
-            {one}
-          </a>
-        ))}
-      </nav>
-      <Summary search={{}} />
+      <Choices label="State" name="state" all={['open', 'resolved']} chosen={state} />
       <Differences
-        search={chosen === null ? { state } : { state, age: chosen }}
+        search={{ state, ...(old && { age: old }) }}
         none={`No ${state} differences in the batches that were compared.`}
       />
       <p>
@@ -251,22 +215,16 @@ const AGES: Readonly<Record<DifferenceAge, string>> = {
 };
 
 /** The open differences by age, each age a link to its list, and what their payments amount to. */
-function Summary({ search }: { search: Record<string, string> }) {
-  const text = new URLSearchParams(search).toString();
-  const { data, error } = useRead(`summary ${text}`, () =>
-    get<DifferenceSummary>(`/differences/summary?${text}`),
-  );
-  if (data === undefined) return <Trouble error={error} />;
+function Summary({ data }: { data: DifferenceSummary }) {
+  const { oldest_found_at, unknown_values: unknown } = data;
   if (data.open === 0) return null;
-  const { oldest_found_at, unknown_values } = data;
+  const more = unknown === 0 ? '' : `, and ${unknown} more whose amount only the partner knows`;
   return (
     <>
       <ul class="cards" aria-label="Open differences by age">
         {data.ages.map((one) => (
           <li key={one.age} class={one.age === 'older' && one.open > 0 ? 'alarm' : ''}>
-            <a
-              href={`${link('reconciliation')}?${new URLSearchParams({ state: 'open', age: one.age })}`}
-            >
+            <a href={`${link('reconciliation')}?state=open&age=${one.age}`}>
               <strong>{one.open}</strong> {AGES[one.age]}, {money(one.value_at_risk_in_cents)}
             </a>
           </li>
@@ -274,10 +232,7 @@ function Summary({ search }: { search: Record<string, string> }) {
       </ul>
       <Facts
         facts={[
-          [
-            'Value at risk',
-            `${money(data.value_at_risk_in_cents)}${unknown_values === 0 ? '' : `, and ${unknown_values} more whose amount only the partner knows`}`,
-          ],
+          ['Value at risk', `${money(data.value_at_risk_in_cents)}${more}`],
           ['Oldest', oldest_found_at === null ? '–' : `found ${age(oldest_found_at)} ago`],
         ]}
       />
@@ -291,51 +246,33 @@ function ageing(found_at: string): string {
   return AGES[hours < 1 ? '1h' : hours < 24 ? '24h' : hours < 72 ? '3d' : 'older'];
 }
 
-function Differences({
-  search,
-  none,
-}: {
-  search: Record<string, string>;
-  /** What is said when there are none: also where nothing was compared. */
-  none: string;
-}) {
-  const text = new URLSearchParams(search).toString();
-  const { data, error, again } = useRead(`differences ${text}`, () =>
-    get<DifferencePage>(`/differences?${text}`),
-  );
+/** `none` is said when there are none: also where nothing was compared. */
+function Differences({ search, none }: { search: Record<string, string>; none: string }) {
+  const { platform_batch_id: batch } = search;
+  const of = new URLSearchParams(batch === undefined ? {} : { platform_batch_id: batch });
   return (
     <>
-      <Trouble error={error} />
-      <Table
-        caption="Differences, newest first"
-        command={[
-          'differences',
-          ...options({
-            state: search['state'],
-            age: search['age'],
-            batch: search['platform_batch_id'],
-          }),
-        ]}
-        rows={data?.differences ?? []}
-        keyOf={(one) => one.difference_id}
-        empty={data === undefined ? 'Loading…' : none}
-        columns={[
-          { head: 'Kind', cell: (one) => one.kind.replace('_', ' ') },
-          {
-            head: 'Payment',
-            cell: (one) => (
-              <a href={link('payments', one.platform_payment_id)}>{one.platform_payment_id}</a>
-            ),
-          },
-          { head: 'Here', cell: (one) => sideOf(one, one.here) },
-          { head: 'At the partner', cell: (one) => sideOf(one, one.there) },
-          {
-            head: 'Age',
-            cell: (one) => (one.resolved_at === null ? ageing(one.found_at) : 'resolved'),
-          },
-          { head: 'Resolution', cell: (one) => resolutionOf(one, again) },
-        ]}
-      />
+      <Show<DifferenceSummary> path={`/differences/summary?${of}`}>
+        {(data) => <Summary data={data} />}
+      </Show>
+      <Show<DifferencePage> path={`/differences?${new URLSearchParams(search)}`}>
+        {({ differences }, again) => (
+          <Table
+            caption="Differences, newest first"
+            rows={differences}
+            keyOf={(one) => one.difference_id}
+            empty={none}
+            columns={[
+              ['Kind', (one) => words(one.kind)],
+              ['Payment', (one) => toPayment(one.platform_payment_id)],
+              ['Here', (one) => sideOf(one, one.here)],
+              ['At the partner', (one) => sideOf(one, one.there)],
+              ['Age', (one) => (one.resolved_at === null ? ageing(one.found_at) : 'resolved')],
+              ['Resolution', (one) => resolutionOf(one, again)],
+            ]}
+          />
+        )}
+      </Show>
     </>
   );
 }

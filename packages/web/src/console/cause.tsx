@@ -103,16 +103,15 @@ export function Cause({
         <Table
           caption={`What the ${last.kind === 'put' ? 'PUT' : 'poll'} of ${moment(last.at)} was answered with`}
           rows={compared(payment, record)}
-          keyOf={(one) => one.field}
           empty=""
           columns={[
-            { head: 'Field', cell: (one) => one.field },
-            { head: 'We asked', cell: (one) => one.asked },
-            {
-              head: 'The partner answered',
-              cell: (one) =>
+            ['Field', (one) => one.field],
+            ['We asked', (one) => one.asked],
+            [
+              'The partner answered',
+              (one) =>
                 one.differs ? <strong class="failed">✕ {one.answered}</strong> : one.answered,
-            },
+            ],
           ]}
         />
       )}

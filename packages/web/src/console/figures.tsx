@@ -1,35 +1,41 @@
-/** The period of the charts, and its figures. */
+/** How payments went over time: how many ended in which way, and how long that took. */
 import type { Figures } from '@duebridge/contract';
-import { get } from './api.ts';
-import { useRead } from './parts.tsx';
-import { query, withQuery } from './route.ts';
+import { Choices, chosen, lasting, moment, Show, Table } from './parts.tsx';
 
-const ranges = ['1h', '24h', '7d'] as const;
+/** Below this many samples a percentile means little. */
+const FEW_SAMPLES = 20;
 
-/** Chooses the period of the charts; the address keeps it. */
-export function Ranges() {
-  const range = query.value.get('range') ?? '24h';
-  return (
-    <nav class="views" aria-label="Time">
-      {ranges.map((one) => (
-        <a
-          key={one}
-          href={withQuery({ range: one })}
-          aria-current={one === range ? 'page' : undefined}
-        >
-          {one}
-        </a>
-      ))}
-    </nav>
-  );
-}
+const time = (ms: number | null): string => (ms === null ? '–' : lasting(ms));
 
 /** The figures of the chosen period: of all partners, or of one. */
-export function useFigures(partner_id?: string) {
-  const range = query.value.get('range') ?? '24h';
-  const search = new URLSearchParams({
-    range,
-    ...(partner_id === undefined ? {} : { partner_id }),
-  });
-  return useRead(`figures ${search}`, () => get<Figures>(`/figures?${search}`));
+export function FiguresOf({ partner_id }: { partner_id?: string }) {
+  const range = chosen('range', '24h');
+  const search = new URLSearchParams({ range, ...(partner_id && { partner_id }) });
+  return (
+    <>
+      <Choices label="Time" name="range" all={['1h', '24h', '7d']} chosen={range} />
+      <Show<Figures> path={`/figures?${search}`}>
+        {({ points }) => (
+          <Table
+            caption="Payments by the time of their confirm, newest first, and the time to their end"
+            rows={points
+              .filter((one) => one.succeeded + one.failed + one.canceled + one.processing > 0)
+              .toReversed()}
+            empty="No payments in this period."
+            columns={[
+              ['From', (one) => moment(one.at)],
+              ['Succeeded', (one) => one.succeeded, 'number'],
+              ['Failed', (one) => one.failed, 'number'],
+              ['Canceled', (one) => one.canceled, 'number'],
+              ['Processing', (one) => one.processing, 'number'],
+              ['p50', (one) => time(one.p50_ms), 'number'],
+              ['p95', (one) => time(one.p95_ms), 'number'],
+              ['p99', (one) => time(one.p99_ms), 'number'],
+              ['Samples', ({ samples: n }) => `${n}${n < FEW_SAMPLES ? ' (few)' : ''}`, 'number'],
+            ]}
+          />
+        )}
+      </Show>
+    </>
+  );
 }

@@ -1,38 +1,29 @@
-/** The operator console: sign-in, navigation, keys, and the page that the address names. */
-import './language.ts';
+/** The operator console: sign-in, navigation, and the page that the address names. */
 import { useEffect, useState } from 'preact/hooks';
-import { render, type TargetedSubmitEvent } from 'preact';
-import { useSignal } from '@preact/signals';
-import { ApiError, call, leave, self, whoAmI, wordsOf } from './api.ts';
+import { render } from 'preact';
+import { ApiError, call, leave, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
-import { BulkPage } from './bulk.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { MoneyPage } from './money.tsx';
-import { OperatorsPage, SettingsPage } from './operators.tsx';
+import { OperatorsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
 import { PartnerPage, PartnersPage } from './partners.tsx';
-import { announcement, fieldsOf, movePage, moveRow, refreshes, settings } from './parts.tsx';
+import { announcement, changeZone, Form, inUtc } from './parts.tsx';
 import { PaymentPageOf } from './payment.tsx';
 import { PaymentsPage } from './payments.tsx';
 import { PeoplePage } from './people.tsx';
-import { followLinks, go, link, parts } from './route.ts';
+import { followLinks, link, parts } from './route.ts';
 import { myPlaces, Search } from './search.tsx';
-import 'uplot/dist/uPlot.min.css';
 import './style.css';
 
 function Page() {
   const [place = '', id] = parts.value;
+  const own = self.value?.partner_id;
   switch (place) {
     case '':
-      return self.value?.partner_id === undefined ? (
-        <OverviewPage />
-      ) : (
-        <PartnerPage id={self.value.partner_id} />
-      );
+      return own === undefined ? <OverviewPage /> : <PartnerPage id={own} />;
     case 'payments':
       return id === undefined ? <PaymentsPage /> : <PaymentPageOf id={id} key={id} />;
-    case 'bulk':
-      return <BulkPage />;
     case 'partners':
       return id === undefined ? <PartnersPage /> : <PartnerPage id={id} key={id} />;
     case 'batches':
@@ -47,19 +38,12 @@ function Page() {
       return <PeoplePage />;
     case 'operators':
       return <OperatorsPage />;
-    case 'settings':
-      return <SettingsPage />;
     default:
       return <h1>There is no such page</h1>;
   }
 }
 
 function SignIn() {
-  const trouble = useSignal(
-    new URLSearchParams(location.search).get('refused') === null
-      ? ''
-      : 'Your identity is not an operator here: ask an admin to add you.',
-  );
   const [oidc, setOidc] = useState(false);
   useEffect(() => {
     fetch('/console/sign-in')
@@ -67,39 +51,37 @@ function SignIn() {
       .then((ways: { oidc: boolean }) => setOidc(ways.oidc))
       .catch(() => setOidc(false));
   }, []);
-  const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
-    event.preventDefault();
-    const key = fieldsOf(event.currentTarget)('key');
-    trouble.value = '';
-    try {
-      await call('POST', '/console/sign-in', { key });
-      await whoAmI();
-    } catch (error) {
-      trouble.value = wordsOf(error);
-    }
-  };
   return (
     <main class="sign-in">
       <h1>duebridge console</h1>
-      <form onSubmit={(event) => void submit(event)}>
-        <label>
-          Operator key
-          <input name="key" type="password" required autocomplete="current-password" />
-        </label>
+      {new URLSearchParams(location.search).has('refused') && (
         <p class="trouble" role="alert">
-          {trouble.value}
+          Your identity is not an operator here: ask an admin to add you.
         </p>
-        <button type="submit" class="primary">
-          Sign in
-        </button>
-      </form>
-      {oidc ? (
+      )}
+      <Form
+        fields={[
+          {
+            name: 'key',
+            label: 'Operator key',
+            type: 'password',
+            required: true,
+            autocomplete: 'current-password',
+          },
+        ]}
+        button="Sign in"
+        submit={async (values) => {
+          await call('POST', '/console/sign-in', values);
+          await whoAmI();
+        }}
+      />
+      {oidc && (
         <p>
           <a class="button" href="/console/oidc/start" target="_self">
             Sign in with your organisation
           </a>
         </p>
-      ) : null}
+      )}
     </main>
   );
 }
@@ -142,6 +124,9 @@ function Console() {
         </nav>
         <span class="who">
           {who.name} ({who.role}){' '}
+          <button type="button" aria-pressed={inUtc.value} onClick={changeZone}>
+            UTC
+          </button>{' '}
           <button type="button" onClick={() => void signOut()}>
             Sign out
           </button>
@@ -159,62 +144,15 @@ function Console() {
   );
 }
 
-// Keys -------------------------------------------------------------------------------------------------------------------------
-
-let gone = false;
-
-addEventListener('keydown', (event) => {
-  const { target, key } = event;
-  if (key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && self.value) {
-    event.preventDefault();
-    document.querySelector<HTMLElement>('#search')?.focus();
-    return;
-  }
-  const inField =
-    target instanceof Element &&
-    target.closest('input:not([type=checkbox]), textarea, select, dialog');
-  if (inField !== null || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (!settings.value.shortcuts || self.value === null) return;
-  if (gone) {
-    gone = false;
-    const place = myPlaces().find((one) => one.key === key);
-    if (place !== undefined) go(place.to);
-    return;
-  }
-  switch (key) {
-    case 'g':
-      gone = true;
-      return;
-    case 'j':
-    case 'k':
-      moveRow(key === 'j' ? 1 : -1);
-      break;
-    case 'h':
-    case 'l':
-      movePage(key === 'l' ? 1 : -1);
-      break;
-    case 'r':
-      refreshes.value += 1;
-      announcement.value = 'Read again.';
-      break;
-    case 'x':
-      document.activeElement?.closest('tr[data-row]')?.querySelector<HTMLElement>('input')?.click();
-      break;
-    case '/':
-      document.querySelector<HTMLElement>('#search')?.focus();
-      break;
-    case '?':
-      go(link('settings'));
-      break;
-    default:
-      return;
-  }
-  event.preventDefault();
-});
-
 const root = document.querySelector('#console');
 if (root !== null) {
   document.addEventListener('click', followLinks);
+  // With a modifier, as WCAG 2.1.4 wants it: single keys may be speech.
+  addEventListener('keydown', (event) => {
+    if (event.key.toLowerCase() !== 'k' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    document.querySelector<HTMLElement>('#search')?.focus();
+  });
   // Back must not show the page as the browser kept it: its operator may have signed out since.
   addEventListener('pageshow', ({ persisted }) => {
     if (persisted) location.reload();

@@ -7,20 +7,22 @@ import type {
   RefundView,
   RemittanceView,
 } from '@duebridge/contract';
-import { get, post } from './api.ts';
+import { post } from './api.ts';
 import {
   Act,
+  chosen,
   Facts,
   isViewer,
   List,
   moment,
   money,
-  options,
+  Show,
   Table,
-  Trouble,
-  useRead,
+  toBatch,
+  toPayment,
+  words,
 } from './parts.tsx';
-import { go, link, query, withQuery } from './route.ts';
+import { go, link, withQuery } from './route.ts';
 
 type Account = Exclude<keyof MoneyBalances, 'mode' | 'partner_id' | 'biller_id'>;
 
@@ -43,104 +45,73 @@ const TO: readonly (readonly [Account, string])[] = [
 ];
 
 export function MoneyPage() {
-  const day = query.value.get('day') ?? '';
-  const { data, error } = useRead(`money ${day}`, () =>
-    get<{ balances: MoneyBalances[] }>(`/money${day === '' ? '' : `?day=${day}`}`),
-  );
-  const biller = query.value.get('biller') ?? '';
-  const all = data?.balances ?? [];
-  const shown = biller === '' ? all : all.filter((one) => keyOf(one) === biller);
+  const day = chosen('day');
   return (
     <>
       <h1>Money</h1>
-      <Trouble error={error} />
       <form class="filters">
         <label>
           Moved on (UTC)
           <input
             type="date"
-            name="day"
             value={day}
-            onChange={(event) => {
-              go(withQuery({ day: event.currentTarget.value }));
-            }}
+            onChange={({ currentTarget }) => go(withQuery({ day: currentTarget.value }))}
           />
         </label>
       </form>
-      {(['live', 'test'] as const).map((mode) => (
-        <Equation
-          key={mode}
-          mode={mode}
-          balances={shown.filter((one) => one.mode === mode)}
-          day={day}
-        />
-      ))}
-      <Table
-        caption={day === '' ? 'By biller' : `By biller, moved on ${day}`}
-        command={['money', ...options({ day })]}
-        rows={shown}
-        keyOf={keyOf}
-        empty={data === undefined ? 'Loading…' : 'No money has moved.'}
-        columns={[
-          {
-            head: 'Biller',
-            cell: (one) => <a href={withQuery({ biller: keyOf(one) })}>{one.biller_id}</a>,
-          },
-          { head: 'Partner', cell: (one) => one.partner_id },
-          {
-            head: 'Owed',
-            number: true,
-            cell: (one) => <a href={link('batches')}>{money(one.owed)}</a>,
-          },
-          {
-            head: 'On its way',
-            number: true,
-            cell: (one) => <a href={remittancesOf(one, 'sent')}>{money(one.remitting)}</a>,
-          },
-          {
-            head: 'Paid',
-            number: true,
-            cell: (one) => <a href={remittancesOf(one, 'paid')}>{money(one.paid)}</a>,
-          },
-          {
-            head: 'Refunded',
-            number: true,
-            cell: (one) => <a href={withQuery({ lines: 'refunds' })}>{money(one.refunded)}</a>,
-          },
-          {
-            head: 'Returned or disputed',
-            number: true,
-            cell: (one) => (
-              <a href={withQuery({ lines: '' })}>{money(one.returned + one.disputed)}</a>
-            ),
-          },
-        ]}
-      />
-      {biller === '' ? null : <a href={withQuery({ biller: '', lines: '' })}>All billers</a>}
-      <Lines lines={query.value.get('lines') ?? ''} />
+      <Show<{ balances: MoneyBalances[] }> path={`/money${day && `?day=${day}`}`}>
+        {({ balances }) => <Balances {...{ balances, day }} />}
+      </Show>
+      <Lines lines={chosen('lines')} />
     </>
   );
 }
 
 const keyOf = ({ partner_id, biller_id }: MoneyBalances): string => `${partner_id} ${biller_id}`;
-const remittancesOf = (one: MoneyBalances, state: string): string =>
-  withQuery({ biller: keyOf(one), lines: `remittances ${state}` });
+
+function Balances({ balances, day }: { balances: readonly MoneyBalances[]; day: string }) {
+  const biller = chosen('biller');
+  const shown = biller === '' ? balances : balances.filter((one) => keyOf(one) === biller);
+  /** A figure that opens into its lines. */
+  const figure = (cents: number, one: MoneyBalances, lines: string) => (
+    <a href={withQuery({ biller: keyOf(one), lines })}>{money(cents)}</a>
+  );
+  return (
+    <>
+      {(['live', 'test'] as const).map((mode) => (
+        <Equation
+          key={mode}
+          {...{ mode, day }}
+          balances={shown.filter((one) => one.mode === mode)}
+        />
+      ))}
+      <Table
+        caption={day === '' ? 'By biller' : `By biller, moved on ${day}`}
+        rows={shown}
+        empty="No money has moved."
+        columns={[
+          ['Biller', (one) => <a href={withQuery({ biller: keyOf(one) })}>{one.biller_id}</a>],
+          ['Partner', (one) => one.partner_id],
+          ['Owed', (one) => <a href={link('batches')}>{money(one.owed)}</a>, 'number'],
+          ['On its way', (one) => figure(one.remitting, one, 'remittances sent'), 'number'],
+          ['Paid', (one) => figure(one.paid, one, 'remittances paid'), 'number'],
+          ['Refunded', (one) => figure(one.refunded, one, 'refunds'), 'number'],
+          ['Returned or disputed', (one) => figure(one.returned + one.disputed, one, ''), 'number'],
+        ]}
+      />
+      {biller !== '' && <a href={withQuery({ biller: '', lines: '' })}>All billers</a>}
+    </>
+  );
+}
 
 /** Where the money came from, where it is, and that both are equal. */
-function Equation({
-  mode,
-  balances,
-  day,
-}: {
-  mode: string;
-  balances: readonly MoneyBalances[];
-  day: string;
-}) {
+function Equation(props: { mode: string; balances: readonly MoneyBalances[]; day: string }) {
+  const { mode, balances, day } = props;
   if (balances.length === 0) return null;
-  const sum = (account: Account): number =>
-    balances.reduce((total, one) => total + one[account], 0);
   const side = (accounts: typeof FROM) =>
-    accounts.map(([account, words]) => [words, sum(account)] as const);
+    accounts.map(
+      ([account, name]) => [name, balances.reduce((sum, one) => sum + one[account], 0)] as const,
+    );
   const total = (lines: ReturnType<typeof side>): number =>
     lines.reduce((cents, [, each]) => cents + each, 0);
   const [from, to] = [side(FROM), side(TO)];
@@ -149,7 +120,7 @@ function Equation({
     <section aria-label={`The equation, ${mode}`}>
       <h2>
         {mode === 'test' ? 'Test money' : 'Live money'}
-        {day === '' ? '' : ` on ${day}`}
+        {day && ` on ${day}`}
       </h2>
       <Facts
         facts={[...from, ...to].flatMap(([w, cents]) => (cents === 0 ? [] : [[w, money(cents)]]))}
@@ -167,108 +138,73 @@ function Equation({
 /** The lines behind a figure; cases, which need a person, unless another figure was opened. */
 function Lines({ lines }: { lines: string }) {
   const [of = '', state = ''] = lines.split(' ');
-  const [partner_id = ''] = (query.value.get('biller') ?? '').split(' ');
-  switch (of) {
-    case 'remittances':
-      return (
-        <List<RemittanceView>
-          caption={`Remittances, ${state}, newest first`}
-          command={['money', 'remittances', ...options({ partner: partner_id, state })]}
-          path={`/money/remittances?${new URLSearchParams({ ...(partner_id !== '' && { partner_id }), state })}`}
-          of="remittances"
-          keyOf={(one) => one.remittance_id}
-          empty="No remittances."
-          columns={[
-            {
-              head: 'Remittance',
-              cell: ({ remittance_id }) => (
-                <a
-                  href={`/admin/v1/money/remittances/${remittance_id}/statement`}
-                  target="_self"
-                  download={`${remittance_id}.csv`}
-                >
-                  {remittance_id}
-                </a>
-              ),
-            },
-            {
-              head: 'Batch',
-              cell: (one) => (
-                <a href={link('batches', one.platform_batch_id)}>{one.platform_batch_id}</a>
-              ),
-            },
-            { head: 'Biller', cell: (one) => one.biller_id },
-            { head: 'Payments', number: true, cell: (one) => one.payments },
-            { head: 'Gross', number: true, cell: (one) => money(one.gross_in_cents) },
-            { head: 'Taken off', number: true, cell: (one) => money(one.deducted_in_cents) },
-            { head: 'Carried', number: true, cell: (one) => money(one.carried_in_cents) },
-            { head: 'Net', number: true, cell: (one) => money(one.net_in_cents) },
-            { head: 'Bank’s reference', cell: (one) => one.reference ?? one.reason ?? '–' },
-          ]}
-        />
-      );
-    case 'refunds':
-      return (
-        <List<RefundView>
-          caption="Refunds, newest first"
-          command={['money', 'refunds']}
-          path="/money/refunds"
-          of="refunds"
-          keyOf={(one) => one.refund_id}
-          empty="No refunds."
-          columns={[
-            { head: 'Payment', cell: (one) => paymentLink(one.platform_payment_id) },
-            { head: 'Amount', number: true, cell: (one) => money(one.amount_in_cents) },
-            { head: 'Reason', cell: (one) => words(one.reason_code) },
-            { head: 'Borne by', cell: (one) => one.borne_by },
-            { head: 'State', cell: (one) => one.state },
-          ]}
-        />
-      );
-    default:
-      return <Cases />;
-  }
-}
-
-const words = (code: string): string => code.replaceAll('_', ' ');
-const paymentLink = (id: string) => <a href={link('payments', id)}>{id}</a>;
-
-/** What has not ended, the most urgent first, each with the ends that it may have now. */
-function Cases() {
+  const [partner_id] = chosen('biller').split(' ');
+  if (of === 'remittances')
+    return (
+      <List<RemittanceView>
+        caption={`Remittances, ${state}, newest first`}
+        path={`/money/remittances?${new URLSearchParams({ ...(partner_id && { partner_id }), state })}`}
+        of="remittances"
+        empty="No remittances."
+        columns={[
+          ['Remittance', (one) => statementOf(one.remittance_id)],
+          ['Batch', (one) => toBatch(one.platform_batch_id)],
+          ['Biller', (one) => one.biller_id],
+          ['Payments', (one) => one.payments, 'number'],
+          ['Gross', (one) => money(one.gross_in_cents), 'number'],
+          ['Taken off', (one) => money(one.deducted_in_cents), 'number'],
+          ['Carried', (one) => money(one.carried_in_cents), 'number'],
+          ['Net', (one) => money(one.net_in_cents), 'number'],
+          ['Bank’s reference', (one) => one.reference ?? one.reason ?? '–'],
+        ]}
+      />
+    );
+  if (of === 'refunds')
+    return (
+      <List<RefundView>
+        caption="Refunds, newest first"
+        path="/money/refunds"
+        of="refunds"
+        empty="No refunds."
+        columns={[
+          ['Payment', (one) => toPayment(one.platform_payment_id)],
+          ['Amount', (one) => money(one.amount_in_cents), 'number'],
+          ['Reason', (one) => words(one.reason_code)],
+          ['Borne by', (one) => one.borne_by],
+          ['State', (one) => one.state],
+        ]}
+      />
+    );
+  // What has not ended, the most urgent first, each with the ends that it may have now.
   return (
     <List<CaseView>
       caption="Cases, the most urgent first"
-      command={['case']}
       path="/money/cases"
       of="cases"
       keyOf={(one) => one.case_id}
       empty="No cases."
       columns={[
-        { head: 'Payment', cell: (one) => paymentLink(one.platform_payment_id) },
-        { head: 'About', cell: (one) => words(one.reason_code) },
-        { head: 'Money', number: true, cell: (one) => money(one.amount_in_cents) },
-        { head: 'Answer by', cell: (one) => moment(one.deadline) },
-        { head: 'Note', cell: (one) => one.note },
-        {
-          head: 'Ends',
-          cell: (one) =>
-            endsOf(one).map(([disposition, label]) => (
-              <Act
-                key={disposition}
-                label={label}
-                blocked={isViewer()}
-                about={`Ends the case about ${one.platform_payment_id} (${words(one.reason_code)}, ${money(one.amount_in_cents)}) as ${words(disposition)}.`}
-                act={(reason) => endOf(one, { disposition, reason })}
-              />
-            )),
-        },
+        ['Payment', (one) => toPayment(one.platform_payment_id)],
+        ['About', (one) => words(one.reason_code)],
+        ['Money', (one) => money(one.amount_in_cents), 'number'],
+        ['Answer by', (one) => moment(one.deadline)],
+        ['Note', (one) => one.note],
+        ['Ends', (one) => endsOf(one).map((end) => <End key={end[0]} one={one} end={end} />)],
       ]}
     />
   );
 }
 
+const statementOf = (id: string) => (
+  <a href={`/admin/v1/money/remittances/${id}/statement`} target="_self" download={`${id}.csv`}>
+    {id}
+  </a>
+);
+
+type End = readonly [CaseEnd['disposition'], label: string];
+
 /** The ends that a case may have: money that is gone is made up for, and a dispute whose end the processor does not tell is decided. Pure. */
-function endsOf(one: CaseView): readonly (readonly [CaseEnd['disposition'], string])[] {
+function endsOf(one: CaseView): readonly End[] {
   if (one.state === 'lost') {
     return [
       ['recovered', 'Recovered'],
@@ -284,10 +220,20 @@ function endsOf(one: CaseView): readonly (readonly [CaseEnd['disposition'], stri
       ];
 }
 
-async function endOf({ case_id }: CaseView, end: CaseEnd): Promise<string> {
-  const { outcome } = await post<CaseEnded>(`/money/cases/${encodeURIComponent(case_id)}/end`, end);
-  if (outcome !== 'ended') return 'Noted. A second person has to confirm it.';
-  return end.disposition === 'lost'
-    ? 'The dispute is lost: say who makes up for its money.'
-    : 'The case has ended.';
+function End({ one, end: [disposition, label] }: { one: CaseView; end: End }) {
+  return (
+    <Act
+      label={label}
+      blocked={isViewer()}
+      about={`Ends the case about ${one.platform_payment_id} (${words(one.reason_code)}, ${money(one.amount_in_cents)}) as ${words(disposition)}.`}
+      act={async (reason) => {
+        const path = `/money/cases/${encodeURIComponent(one.case_id)}/end`;
+        const { outcome } = await post<CaseEnded>(path, { disposition, reason });
+        if (outcome !== 'ended') return 'Noted. A second person has to confirm it.';
+        return disposition === 'lost'
+          ? 'The dispute is lost: say who makes up for its money.'
+          : 'The case has ended.';
+      }}
+    />
+  );
 }

@@ -1,120 +1,107 @@
 /** The overview: one list of what needs a person, and how payments went. */
 import type { Overview } from '@duebridge/contract';
-import { get } from './api.ts';
-import { OutcomesChart, TimesChart } from './chart.tsx';
-import { Ranges, useFigures } from './figures.tsx';
-import { age, counted, moment, money, Table, Trouble, useRead } from './parts.tsx';
+import { FiguresOf } from './figures.tsx';
+import { age, counted, moment, money, Show, Table, words } from './parts.tsx';
 import { link } from './route.ts';
 
 export function OverviewPage() {
-  const { data, error } = useRead('overview', () => get<Overview>('/overview'));
-  const figures = useFigures();
   return (
     <>
       <h1>Overview</h1>
-      <Trouble error={error ?? figures.error} />
-      {data === undefined ? <p>Loading…</p> : <Work data={data} />}
-      <Ranges />
-      {figures.data === undefined ? null : (
-        <>
-          <OutcomesChart figures={figures.data} />
-          <TimesChart figures={figures.data} />
-        </>
-      )}
+      <Show<Overview> path="/overview">
+        {(data) => (
+          <>
+            <p>
+              <a href={`${link('payments')}?status=processing`}>
+                {counted(data.in_flight, 'payment')} in flight
+              </a>
+            </p>
+            <Table
+              caption="What needs a person"
+              rows={workOf(data)}
+              empty="Nothing needs a person."
+              columns={[
+                ['What', ([what]) => what],
+                ['Since or until', ([, when]) => when],
+                ['Next', ([, , act, to]) => <a href={to}>{act}</a>],
+              ]}
+            />
+          </>
+        )}
+      </Show>
+      <h2>How payments went</h2>
+      <FiguresOf />
     </>
   );
 }
 
-/** One thing that waits for a person. */
-interface Line {
-  readonly what: string;
-  /** Since when, or until when. */
-  readonly when: string;
-  /** The act that is next, and where it is done. */
-  readonly act: string;
-  readonly to: string;
-}
+/** One thing that waits for a person; since when, or until when; the act that is next, and where it is done. */
+type Line = readonly [what: string, when: string, act: string, to: string];
 
 /** Everything that needs a person, each with the act that is next; the most pressing first. */
 function workOf(data: Overview): Line[] {
   const payments = (status: string): string => `${link('payments')}?status=${status}`;
-  const some = (count: number, what: string, line: Omit<Line, 'what'>): Line[] =>
-    count === 0 ? [] : [{ what: what.replace('#', counted(count, 'payment')), ...line }];
-  const { overdue, paused, oldest_paused_at, unsettled, open_differences } = data;
+  const since = (what: string, at: string | null): string => (at ? `${what} for ${age(at)}` : '');
+  const some = (count: number, ...line: Line): Line[] => (count === 0 ? [] : [line]);
+  const { overdue, paused, unsettled, open_differences: open } = data;
   return [
-    ...data.partners_held.map(({ partner_id, reason }) => ({
-      what: `Calls to ${partner_id} are held back`,
-      when: reason,
-      act: 'Test or resume the partner',
-      to: link('partners', partner_id),
-    })),
-    ...data.reviews.map(({ reason, count, oldest_at }) => ({
-      what: `${counted(count, 'payment')} in review: ${reason.replaceAll('_', ' ')}`,
-      when: `the oldest for ${age(oldest_at)}`,
-      act: 'Resume or close',
-      to: payments('review'),
-    })),
-    ...some(overdue, '# not ended after a day', {
-      when: data.oldest_in_flight_at ? `the oldest for ${age(data.oldest_in_flight_at)}` : '',
-      act: 'See what the partner answers',
-      to: payments('overdue'),
-    }),
-    ...some(open_differences, counted(open_differences, 'open difference'), {
-      when: '',
-      act: 'Compare both sides and resolve',
-      to: link('reconciliation'),
-    }),
-    ...some(unsettled, '# whose funds are not settled', {
-      when: '',
-      act: 'See why',
-      to: payments('unsettled'),
-    }),
-    ...some(paused, '# paused by an operator', {
-      when: oldest_paused_at ? `the longest for ${age(oldest_paused_at)}` : '',
-      act: 'Resume',
-      to: payments('paused'),
-    }),
-    ...data.cases.map(({ reason_code, count, amount_in_cents, deadline }) => ({
-      what: `${counted(count, 'case')}: ${reason_code.replaceAll('_', ' ')}${amount_in_cents > 0 ? `, ${money(amount_in_cents)}` : ''}`,
-      when: deadline === null ? '' : `answer by ${moment(deadline)}`,
-      act: 'Answer and end',
-      to: link('money'),
-    })),
-    ...data.clients_ending.map(({ partner_id, client_id, ends_at }) => ({
-      what: `The last API key of ${client_id} at ${partner_id} expires`,
-      when: moment(ends_at),
-      act: 'Issue a second key',
-      to: link('partners', partner_id),
-    })),
-    ...data.operators_ending.map(({ operator_id, ends_at }) => ({
-      what: `The last key of the operator ${operator_id} expires`,
-      when: moment(ends_at),
-      act: 'Issue a second key',
-      to: link('operators'),
-    })),
+    ...data.partners_held.map(({ partner_id: id, reason }): Line => [
+      `Calls to ${id} are held back`,
+      reason,
+      'Test or resume the partner',
+      link('partners', id),
+    ]),
+    ...data.reviews.map(({ reason, count, oldest_at }): Line => [
+      `${counted(count, 'payment')} in review: ${words(reason)}`,
+      since('the oldest', oldest_at),
+      'Resume or close',
+      payments('review'),
+    ]),
+    ...some(
+      overdue,
+      `${counted(overdue, 'payment')} not ended after a day`,
+      since('the oldest', data.oldest_in_flight_at),
+      'See what the partner answers',
+      payments('overdue'),
+    ),
+    ...some(
+      open,
+      counted(open, 'open difference'),
+      '',
+      'Compare both sides and resolve',
+      link('reconciliation'),
+    ),
+    ...some(
+      unsettled,
+      `${counted(unsettled, 'payment')} whose funds are not settled`,
+      '',
+      'See why',
+      payments('unsettled'),
+    ),
+    ...some(
+      paused,
+      `${counted(paused, 'payment')} paused by an operator`,
+      since('the longest', data.oldest_paused_at),
+      'Resume',
+      payments('paused'),
+    ),
+    ...data.cases.map(({ reason_code, count, amount_in_cents, deadline }): Line => [
+      `${counted(count, 'case')}: ${words(reason_code)}${amount_in_cents > 0 ? `, ${money(amount_in_cents)}` : ''}`,
+      deadline === null ? '' : `answer by ${moment(deadline)}`,
+      'Answer and end',
+      link('money'),
+    ]),
+    ...data.clients_ending.map(({ partner_id, client_id, ends_at }): Line => [
+      `The last API key of ${client_id} at ${partner_id} expires`,
+      moment(ends_at),
+      'Issue a second key',
+      link('partners', partner_id),
+    ]),
+    ...data.operators_ending.map(({ operator_id, ends_at }): Line => [
+      `The last key of the operator ${operator_id} expires`,
+      moment(ends_at),
+      'Issue a second key',
+      link('operators'),
+    ]),
   ];
-}
-
-function Work({ data }: { data: Overview }) {
-  return (
-    <>
-      <p>
-        <a href={`${link('payments')}?status=processing`}>
-          {counted(data.in_flight, 'payment')} in flight
-        </a>
-      </p>
-      <Table
-        caption="What needs a person"
-        command={['payments', '--status', 'needs_human']}
-        rows={workOf(data)}
-        keyOf={(one) => `${one.to} ${one.what}`}
-        empty="Nothing needs a person."
-        columns={[
-          { head: 'What', cell: (one) => one.what },
-          { head: 'Since or until', cell: (one) => one.when },
-          { head: 'Next', cell: (one) => <a href={one.to}>{one.act}</a> },
-        ]}
-      />
-    </>
-  );
 }

@@ -7,9 +7,8 @@ import type {
   PartnerView,
 } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
-import { call, get, post, self } from './api.ts';
-import { OutcomesChart, TimesChart } from './chart.tsx';
-import { Ranges, useFigures } from './figures.tsx';
+import { call, post, self, wordsOf } from './api.ts';
+import { FiguresOf } from './figures.tsx';
 import {
   Act,
   Facts,
@@ -17,9 +16,10 @@ import {
   List,
   moment,
   needsAdmin,
+  Show,
   Table,
-  Trouble,
-  useRead,
+  toPartner,
+  toPayment,
 } from './parts.tsx';
 import { link } from './route.ts';
 
@@ -29,21 +29,16 @@ export function PartnersPage() {
       <h1>Partners</h1>
       <List<PartnerView>
         caption="Partners"
-        command={['partner', 'list']}
         path="/partners"
         of="partners"
-        keyOf={(one) => one.partner_id}
         empty="No partner is registered yet: duebridge platform partner add."
         columns={[
-          {
-            head: 'Partner',
-            cell: (one) => <a href={link('partners', one.partner_id)}>{one.partner_id}</a>,
-          },
-          { head: 'Mode', cell: (one) => one.mode },
-          { head: 'Name', cell: (one) => one.name },
-          { head: 'Kind', cell: (one) => one.kind },
-          { head: 'State', cell: (one) => one.pause_reason ?? 'active' },
-          { head: 'Address', cell: (one) => one.base_url },
+          ['Partner', (one) => toPartner(one.partner_id)],
+          ['Mode', (one) => one.mode],
+          ['Name', (one) => one.name],
+          ['Kind', (one) => one.kind],
+          ['State', (one) => one.pause_reason ?? 'active'],
+          ['Address', (one) => one.base_url],
         ]}
       />
     </>
@@ -52,61 +47,123 @@ export function PartnersPage() {
 
 export function PartnerPage({ id }: { id: string }) {
   const path = `/partners/${encodeURIComponent(id)}`;
-  const { data, error, again } = useRead(`partner ${id}`, () => get<PartnerView>(path));
-  // Its own people do not reach the figures of the process, and act on nothing.
-  const isOwn = self.value?.role === 'partner';
-  const breaker = useRead(`breaker ${id}`, () =>
-    isOwn ? Promise.resolve(0) : readGauge('duebridge_breaker_open', id),
-  );
-  const figures = useFigures(id);
-  const [test, setTest] = useState<string>();
-  if (data === undefined) {
-    return (
-      <>
-        <h1>{id}</h1>
-        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
-      </>
-    );
-  }
-  const { budget = {} } = data;
-  const set = (paused: boolean) => async (reason: string) => {
-    await call('PATCH', `/admin/v1${path}`, { paused, reason });
-    again();
-    return paused ? `${id} is paused.` : `${id} is resumed.`;
-  };
   return (
     <>
-      {isOwn ? null : (
+      {self.value?.role !== 'partner' && (
         <p>
           <a href={link('partners')}>Partners</a>
         </p>
       )}
-      <h1>{data.name}</h1>
-      <Trouble error={error} />
-      <Facts
-        facts={[
-          ['Partner', <code>{id}</code>],
-          ['Mode', data.mode === 'test' ? 'test: no money moves' : 'live'],
-          ['State', data.pause_reason ?? 'active'],
-          ...(isOwn
-            ? []
-            : ([
-                ['Breaker here', breaker.data === 1 ? 'open: calls are held back' : 'closed'],
-              ] as const)),
-          ['Address', data.base_url],
-          ['Sites that may show the page', data.origins.join(', ') || 'none'],
+      <Show<PartnerView> path={path}>
+        {(data, again) => (
+          <>
+            <h1>{data.name}</h1>
+            <Facts facts={factsOf(data)} />
+            {/* Its own people act on nothing. */}
+            {self.value?.role !== 'partner' && <Acts {...{ data, path, again }} />}
+          </>
+        )}
+      </Show>
+      <h2>How its endpoint does</h2>
+      <Show<PartnerHealth> path={`${path}/health`}>
+        {({ summary, troubles }) => (
+          <>
+            {summary.map((sentence) => (
+              <p key={sentence}>{sentence}</p>
+            ))}
+            <Table
+              caption="Calls that failed, each kind with its latest payment"
+              rows={troubles}
+              empty="No call failed."
+              columns={[
+                ['Times', (one) => one.count, 'number'],
+                ['What came', (one) => one.what],
+                ['Latest', (one) => toPayment(one.platform_payment_id)],
+              ]}
+            />
+          </>
+        )}
+      </Show>
+      {/* The first thing that a partner asks about. */}
+      <h2>What we answered its calls</h2>
+      <List<PartnerCallAnswer>
+        caption="Answers of Create Token in the last 30 days, by hour, latest first"
+        path={`${path}/answers`}
+        of="answers"
+        empty="It has not called in the last 30 days."
+        columns={[
+          ['Last', (one) => moment(one.last_at)],
+          ['Times', (one) => one.count, 'number'],
           [
-            'Credentials',
-            data.auth.method === 'key'
-              ? `key in ${data.auth.header}`
-              : `OAuth at ${data.auth.token_url}`,
+            'Answer',
+            ({ status, code }) => (
+              <span class={`nowrap ${status < 400 ? 'succeeded' : 'failed'}`}>
+                {status} {code}
+              </span>
+            ),
           ],
-          ['Calls at once', String(budget.max_concurrent_calls ?? '64 (default)')],
-          ['Calls a second', String(budget.max_calls_per_second ?? '1000 (default)')],
-          ['Payments', <a href={`${link('payments')}?partner_id=${id}`}>of this partner</a>],
+          ['Why', (one) => one.cause],
+          ['Client', (one) => <code class="id">{one.client_id}</code>],
+          ['Last request', (one) => <code class="id">{one.request_id}</code>],
         ]}
       />
-      <div class="buttons" hidden={isOwn}>
+      <h2>Keys</h2>
+      <List<ClientKeyView>
+        caption="Keys of the API"
+        path={`${path}/keys`}
+        of="keys"
+        empty="No key was issued."
+        columns={[
+          ['Key', (one) => one.key_id],
+          ['Client', (one) => one.client_id],
+          ['Issued', (one) => moment(one.created_at)],
+          ['Last used', (one) => moment(one.last_used_at)],
+          ['State', stateOf],
+        ]}
+      />
+      <h2>Figures</h2>
+      <FiguresOf partner_id={id} />
+    </>
+  );
+}
+
+function factsOf({ partner_id: id, mode, auth, budget = {}, ...data }: PartnerView) {
+  return [
+    ['Partner', <code>{id}</code>],
+    ['Mode', mode === 'test' ? 'test: no money moves' : 'live'],
+    ['State', data.pause_reason ?? 'active'],
+    ['Address', data.base_url],
+    ['Sites that may show the page', data.origins.join(', ') || 'none'],
+    ['Credentials', auth.method === 'key' ? `key in ${auth.header}` : `OAuth at ${auth.token_url}`],
+    ['Calls at once', budget.max_concurrent_calls ?? '64 (default)'],
+    ['Calls a second', budget.max_calls_per_second ?? '1000 (default)'],
+    ['Payments', <a href={`${link('payments')}?partner_id=${id}`}>of this partner</a>],
+  ] as const;
+}
+
+function stateOf({ revoked_at, expires_at }: ClientKeyView): string {
+  if (revoked_at !== null) return `revoked ${moment(revoked_at)}`;
+  return expires_at === null ? 'active' : `until ${moment(expires_at)}`;
+}
+
+function Acts({ data, path, again }: { data: PartnerView; path: string; again: () => void }) {
+  const { partner_id: id } = data;
+  const [test, setTest] = useState<string>();
+  const set = (paused: boolean) => async (reason: string) => {
+    await call('PATCH', `/admin/v1${path}`, { paused, reason });
+    again();
+    return `${id} is ${paused ? 'paused' : 'resumed'}.`;
+  };
+  const tryIt = (): void => {
+    setTest('Trying…');
+    post<PartnerTest>(`${path}/test`).then(
+      (found) => setTest(`${found.finding} (${found.took_ms} ms)`),
+      (trouble: unknown) => setTest(wordsOf(trouble)),
+    );
+  };
+  return (
+    <>
+      <div class="buttons">
         {data.paused ? (
           <Act
             label="Resume"
@@ -123,142 +180,11 @@ export function PartnerPage({ id }: { id: string }) {
             act={set(true)}
           />
         )}
-        <button
-          type="button"
-          disabled={isViewer() !== undefined}
-          onClick={() => {
-            setTest('Trying…');
-            post<PartnerTest>(`${path}/test`).then(
-              (found) => setTest(`${found.finding} (${found.took_ms} ms)`),
-              (trouble: unknown) => setTest(String(trouble)),
-            );
-          }}
-        >
+        <button type="button" disabled={isViewer() !== undefined} onClick={tryIt}>
           Test the connection
         </button>
       </div>
       <p role="status">{test}</p>
-      <Health path={path} id={id} />
-      <AnswersTo path={path} id={id} />
-      <Keys path={path} id={id} />
-      <h2>Figures</h2>
-      <Ranges />
-      {figures.data === undefined ? null : (
-        <>
-          <TimesChart figures={figures.data} />
-          <OutcomesChart figures={figures.data} />
-        </>
-      )}
     </>
   );
-}
-
-/** The keys of its clients. */
-function Keys({ path, id }: { path: string; id: string }) {
-  return (
-    <>
-      <h2>Keys</h2>
-      <List<ClientKeyView>
-        caption="Keys of the API"
-        command={['key', 'list', '--partner', id]}
-        path={`${path}/keys`}
-        of="keys"
-        keyOf={(one) => one.key_id}
-        empty="No key was issued."
-        columns={[
-          { head: 'Key', cell: (one) => one.key_id },
-          { head: 'Client', cell: (one) => one.client_id },
-          { head: 'Issued', cell: (one) => moment(one.created_at) },
-          { head: 'Last used', cell: (one) => moment(one.last_used_at) },
-          {
-            head: 'State',
-            cell: ({ revoked_at, expires_at }) =>
-              revoked_at !== null
-                ? `revoked ${moment(revoked_at)}`
-                : expires_at === null
-                  ? 'active'
-                  : `until ${moment(expires_at)}`,
-          },
-        ]}
-      />
-    </>
-  );
-}
-
-/** How its endpoint does, in plain words. */
-function Health({ path, id }: { path: string; id: string }) {
-  const { data, error } = useRead(`${path}/health`, () => get<PartnerHealth>(`${path}/health`));
-  return (
-    <>
-      <h2>How its endpoint does</h2>
-      <Trouble error={error} />
-      {data?.summary.map((sentence) => (
-        <p key={sentence}>{sentence}</p>
-      ))}
-      {data === undefined || data.troubles.length === 0 ? null : (
-        <Table
-          caption="Calls that failed, each kind with its latest payment"
-          command={['partner', 'health', id]}
-          rows={data.troubles}
-          keyOf={(one) => one.what}
-          empty=""
-          columns={[
-            { head: 'Times', number: true, cell: (one) => one.count },
-            { head: 'What came', cell: (one) => one.what },
-            {
-              head: 'Latest',
-              cell: ({ platform_payment_id: payment }) => (
-                <a href={link('payments', payment)}>{payment}</a>
-              ),
-            },
-          ]}
-        />
-      )}
-    </>
-  );
-}
-
-/** What Create Token answered the partner: the first thing it asks about. */
-function AnswersTo({ path, id }: { path: string; id: string }) {
-  return (
-    <>
-      <h2>What we answered its calls</h2>
-      <List<PartnerCallAnswer>
-        caption="Answers of Create Token in the last 30 days, by hour, latest first"
-        command={['partner', 'answers', id]}
-        path={`${path}/answers`}
-        of="answers"
-        keyOf={(one) => `${one.client_id} ${one.hour} ${one.status} ${one.cause}`}
-        empty="It has not called in the last 30 days."
-        columns={[
-          { head: 'Last', cell: (one) => moment(one.last_at) },
-          { head: 'Times', number: true, cell: (one) => one.count },
-          {
-            head: 'Answer',
-            cell: ({ status, code }) => (
-              <span class={`nowrap ${status < 400 ? 'succeeded' : 'failed'}`}>
-                {status} {code}
-              </span>
-            ),
-          },
-          { head: 'Why', cell: (one) => one.cause },
-          { head: 'Client', cell: (one) => <code class="id">{one.client_id}</code> },
-          {
-            head: 'Last request',
-            cell: (one) => <code class="id">{one.request_id}</code>,
-            copy: (one) => one.request_id,
-          },
-        ]}
-      />
-    </>
-  );
-}
-
-/** One gauge of this process for one partner. */
-async function readGauge(name: string, partner_id: string): Promise<number> {
-  const text = await (await fetch('/metrics')).text();
-  const line = text
-    .split('\n')
-    .find((one) => one.startsWith(`${name}{partner_id="${partner_id}"}`));
-  return Number(line?.split(' ').at(-1) ?? 0);
 }

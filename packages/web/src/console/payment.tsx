@@ -7,10 +7,10 @@ import type {
   ReviewClose,
   UnmaskedAccount,
 } from '@duebridge/contract';
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { get, post } from './api.ts';
+import { post } from './api.ts';
 import { Cause } from './cause.tsx';
-import { NextStep } from './next-step.tsx';
 import {
   Act,
   Facts,
@@ -18,26 +18,32 @@ import {
   lasting,
   moment,
   money,
+  Show,
   Status,
-  Trouble,
-  useRead,
+  toBatch,
+  toPartner,
+  words,
 } from './parts.tsx';
+import { nextStep } from './payments.tsx';
 import { link } from './route.ts';
 
 export function PaymentPageOf({ id }: { id: string }) {
-  const { data, error, again } = useRead(`payment ${id}`, () =>
-    get<PaymentDetail>(`/payments/${encodeURIComponent(id)}`),
+  return (
+    <>
+      <p>
+        <a href={link('payments')}>Payments</a>
+      </p>
+      <Show<PaymentDetail> path={`/payments/${encodeURIComponent(id)}`}>
+        {(data, again) => <Detail {...{ data, again }} />}
+      </Show>
+    </>
   );
-  const [account, setAccount] = useState<string>();
-  if (data === undefined) {
-    return (
-      <>
-        <h1>Payment</h1>
-        {error === undefined ? <p>Loading…</p> : <Trouble error={error} />}
-      </>
-    );
-  }
+}
+
+function Detail({ data, again }: { data: PaymentDetail; again: () => void }) {
   const { payment, pending_close, partner_held } = data;
+  const { open_case } = payment;
+  const [account, setAccount] = useState<string>();
   const acts = actsOf(payment, setAccount).map((one) => ({
     ...one,
     blocked: isViewer() ?? one.blocked,
@@ -47,71 +53,33 @@ export function PaymentPageOf({ id }: { id: string }) {
       return did;
     },
   }));
+  /** What an operator has to know of it now. */
+  const notes: readonly ComponentChildren[] = [
+    partner_held !== null && (
+      <>
+        It waits, because calls to {toPartner(payment.partner_id)} are held back: {partner_held}
+      </>
+    ),
+    payment.paused &&
+      'An operator paused it, as written below. Nothing is sent for it until somebody resumes it.',
+    open_case !== null &&
+      `A case (${words(open_case.reason_code)}), opened by ${open_case.opened_by} on ${moment(open_case.opened_at)}: ${open_case.note}`,
+    pending_close !== null &&
+      `${pending_close.requested_by} asked on ${moment(pending_close.requested_at)} to close this: ${pending_close.reason}. A second person has to do the same.`,
+  ];
   return (
     <>
-      <p>
-        <a href={link('payments')}>Payments</a>
-      </p>
       <h1>
         {money(payment.amount_in_cents)} <Status {...payment} />
       </h1>
-      <Trouble error={error} />
-      <Facts
-        facts={[
-          ['Payment', <code>{id}</code>],
-          ['At the partner', <code>{payment.payment_id ?? '–'}</code>],
-          ['Partner', <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a>],
-          ['Mode', payment.mode === 'test' ? 'test: no money moves' : 'live'],
-          ['Account', account ?? payment.masked_account_id],
-          [
-            'Batch',
-            <a href={link('batches', payment.platform_batch_id)}>{payment.platform_batch_id}</a>,
-          ],
-          ['Confirmed', moment(payment.created_at)],
-          [
-            payment.ended_at === null ? 'Waits for' : 'Took',
-            lasting(
-              Date.parse(payment.ended_at ?? new Date().toISOString()) -
-                Date.parse(payment.created_at),
-            ),
-          ],
-          [
-            'Attempts',
-            `${payment.attempts}${payment.last_result === null ? '' : `, the last: ${payment.last_result}`}`,
-          ],
-          ...(payment.ended_at === null || payment.next_step !== null
-            ? [['Next', <NextStep payment={payment} />] as const]
-            : []),
-          ['Accepted by the partner', moment(payment.initiated_at)],
-          ['Posted', moment(payment.posted_at)],
-          ['Ended', moment(payment.ended_at)],
-          ['Reason', payment.review_reason ?? payment.failure_reason ?? '–'],
-        ]}
-      />
-      {partner_held === null ? null : (
-        <p class="note">
-          It waits, because calls to{' '}
-          <a href={link('partners', payment.partner_id)}>{payment.partner_id}</a> are held back:{' '}
-          {partner_held}
-        </p>
-      )}
-      {payment.paused ? (
-        <p class="note">
-          An operator paused it, as written below. Nothing is sent for it until somebody resumes it.
-        </p>
-      ) : null}
-      {payment.open_case === null ? null : (
-        <p class="note">
-          A case ({payment.open_case.reason_code.replaceAll('_', ' ')}), opened by{' '}
-          {payment.open_case.opened_by} on {moment(payment.open_case.opened_at)}:{' '}
-          {payment.open_case.note}
-        </p>
-      )}
-      {pending_close === null ? null : (
-        <p class="note">
-          {pending_close.requested_by} asked on {moment(pending_close.requested_at)} to close this:{' '}
-          {pending_close.reason}. A second person has to do the same.
-        </p>
+      <Facts facts={factsOf(payment, account)} />
+      {notes.map(
+        (note, index) =>
+          note && (
+            <p class="note" key={index}>
+              {note}
+            </p>
+          ),
       )}
       <Cause payment={payment} attempts={data.attempts} />
       <div class="buttons">
@@ -123,6 +91,27 @@ export function PaymentPageOf({ id }: { id: string }) {
       <Story attempts={data.attempts} audit={data.audit} />
     </>
   );
+}
+
+function factsOf(payment: PaymentDetail['payment'], account: string | undefined) {
+  const { ended_at, last_result } = payment;
+  const took = Date.parse(ended_at ?? new Date().toISOString()) - Date.parse(payment.created_at);
+  return [
+    ['Payment', <code>{payment.platform_payment_id}</code>],
+    ['At the partner', <code>{payment.payment_id ?? '–'}</code>],
+    ['Partner', toPartner(payment.partner_id)],
+    ['Mode', payment.mode === 'test' ? 'test: no money moves' : 'live'],
+    ['Account', account ?? payment.masked_account_id],
+    ['Batch', toBatch(payment.platform_batch_id)],
+    ['Confirmed', moment(payment.created_at)],
+    [ended_at === null ? 'Waits for' : 'Took', lasting(took)],
+    ['Attempts', `${payment.attempts}${last_result === null ? '' : `, the last: ${last_result}`}`],
+    ['Next', nextStep(payment)],
+    ['Accepted by the partner', moment(payment.initiated_at)],
+    ['Posted', moment(payment.posted_at)],
+    ['Ended', moment(ended_at)],
+    ['Reason', payment.review_reason ?? payment.failure_reason ?? '–'],
+  ] as const;
 }
 
 /** What may be done to a payment: each act with what it does, and why it is not possible now. */
@@ -194,7 +183,7 @@ function actsOf(
       about: `Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`,
       async act(reason) {
         const { answer } = await send<PartnerAnswer>('poll', reason);
-        return `The partner says: ${answer.replaceAll('_', ' ')}.`;
+        return `The partner says: ${words(answer)}.`;
       },
     },
     {
@@ -217,48 +206,35 @@ function actsOf(
   ];
 }
 
-interface Line {
-  readonly at: string;
-  readonly what: string;
-  readonly how: string;
-  readonly attempt?: Attempt;
-}
-
 /** Attempts and decisions in chronological order; a pause of more than a minute is shown. */
-function Story({
-  attempts,
-  audit,
-}: {
-  attempts: readonly Attempt[];
-  audit: readonly AuditEntry[];
-}) {
-  const lines: Line[] = [
-    ...audit.map((entry) => ({
-      at: entry.at,
-      what: entry.event.replaceAll('_', ' '),
-      how: [
-        entry.actor,
-        ...Object.entries(entry.detail).map(([name, value]) => `${name}: ${value}`),
-      ].join(' · '),
+function Story(props: { attempts: readonly Attempt[]; audit: readonly AuditEntry[] }) {
+  const lines = [
+    ...props.audit.map(({ at, event, actor, detail }) => ({
+      at,
+      until: at,
+      what: words(event),
+      how: [actor, ...Object.entries(detail).map(([name, value]) => `${name}: ${value}`)].join(
+        ' · ',
+      ),
+      body: null,
     })),
-    ...attempts.map((attempt) => ({ at: attempt.at, what: callOf(attempt), how: '', attempt })),
+    ...props.attempts.map(lineOf),
   ].sort((a, b) => (a.at < b.at ? -1 : 1));
   return (
     <ol class="story">
-      {lines.map((line, index) => {
-        const before = lines[index - 1];
-        const since = before === undefined ? 0 : Date.parse(line.at) - Date.parse(endOf(before));
+      {lines.map(({ at, what, how, body }, index) => {
+        const before = lines[index - 1]?.until ?? at;
+        const pause = Date.parse(at) - Date.parse(before);
         return (
-          <li
-            key={`${line.at} ${line.what} ${index}`}
-            class={line.attempt === undefined ? '' : 'attempt'}
-          >
-            {since > 60_000 ? <p class="pause">{lasting(since)} later</p> : null}
-            <time dateTime={line.at}>{moment(line.at)}</time> <strong>{line.what}</strong>
-            {line.attempt === undefined ? (
-              <span class="how">{line.how}</span>
-            ) : (
-              <AttemptLine attempt={line.attempt} />
+          <li key={`${at} ${what} ${index}`}>
+            {pause > 60_000 && <p class="pause">{lasting(pause)} later</p>}
+            <time dateTime={at}>{moment(at)}</time> <strong>{what}</strong>
+            <span class="how">{how}</span>
+            {body !== null && (
+              <details>
+                <summary>What the partner answered</summary>
+                <pre>{body}</pre>
+              </details>
             )}
           </li>
         );
@@ -267,29 +243,14 @@ function Story({
   );
 }
 
-function endOf(line: Line): string {
-  return line.attempt?.last_at ?? line.at;
-}
-
-function callOf({ kind, count }: Attempt): string {
-  if (kind === 'put') return 'PUT';
-  return count === 1 ? 'poll' : `${count} polls`;
-}
-
-function AttemptLine({ attempt }: { attempt: Attempt }) {
-  const { count, result, http_status, took_ms, request_id, body, last_at } = attempt;
-  return (
-    <>
-      <span class="how">
-        {count > 1 ? `all ${result}, until ${moment(last_at)}` : result} · HTTP {http_status ?? '–'}{' '}
-        · {took_ms} ms · request <code>{request_id}</code>
-      </span>
-      {body === null ? null : (
-        <details>
-          <summary>What the partner answered</summary>
-          <pre>{body}</pre>
-        </details>
-      )}
-    </>
-  );
+/** A call, or several polls with the same answer. */
+function lineOf({ kind, count, at, last_at, result, body, ...call }: Attempt) {
+  const many = kind !== 'put' && count > 1;
+  return {
+    at,
+    until: last_at,
+    what: kind === 'put' ? 'PUT' : many ? `${count} polls` : 'poll',
+    how: `${many ? `all ${result}, until ${moment(last_at)}` : result} · HTTP ${call.http_status ?? '–'} · ${call.took_ms} ms · request ${call.request_id}`,
+    body,
+  };
 }

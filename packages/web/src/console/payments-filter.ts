@@ -1,17 +1,9 @@
-/** The filters of the payments list: in the address, in words, as a command, and as views with a name. */
+/** The filters of the payments list: in the address, in words, and as views with a name. */
 import type { FilterStatus } from '@duebridge/contract';
-import { self } from './api.ts';
 
 const DAY_MS = 86_400_000;
 
-/** A UTC day in the form of the query. */
-function day(offset: number): string {
-  return new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS + offset * DAY_MS)
-    .toISOString()
-    .slice(0, 10);
-}
-
-/** The views that everybody has: a name, and its filters as a query. */
+/** The views: a name, and its filters as a query. */
 export const views: readonly (readonly [string, string])[] = [
   ['Needs a human', 'status=needs_human'],
   ['Processing', 'status=processing'],
@@ -30,22 +22,17 @@ export const PRESETS: Readonly<Record<string, readonly [words: string, ms: numbe
 };
 
 /**
- * The filter in the form of the admin API. A named day such as "yesterday", and a time before now, stay names in the address, because
- * their dates change.
+ * The filter in the form of the admin API. "yesterday", and a time before now, stay names in the address, because their dates change.
  */
 export function filterOf(params: URLSearchParams): Record<string, string> {
-  const {
-    day: named,
-    last,
-    amount,
-    ...filter
-  } = Object.fromEntries(params) as Record<string, string>;
+  const { day, last, amount, ...filter } = Object.fromEntries(params) as Record<string, string>;
   const before = PRESETS[last ?? '']?.[1];
   if (before !== undefined) filter['from'] = new Date(Date.now() - before).toISOString();
-  const date = named === 'yesterday' ? day(-1) : named === 'today' ? day(0) : named;
-  if (date !== undefined) {
-    filter['from'] = `${date}T00:00:00Z`;
-    filter['to'] = new Date(Date.parse(filter['from']) + DAY_MS).toISOString();
+  if (day !== undefined) {
+    const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+    const start = day === 'yesterday' ? today - DAY_MS : Date.parse(`${day}T00:00:00Z`);
+    filter['from'] = new Date(start).toISOString();
+    filter['to'] = new Date(start + DAY_MS).toISOString();
   }
   const cents = amount === undefined ? undefined : toCents(amount);
   if (cents !== undefined) filter['amount_in_cents'] = cents;
@@ -56,43 +43,6 @@ export function filterOf(params: URLSearchParams): Record<string, string> {
 export function toCents(text: string): string | undefined {
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.trim().replaceAll(',', ''));
   return match === null ? undefined : String(Number(`${match[1]}${match[2] ?? '00'}`));
-}
-
-/** Where this browser keeps the views of the operator who is signed in. */
-const viewsKey = (): string => `views of ${self.value?.operator_id}`;
-
-/** The views that this person named. */
-export function ownViews(): Record<string, string> {
-  try {
-    return JSON.parse(localStorage.getItem(viewsKey()) ?? '{}') as Record<string, string>;
-  } catch {
-    return {};
-  }
-}
-
-/** Keeps a view under a name. */
-export function keepView(name: string, search: string): void {
-  localStorage.setItem(viewsKey(), JSON.stringify({ ...ownViews(), [name]: search }));
-}
-
-/** Options of the command that are not named as the field of the address. */
-const OPTIONS: Readonly<Record<string, string>> = { partner_id: 'partner' };
-
-/** The words of the command that lists the same payments. */
-export function commandOf(params: URLSearchParams): readonly string[] {
-  const words = [...params].flatMap(([name, value]) => {
-    if (!(name in FILTERS)) return [];
-    const option = `--${OPTIONS[name] ?? name}`;
-    if (name === 'day') {
-      const date = value === 'yesterday' ? day(-1) : value === 'today' ? day(0) : value;
-      return ['--from', date, '--to', date];
-    }
-    if (name === 'last') {
-      return ['--from', new Date(Date.now() - (PRESETS[value]?.[1] ?? 0)).toISOString()];
-    }
-    return [option, value];
-  });
-  return ['payments', ...words];
 }
 
 export const STATUSES: Readonly<Record<FilterStatus, string>> = {

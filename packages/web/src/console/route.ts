@@ -44,7 +44,7 @@ export function link(...path: readonly string[]): string {
 }
 
 /** Keeps a value with this history entry, where Back finds it again. */
-export function keepHere(change: Readonly<Record<string, string>>): void {
+function keepHere(change: Readonly<Record<string, string>>): void {
   history.replaceState({ ...stateOf(), ...change, operator_id: self.value?.operator_id }, '');
 }
 

@@ -7,37 +7,35 @@ import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { get, self } from './api.ts';
 import { isViewer, money } from './parts.tsx';
-import { FILTERS, ownViews, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
+import { FILTERS, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
 import { go, link, parts, personal, query, withQuery } from './route.ts';
 
 /** Whose a page is: of everybody, of the platform's operators, or of its admins. */
 type Whose = 'all' | 'operators' | 'admins';
 
-/** The pages: name, path, the key that follows `g`, and who has it. */
-const places: readonly (readonly [name: string, path: string, key: string, whose: Whose])[] = [
-  ['Overview', '', 'o', 'all'],
-  ['Payments', 'payments', 'p', 'all'],
-  ['Bulk', 'bulk', 'u', 'operators'],
-  ['Partners', 'partners', 't', 'operators'],
-  ['Batches', 'batches', 'b', 'all'],
-  ['Reconciliation', 'reconciliation', 'r', 'all'],
-  ['Money', 'money', 'm', 'operators'],
-  ['Audit', 'audit', 'a', 'operators'],
-  ['People', 'people', 'e', 'operators'],
-  ['Operators', 'operators', '', 'admins'],
-  ['Settings', 'settings', '', 'all'],
+/** The pages: name, path, and who has it. */
+const places: readonly (readonly [name: string, path: string, whose: Whose])[] = [
+  ['Overview', '', 'all'],
+  ['Payments', 'payments', 'all'],
+  ['Partners', 'partners', 'operators'],
+  ['Batches', 'batches', 'all'],
+  ['Reconciliation', 'reconciliation', 'all'],
+  ['Money', 'money', 'operators'],
+  ['Audit', 'audit', 'operators'],
+  ['People', 'people', 'operators'],
+  ['Operators', 'operators', 'admins'],
 ];
 
 /** The pages of whoever is signed in, each with its address. */
 export const myPlaces = () =>
   places
     .filter(
-      ([, , , whose]) =>
+      ([, , whose]) =>
         whose === 'all' ||
         self.value?.role === 'admin' ||
         (whose === 'operators' && self.value?.role !== 'partner'),
     )
-    .map(([name, path, key]) => ({ name, path, key, to: path === '' ? link() : link(path) }));
+    .map(([name, path]) => ({ name, path, to: path === '' ? link() : link(path) }));
 
 interface Suggestion {
   readonly words: string;
@@ -66,7 +64,7 @@ function suggestionsFor(text: string): Suggestion[] {
     personal: personal.value,
   });
   const cents = toCents(text);
-  const all = [...views, ...Object.entries(ownViews())].map(([name, search]) => ({
+  const all = views.map(([name, search]) => ({
     words: `View: ${name}`,
     to: link('payments') + (search === '' ? '' : `?${search}`),
   }));
