@@ -41,7 +41,7 @@ export async function askAdmin<Reply>(
     const wait = Number(response.headers.get('retry-after'));
     // A command that makes many calls meets the limit of its operator; nothing was done.
     if (response.status !== 429 || turn > MAX_WAITS || !(wait > 0 && wait <= MAX_WAIT_S)) {
-      throw await refused(terminal, target, response, answer);
+      throw refused(terminal, target, response, answer);
     }
     await new Promise((resolve) => {
       setTimeout(resolve, wait * 1_000);
@@ -57,7 +57,7 @@ export async function* readAdmin(
 ): AsyncGenerator<string> {
   const response = await send(terminal, target, 'GET', path);
   if (!response.ok || response.body === null) {
-    throw await refused(terminal, target, response, await response.json().catch(() => undefined));
+    throw refused(terminal, target, response, await response.json().catch(() => undefined));
   }
   const utf8 = new TextDecoder();
   try {
@@ -104,64 +104,49 @@ async function send(
   }
 }
 
-/** The titles of the admin APIs in their OpenAPI documents. */
-const ADMIN_TITLES: Readonly<Record<ServerName, string>> = {
-  platform: 'duebridge platform, admin',
-  partner: 'duebridge partner kit, operator',
-};
-
-/** How long to wait for the document that says who answers at an address. */
-const TITLE_TIMEOUT_MS = 2_000;
-
-/** What answers at the admin address, when it says that it is something else than the admin API asked for. */
-async function otherServer(base: string, server: ServerName): Promise<string | undefined> {
-  try {
-    const signal = AbortSignal.timeout(TITLE_TIMEOUT_MS);
-    const response = await fetch(`${base}/openapi.json`, { redirect: 'error', signal });
-    const { info } = (await response.json()) as { info?: { title?: unknown } };
-    const title = info?.title;
-    return typeof title === 'string' && title !== ADMIN_TITLES[server] ? title : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function refused(
+function refused(
   terminal: Terminal,
   target: AdminTarget,
   response: Response,
   answer: unknown,
-): Promise<CommandError> {
-  if (response.status === 401 || response.status === 404) {
-    const base = adminUrl(terminal, target);
-    const other = await otherServer(base, target.server);
-    if (other !== undefined) {
-      return new CommandError(
-        `${base} is not the admin API of the ${target.server} but of another listener (${other}): correct DUEBRIDGE_ADMIN_URL or --url; unless ADMIN_PORT says otherwise, its port is ${target.defaultPort}`,
-        exitCodes.configuration,
-      );
-    }
-  }
-  if (response.status === 401) {
+): CommandError {
+  const { server, defaultPort } = target;
+  const { status, headers } = response;
+  if (status === 401) {
     return new CommandError(
-      `the ${target.server} at ${adminUrl(terminal, target)} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${target.server}`,
+      `the ${server} at ${adminUrl(terminal, target)} refused the admin key: set DUEBRIDGE_ADMIN_KEY, or DUEBRIDGE_DATA_DIR to the folder of that ${server}`,
       exitCodes.configuration,
     );
   }
-  // An answer of a proxy, or of a server that lost its database, perhaps after the commit.
-  const isUnknown =
-    !isErrorBody(answer) || (response.status === 503 && response.headers.has('retry-after'));
+  if (!isErrorBody(answer)) {
+    // An answer of a proxy.
+    return new CommandError(
+      `the ${server} answered ${status} in a form that is not its own: check DUEBRIDGE_ADMIN_URL`,
+      exitCodes.failed,
+      { code: `HTTP_${status}`, cause: new Error(`HTTP ${status}`) },
+    );
+  }
+  const { code, message, details = [] } = answer;
+  if (code === 'NOT_FOUND') {
+    return new CommandError(
+      `${message} (${code}): check the id or name that you gave, and that DUEBRIDGE_ADMIN_URL names the admin listener, whose port is ${defaultPort} unless ADMIN_PORT says otherwise`,
+      exitCodes.usage,
+      { code },
+    );
+  }
   // What names nothing is a wrong argument.
-  const places = isErrorBody(answer) ? (answer.details ?? []).map((one) => one.path) : [];
-  const isAddress = places.length > 0 && places.every((place) => /^(path|query)\./.test(place));
-  const isUsage = !isUnknown && (response.status === 404 || isAddress);
+  const isAddress = details.length > 0 && details.every(({ path }) => /^(path|query)\./.test(path));
+  const isUsage = status === 404 || isAddress;
+  // A server that lost its database answers like this, perhaps after the commit.
+  const isUnknown = status === 503 && headers.has('retry-after');
+  // Where a field stood in the request is nothing that a command's user wrote.
+  const list = details.map(
+    (one) => `${one.path.replace(/^(path|query|body)\./, '')} ${one.problem}`,
+  );
   return new CommandError(
-    describeRefusal(target.server, response, answer),
+    `${message} (${code})${list.length === 0 ? '' : `: ${list.join('; ')}`}`,
     isUsage ? exitCodes.usage : exitCodes.failed,
-    {
-      code: isErrorBody(answer) ? answer.code : `HTTP_${response.status}`,
-      ...(isUnknown ? { cause: new Error(`HTTP ${response.status}`) } : {}),
-    },
+    { code, ...(isUnknown ? { cause: new Error(`HTTP ${status}`) } : {}) },
   );
 }
 
@@ -192,19 +177,6 @@ async function adminKey(terminal: Terminal, server: ServerName): Promise<string>
       exitCodes.configuration,
     );
   }
-}
-
-function describeRefusal(server: ServerName, response: Response, answer: unknown): string {
-  if (!isErrorBody(answer)) {
-    return `the ${server} answered ${response.status} in a form that is not its own: check DUEBRIDGE_ADMIN_URL`;
-  }
-  const { code, message, details = [] } = answer;
-  if (code === 'NOT_FOUND') return `${message} (${code}): check the id or name that you gave`;
-  // Where a field stood in the request is nothing that a command's user wrote.
-  const list = details
-    .map(({ path, problem }) => `${path.replace(/^(path|query|body)\./, '')} ${problem}`)
-    .join('; ');
-  return `${message} (${code})${list === '' ? '' : `: ${list}`}`;
 }
 
 function isErrorBody(answer: unknown): answer is ErrorBody {

@@ -7,7 +7,7 @@ import { print } from './print.ts';
 import { progressReport, type Terminal } from './terminal.ts';
 
 /** The options of the command. */
-export interface AuditVerifyOptions {
+interface AuditVerifyOptions {
   /** `NUMBER:SEAL`, as printed or logged earlier. */
   readonly expect?: string;
   /** The seal up to which an earlier run compared. */
@@ -24,14 +24,10 @@ const MOST_UNSEALED = 10_000;
 export function auditVerifyLine(
   route: Route & { readonly reply: typeof AuditVerification },
 ): CommandLine {
+  const help = 'a seal noted earlier, which must still exist unchanged';
   return line('audit verify', route, String, {
     without: ['limit'],
-    options: [
-      new Option(
-        '--expect <number:seal>',
-        'a seal noted earlier, which must still exist unchanged',
-      ),
-    ],
+    options: [new Option('--expect <number:seal>', help)],
     run: ({ terminal, options, ask }) =>
       verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
         ask<AuditVerification>('GET', route.path + query),
@@ -50,34 +46,37 @@ export async function verifyAudit(
   ask: Ask,
   report = progressReport(),
 ): Promise<void> {
-  const start = options.after === undefined ? 0 : Number(options.after);
+  const start = Number(options.after ?? 0);
   if (!/^[0-9]{1,12}$/.test(options.after ?? '0')) {
     throw new CommandError('--after takes the number of a seal, such as 1200', exitCodes.usage);
   }
   await assertExpected(options.expect, ask);
   const sum = { seals: 0, lines: 0 };
-  let after = start;
-  for (;;) {
+  for (let after = start; ;) {
     const page = await ask(`?after=${after}`).catch((error: unknown) => {
-      throw error instanceof CommandError && after > start ? continued(error, after) : error;
+      if (!(error instanceof CommandError) || after === start) throw error;
+      // Those before it need not be compared again.
+      throw new CommandError(
+        `${error.message}; the audit is intact up to seal ${after}: continue with --after ${after}`,
+        error.exitCode,
+        { cause: error.cause },
+      );
     });
     sum.seals += page.seals;
     sum.lines += page.lines;
     if (page.broken !== null) {
-      if (options.json) print(terminal, options, { ...page, ...sum }, () => '');
+      if (options.json) print(terminal, options, { ...page, ...sum }, String);
       throw new CommandError(sentence(page.broken), exitCodes.failed);
     }
     if (page.next === null) {
       print(terminal, options, { ...page, ...sum }, () => {
-        const through =
-          page.through === null
-            ? 'No seal was made yet.'
-            : `Newest seal: ${page.through.seal_no}:${page.through.seal}, up to ${page.through.to}`;
-        const lines = `${sum.lines} ${sum.lines === 1 ? 'line' : 'lines'}`;
-        const seals = `${sum.seals} ${sum.seals === 1 ? 'seal' : 'seals'}`;
-        const unsealed = `${page.unsealed}${page.unsealed >= MOST_UNSEALED ? ' or more' : ''}`;
+        const { through, unsealed } = page;
+        const newest = through
+          ? `Newest seal: ${through.seal_no}:${through.seal}, up to ${through.to}`
+          : 'No seal was made yet.';
+        const open = `${unsealed}${unsealed >= MOST_UNSEALED ? ' or more' : ''} not sealed yet`;
         const from = start === 0 ? '' : ` after seal ${start}`;
-        return `The audit is intact${from}: ${lines} under ${seals}, ${unsealed} not sealed yet.\n${through}`;
+        return `The audit is intact${from}: ${many(sum.lines, 'line')} under ${many(sum.seals, 'seal')}, ${open}.\n${newest}`;
       });
       return;
     }
@@ -86,13 +85,8 @@ export async function verifyAudit(
   }
 }
 
-/** A piece failed; those before it need not be compared again. */
-function continued({ message, exitCode, cause }: CommandError, after: number): CommandError {
-  return new CommandError(
-    `${message}; the audit is intact up to seal ${after}: continue with --after ${after}`,
-    exitCode,
-    { cause },
-  );
+function many(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
 async function assertExpected(expected: string | undefined, ask: Ask): Promise<void> {

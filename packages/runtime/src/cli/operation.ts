@@ -155,9 +155,6 @@ interface Field {
   readonly isRequired: boolean;
 }
 
-const isNullable = ({ anyOf }: Schema): boolean =>
-  anyOf?.some(({ type }) => type === 'null') === true;
-
 /** Without `null`; the one alternative that is left stands for the whole. */
 function plain(schema: Schema): Schema {
   const rest = schema.anyOf?.filter(({ type }) => type !== 'null');
@@ -185,25 +182,22 @@ function leavesOf(fields: readonly Field[]): Field[] {
   const leaves = fields.flatMap((field) => {
     const schema = plain(field.schema);
     const key = discriminator(schema);
+    // What an alternative or an optional object requires is required only with that one.
     const nested =
       key === undefined
         ? fieldsOf(schema)
-        : [key, ...(schema.anyOf ?? []).flatMap(fieldsOf).filter(({ name }) => name !== key.name)];
+        : [key, ...(schema.anyOf ?? []).flatMap(fieldsOf).map((one) => optional(one))];
     if (nested.length === 0) return [field];
-    // What an alternative or an optional object requires is required only with that one.
-    const isAlways = (one: Field) =>
-      field.isRequired && one.isRequired && (key === undefined || one === key);
-    return leavesOf(nested.map((one) => ({ ...one, isRequired: isAlways(one) })));
+    return leavesOf(field.isRequired ? nested : nested.map(optional));
   });
-  return [...new Map(leaves.map((one) => [one.name, one])).values()];
+  return leaves.filter((one, at) => leaves.findIndex(({ name }) => name === one.name) === at);
 }
 
+const optional = (field: Field): Field => ({ ...field, isRequired: false });
+
 const bodyOf = (route: Route): Schema | undefined => route.body;
-const fieldsOfRoute = (route: Route): Field[] => [
-  ...fieldsOf(route.params),
-  ...fieldsOf(route.query),
-  ...fieldsOf(bodyOf(route)),
-];
+const leavesOfRoute = (route: Route): Field[] =>
+  leavesOf([route.params, route.query, bodyOf(route)].flatMap(fieldsOf));
 
 // One command --------------------------------------------------------------------------------------------------------------------
 
@@ -215,81 +209,67 @@ function addLine(
 ): void {
   const { route, instead: others = [], without = [], defaults = {} } = each;
   const args = each.args ?? pathFields(route.path);
-  const optionalArgs = others
+  const moreArgs = others
     .flatMap((one) => pathFields(one.route.path))
     .filter((name) => !args.includes(name));
+  const allArgs = [...args, ...moreArgs];
   const wordsOf = (name: string): FieldWords => ({ ...table.words[name], ...each.fields?.[name] });
-  const own = leavesOf(fieldsOfRoute(route));
-  const leaves = [
-    ...own,
-    ...others
-      .flatMap((one) => leavesOf(fieldsOfRoute(one.route)))
-      .map((one) => ({ ...one, isRequired: false })),
-  ].filter(
-    ({ name }, index, all) =>
-      !without.includes(name) && all.findIndex((one) => one.name === name) === index,
-  );
+  const isShown = ({ name }: Field): boolean => !without.includes(name) && !allArgs.includes(name);
+  const own = leavesOfRoute(route).filter(isShown);
+  const names = new Set(own.map(({ name }) => name));
+  const theirs = others
+    .flatMap((one) => leavesOfRoute(one.route))
+    .filter((one) => isShown(one) && !names.has(one.name) && names.add(one.name));
   command.description(each.help ?? sentencePart(route.summary));
-  const required: string[] = [];
-  for (const name of args) {
-    command.argument(`[${name}]`, each.fields?.[name]?.help ?? '');
-    required.push(`<${name}>`);
-  }
-  for (const name of optionalArgs) command.argument(`[${name}]`);
+  for (const name of allArgs) command.argument(`[${name}]`, each.fields?.[name]?.help ?? '');
   if (each.rest !== undefined) command.argument(`[${each.rest}...]`);
-  const options = new Map<string, Option>();
-  for (const leaf of leaves) {
-    if (args.includes(leaf.name) || optionalArgs.includes(leaf.name)) continue;
-    const option = optionOf(leaf, wordsOf(leaf.name));
-    options.set(leaf.name, option);
-    command.addOption(option);
-    if (leaf.isRequired && !(leaf.name in defaults)) required.push(option.flags);
-  }
+  const options = new Map(
+    [...own, ...theirs].map((leaf) => [leaf.name, optionOf(leaf, wordsOf(leaf.name))]),
+  );
+  for (const option of options.values()) command.addOption(option);
   for (const { when, flag } of others) if (flag !== undefined) command.option(`--${when}`, flag);
   for (const option of each.options ?? []) command.addOption(option);
   command.addOption(jsonOption());
-  const shownArgs = optionalArgs.map((name) => `[${name}]`);
-  if (each.rest !== undefined) shownArgs.push(`[${each.rest}...]`);
-  command.usage([...required, ...shownArgs, '[options]'].join(' '));
+  const needed = own.filter(({ name, isRequired }) => isRequired && !(name in defaults));
+  command.usage(
+    [
+      ...args.map((name) => `<${name}>`),
+      ...needed.map(({ name }) => options.get(name)?.flags),
+      ...moreArgs.map((name) => `[${name}]`),
+      ...(each.rest === undefined ? [] : [`[${each.rest}...]`]),
+      '[options]',
+    ].join(' '),
+  );
 
   command.action(async (...given: unknown[]) => {
     const typed = command.opts<Record<string, unknown>>();
     // Commander appends the options and the command.
     const values = given.slice(0, -2).flat() as (string | undefined)[];
-    const byName = new Map<string, unknown>();
-    [...args, ...optionalArgs].forEach((name, index) => byName.set(name, values[index]));
+    const byName = new Map<string, unknown>(allArgs.map((name, index) => [name, values[index]]));
     for (const [name, option] of options) byName.set(name, typed[option.attributeName()]);
     const chosen = others.find(
       (one) => byName.get(one.when) !== undefined || typed[one.when] === true,
     );
-    const reader = new Reader(
-      byName,
-      each,
-      wordsOf,
-      (name) => options.get(name)?.long ?? `<${name}>`,
-      terminal,
-    );
+    const flagOf = (name: string): string => options.get(name)?.long ?? `<${name}>`;
+    const reader = new Reader(byName, each, wordsOf, flagOf, terminal);
     const request = await reader.request(chosen?.route ?? route, command);
-    const json = command.optsWithGlobals<{ json?: true }>().json;
+    const { json } = command.optsWithGlobals<{ json?: true }>();
+    const asJson = json === true ? { json } : {};
     const ask = <Reply>(method: Route['method'], path: string, body?: object | string) =>
       askAdmin<Reply>(terminal, table.target, method, path, body);
     if (each.run !== undefined) {
-      const settings = { ...typed, ...(json === true ? { json } : {}) };
       const texts = values.filter((value) => value !== undefined);
-      await each.run({ terminal, request, options: settings, values: texts, ask });
+      await each.run({ terminal, request, options: { ...typed, ...asJson }, values: texts, ask });
       return;
     }
     const answer = await ask<never>(request.method, request.path, request.body);
-    print(terminal, json === true ? { json } : {}, answer, () => (chosen ?? each).show(answer));
+    print(terminal, asJson, answer, () => (chosen ?? each).show(answer));
   });
 }
 
 /** `Pause a payment.` as part of a sentence: `pause a payment`. */
 function sentencePart(text: string): string {
-  const plainText = text.replace(/\.$/, '');
-  return /^[A-Z][a-z]/.test(plainText)
-    ? plainText.charAt(0).toLowerCase() + plainText.slice(1)
-    : plainText;
+  return text.replace(/\.$/, '').replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
 }
 
 function optionOf({ name, schema }: Field, words: FieldWords): Option {
@@ -333,34 +313,24 @@ class Reader {
     const params = await this.#fields(route.params);
     const query = await this.#fields(route.query);
     const schema = bodyOf(route);
-    const body =
-      schema?.properties === undefined
-        ? undefined
-        : { ...this.#line.fixed, ...(await this.#fields(schema)) };
+    const hasBody = schema?.properties !== undefined;
+    const body = hasBody && { ...this.#line.fixed, ...(await this.#fields(schema)) };
     const more = `${pathOf(command)} --help says more`;
-    if (this.#missing.length > 0) {
-      throw new CommandError(`give ${listed(this.#missing)}; ${more}`, exitCodes.usage);
-    }
-    const extra = [...this.#typed].filter(
-      ([name, value]) => value !== undefined && !this.#read.has(name),
-    );
-    if (extra.length > 0) {
-      const names = listed(extra.map(([name]) => this.#flag(name)));
-      throw new CommandError(`${names} cannot be given here; ${more}`, exitCodes.usage);
-    }
+    if (this.#missing.length > 0) throw misused(`give ${listed(this.#missing)}; ${more}`);
+    const extra = [...this.#typed]
+      .filter(([name, value]) => value !== undefined && !this.#read.has(name))
+      .map(([name]) => this.#flag(name));
+    if (extra.length > 0) throw misused(`${listed(extra)} cannot be given here; ${more}`);
     const search = new URLSearchParams(query as Record<string, string>).toString();
     try {
       const path = fillPath(route.path, params as Record<string, string>);
       return {
         method: route.method,
         path: search === '' ? path : `${path}?${search}`,
-        ...(body === undefined ? {} : { body }),
+        ...(body && { body }),
       };
     } catch {
-      const wrong = Object.entries(params).find(([, value]) =>
-        ['', '.', '..'].includes(String(value)),
-      );
-      throw new CommandError(`"${String(wrong?.[1])}" is no ${wrong?.[0]}`, exitCodes.usage);
+      throw misused(`none of ${listed(Object.keys(params))} may be empty, "." or ".."`);
     }
   }
 
@@ -389,30 +359,26 @@ class Reader {
       return this.#fields(chosen, { [key.name]: word });
     }
     this.#read.add(name);
-    const typed = this.#typed.get(name);
-    const value = await this.#leaf(field, typed);
-    if (value !== undefined) return value;
-    if (name in defaults) return defaults[name];
-    if (isRequired) {
+    const value = (await this.#leaf(field, this.#typed.get(name))) ?? defaults[name];
+    if (value === undefined && isRequired) {
       const { secretIn } = this.#words(name);
       this.#missing.push(this.#flag(name) + (secretIn === undefined ? '' : `, or ${secretIn}`));
     }
-    return undefined;
+    return value;
   }
 
   async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
     const { parse, secretIn, rotates, file } = this.#words(name);
-    if (typed === '' && isNullable(schema)) return null;
+    const shape = plain(schema);
+    const isNullable = schema.anyOf?.some(({ type }) => type === 'null') === true;
+    if (typed === '' && isNullable) return null;
     if (secretIn !== undefined) {
       const value = await secretOption(this.#terminal, typed as string | undefined, secretIn);
-      if (rotates && typed === undefined && value?.includes(',')) {
-        throw new ConfigurationError(
-          `${secretIn} lists several with commas: give the new one alone, or by ${this.#flag(name)} -`,
-        );
-      }
-      return value;
+      if (!rotates || typed !== undefined || !value?.includes(',')) return value;
+      throw new ConfigurationError(
+        `${secretIn} lists several with commas: give the new one alone, or by ${this.#flag(name)} -`,
+      );
     }
-    const shape = plain(schema);
     if (Array.isArray(typed) && shape.patternProperties !== undefined) {
       return Object.fromEntries((typed as string[]).map((pair) => this.#pair(name, pair)));
     }
@@ -423,25 +389,24 @@ class Reader {
     if (file === 'base64') return (await readBytes(this.#terminal, typed)).toString('base64');
     if (shape.type !== 'integer') return typed;
     const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = shape;
-    if (!/^\d{1,15}$/.test(typed) || Number(typed) < minimum || Number(typed) > maximum) {
-      throw new CommandError(
-        `${this.#flag(name)} ${typed}: write a whole number from ${minimum} to ${maximum}`,
-        exitCodes.usage,
-      );
-    }
-    return Number(typed);
+    const number = /^\d{1,15}$/.test(typed) ? Number(typed) : Number.NaN;
+    if (number >= minimum && number <= maximum) return number;
+    throw misused(
+      `${this.#flag(name)} ${typed}: write a whole number from ${minimum} to ${maximum}`,
+    );
   }
 
   #pair(name: string, text: string): [string, string] {
     const [, key, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-    if (key === undefined || value === undefined) {
-      throw new CommandError(
-        `${this.#flag(name)} ${text}: write it as ID=TEXT, such as lakeside-energy="Lakeside Energy"`,
-        exitCodes.usage,
-      );
-    }
-    return [key, value];
+    if (key !== undefined && value !== undefined) return [key, value];
+    throw misused(
+      `${this.#flag(name)} ${text}: write it as ID=TEXT, such as lakeside-energy="Lakeside Energy"`,
+    );
   }
+}
+
+function misused(sentence: string): CommandError {
+  return new CommandError(sentence, exitCodes.usage);
 }
 
 /** Such as `duebridge platform payment pause`. */

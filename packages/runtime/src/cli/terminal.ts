@@ -5,7 +5,7 @@
 import { mkdtemp, open, readFile, rm, writeFile, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { text } from 'node:stream/consumers';
+import { buffer, text } from 'node:stream/consumers';
 import { TextDecoder } from 'node:util';
 import { secretText } from '../config.ts';
 import { CommandError, exitCodes } from '../errors.ts';
@@ -52,13 +52,6 @@ export function progressReport(): (line: string) => void {
   };
 }
 
-/** All of standard input. */
-export async function readStdin(terminal: Terminal): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of terminal.stdin) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks);
-}
-
 /**
  * A secret from its flag, from standard input when the flag is `-`, or from the environment (a variable, or a file that NAME_FILE
  * names); the last two leave no trace in a shell's history. Undefined when it was not given.
@@ -69,20 +62,14 @@ export async function secretOption(
   variable: string,
 ): Promise<string | undefined> {
   if (given !== '-') return given ?? secretText(terminal.env, variable);
-  return (
-    Buffer.from(await readStdin(terminal))
-      .toString('utf8')
-      .trimEnd() || undefined
-  );
+  return (await text(terminal.stdin)).trimEnd() || undefined;
 }
 
 /** A file named by the user; `-` is standard input. Throws CommandError with a sentence for one that is missing, unreadable or a folder. */
 export async function readBytes(terminal: Terminal, file: string): Promise<Buffer> {
-  try {
-    return file === '-' ? Buffer.from(await readStdin(terminal)) : await readFile(file);
-  } catch (error) {
-    throw new CommandError(fileTrouble(file, error), exitCodes.failed);
-  }
+  return (file === '-' ? buffer(terminal.stdin) : readFile(file)).catch((error: unknown) => {
+    throw fileTrouble(file, error);
+  });
 }
 
 /** A text file that can be read more than once and is never held in memory. */
@@ -92,34 +79,25 @@ export interface TextFile {
   close(): Promise<void>;
 }
 
-/** Bytes of one read. */
-const CHUNK_BYTES = 64 * 1024;
-
 /**
  * Opens a text file named by the user; `-` is standard input, which is copied to a temporary file because it can be read only once.
  * Throws CommandError with a sentence for a file that is missing, unreadable or a folder.
  */
 export async function openTextFile(terminal: Terminal, file: string): Promise<TextFile> {
   const handle = await openAgain(terminal, file).catch((error: unknown) => {
-    throw new CommandError(fileTrouble(file, error), exitCodes.failed);
+    throw fileTrouble(file, error);
   });
   return {
     async *text() {
       // It must be UTF-8: text in another encoding would be stored as garbage.
       const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-      const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-      let start = '';
-      for (let at = 0, isEnd = false; !isEnd;) {
-        const { bytesRead } = await handle
-          .read(chunk, 0, CHUNK_BYTES, at)
-          .catch((error: unknown) => {
-            throw new CommandError(fileTrouble(file, error), exitCodes.failed);
-          });
-        const bytes = chunk.subarray(0, bytesRead);
-        if (at === 0) start = bytes.subarray(0, 2).toString('hex');
-        at += bytesRead;
-        isEnd = bytesRead === 0;
-        yield decoded(utf8, bytes, isEnd, file, start);
+      try {
+        for await (const bytes of handle.createReadStream({ start: 0, autoClose: false })) {
+          yield utf8.decode(bytes as Uint8Array, { stream: true });
+        }
+        yield utf8.decode();
+      } catch (error) {
+        throw fileTrouble(file, error);
       }
     },
     close: () => handle.close(),
@@ -145,26 +123,6 @@ async function openAgain(terminal: Terminal, file: string): Promise<FileHandle> 
   }
 }
 
-function decoded(
-  utf8: TextDecoder,
-  bytes: Uint8Array,
-  isEnd: boolean,
-  file: string,
-  start: string,
-): string {
-  try {
-    return utf8.decode(bytes, { stream: !isEnd });
-  } catch {
-    const name = file === '-' ? 'standard input' : file;
-    // A spreadsheet's "Unicode text" begins with one of these two marks.
-    const from = ['fffe', 'feff'].includes(start) ? 'UTF-16' : 'ISO-8859-1';
-    throw new CommandError(
-      `${name} is not UTF-8: save it as UTF-8, or convert it (iconv -f ${from} -t UTF-8), and try again`,
-      exitCodes.failed,
-    );
-  }
-}
-
 /** The whole of a text file, as `openTextFile` reads it, without a byte order mark. */
 export async function readTextFile(terminal: Terminal, file: string): Promise<string> {
   const opened = await openTextFile(terminal, file);
@@ -175,7 +133,11 @@ export async function readTextFile(terminal: Terminal, file: string): Promise<st
   }
 }
 
-function fileTrouble(file: string, error: unknown): string {
+function fileTrouble(file: string, error: unknown): CommandError {
+  return new CommandError(whatIsWrong(file, error), exitCodes.failed);
+}
+
+function whatIsWrong(file: string, error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
     case 'ENOENT':
@@ -185,6 +147,9 @@ function fileTrouble(file: string, error: unknown): string {
     case 'EACCES':
     case 'EPERM':
       return `${file} may not be read by this user: change its permissions, or run as its owner`;
+    case 'ERR_ENCODING_INVALID_ENCODED_DATA':
+      // UTF-16 is what a spreadsheet saves as "Unicode text".
+      return `${file === '-' ? 'standard input' : file} is not UTF-8: save it as UTF-8, or convert it (iconv -f ISO-8859-1 -t UTF-8, or -f UTF-16) and try again`;
     default:
       return `${file} cannot be read (${typeof code === 'string' ? code : String(error)})`;
   }
