@@ -6,9 +6,7 @@ const pay = document.querySelector('#pay');
 const message = document.querySelector('#message');
 
 pay?.addEventListener('click', () => void open());
-// Who looks at this page has come to pay: the payment page and the bill are there before the press, for the price of a token each time.
 let payment = prepare();
-payment?.preload({ session: true });
 
 function prepare() {
   // A content blocker may have stopped the script; without a button there is nothing to pay.

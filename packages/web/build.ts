@@ -25,7 +25,7 @@ import { WORDS } from './src/flow/words.ts';
 
 /** Limits in bytes, gzip level 9: the most that a phone on a slow connection should download. */
 export const SIZE_LIMITS = {
-  sdk: 3100,
+  sdk: 3000,
   /** The redirect alone: who uses it needs nothing else. */
   redirect: 1200,
   /** As it is installed, not minified: a partner's own build does that. */
@@ -42,7 +42,7 @@ export const SIZE_LIMITS = {
   /** The page itself, with its style and the script of its first bytes: all comes with the first answer. */
   flow_html: 5000,
   /** The operator console's script and style. */
-  console: 60_000,
+  console: 30_000,
 } as const;
 
 /** A file that a page may load from elsewhere, with its integrity. */

@@ -1,7 +1,6 @@
 /**
  * The SDK in a site: its options, timeouts, events and errors, the React component; files that are
- * late, blocked or missing; a browser without storage and one whose clock is wrong. sdk.test.ts has what is loaded
- * ahead, dialogs and apps.
+ * late, blocked or missing; a browser without storage and one whose clock is wrong. sdk.test.ts has dialogs and apps.
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * The SDK in a site: what is loaded ahead, files that come late or never, a dialog on a phone and one that does not
+ * The SDK in a site: files that come late or never, a dialog on a phone and one that does not
  * load, an app's page. embed.test.ts has its options, errors and events; time.test.ts its limits.
  */
 import assert from 'node:assert/strict';
@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Script } from './engines.ts';
-import { gate, until, useRig, values } from './rig.ts';
+import { useRig } from './rig.ts';
 import {
   inChromium,
   leftovers,
@@ -18,12 +18,10 @@ import {
   type InEngine,
   type SiteWindow,
 } from './site-visit.ts';
-import type { ScriptedFlow, World } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
 
 inChromium(rig, (inEngine) => {
-  loadedAhead(inEngine);
   late(inEngine);
   dialogs(inEngine);
   apps(inEngine);
@@ -35,143 +33,6 @@ const inSite = <A extends readonly unknown[], T>(
   script: Script<A, T>,
   ...given: A
 ): Promise<T> => tab.run('page', script, ...given);
-
-// Loaded ahead ----------------------------------------------------------------------------------------------------------------
-
-/** Makes an instance and has it preload; the site's page shows nothing of that. */
-async function preload(
-  at: EngineVisit,
-  flow: ScriptedFlow,
-  { partner, seen }: World,
-  how: object,
-  display = 'inline',
-): Promise<void> {
-  const asked = seen.length;
-  await inSite(
-    at,
-    (settings, load) => (window as unknown as SiteWindow).make(settings).preload(load),
-    { partner, frameOrigin: flow.payOrigin, display },
-    how,
-  );
-  await until(() => seen.slice(asked).some(({ path }) => path.includes('/flow/assets/words-')));
-  const isSeen = await inSite(at, () => document.querySelector('iframe')?.checkVisibility());
-  assert.equal(isSeen, false);
-}
-
-const mountPreloaded = (at: EngineVisit, target = '#place'): Promise<string> =>
-  inSite(
-    at,
-    (place) =>
-      (window as unknown as SiteWindow).instance.mount(place).then(
-        () => 'mounted',
-        (error: { code: string }) => error.code,
-      ),
-    target,
-  );
-
-function loadedAhead(inEngine: InEngine): void {
-  inEngine(
-    'preload() loads the page where it will be shown, and asks for a token only then',
-    async ({ flow, visit }) => {
-      for (const [how, mounts, pages] of [
-        [{ target: '#place' }, '#place', 1],
-        // In another place a frame would load again in any case.
-        [{}, '#place', 2],
-      ] as const) {
-        const world = flow.world();
-        const at = await visit(world);
-        await preload(at, flow, world, how);
-        await inSite(at, () => (window as unknown as SiteWindow).instance.update({ locale: 'es' }));
-        assert.deepEqual([world.counts.token, await at.heard()], [0, []]);
-        assert.equal(await mountPreloaded(at, mounts), 'mounted');
-        await at.title('Su factura de Acme Water');
-        assert.equal(await leftovers(at), 1);
-        assert.deepEqual(
-          [world.counts.page, world.counts.token, world.counts.exchange],
-          [pages, 1, 1],
-        );
-      }
-    },
-  );
-
-  inEngine(
-    'preload({ session: true }) has the bill before the click, and gives the focus back where it was',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      const focused = (): Promise<string | undefined> =>
-        inSite(at, () => document.activeElement?.id);
-      await inSite(at, () => document.querySelector<HTMLElement>('#open')?.focus());
-      await preload(at, flow, world, { session: true }, 'modal');
-      await until(() => world.sessions.size === 1);
-      assert.deepEqual([await focused(), values(await at.heard(), 'ready')], ['open', []]);
-      flow.wire = (path) => (path.startsWith('/flow/') ? 'cut' : undefined);
-      assert.equal(await mountPreloaded(at), 'mounted');
-      await at.title('Your bill from Acme Water');
-      assert.deepEqual([world.counts.token, world.counts.exchange, world.counts.read], [1, 1, 0]);
-      await at.tab.click('frame', '.close');
-      await until(async () => (await leftovers(at)) === 0);
-      assert.equal(await focused(), 'open');
-    },
-  );
-
-  inEngine(
-    'preload({ session: true }) whose backend fails tells nobody: the click starts afresh',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        plan: { token: (count) => (count % 2 === 1 ? 'INTERNAL_ERROR' : undefined) },
-      });
-      const at = await visit(world);
-      await inSite(at, () => {
-        const post = Reflect.get(MessagePort.prototype, 'postMessage') as (m: unknown) => void;
-        MessagePort.prototype.postMessage = function (message: { token?: null }) {
-          if (message.token === null) Object.assign(window, { toldOfNone: true });
-          Reflect.apply(post, this, [message]);
-        };
-      });
-      for (const tokens of [2, 4]) {
-        const script = gate();
-        // The second time, the page's script comes with the click.
-        if (tokens === 2) script.open();
-        flow.wire = (path) => (/\/flow-[^/]*\.js$/.test(path) ? script.held : undefined);
-        await preload(at, flow, world, { session: true, target: '#place' });
-        await at.holds('page', () => 'toldOfNone' in window);
-        const mounted = mountPreloaded(at);
-        // The page learns of the failure and of the click at once.
-        script.open();
-        assert.equal(await mounted, 'mounted');
-        await at.title('Your bill from Acme Water');
-        assert.deepEqual([world.counts.token, values(await at.heard(), 'error')], [tokens, []]);
-        await inSite(at, () => {
-          (window as unknown as SiteWindow).instance.destroy();
-          Reflect.deleteProperty(window, 'toldOfNone');
-        });
-      }
-    },
-  );
-
-  inEngine(
-    'a bill that was loaded ahead more than a minute before the click is read again',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      await preload(at, flow, world, { session: true, target: '#place' });
-      await until(() => world.sessions.size === 1);
-      // A driver may hear of the frame later than the platform. A minute passes with each look at the clock: the answer with the bill may
-      // be read before or after this.
-      await at.holds('frame', () => {
-        const { now } = Date;
-        let passed = 0;
-        Date.now = () => now() + (passed += 61_000);
-        return true;
-      });
-      world.bill = { ...world.bill, balance: { amount_due_in_cents: 4_200 } };
-      assert.equal(await mountPreloaded(at), 'mounted');
-      await at.sees('$42.00');
-      assert.equal(world.counts.read, 1);
-    },
-  );
-}
 
 // Files that come late or never -----------------------------------------------------------------------------------------------
 

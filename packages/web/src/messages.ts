@@ -40,11 +40,6 @@ export interface Init extends Hello {
   readonly appearance: Appearance;
   /** Whether the site can supply a new token when the first has expired. */
   readonly renews: boolean;
-  /**
-   * Present when the page is loaded before its customer asks for it: it is hidden until `show`. True: with a token and the bill; false:
-   * with its files alone.
-   */
-  readonly waits?: boolean | undefined;
 }
 
 /** From the page to the site. */
@@ -65,7 +60,5 @@ export type ToPage =
       readonly locale?: string | undefined;
       readonly appearance?: Appearance | undefined;
     }
-  /** To a page that waits: its customer sees it from now on. */
-  | { readonly type: 'show' }
   | { readonly type: 'focus' }
   | { readonly type: 'close' };

@@ -2,22 +2,22 @@
 import type { Mounting } from './mounting.ts';
 
 /**
- * Makes a dialog around the frame, closed until the returned function is called, for as long as the mount lasts. `isSheet`: the frame
- * has the same height on all screens. `close`: the customer asks to close, or the browser has closed it (`gone`).
+ * Opens a dialog around the frame, for as long as the mount lasts. `isSheet`: the frame has the same height on all screens. `close`: the
+ * customer asks to close, or the browser has closed it (`gone`).
  */
-export function makeDialog(
+export function openDialog(
   frame: HTMLElement,
   { listen, place }: Mounting,
   isSheet: boolean,
   close: (gone?: boolean) => void,
   waits: () => boolean,
-): () => void {
+): void {
   const { style: page } = document.documentElement;
   const { overflow } = page;
   const element = document.createElement('dialog');
   const { style } = element;
   element.ariaLabel = frame.title;
-  style.cssText = 'all:unset;position:fixed;inset:0;display:none;background:#0008';
+  style.cssText = 'all:unset;position:fixed;inset:0;display:flex;background:#0008';
   frame.style.cssText += isSheet
     ? ';margin:auto 0 0;height:92%;border-radius:16px 16px 0 0'
     : ';margin:auto;max-width:30rem;max-height:100%;border-radius:16px';
@@ -47,12 +47,9 @@ export function makeDialog(
     page.overflow = overflow;
     element.remove();
   });
-  return () => {
-    page.overflow = 'hidden';
-    style.display = 'flex';
-    element.showModal();
-    // An empty frame would swallow Escape, so the dialog itself has the focus until the page is shown.
-    element.tabIndex = -1;
-    element.focus();
-  };
+  page.overflow = 'hidden';
+  element.showModal();
+  // An empty frame would swallow Escape, so the dialog itself has the focus until the page is shown.
+  element.tabIndex = -1;
+  element.focus();
 }

@@ -2,7 +2,7 @@
  * `inline` and `modal`: creates the frame, proves the site's identity to the page in it, passes tokens to it, and emits events.
  */
 import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
-import { makeDialog } from './dialog.ts';
+import { openDialog } from './dialog.ts';
 import type { Mounting, Shared } from './mounting.ts';
 import {
   DuebridgeError,
@@ -16,10 +16,10 @@ const HELLO_TIMEOUT_MS = 3_000;
 /** Frames that have come are heard of within this time after the event that says so. */
 const HEARD_MS = 500;
 
-/** Loads the page in its place, or in a dialog over the site, until the mount ends. It is hidden until `by.show()`. */
+/** Loads the page in its place, or in a dialog over the site, until the mount ends. */
 export function loadFrame(shared: Shared, by: Mounting): void {
   const { display, frame: double, emit } = shared;
-  let before: HTMLElement | null | undefined;
+  const before = document.activeElement as HTMLElement | null;
   const theme = shared.appearance?.theme ?? 'auto';
   // What `auto` is here: the site's own colour scheme, and the system's where the site follows it.
   const { colorScheme } = getComputedStyle(by.place);
@@ -27,10 +27,10 @@ export function loadFrame(shared: Shared, by: Mounting): void {
     /dark/.test(colorScheme) &&
     (!/light/.test(colorScheme) || matchMedia('(prefers-color-scheme:dark)').matches);
   /** On a narrow screen a dialog is a sheet at the bottom. */
-  const isSheet = display === 'modal' && matchMedia('(max-width:600px)').matches;
+  const isModal = display === 'modal';
+  const isSheet = isModal && matchMedia('(max-width:600px)').matches;
   // The theme is passed in the fragment: the page can read it from the first byte, and no server sees it.
   const element = double?.element ?? makeFrame(`${shared.url}#${theme}${isDark ? '-dark' : ''}`);
-  let showDialog: (() => void) | undefined;
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
   let tokenError: unknown;
@@ -74,7 +74,7 @@ export function loadFrame(shared: Shared, by: Mounting): void {
       }
       case 'ready':
         if (shared.state !== 'exited') shared.state = type;
-        if (showDialog && document.activeElement === element.parentElement) element.focus();
+        if (isModal && document.activeElement === element.parentElement) element.focus();
         emit(type, { version: message.version });
         by.ready();
         break;
@@ -98,38 +98,29 @@ export function loadFrame(shared: Shared, by: Mounting): void {
     }
   };
 
-  const askForToken = (): void => {
-    early ??= getToken('initial');
-  };
-  if (shared.waits) askForToken();
+  shared.state = 'loading';
   const connect = meetPage(shared, by, element as HTMLIFrameElement, heard);
   const { style } = element;
   element.title = shared.title ?? 'Bill payment';
   const dark = theme === 'auto' ? isDark : theme === 'dark';
-  style.cssText = `border:0;width:100%;height:420px;display:none;background:${dark ? '#14181f' : '#fff'}`;
+  style.cssText = `border:0;width:100%;height:420px;display:block;background:${dark ? '#14181f' : '#fff'}`;
   shared.focus = () => {
     element.focus();
     shared.post?.({ type: 'focus' });
   };
   by.listen.signal.addEventListener('abort', () => {
-    const held = document.activeElement === element || showDialog;
+    const held = document.activeElement === element || isModal;
     element.remove();
     // Runs after the dialog has closed, too.
     if (held) queueMicrotask(() => before?.focus());
   });
-  if (display === 'modal') showDialog = makeDialog(element, by, isSheet, close, waits);
+  if (isModal) openDialog(element, by, isSheet, close, waits);
   else by.place.append(element);
-  by.show = () => {
-    before = document.activeElement as HTMLElement | null;
-    shared.state = 'loading';
-    shared.waits = undefined;
-    shared.post?.({ type: 'show' });
-    // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
-    by.after(0, askForToken);
-    style.display = 'block';
-    showDialog?.();
-    double?.connect(connect());
-  };
+  // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
+  by.after(0, () => {
+    early ??= getToken('initial');
+  });
+  double?.connect(connect());
 }
 
 /**
@@ -165,7 +156,6 @@ function meetPage(
           locale: shared.locale || document.documentElement.lang,
           appearance: shared.appearance ?? {},
           renews: !!shared.fetchToken,
-          waits: shared.waits,
         };
         (source as Window).postMessage(init, origin, [connect()]);
       }

@@ -47,33 +47,16 @@ export function createDuebridge(options: DuebridgeOptions): Duebridge {
     },
   };
 
-  /** What preload() has loaded, until it is shown or removed. */
-  let loaded: Mounting | undefined;
-  /** The page in its place, as preload() left it or new. */
-  function load(place: HTMLElement): Mounting {
-    if (shared.state === 'destroyed') throw failure('destroyed', 'make a new one');
-    if (origin === location.origin && !double) throw wrongConfig('frameOrigin is yours');
-    if (loaded?.place === place && shared.leave) return loaded;
-    if (loaded) shared.leave?.('idle');
-    if (shared.leave) throw wrongConfig('is mounted');
-    const by = beginMount(shared, place);
-    loadFrame(shared, by);
-    return by;
-  }
-
   const instance: Duebridge = {
     async mount(target) {
-      const by = load(display === 'inline' ? findPlace(target) : document.body);
-      loaded = undefined;
+      if (shared.state === 'destroyed') throw failure('destroyed', 'make a new one');
+      if (origin === location.origin && !double) throw wrongConfig('frameOrigin is yours');
+      if (shared.leave) throw wrongConfig('is mounted');
+      const place = display === 'inline' ? findPlace(target) : document.body;
+      const by = beginMount(shared, place);
       by.after(loadTimeoutMs, () => by.silent('load_timeout'));
-      by.show?.();
+      loadFrame(shared, by);
       return by.done;
-    },
-    preload({ target, session = false } = {}) {
-      if (shared.leave) return;
-      shared.waits = session;
-      // A frame that is moved loads again: in another place than mount() is given, this only fills the browser's cache.
-      loaded = load(target ? findPlace(target) : document.body);
     },
     update(change) {
       shared.locale = change.locale ?? shared.locale;
@@ -114,8 +97,6 @@ function beginMount(shared: Shared, place: HTMLElement): Mounting {
       else resolve();
     };
   });
-  // What fails before it is shown is loaded again by mount().
-  done.catch(() => {});
   // Once a promise is settled this says nothing more: only a pending mount() sees it.
   shared.leave = (why, error = failure('destroyed', 'removed', true)) => {
     shared.leave = undefined;

@@ -1,5 +1,5 @@
 /** State shared by the parts of the SDK: one instance, and one mount of it. */
-import type { Init, ToPage } from '../messages.ts';
+import type { ToPage } from '../messages.ts';
 import type {
   Appearance,
   DisplayMode,
@@ -21,8 +21,6 @@ export interface Shared extends Omit<DuebridgeOptions, 'locale' | 'appearance'> 
   /** The port to the page, while connected. */
   post?: ((message: ToPage) => void) | undefined;
   focus?: (() => void) | undefined;
-  /** Set while what is loaded is not shown. */
-  waits?: Init['waits'];
   /** Removes the page; a pending mount() rejects with the error. Set while something is mounted. */
   leave?: ((why: DuebridgeState, error?: Error) => void) | undefined;
   readonly emit: <K extends keyof DuebridgeEvents>(event: K, value: DuebridgeEvents[K]) => void;
@@ -30,8 +28,6 @@ export interface Shared extends Omit<DuebridgeOptions, 'locale' | 'appearance'> 
 
 /** One mount, from the call until what it shows is removed. */
 export interface Mounting {
-  /** Shows what has been loaded; loadFrame() sets it. */
-  show?: () => void;
   /** Where: an element of the site, or its body under a dialog. */
   readonly place: HTMLElement;
   /** The promise of mount(). */

@@ -155,17 +155,6 @@ export class DuebridgeError extends Error implements DuebridgeErrorParts {
   }
 }
 
-/** How much preload() loads. */
-export interface PreloadOptions {
-  /** `inline`: the element that mount() will be given. Without it only the browser's cache is filled. */
-  readonly target?: string | HTMLElement | undefined;
-  /**
-   * Also asks your backend for a token and gets the bill, so that a click shows it at once. Each call costs a token and a read at the
-   * biller, whether the customer pays or not. Default false: a token is asked for at mount().
-   */
-  readonly session?: boolean | undefined;
-}
-
 /** One payment page of a site. Make a new one for each bill. */
 export interface Duebridge {
   /**
@@ -173,11 +162,6 @@ export interface Duebridge {
    * it added; it never hangs. `inline` needs the container element (or its selector).
    */
   mount(target?: string | HTMLElement): Promise<void>;
-  /**
-   * Loads the payment page before it is asked for, hidden where mount() will show it. Call it when a customer is likely to pay (the bill
-   * is on the screen, the pointer is over the button).
-   */
-  preload(options?: PreloadOptions): void;
   /** Changes the language or appearance of a mounted page and keeps what the customer typed. */
   update(change: Pick<DuebridgeOptions, 'locale' | 'appearance'>): void;
   /** Moves the keyboard focus into the page. */

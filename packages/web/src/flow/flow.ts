@@ -26,8 +26,6 @@ import {
 import { plainText } from './text.ts';
 import { createWaiting, FIRST_WAIT_MS, longer } from './waiting.ts';
 
-/** A bill that was read ahead of the customer's click longer ago than this is read again: it may have been paid or raised. */
-const FRESH_MS = 60_000;
 /** Longest failure reason shown (decision 16). */
 const MAX_REASON = 500;
 /** Failed reads before the customer sees a problem; each waits longer than the previous one. */
@@ -60,15 +58,11 @@ export class Flow {
   /** A confirm was sent and its answer is not known: there may be a payment that no read has shown yet. */
   #unanswered = false;
   #leaving = false;
-  /** Until the customer sees the page, the site hears nothing of it. */
-  #hidden: boolean;
-  #readAt = 0;
 
   constructor(site: Site, api: Api, changed: () => void) {
     this.#site = site;
     this.#api = api;
     this.#changed = changed;
-    this.#hidden = site.init.waits === true;
     for (const type of ['online', 'offline'])
       addEventListener(type, () => {
         this.#connection(type === 'offline');
@@ -247,30 +241,14 @@ export class Flow {
 
   // From the handshake to the first screen ----------------------------------------------------------------------------------
 
-  /** The customer sees from now on what was loaded ahead: what has failed is tried again, and a bill that is old read again. */
-  show(): void {
-    this.#hidden = false;
-    const { screen } = this.state;
-    const payment = paymentOf(screen);
-    if (payment) this.#heard(payment);
-    else if (screen.name === 'problem' && screen.again) this.again(screen.again);
-    else if (screen.name === 'problem')
-      this.#tell(screen.code, screen.requestId, screen.code === 'token_slow');
-    else if (screen.name === 'review' && Date.now() - this.#readAt > FRESH_MS) this.again('bill');
-  }
-
   /** A session and the bill with it, however long the network takes. */
   async start(): Promise<void> {
-    const ahead = this.#hidden;
-    // What was begun before the customer looked, and fails only now, is no answer to the click.
-    const stop = (code: DuebridgeErrorCode, requestId?: string, again?: Again): void =>
-      ahead && !this.#hidden ? this.again('session') : this.#stop(code, requestId, again);
     let faults = 0;
     for (let tried = false, wait = FIRST_WAIT_MS; ;) {
       try {
         const bill = await this.#open(tried ? 'expired' : 'initial');
         if (bill === false) {
-          return stop(tried ? 'token_expired' : 'token_invalid', undefined, 'session');
+          return this.#stop(tried ? 'token_expired' : 'token_invalid', undefined, 'session');
         }
         return bill ? this.#show(bill) : await this.#showBill();
       } catch (error) {
@@ -285,7 +263,7 @@ export class Flow {
         } else {
           const helps =
             failed.code === 'internal' || (failed.code === 'token_expired' && this.canRenew);
-          return stop(failed.code, failed.requestId, helps ? 'session' : undefined);
+          return this.#stop(failed.code, failed.requestId, helps ? 'session' : undefined);
         }
       }
     }
@@ -376,7 +354,6 @@ export class Flow {
   }
 
   #show(read: FlowSession): void {
-    this.#readAt = Date.now();
     this.#connection(!navigator.onLine);
     this.apply({ type: 'read', session: tidy(read) });
     const payment = paymentOf(this.state.screen);
@@ -424,7 +401,7 @@ export class Flow {
     if (!payment) return;
     const change = update(payment);
     const text = JSON.stringify(change);
-    if (text === this.#lastUpdate || this.#hidden) return;
+    if (text === this.#lastUpdate) return;
     this.#lastUpdate = text;
     this.#site.send({ type: 'payment', payment: change });
     if (payment.duplicate === true) this.#tell('duplicate_payment');
@@ -461,7 +438,6 @@ export class Flow {
   }
 
   #tell(code: DuebridgeErrorCode, requestId?: string, again = true): void {
-    if (this.#hidden) return;
     this.#site.send({
       type: 'error',
       error: {

@@ -70,16 +70,8 @@ async function main(
     document.documentElement.dataset['tall'] = '';
   let changed = (): void => {};
   const flow = new Flow(site, createApi(metaOf('partner'), request), () => changed());
-  const { waits } = site.init;
-  if (waits !== false) void flow.start();
+  void flow.start();
   const words = await loadLanguage(site.init.locale, textOf);
-  if (waits !== undefined) {
-    // What has come so far is not late: nobody waits for it yet.
-    document.querySelector('#late')?.remove();
-    await site.shown;
-    if (waits) flow.show();
-    else void flow.start();
-  }
   show(
     <App
       site={site}

@@ -45,8 +45,6 @@ export const isDark = (): boolean =>
 export interface Site {
   readonly origin: string;
   readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
-  /** Resolves when the customer sees the page: at once, unless it was loaded ahead. */
-  readonly shown: Promise<void>;
   /** How the page is shown; `tab`: it has the whole tab. */
   readonly display: Init['display'] | 'tab';
   /** Where the customer returns to when the page has the whole tab. */
@@ -113,7 +111,6 @@ function findVisit(): Site | NoVisit | undefined {
       appearance: visit.appearance,
       renews: false,
     },
-    shown: Promise.resolve(),
     display: 'tab',
     returnUrl: visit.return_url,
     send: () => {},
@@ -188,12 +185,8 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
   // The site may say something before the page's script has come to listen.
   const unheard: ToPage[] = [];
   let heard = (message: ToPage): unknown => unheard.push(message);
-  let show = (): void => {};
-  const shown = new Promise<void>((resolve) => (show = resolve));
-  if (init.waits === undefined) show();
   port.addEventListener('message', (event: MessageEvent<ToPage>) => {
     if (event.data.type === 'token') answer?.(event.data.token);
-    else if (event.data.type === 'show') show();
     else heard(event.data);
   });
   port.start();
@@ -202,13 +195,12 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
       answer = resolve;
       port.postMessage({ type: 'token', why } satisfies ToSite);
     });
-  const first = init.waits === false ? shown.then(() => ask('initial')) : ask('initial');
+  const first = ask('initial');
   let early: Promise<string | null> | undefined = first;
   return {
     origin,
     init: { ...init, locale: init.locale || navigator.language },
     display: init.display,
-    shown,
     send: (message) => port.postMessage(message),
     async token(why, slow) {
       const asked = (why === 'initial' && early) || ask(why);
