@@ -13,7 +13,6 @@ export type {
   ProcessorEvent,
   ProcessorRequest,
 } from './funding/adapter.ts';
-export type { Hold, HoldCall, HoldProcessor } from './funding/holds.ts';
 export { startPlatform, type Platform } from './server.ts';
 export {
   closeByWord,

@@ -9,15 +9,14 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import type { AdapterMethod, CollectedElsewhere, FundingAdapter } from './adapter.ts';
-import { adapterOfHolds, type HoldProcessor } from './holds.ts';
 import { stripeAdapter, type StripeSettings } from './stripe.ts';
 
 /** The funding part of the configuration. */
 export interface FundingConfig {
-  /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter or a processor; default sandbox alone. */
+  /** `sandbox`, `stripe`, or the path of a module whose default export is an adapter; default sandbox alone. */
   readonly funding?: readonly string[] | undefined;
   /** Additional adapters, for a program that starts the platform itself. */
-  readonly fundingAdapters?: readonly (FundingAdapter | HoldProcessor | CollectedElsewhere)[];
+  readonly fundingAdapters?: readonly (FundingAdapter | CollectedElsewhere)[];
   readonly stripe?: StripeSettings | undefined;
 }
 
@@ -89,12 +88,12 @@ async function load(name: string): Promise<FundingAdapter> {
       `the funding adapter ${name} cannot be loaded: ${messageOf(error)}`,
     );
   }
-  if (!has(made, ADAPTER) && !has(made, PROCESSOR) && !isElsewhere(made)) {
+  if (!has(made, ADAPTER) && !isElsewhere(made)) {
     throw new ConfigurationError(
-      `the default export of ${name} is not a funding adapter: it needs name, methods, ${PROCESSOR.join(', ')}; or name, methods, ${ADAPTER.join(', ')}; or name and methods, all of them collected elsewhere`,
+      `the default export of ${name} is not a funding adapter: it needs name, methods, ${ADAPTER.join(', ')}; or name and methods, all of them collected elsewhere`,
     );
   }
-  return adapterOf(made as FundingAdapter | HoldProcessor | CollectedElsewhere);
+  return adapterOf(made as FundingAdapter | CollectedElsewhere);
 }
 
 const COLLECTIONS: ReadonlySet<unknown> = new Set([
@@ -104,7 +103,6 @@ const COLLECTIONS: ReadonlySet<unknown> = new Set([
   'elsewhere',
 ]);
 const ADAPTER = ['authorize', 'capture', 'void', 'refund'];
-const PROCESSOR = ['create', 'read', 'capture', 'release', 'refund'];
 
 function has(made: unknown, acts: readonly string[]): boolean {
   if (typeof made !== 'object' || made === null) return false;
@@ -127,22 +125,14 @@ function isElsewhere(made: unknown): made is CollectedElsewhere {
   );
 }
 
-function adapterOf(given: FundingAdapter | HoldProcessor | CollectedElsewhere): FundingAdapter {
-  if (isElsewhere(given) && !has(given, ADAPTER)) {
-    const never = (): never => {
-      throw new Error(`the funds of ${given.name} are collected elsewhere`);
-    };
-    const methods = (): readonly AdapterMethod[] => given.methods;
-    return {
-      name: given.name,
-      methods,
-      authorize: never,
-      capture: never,
-      void: never,
-      refund: never,
-    };
-  }
-  return 'create' in given ? adapterOfHolds(given) : (given as FundingAdapter);
+function adapterOf(given: FundingAdapter | CollectedElsewhere): FundingAdapter {
+  if (has(given, ADAPTER)) return given as FundingAdapter;
+  const never = (): never => {
+    throw new Error(`the funds of ${given.name} are collected elsewhere`);
+  };
+  const methods = (): readonly AdapterMethod[] => (given as CollectedElsewhere).methods;
+  const { name } = given;
+  return { name, methods, authorize: never, capture: never, void: never, refund: never };
 }
 
 /**

@@ -19,7 +19,6 @@ import { startPlatform } from '../server.ts';
 import type { FundingAdapter } from './adapter.ts';
 import { openAdapters } from './configured.ts';
 import { openFunds, type Funds } from './funds.ts';
-import { adapterOfHolds, type Hold, type HoldCall } from './holds.ts';
 
 const page = 'funding.md';
 const guide = await readFile(new URL(`../../../../docs/${page}`, import.meta.url), 'utf8');
@@ -149,9 +148,6 @@ const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISO
 const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
 
 test('the adapter of the guide sends a customer to approve and back, and takes the funds once', async () => {
-  const [skeleton = ''] = blocks('ts');
-  assert.ok(skeleton.includes('satisfies HoldProcessor'));
-  assert.ok(skeleton.trim().split('\n').length <= 25, 'an owner reads it in a minute');
   const payment = await pay(posted(), 'acme_wallet');
   const { action } = await until('the action', async () => {
     const now = await payment.read();
@@ -278,75 +274,6 @@ test('a step of the wall clock during an approval ends it neither early nor late
     monotonic += 60_000;
     await assert.rejects(funds.authorize(order), /it is read/);
     assert.equal(reads, 1, 'a minute later the processor is asked');
-  }
-});
-
-/** A hold whose state the test chooses; `answers` are what each call returns or throws. */
-function heldAs(
-  answers: Partial<Record<'read' | 'capture' | 'release' | 'refund', Hold['state'] | Error>>,
-) {
-  const keys: string[] = [];
-  const answer =
-    (act: keyof typeof answers) =>
-    (_: unknown, call: HoldCall): Promise<Hold> => {
-      keys.push(call.idempotency_key);
-      const state = answers[act] ?? new Error(`unexpected ${act}`);
-      return state instanceof Error ? Promise.reject(state) : Promise.resolve({ id: 'h-1', state });
-    };
-  const adapter = adapterOfHolds({
-    name: 'holds',
-    methods: [],
-    create: () => Promise.resolve({ id: 'h-1', state: 'open' }),
-    read: answer('read'),
-    capture: answer('capture'),
-    release: answer('release'),
-    refund: answer('refund'),
-  });
-  return { adapter, keys };
-}
-
-const order = {
-  platform_payment_id: 'p-1',
-  funding_method: 'holds',
-  amount_in_cents: 100,
-  instrument: undefined,
-  return_url: undefined,
-  reference: 'h-1',
-};
-
-test('only a state reported by the processor decides what became of the funds [PL7]', async () => {
-  const call = { signal: AbortSignal.timeout(10_000) };
-  const lost = new Error('no answer');
-  for (const [answers, act, result] of [
-    [{ read: 'open' }, 'authorize', { kind: 'pending' }],
-    [{ read: 'held' }, 'authorize', { kind: 'authorized' }],
-    [{ read: 'taken' }, 'authorize', { kind: 'authorized' }],
-    [
-      { read: 'ended' },
-      'authorize',
-      { kind: 'declined', reason: 'The funding method was declined.' },
-    ],
-    [{ read: 'on its way' }, 'authorize', /unknown state/],
-    [{ read: lost }, 'authorize', /no answer/],
-    [{ capture: 'taken' }, 'capture', { kind: 'captured' }],
-    [{ capture: 'ended' }, 'capture', { kind: 'uncollectable', reason: 'the hold h-1 is ended' }],
-    [{ capture: 'held' }, 'capture', /is held after its capture/],
-    // The answer to an earlier capture was lost, and this processor refuses a second one.
-    [{ capture: lost, read: 'taken' }, 'capture', { kind: 'captured' }],
-    [{ capture: lost, read: 'held' }, 'capture', /no answer/],
-    [{ release: 'ended' }, 'void', 'released'],
-    [{ release: 'taken' }, 'void', 'captured'],
-    [{ release: lost, read: 'taken' }, 'void', 'captured'],
-    [{ release: lost, read: 'held' }, 'void', /no answer/],
-    [{ refund: 'refunded' }, 'refund', undefined],
-    [{ refund: 'taken' }, 'refund', /is taken after its refund/],
-    [{ refund: lost, read: 'refunded' }, 'refund', undefined],
-  ] as const) {
-    const { adapter, keys } = heldAs(answers as Parameters<typeof heldAs>[0]);
-    const done_ = adapter[act](order, call);
-    if (result instanceof RegExp) await assert.rejects(done_, result);
-    else assert.deepEqual(await done_, result, JSON.stringify([answers, act]));
-    assert.deepEqual(new Set(keys).size, keys.length, 'a key for each kind of call');
   }
 });
 
