@@ -9,9 +9,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import type { FlowPayment } from '@duebridge/contract';
-import { ConfigurationError, silentLog, systemClock } from '@duebridge/runtime';
-import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
+import { ConfigurationError, silentLog, systemClock, type Clock } from '@duebridge/runtime';
+import { failed, newCustomer, posted, until, type Paid } from '../../test/paying.ts';
+import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { readPlatformConfig } from '../config.ts';
 import { openSandbox } from './sandbox.ts';
 import { openSealer } from '../partners/seal.ts';
@@ -107,88 +107,56 @@ const platform = await startTestPlatform(
 const biller = await platform.register(partner, { mode: 'live' });
 const credentials = await platform.credentials(biller.partner_id);
 
-let accounts = 0;
-async function pay(
-  ending: object,
-  funding_method: string,
-): Promise<{ readonly id: string; read(): Promise<FlowPayment> }> {
-  accounts += 1;
-  const account = `p${accounts}`;
-  partner.accounts.set(account, { ...partner.accounts.get('a1'), account_id: account });
-  partner.endings.set(account, ending);
-  const { session } = await platform.session(credentials, account, `${account}@canary.example`);
-  const headers = bearer(session);
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers,
-    body: { amount_in_cents: 4_200, funding_method },
+const pay = async (ending: object, funding_method: string): Promise<Paid> => {
+  const customer = await newCustomer({ platform, partner, credentials }, ending);
+  return customer.pay({ amount_in_cents: 4_200, funding_method });
+};
+const stateOf = ({ id }: Paid): string | undefined => holds.get(id)?.state;
+const becomes = (payment: Paid, state: string) =>
+  until(`the hold is ${state}`, () => stateOf(payment) === state);
+
+/** The port over the same rows with other adapters. */
+const opened = (adapters: readonly FundingAdapter[], clock: Clock = systemClock): Funds =>
+  openFunds({
+    database: platform.database,
+    sealer: openSealer(SEAL_KEY),
+    clock,
+    log: silentLog,
+    adapters,
   });
-  assert.equal(made.status, 200, made.text);
-  const id = String(made.body['platform_payment_id']);
-  return {
-    id,
-    read: async () =>
-      (await platform.call('GET', `/v1/flow/payments/${id}`, { headers }))
-        .body as unknown as FlowPayment,
-  };
-}
-
-async function until<T>(what: string, holds_: () => Promise<T | undefined | false>): Promise<T> {
-  const end = Date.now() + 120_000;
-  for (;;) {
-    const found = await holds_();
-    if (found !== undefined && found !== false) return found;
-    assert.ok(Date.now() < end, `never: ${what}`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 50);
-    });
-  }
-}
-
-const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
-const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
 
 test('the adapter of the guide sends a customer to approve and back, and takes the funds once', async () => {
   const payment = await pay(posted(), 'acme_wallet');
-  const { action } = await until('the action', async () => {
-    const now = await payment.read();
-    return now.action !== undefined && now;
-  });
-  assert.deepEqual(action, {
-    kind: 'redirect',
-    url: `https://acme-pay.example/approve/${payment.id}`,
-  });
+  const url = `https://acme-pay.example/approve/${payment.id}`;
+  assert.deepEqual(await payment.asked(), { kind: 'redirect', url });
   assert.deepEqual([...returns], ['https://pay.example.com/flow/return']);
   const back = await platform.call('GET', '/flow/return');
   assert.match(back.text, /close this window/);
   assert.equal(holds.get(payment.id)?.amount, 4_200);
   assert.ok(!partner.payments.has(payment.id), 'nothing is sent before the funds are held');
   holds.get(payment.id)!.state = 'held';
-  await until('the capture', () => Promise.resolve(holds.get(payment.id)?.state === 'taken'));
+  await becomes(payment, 'taken');
   assert.equal((await payment.read()).status, 'succeeded');
   assert.equal(done.get(`${payment.id}:create`), 1);
 });
 
 test('a customer who refuses at the processor pays nothing, and funds taken immediately are refunded', async () => {
   const refused = await pay(posted(), 'acme_wallet');
-  await until('the hold', () => Promise.resolve(holds.has(refused.id)));
+  await becomes(refused, 'open');
   holds.get(refused.id)!.state = 'ended';
-  const end = await until('the end', async () => {
-    const now = await refused.read();
-    return now.status !== 'processing' && now;
-  });
-  assert.equal(end.failure_reason, 'The funding method was declined.');
+  assert.equal((await refused.ended()).failure_reason, 'The funding method was declined.');
   const sale = await pay(failed, 'acme_wallet');
-  await until('the hold', () => Promise.resolve(holds.has(sale.id)));
+  await becomes(sale, 'open');
   // This processor captures instead of holding.
   holds.get(sale.id)!.state = 'taken';
-  await until('the refund', () => Promise.resolve(holds.get(sale.id)?.state === 'refunded'));
+  await becomes(sale, 'refunded');
   assert.equal((await sale.read()).status, 'failed');
   assert.equal(done.get(`${sale.id}:refund`), 1);
 });
 
 test('a processor that reports late that it took funds of a failed payment must return them, once', async () => {
   const payment = await pay(posted(), 'scripted');
-  await until('the end', async () => (await payment.read()).status === 'failed');
+  assert.equal((await payment.ended()).status, 'failed');
   const event = { event_id: 'late-1', platform_payment_id: payment.id, kind: 'taken' };
   for (const applied of [true, false]) {
     const reply = await platform.call('POST', '/v1/funding/scripted/events', {
@@ -196,95 +164,50 @@ test('a processor that reports late that it took funds of a failed payment must 
     });
     assert.deepEqual(reply.body, { applied });
   }
-  const funds = openFunds({
-    database: platform.database,
-    sealer: openSealer(SEAL_KEY),
-    clock: systemClock,
-    log: silentLog,
-    adapters: [scripted],
-  });
+  const funds = opened([scripted]);
   await funds.sweep();
   await funds.sweep();
   assert.deepEqual(asked, [`void ref-${payment.id}`, `refund ref-${payment.id}`]);
 });
 
+const acme = { ...scripted, name: 'acme_pay', methods: () => [] };
+const orderOf = ({ id }: Paid) => ({
+  platform_payment_id: id,
+  funding_method: 'acme_wallet',
+  amount_in_cents: 4_200,
+});
+
 test('a method that is offered no more, or whose adapter is gone, is never taken for the sandbox: its funds are still taken, or wait [PL7]', async () => {
   const payment = await pay(posted(), 'acme_wallet');
-  const order = {
-    platform_payment_id: payment.id,
-    funding_method: 'acme_wallet',
-    amount_in_cents: 4_200,
-  };
-  await until('the action', async () => (await payment.read()).action);
-  const acme: FundingAdapter = {
-    ...scripted,
-    name: 'acme_pay',
-    methods: () => [],
-  };
-  const opened = (adapters: readonly FundingAdapter[]): Funds =>
-    openFunds({
-      database: platform.database,
-      sealer: openSealer(SEAL_KEY),
-      clock: systemClock,
-      log: silentLog,
-      adapters: [openSandbox({ database: platform.database }), ...adapters],
-    });
-  const [gone, stopped] = [opened([]), opened([acme])];
+  const order = orderOf(payment);
+  await payment.asked();
+  const sandbox = openSandbox({ database: platform.database });
+  const [gone, stopped] = [opened([sandbox]), opened([sandbox, acme])];
   for (const funds of [gone, stopped]) {
     // Any other would let the engine settle it and ask nobody for the money.
     assert.equal(funds.collection(order.funding_method), 'reserved');
-    assert.equal((await funds.actionOf?.(order))?.kind, 'redirect', 'the customer can still act');
+    assert.equal((await funds.actionOf(order))?.kind, 'redirect', 'the customer can still act');
   }
   await assert.rejects(gone.capture(order), /acme_pay is not configured/);
   holds.get(payment.id)!.state = 'held';
-  await until('the capture', () => Promise.resolve(holds.get(payment.id)?.state === 'taken'));
+  await becomes(payment, 'taken');
   assert.equal((await payment.read()).status, 'succeeded');
 });
 
 test('a step of the wall clock during an approval ends it neither early nor late [EE7]', async () => {
   const payment = await pay(posted(), 'acme_wallet');
-  await until('the action', async () => (await payment.read()).action);
-  const order = {
-    platform_payment_id: payment.id,
-    funding_method: 'acme_wallet',
-    amount_in_cents: 4_200,
-  };
+  await payment.asked();
   for (const stepMs of [7_200_000, -7_200_000]) {
-    let [wall, monotonic, reads] = [Date.now(), 0, 0];
-    const funds = openFunds({
-      database: platform.database,
-      sealer: openSealer(SEAL_KEY),
-      clock: { ...systemClock, now: () => wall, monotonic: () => monotonic },
-      log: silentLog,
-      adapters: [
-        {
-          ...scripted,
-          name: 'acme_pay',
-          methods: () => [],
-          authorize: () => {
-            reads += 1;
-            return Promise.reject(new Error('it is read'));
-          },
-        },
-      ],
-    });
+    let [wall, monotonic] = [Date.now(), 0];
+    const authorize = () => Promise.reject(new Error('it is read'));
+    const clock = { ...systemClock, now: () => wall, monotonic: () => monotonic };
+    const funds = opened([{ ...acme, authorize }], clock);
     wall += stepMs;
-    assert.equal((await funds.authorize(order)).kind, 'waits', 'not declined as too late');
+    assert.equal((await funds.authorize(orderOf(payment))).kind, 'waits', 'not declined as late');
     wall += 60_000;
     monotonic += 60_000;
-    await assert.rejects(funds.authorize(order), /it is read/);
-    assert.equal(reads, 1, 'a minute later the processor is asked');
+    await assert.rejects(funds.authorize(orderOf(payment)), /it is read/, 'a minute later');
   }
-});
-
-test('without the sandbox configured, only the configured methods are offered', async () => {
-  const { session } = await platform.session(credentials, 'a2', 'offer@canary.example');
-  const answer = await platform.call('GET', '/v1/flow/session', { headers: bearer(session) });
-  const methods = answer.body['funding_methods'] as { funding_method: string }[];
-  assert.deepEqual(
-    methods.map((method) => method.funding_method),
-    ['acme_wallet', 'scripted'],
-  );
 });
 
 /** The scripted adapter, whose method has these parts instead. */
@@ -311,7 +234,7 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     DUEBRIDGE_STRIPE_WEBHOOK_SECRET_FILE: hook,
   };
   const { adapters, offersSandbox } = await openAdapters(readPlatformConfig(stripe));
-  assert.equal(offersSandbox, false);
+  assert.equal(offersSandbox, false, 'the sandbox is offered where it is named');
   assert.deepEqual(
     adapters.flatMap((adapter) => adapter.methods().map((method) => method.funding_method)),
     ['stripe_card', 'stripe_us_bank_account'],

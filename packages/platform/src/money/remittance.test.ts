@@ -213,19 +213,6 @@ test('a batch waits for its captures and its differences', async (t) => {
   assert.deepEqual(await rig.remittances(), [['due', 1_400]]);
 });
 
-test('a batch with a payment that the book owes twice is not remitted', async (t) => {
-  const rig = await rigOf(t);
-  const [, twice] = [await rig.paid(), await rig.paid()];
-  await rig.close();
-  await rig.database.query(
-    `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, day, id, 'word', debit, credit, partner_id, biller_id, funding_method
-       FROM duebridge_platform.transfers WHERE id = $1`,
-    [twice],
-  );
-  assert.match((await rig.round())[0]?.why ?? '', /are \$14\.00, of which the book has \$21\.00/);
-  assert.deepEqual(await rig.remittances(), []);
-});
-
 test('a transfer whose answer was lost is looked up by its id, and never sent again', async (t) => {
   const calls: string[] = [];
   let lost: 'before' | 'after' | undefined = 'after';

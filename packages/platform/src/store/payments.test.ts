@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
-import { advance, findNews, findPayment, findWatched } from './payments.ts';
+import { advance, findPayment } from './payments.ts';
 import * as standing from '../../test/standing.ts';
 
 async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & { id: string }> {
@@ -157,18 +157,6 @@ test('what the partner said at acceptance never changes [PF1 PF7]', async (t) =>
   }
 });
 
-test('a step that another owner, or another stage, would take changes nothing [PL10]', async (t) => {
-  const { database, id } = await ground(t);
-  const step = { platform_payment_id: id, to: 'dispatching' } as const;
-  assert.deepEqual(await advance(database, writer('another'), [{ ...step, from: 'created' }]), [
-    false,
-  ]);
-  assert.deepEqual(await advance(database, writer('me'), [{ ...step, from: 'authorized' }]), [
-    false,
-  ]);
-  assert.equal((await findPayment(database, id))?.stage, 'created');
-});
-
 test('audit lines can be added but not changed or removed [EE8]', async (t) => {
   const { database } = await ground(t);
   await refused(database, "UPDATE duebridge_platform.audit SET event = 'x'", [], 'kept_for_ever');
@@ -300,21 +288,4 @@ test('a hold is noted with the step that relies on it, in a row of funds that ha
     const until = then === 'authorized' ? new Date(expires_at).toISOString() : null;
     assert.deepEqual(row, { state: then, expires_at: until });
   }
-});
-
-test('a watcher is told of payments that stand elsewhere than it knows, and of no other', async (t) => {
-  const rig = await standing.ground(t);
-  const [same, moved] = [await rig.standing('created'), await rig.standing('accepted')];
-  await rig.standing('accepted');
-  const known = ['created processing', 'dispatching processing'];
-  const news = await findNews(rig.database, [same, moved], known);
-  assert.deepEqual(
-    news.map((row) => [row.platform_payment_id, row.stage]),
-    [[moved, 'accepted']],
-  );
-  const whole = await findWatched(rig.database, [same]);
-  assert.deepEqual(
-    whole.map((row) => [row.platform_payment_id, row.stage]),
-    [[same, 'created']],
-  );
 });
