@@ -81,37 +81,9 @@ export async function fillTables(database: Database, count: number): Promise<voi
          SELECT id, decode(lpad(to_hex(n), 64, '0'), 'hex'), decode(lpad(to_hex(n), 64, '0'), 'hex'), gen_random_uuid(),
                 ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid FROM made`,
       );
-      // Two rows for one payment in 40, with twelve calls together; one row with two calls for the others.
-      await tx.query(
-        `WITH call AS (SELECT '{"at": 0, "last_at": 9, "took_ms": 20, "http_status": 200, "request_id": "r"}'::jsonb AS call)
-         INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
-         SELECT id, at, jsonb_build_array(call || jsonb_build_object('kind', 'put', 'count', 1, 'result', 'processing'),
-                                          call || jsonb_build_object('kind', 'get', 'count', 1, 'result', status)) FROM made, call
-         UNION ALL
-         SELECT id, at + interval '1 second', jsonb_build_array(call || jsonb_build_object('kind', 'get', 'count', 10, 'result', 'processing'))
-           FROM made, call WHERE n % 40 = 5`,
-      );
-      await tx.query(
-        `INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there)
-         SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'batch-1-1', 'partner-1', id, 'status', 'failed', 'succeeded'
-           FROM made WHERE n % 10000 = 1`,
-      );
     });
   }
-  // All batches but today's are closed.
-  await database.query(
-    `UPDATE duebridge_platform.batches b SET closed_at = now(), statement = jsonb_build_object('platform_batch_id', b.platform_batch_id,
-            'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64)) WHERE cutoff_at <= now() AND closed_at IS NULL`,
-  );
-  for (const table of [
-    'payments',
-    'audit',
-    'customers',
-    'flow_payments',
-    'attempts',
-    'differences',
-    'batches',
-  ]) {
+  for (const table of ['payments', 'audit', 'customers', 'flow_payments']) {
     await database.withConnection(async (connection) => {
       await connection.query('SET statement_timeout = 0');
       await connection.query(`VACUUM ANALYZE duebridge_platform.${table}`);

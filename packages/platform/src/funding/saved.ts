@@ -51,15 +51,11 @@ const unusedStatement = sql(
   `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
     WHERE used_at < now() - interval '${UNUSED_DAYS} days' AND forgotten_at IS NULL`,
 );
+/** In any order: those that fail again and again keep no other waiting. */
 const forgottenStatement = sql(
   'saved_forgotten',
   `SELECT flow_id, adapter, reference FROM duebridge_platform.saved_customers
-    WHERE forgotten_at IS NOT NULL ORDER BY forgotten_at LIMIT ${MAX_FORGOTTEN}`,
-);
-/** Behind all others: rows that fail again and again delay none that does not. */
-const laterStatement = sql(
-  'saved_later',
-  'UPDATE duebridge_platform.saved_customers SET forgotten_at = now() WHERE flow_id = $1 AND adapter = $2',
+    WHERE forgotten_at IS NOT NULL ORDER BY random() LIMIT ${MAX_FORGOTTEN}`,
 );
 const dropStatement = sql(
   'saved_drop',
@@ -141,7 +137,6 @@ export async function forgetSaved(
       await database.query(dropStatement, [flow_id, adapter]);
     } catch (error) {
       log.warn({ adapter, error: messageOf(error) }, 'saved methods could not be forgotten yet');
-      await database.query(laterStatement, [flow_id, adapter]);
     }
   }
 }
