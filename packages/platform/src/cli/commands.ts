@@ -9,6 +9,7 @@ import {
   platformAdminRoutes as routes,
   type PartnerTest,
   type PartnerView,
+  type ReviewClose,
 } from '@duebridge/contract';
 import {
   auditVerifyLine,
@@ -25,6 +26,7 @@ import { Option } from 'commander';
 import { bulkLines } from './bulk.ts';
 import { moneyLines } from './money.ts';
 import * as output from './output.ts';
+import { facts, tableOf } from './output.ts';
 import { reconcile } from './reconcile.ts';
 import { WORDS, TARGET } from './words.ts';
 
@@ -35,22 +37,38 @@ const PARTNER_ID = {
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose' } };
 const pausesPartner = { ...routes.change_partner, body: OperatorReason };
 
+/** A key is stored as a digest alone. */
+const keyGrant = (grant: object): string => `${facts(grant)}\nThe key is not shown again.`;
+const closed = ({ outcome, payment }: ReviewClose): string =>
+  outcome === 'closed'
+    ? output.payments(payment)
+    : 'Noted. The amount is above the limit: a second operator has to run the same command.';
 const partnerLines: readonly CommandLine[] = [
-  line('partner add', routes.add_partner, output.registered, {
+  line('partner add', routes.add_partner, facts, {
     fields: PARTNER_ID,
     defaults: { origins: [] },
     // Tested at once, so that this command finds a typo in an address or a key, not the first customer.
     run: async ({ terminal, request, options, ask }) => {
       const view = await ask<PartnerView>(request.method, request.path, request.body);
       const test = await ask<PartnerTest>('POST', `${request.path}/${view.partner_id}/test`);
-      print(terminal, options, { ...view, test }, () =>
-        [output.registered(view), test.finding].join('\n'),
-      );
+      print(terminal, options, { ...view, test }, () => facts({ ...view, finding: test.finding }));
     },
   }),
-  line('partner list', routes.list_partners, output.partnerTable),
-  line('partner show', routes.get_partner, output.facts),
-  line('partner change', routes.change_partner, output.facts, {
+  line(
+    'partner list',
+    routes.list_partners,
+    tableOf<PartnerView>(
+      'partner_id',
+      'mode',
+      'name',
+      'kind',
+      'biller_id',
+      'base_url',
+      'pause_reason',
+    ),
+  ),
+  line('partner show', routes.get_partner, facts),
+  line('partner change', routes.change_partner, facts, {
     help: 'change the options that are given; the others stay',
     without: ['paused'],
     options: [
@@ -60,19 +78,19 @@ const partnerLines: readonly CommandLine[] = [
       ).implies({ certificate: '', privateKey: '', authority: '', proxyUrl: '' }),
     ],
   }),
-  line('partner domains', routes.register_domains, output.domainTable),
-  line('partner pause', pausesPartner, output.partnerState, {
+  line('partner domains', routes.register_domains, tableOf()),
+  line('partner pause', pausesPartner, facts, {
     help: 'send nothing to a partner until it is resumed; payments wait, none fails',
     fixed: { paused: true },
   }),
-  line('partner resume', pausesPartner, output.partnerState, {
+  line('partner resume', pausesPartner, facts, {
     help: 'send to a partner again',
     fixed: { paused: false },
   }),
-  line('partner test', routes.test_partner, output.tested, {
+  line('partner test', routes.test_partner, facts, {
     run: async ({ terminal, request, options, values, ask }) => {
       const test = await ask<PartnerTest>(request.method, request.path);
-      print(terminal, options, test, () => output.tested(test));
+      print(terminal, options, test, () => facts(test));
       const [id] = values;
       if (!test.reachable) throw new CommandError(`${id} does not answer`, exitCodes.failed);
       if (test.authorized !== true) {
@@ -80,9 +98,9 @@ const partnerLines: readonly CommandLine[] = [
       }
     },
   }),
-  line('partner health', routes.get_partner_health, output.health),
-  line('partner answers', routes.list_answers, output.answerTable),
-  line('key issue', routes.issue_key, output.keyGrant, {
+  line('partner health', routes.get_partner_health, facts),
+  line('partner answers', routes.list_answers, tableOf()),
+  line('key issue', routes.issue_key, keyGrant, {
     args: [],
     fields: {
       ...OF_PARTNER,
@@ -92,25 +110,25 @@ const partnerLines: readonly CommandLine[] = [
       },
     },
   }),
-  line('key list', routes.list_keys, output.keyTable, { args: [], fields: OF_PARTNER }),
-  line('key revoke', routes.revoke_key, output.keyRevoked, {
+  line('key list', routes.list_keys, tableOf(), { args: [], fields: OF_PARTNER }),
+  line('key revoke', routes.revoke_key, facts, {
     args: ['key_id'],
     fields: OF_PARTNER,
   }),
-  line('key revoke-access', routes.revoke_client_access, output.accessRevoked, {
+  line('key revoke-access', routes.revoke_client_access, facts, {
     args: ['client_id'],
     fields: OF_PARTNER,
   }),
 ];
 
 const paymentLines: readonly CommandLine[] = [
-  line('payments', routes.list_payments, output.paymentPage, {
+  line('payments', routes.list_payments, output.listedPayments, {
     help: 'list payments, or read one with its attempts and audit trail',
     instead: [
       instead('platform_payment_id', routes.get_admin_payment, output.paymentStory),
       // Values that identify a person or an account are not put into a URL.
-      instead('account_id', routes.search_payments, output.paymentPage),
-      instead('email', routes.search_payments, output.paymentPage),
+      instead('account_id', routes.search_payments, output.listedPayments),
+      instead('email', routes.search_payments, output.listedPayments),
     ],
   }),
   line('export', routes.export_payments, String, {
@@ -122,39 +140,39 @@ const paymentLines: readonly CommandLine[] = [
   line('payment show', routes.get_admin_payment, output.paymentStory, {
     help: 'everything about one payment: what was tried, what came back, who did what',
   }),
-  line('payment unmask', routes.unmask_payment, output.facts),
-  line('payment settle', routes.settle_funds, output.closed, {
+  line('payment unmask', routes.unmask_payment, facts),
+  line('payment settle', routes.settle_funds, closed, {
     help: 'settle the funds of an ended payment that nothing else settles',
   }),
-  line('payment resume', routes.resume_payment, output.onePayment),
-  line('payment pause', routes.pause_payment, output.onePayment),
-  line('payment withdraw', routes.withdraw_payment, output.onePayment),
-  line('payment poll', routes.poll_payment, output.partnerSaid),
-  line('review close', routes.close_review, output.closed, {
+  line('payment resume', routes.resume_payment, output.payments),
+  line('payment pause', routes.pause_payment, output.payments),
+  line('payment withdraw', routes.withdraw_payment, output.payments),
+  line('payment poll', routes.poll_payment, facts),
+  line('review close', routes.close_review, closed, {
     help: 'close a payment that the partner refused and does not have; with --outcome, any in review or paused',
   }),
   ...bulkLines,
 ];
 
 const batchLines: readonly CommandLine[] = [
-  line('batch', routes.list_batches, output.batchTable, {
+  line('batch', routes.list_batches, tableOf(), {
     help: 'list batches, newest first, or read the statement of one',
     instead: [instead('platform_batch_id', routes.get_batch, output.batch)],
   }),
   line('batch close', routes.close_batch, output.batch),
-  line('differences', routes.list_differences, output.differencePage, {
+  line('differences', routes.list_differences, tableOf(), {
     defaults: { state: 'open' },
     instead: [
       instead(
         'summary',
         routes.summarize_differences,
-        output.differenceSummary,
+        facts,
         'the open ones by age, and the value of their payments',
       ),
     ],
   }),
-  line('resolve', routes.resolve_difference, output.oneDifference),
-  line('reconcile', routes.reconcile_batch, output.reconciliation, {
+  line('resolve', routes.resolve_difference, facts),
+  line('reconcile', routes.reconcile_batch, facts, {
     help: 'compare a batch with the partner; exit code 1 when they differ',
     options: [
       new Option(
@@ -168,15 +186,15 @@ const batchLines: readonly CommandLine[] = [
 
 const peopleLines: readonly CommandLine[] = [
   line('person show', routes.show_person, output.person, { args: ['email'] }),
-  line('person erase', routes.erase_person, output.erased, { args: ['email'] }),
-  line('operator add', routes.add_operator, output.oneOperator),
-  line('operator list', routes.list_operators, output.operatorTable),
-  line('operator change', routes.change_operator, output.oneOperator, {
+  line('person erase', routes.erase_person, facts, { args: ['email'] }),
+  line('operator add', routes.add_operator, output.operators),
+  line('operator list', routes.list_operators, output.operators),
+  line('operator change', routes.change_operator, output.operators, {
     options: [new Option('--enable', 'accept them again').implies({ disable: false })],
   }),
-  line('operator key', routes.issue_operator_key, output.operatorKey),
-  line('operator revoke', routes.revoke_operator_key, output.oneOperator),
-  line('audit', routes.list_audit, output.auditPage),
+  line('operator key', routes.issue_operator_key, keyGrant),
+  line('operator revoke', routes.revoke_operator_key, output.operators),
+  line('audit', routes.list_audit, output.audit),
   auditVerifyLine(routes.verify_audit),
 ];
 

@@ -6,9 +6,6 @@ import {
   type CaseView,
   type MoneyBalances,
   type MoneyCheck,
-  type PayoutView,
-  type RefundView,
-  type RemittanceRound,
   type RemittanceView,
 } from '@duebridge/contract';
 import {
@@ -20,23 +17,62 @@ import {
   readAdmin,
   type CommandLine,
 } from '@duebridge/runtime/cli';
-import { inColumns } from './output.ts';
+import { facts, tableOf } from './output.ts';
 import { TARGET } from './words.ts';
 
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };
 
+/** Where money came from on the left of the line, where it is on the right. */
+const balances = tableOf<MoneyBalances>(
+  'mode',
+  'partner_id',
+  'biller_id',
+  ['TAKEN', (one) => formatCents(one.taken + one.elsewhere)],
+  ['NOT COLLECTED', (one) => formatCents(one.uncollected + one.borne)],
+  ['OWED', (one) => formatCents(one.owed)],
+  ['PAID', (one) => formatCents(one.paid)],
+  ['REFUNDED', (one) => formatCents(one.refunded)],
+  ['RETURNED', (one) => formatCents(one.returned + one.disputed)],
+  ['UNDER WAY', (one) => formatCents(one.under_way + one.remitting + one.refunding)],
+);
+const cases = tableOf<CaseView>(
+  'case_id',
+  'platform_payment_id',
+  'biller_id',
+  'reason_code',
+  'amount_in_cents',
+  'deadline',
+  ['STATE', (one) => one.disposition ?? one.state],
+  ['NOTE', (one) => one.outcome ?? one.note],
+);
+const remittances = tableOf<RemittanceView>(
+  'remittance_id',
+  'platform_batch_id',
+  'biller_id',
+  'due_on',
+  'payments',
+  'gross_in_cents',
+  'deducted_in_cents',
+  'carried_in_cents',
+  'net_in_cents',
+  'file_id',
+  'state',
+  'held',
+  'reason',
+);
+
 /** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
-  line('money', routes.get_money, ({ balances }) => balanceTable(balances), {
+  line('money', routes.get_money, balances, {
     help: 'where the money is, by biller: taken, not collected, owed, paid, refunded, returned',
     fields: { day: { help: 'what moved on one day (UTC), such as 2026-03-21' } },
   }),
-  line('money check', routes.check_money, describeCheck, {
+  line('money check', routes.check_money, facts, {
     help: 'compare the book with the payments; exit code 1 when a cent is missing',
     fields: { days: { flags: '--days <n>', help: 'payments of so many days (default 3)' } },
     run: async ({ terminal, request, options, ask }) => {
       const check = await ask<MoneyCheck>(request.method, request.path);
-      print(terminal, options, check, () => describeCheck(check));
+      print(terminal, options, check, () => facts(check));
       if (!check.holds) {
         throw new CommandError(
           `money is not where it should be: ${check.faults.length} faults`,
@@ -45,11 +81,11 @@ export const moneyLines: readonly CommandLine[] = [
       }
     },
   }),
-  line('money payouts', routes.list_payouts, ({ payouts }) => payoutTable(payouts), {
+  line('money payouts', routes.list_payouts, tableOf(), {
     args: [],
     fields: OF_PARTNER,
   }),
-  line('money payout', routes.set_payout, (view) => payoutTable([view]), {
+  line('money payout', routes.set_payout, tableOf(), {
     args: [],
     fields: {
       ...OF_PARTNER,
@@ -69,14 +105,11 @@ export const moneyLines: readonly CommandLine[] = [
       },
     },
   }),
-  line(
-    'money remittances',
-    routes.list_remittances,
-    ({ remittances }) => remittanceTable(remittances),
-    { help: 'what billers are owed for their batches, and its transfers, newest first' },
-  ),
-  line('money remit', routes.remit_now, waitingSentences),
-  line('money pay-out', routes.pay_out, (view) => remittanceTable([view]), {
+  line('money remittances', routes.list_remittances, remittances, {
+    help: 'what billers are owed for their batches, and its transfers, newest first',
+  }),
+  line('money remit', routes.remit_now, facts),
+  line('money pay-out', routes.pay_out, remittances, {
     args: [],
     fields: OF_PARTNER,
   }),
@@ -91,17 +124,11 @@ export const moneyLines: readonly CommandLine[] = [
     fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },
     instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
-  line(
-    'money end',
-    routes.end_transfer,
-    ({ outcome, transfers }) =>
-      outcome === 'done'
-        ? `Transfers ended: ${transfers}. The next round notes it.`
-        : 'Noted. A second person must give the same reference.',
-    { help: 'what became of a transfer, or of all transfers of a file (give its file_id)' },
-  ),
-  line('money refunds', routes.list_refunds, ({ refunds }) => refundTable(refunds)),
-  line('case', routes.list_cases, ({ cases }) => caseTable(cases), {
+  line('money end', routes.end_transfer, facts, {
+    help: 'what became of a transfer, or of all transfers of a file (give its file_id)',
+  }),
+  line('money refunds', routes.list_refunds, tableOf()),
+  line('case', routes.list_cases, cases, {
     help: 'disputes, returned debits, complaints: what has not ended, the most urgent first',
     fields: {
       platform_payment_id: { flags: '--payment <id>' },
@@ -109,14 +136,14 @@ export const moneyLines: readonly CommandLine[] = [
       reason_code: { flags: '--about <reason>', help: 'the reason of the case, such as disputed' },
     },
   }),
-  line('case open', routes.open_case, (view) => caseTable([view])),
+  line('case open', routes.open_case, cases),
   line('case end', routes.end_case, ({ outcome, case: view }) =>
     outcome === 'ended'
-      ? caseTable([view])
+      ? cases(view)
       : 'Noted. The money is above the limit: a second person has to say the same.',
   ),
-  line('money decide', routes.decide_refund, (view) => refundTable([view])),
-  line('payment refund', routes.refund_payment, (view) => refundTable([view]), {
+  line('money decide', routes.decide_refund, facts),
+  line('payment refund', routes.refund_payment, facts, {
     fields: {
       amount_in_cents: {
         flags: '--amount-cents <n>',
@@ -135,115 +162,10 @@ function isYes(typed: string): boolean {
   return typed === 'yes';
 }
 
-function caseTable(cases: readonly CaseView[]): string {
-  if (cases.length === 0) return 'No cases.';
-  return inColumns(
-    [
-      ['CASE', (one) => one.case_id],
-      ['PAYMENT', (one) => one.platform_payment_id],
-      ['BILLER', (one) => one.biller_id],
-      ['REASON', (one) => one.reason_code],
-      ['AMOUNT', (one) => formatCents(one.amount_in_cents)],
-      ['ANSWER BY', (one) => one.deadline],
-      ['STATE', (one) => one.disposition ?? one.state],
-      ['NOTE', (one) => one.outcome ?? one.note],
-    ],
-    cases,
-  );
-}
-
-function refundTable(refunds: readonly RefundView[]): string {
-  return inColumns(
-    [
-      ['REFUND', (one) => one.refund_id],
-      ['PAYMENT', (one) => one.platform_payment_id],
-      ['AMOUNT', (one) => formatCents(one.amount_in_cents)],
-      ['REASON', (one) => one.reason_code],
-      ['BORNE BY', (one) => one.borne_by],
-      ['ASKED BY', (one) => one.asked_by],
-      ['STATE', (one) => (one.note === null ? one.state : `${one.state}: ${one.note}`)],
-    ],
-    refunds,
-  );
-}
-
 /** The content alone is the output, so that it can go into a file; `money end` needs the id, which goes to standard error. */
 function bankFile({ file_id, transfers, amount_in_cents, content }: BankFileView): string {
   process.stderr.write(
     `file ${file_id}, ${transfers} transfers, ${formatCents(amount_in_cents)}\n`,
   );
   return content.trimEnd();
-}
-
-function waitingSentences({ waiting }: RemittanceRound): string {
-  return waiting.length === 0
-    ? 'Everything that is due is on its way.'
-    : waiting.map(({ what, why }) => `${what} waits: ${why}`).join('\n');
-}
-
-function payoutTable(payouts: readonly PayoutView[]): string {
-  return inColumns(
-    [
-      ['PARTNER', (one) => one.partner_id],
-      ['BILLER', (one) => one.biller_id],
-      ['WAY', (one) => one.way],
-      ['HOLDER', (one) => one.holder_name],
-      ['ACCOUNT', (one) => one.account],
-      ['MINIMUM', (one) => formatCents(one.minimum_in_cents)],
-      ['HELD', (one) => (one.held ? 'yes' : 'no')],
-      ['REFUNDS', (one) => (one.bears_refunds ? 'biller' : 'platform')],
-    ],
-    payouts,
-  );
-}
-
-function remittanceTable(remittances: readonly RemittanceView[]): string {
-  return inColumns(
-    [
-      ['REMITTANCE', (one) => one.remittance_id],
-      ['BATCH', (one) => one.platform_batch_id],
-      ['BILLER', (one) => one.biller_id],
-      ['DUE', (one) => one.due_on],
-      ['PAYMENTS', (one) => one.payments],
-      ['GROSS', (one) => formatCents(one.gross_in_cents)],
-      ['OFF', (one) => formatCents(one.deducted_in_cents)],
-      ['CARRIED', (one) => formatCents(one.carried_in_cents)],
-      ['NET', (one) => formatCents(one.net_in_cents)],
-      ['FILE', (one) => one.file_id],
-      [
-        'STATE',
-        ({ state, held, reason }) =>
-          reason === null
-            ? `${state}${held ? ', held: do not transfer' : ''}`
-            : `${state}: ${reason}`,
-      ],
-    ],
-    remittances,
-  );
-}
-
-/** Where money came from on the left of the line, where it is on the right. */
-function balanceTable(balances: readonly MoneyBalances[]): string {
-  if (balances.length === 0) return 'No money has moved.';
-  return inColumns(
-    [
-      ['MODE', (one) => one.mode],
-      ['PARTNER', (one) => one.partner_id],
-      ['BILLER', (one) => one.biller_id],
-      ['TAKEN', (one) => formatCents(one.taken + one.elsewhere)],
-      ['NOT COLLECTED', (one) => formatCents(one.uncollected + one.borne)],
-      ['OWED', (one) => formatCents(one.owed)],
-      ['PAID', (one) => formatCents(one.paid)],
-      ['REFUNDED', (one) => formatCents(one.refunded)],
-      ['RETURNED', (one) => formatCents(one.returned + one.disputed)],
-      ['UNDER WAY', (one) => formatCents(one.under_way + one.remitting + one.refunding)],
-    ],
-    balances,
-  );
-}
-
-function describeCheck({ days, faults, balances }: MoneyCheck): string {
-  return faults.length === 0
-    ? `${balanceTable(balances)}\nEvery cent of the payments of ${days} days is where it should be.`
-    : faults.join('\n');
 }

@@ -7,13 +7,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
-import type {
-  CaseView,
-  AuditVerification,
-  DifferenceSummary,
-  PaymentPage,
-} from '@duebridge/contract';
-import { CommandError, verifyAudit, type Terminal } from '@duebridge/runtime/cli';
+import type { CaseView, DifferenceSummary, PaymentPage } from '@duebridge/contract';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
@@ -71,7 +65,7 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
   assert.match(await run(wanted), new RegExp(id));
   assert.match(await run(['payments', '--email', 'ASKS@example.com']), new RegExp(id));
   const story = await run(['payment', 'show', id]);
-  assert.match(story, /PUT +1 +200 +succeeded/);
+  assert.match(story, /^put .* 200 +succeeded/m);
   assert.match(story, /payment_ended/);
   for (const words of [
     ['payments', '--amount', '25.5'],
@@ -122,8 +116,8 @@ test('what waits is listed, paused, has a case and is resumed', async () => {
   const { cases } = await json<{ cases: CaseView[] }>(['case', '--payment', id]);
   const case_id = cases[0]?.case_id ?? '';
   const story = await run(['payment', 'show', id]);
-  assert.match(story, /It is paused: nothing is sent/);
-  assert.match(story, /nils opened the case .* \(still_due\): ticket 7 at the partner/);
+  assert.match(story, /^paused +yes$/m);
+  assert.match(story, /reason_code=still_due note=ticket 7 at the partner opened_by=nils/);
   const { body: whole } = await platform.admin('GET', '/admin/v1/overview');
   assert.equal(whole['paused'], 1);
   assert.deepEqual(whole['cases'], [
@@ -181,7 +175,7 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
   });
   assert.match(
     await run(['payment', 'show', String(made.body['platform_payment_id'])]),
-    /^It waits, because calls to water are held back: paused by an operator: they migrate$/m,
+    /^partner_held +paused by an operator: they migrate$/m,
   );
   await run(['partner', 'resume', 'water', '--reason', 'they are done']);
   await run(['partner', 'change', 'water', '--name', 'Springfield Water Co']);
@@ -230,7 +224,7 @@ test('after a key leaks, the tokens and sessions made with it can be ended', asy
   const { session, token } = await platform.session(leaked, 'a2', 'leak@example.com');
   const client = leaked['x-client-id'] ?? '';
   const words = ['key', 'revoke-access', client, '--partner', 'water', '--reason', 'leaked'];
-  assert.match(await run(words), /Ended 1 tokens and 1 sessions/);
+  assert.match(await run(words), /^sessions +1$[^]*^tokens +1$|^tokens +1$[^]*^sessions +1$/m);
   const headers = bearer(session);
   assert.equal((await platform.call('GET', '/v1/flow/session', { headers })).status, 401);
   const again = { headers: bearer(token), body: {} };
@@ -255,15 +249,10 @@ test('a person is shown and erased on request, and can no longer be found; the p
     [id],
   );
   // The capture of a payment's funds may not have finished yet.
-  for (;;) {
-    const done = await json<{ kept_for_payments: number }>([
-      'person',
-      'erase',
-      'forget@example.com',
-      ...reason,
-    ]);
-    if (done.kept_for_payments === 0) break;
-  }
+  await eventually('nothing is kept for a payment', async () => {
+    const words = ['person', 'erase', 'forget@example.com', ...reason];
+    return (await json<{ kept_for_payments: number }>(words)).kept_for_payments === 0;
+  });
   await assert.rejects(run(['person', 'show', 'forget@example.com', ...reason]), /NOT_FOUND/);
   assert.match(await run(['payments', id]), /succeeded/);
   const rows = await platform.database.query(
@@ -359,7 +348,7 @@ test('each kind of difference that a file shows stays until it is resolved', asy
       [kind],
     );
   }
-  assert.match(await run(['differences', '--summary']), /^older +1 +\d+$/m);
+  assert.match(await run(['differences', '--summary']), /^older +1 +\$\d/m);
   await platform.database.query(
     `DELETE FROM duebridge_platform.differences WHERE platform_batch_id = $1 AND kind <> 'amount'`,
     [batch],
@@ -394,42 +383,6 @@ test('the audit is compared with its seals by one command, which fails with one 
     exitCode: 1,
     message: 'the audit is broken at seal 1000000: a seal before it was removed',
   });
-});
-
-test('a long comparison of the audit goes piece by piece, says how far it is, and where to continue after a failure', async () => {
-  const asked: string[] = [];
-  const reported: string[] = [];
-  let out = '';
-  const terminal: Terminal = {
-    env: {},
-    stdin: (async function* () {})(),
-    write: (text) => (out += text),
-  };
-  const piece = { seals: 50, lines: 100_000, through: null, newest: 1_000, broken: null };
-  /** Twenty pieces; the platform fails once. */
-  const ask = (query: string): Promise<AuditVerification> => {
-    asked.push(query);
-    const after = Number(/[0-9]+/.exec(query)?.[0]);
-    if (asked.length === 10) return Promise.reject(new CommandError('it is down', 1));
-    const next = after + 50 < 1_000 ? after + 50 : null;
-    return Promise.resolve({ ...piece, next, unsealed: next === null ? 10_000 : 0 });
-  };
-  await assert.rejects(
-    verifyAudit(terminal, {}, ask, (text) => reported.push(text)),
-    {
-      exitCode: 1,
-      message: 'it is down; the audit is intact up to seal 450: continue with --after 450',
-    },
-  );
-  assert.equal(reported[0], 'Compared up to seal 50 of 1000, 100000 lines …');
-  await verifyAudit(terminal, { after: '450' }, ask, () => undefined);
-  assert.match(
-    out,
-    /^The audit is intact after seal 450: 1100000 lines under 550 seals, 10000 or more not sealed yet\./,
-  );
-  assert.equal(new Set(asked).size, 20, 'no piece but the failed one was asked for twice');
-  assert.equal(asked.length, 21);
-  await assert.rejects(verifyAudit(terminal, { after: 'x' }, ask), { exitCode: 3 });
 });
 
 test('several payments: a dry run does nothing; a run prints each result and fails with one sentence when one was refused', async () => {

@@ -8,7 +8,7 @@ import {
   readTextFile,
   type CommandRun,
 } from '@duebridge/runtime/cli';
-import { reconciliation } from './output.ts';
+import { facts } from './output.ts';
 
 /** Runs the command. Throws CommandError for differences as well. */
 export async function reconcile(run: CommandRun): Promise<void> {
@@ -24,7 +24,7 @@ export async function reconcile(run: CommandRun): Promise<void> {
           await readTextFile(terminal, file),
         )
       : await compareToTheEnd(run);
-  print(terminal, options, result, () => reconciliation(result));
+  print(terminal, options, result, () => facts(result));
   const count = result.differences.length;
   if (count > 0) {
     throw new CommandError(
