@@ -23,7 +23,7 @@ function textOf(name: string, value: unknown): string {
   if (value === null || value === undefined || value === '') return '-';
   if (typeof value === 'number' && name.endsWith('_in_cents')) return formatCents(value);
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (typeof value !== 'object') return String(value);
+  if (typeof value !== 'object') return String(value as string | number);
   const parts = Object.entries(value).map(([key, one]) =>
     Array.isArray(value) ? textOf('', one) : `${key}=${textOf(key, one)}`,
   );
@@ -37,7 +37,7 @@ function headOf(name: string): string {
 }
 
 /** Rows in columns; a sentence when there are none. */
-export function inColumns<Row extends object>(
+function inColumns<Row extends object>(
   shape: readonly Column<Row>[],
   rows: readonly Row[],
 ): string {
