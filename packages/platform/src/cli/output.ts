@@ -23,7 +23,8 @@ function textOf(name: string, value: unknown): string {
   if (value === null || value === undefined || value === '') return '-';
   if (typeof value === 'number' && name.endsWith('_in_cents')) return formatCents(value);
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (typeof value !== 'object') return String(value as string | number);
+  if (typeof value === 'string') return value;
+  if (typeof value !== 'object') return JSON.stringify(value);
   const parts = Object.entries(value).map(([key, one]) =>
     Array.isArray(value) ? textOf('', one) : `${key}=${textOf(key, one)}`,
   );
