@@ -7,7 +7,6 @@ import {
   Refusal,
   roleCovers,
   type OperatorKeyGrant,
-  type OperatorView,
 } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform } from '../checkout/testing.ts';
@@ -78,51 +77,6 @@ test('a key is rotated without a gap, and a revoked one is refused at once', asy
   assert.equal((await platform.admin('DELETE', `${path}/opk_0123456789abcdef`)).status, 404);
 });
 
-test('a key of an operator ends when its days are over, with its session, and the overview says so before', async () => {
-  await add('ines', 'operator');
-  const path = '/admin/v1/operators/ines/keys';
-  const ends = async (): Promise<readonly unknown[]> =>
-    (
-      (await platform.admin('GET', '/admin/v1/overview')).body['operators_ending'] as {
-        operator_id: string;
-      }[]
-    ).map((one) => one.operator_id);
-  const issued = await platform.admin('POST', path, { valid_for_days: 10 });
-  assert.equal(issued.status, 200, issued.text);
-  const grant = issued.body as unknown as OperatorKeyGrant;
-  const left = Date.parse(grant.expires_at ?? '') - Date.now();
-  assert.ok(Math.abs(left - 10 * 86_400_000) < 3_600_000, grant.expires_at ?? 'never');
-  assert.ok(!(await ends()).includes('ines'), 'another key has no end');
-  const { operators } = (await platform.admin('GET', '/admin/v1/operators')).body as unknown as {
-    operators: OperatorView[];
-  };
-  const lasting = operators
-    .find((one) => one.operator_id === 'ines')
-    ?.keys.find((one) => one.expires_at === null)?.key_id;
-  await platform.admin('DELETE', `${path}/${lasting}`);
-  assert.ok((await ends()).includes('ines'));
-  const { cookie } = await signIn(grant.operator_key);
-  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 200);
-  // Ten days later.
-  await platform.database.query(
-    `UPDATE duebridge_platform.operator_keys SET expires_at = now() WHERE key_id = $1`,
-    [grant.key_id],
-  );
-  await eventually('the key and its session are refused', async () => {
-    const statuses = await Promise.all(
-      [bearer(grant.operator_key), { cookie }].map(
-        async (headers) => (await ask(headers, 'GET', '/admin/v1/me')).status,
-      ),
-    );
-    return statuses.every((status) => status === 401);
-  });
-  // It makes room for two more.
-  for (const valid_for_days of [30, 60]) {
-    assert.equal((await platform.admin('POST', path, { valid_for_days })).status, 200);
-  }
-  assert.ok(!(await ends()).includes('ines'));
-});
-
 test('disabling an operator or lowering a role takes effect at once, and the audit names who did it', async () => {
   const { operator_key } = await add('dora', 'operator');
   const path = '/admin/v1/operators/dora';
@@ -174,19 +128,6 @@ test('a console session reads with its cookie alone, and changes nothing without
   const out = await ask({ cookie, 'x-csrf-token': csrf }, 'POST', '/console/sign-out');
   assert.equal(out.status, 204);
   assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
-});
-
-test('a session ends with the key that opened it, and a wrong key opens none', async () => {
-  const grant = await add('wendy', 'viewer');
-  const { cookie } = await signIn(grant.operator_key);
-  await platform.admin('DELETE', `/admin/v1/operators/wendy/keys/${grant.key_id}`);
-  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
-  const refused = await ask({}, 'POST', '/console/sign-in', { key: grant.operator_key });
-  assert.equal(refused.status, 401);
-  assert.equal(refused.headers.get('set-cookie'), null);
-  const withDeploymentKey = await signIn(platform.adminKey);
-  const self = await ask({ cookie: withDeploymentKey.cookie }, 'GET', '/admin/v1/me');
-  assert.equal(self.body['operator_id'], 'admin-key');
 });
 
 test('guessing keys from one address is limited', async () => {
@@ -244,25 +185,6 @@ test('no operator key and no session secret is stored in the database', async ()
   assert.ok(rows.length > 1);
   assert.ok(!text.includes(grant.operator_key));
   assert.ok(!text.includes(cookie.split('=')[1] ?? 'none'));
-});
-
-test('a session that is read while it is closed is closed', async () => {
-  const meanwhile: (() => Promise<unknown>)[] = [];
-  const { database } = platform;
-  const query: typeof database.query = async (...asked) => {
-    await meanwhile.pop()?.();
-    return database.query(...asked);
-  };
-  const operators = openOperators({
-    database: { ...database, query },
-    adminKey: 'some-admin-key',
-    pepper: createSecretKey(Buffer.alloc(32, 7)),
-    clock: manualClock(Date.now()),
-  });
-  const { cookie } = await operators.openSession(await operators.verifyKey('some-admin-key'));
-  meanwhile.push(() => operators.verifySession(cookie));
-  await operators.closeSession(cookie);
-  await assert.rejects(operators.verifySession(cookie), Refusal);
 });
 
 test('a session ends with the admin key or the identity that opened it', async () => {

@@ -3,13 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
-import type {
-  BulkPreview,
-  OperatorKeyGrant,
-  Overview,
-  PaymentDetail,
-  ReviewClose,
-} from '@duebridge/contract';
+import type { OperatorKeyGrant, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
@@ -294,18 +288,6 @@ test('each attempt shows the partner’s answer without secrets or contact data,
   });
 });
 
-test('a payment in review appears in the overview and in the figures, with its reason and age', async () => {
-  await inReview();
-  const seen = (await vic('GET', '/admin/v1/overview')).body as unknown as Overview;
-  const review = seen.reviews.find(({ reason }) => reason === 'rejected_422');
-  assert.ok(review !== undefined && review.count > 0, JSON.stringify(seen));
-  assert.ok(Date.parse(review.oldest_at) > Date.now() - 10 * 60_000);
-  const gauges = readGauges();
-  await eventually('the gauge shows it', async () =>
-    /^duebridge_reviews\{reason="rejected_422"\} [1-9]/m.test(await gauges()),
-  );
-});
-
 test('a client whose last API key expires soon appears, before all that expired, in the overview and the metrics until a longer-lived key is issued [AU1]', async () => {
   const path = '/admin/v1/partners/refuser/keys';
   // Sixty clients that were given up two days ago, and as many more than a year ago.
@@ -366,137 +348,4 @@ test('the full account id is shown, and searched for, only with a reason that is
     assert.ok(audit.text.includes(event), event);
   }
   assert.doesNotMatch(audit.text, /775533|example\.com/i);
-});
-
-test('a payment is found by each of its ids, its amount, its day, and by how it ended', async () => {
-  const { id } = await inReview(7_531);
-  const { payment } = await detailOf(id);
-  const today = new Date().toISOString().slice(0, 10);
-  for (const query of [
-    `id=${id}`,
-    `id=${payment.platform_batch_id}`,
-    'amount_in_cents=7531',
-    `from=${today}T00:00:00Z`,
-    'status=review',
-    'status=needs_human',
-    'status=processing',
-    'partner_id=refuser',
-  ]) {
-    const answer = await vic('GET', `/admin/v1/payments?${query}&limit=1000`);
-    assert.match(answer.text, new RegExp(id), query);
-  }
-  const tomorrow = new Date(Date.now() + 2 * 86_400_000).toISOString();
-  for (const query of [`from=${tomorrow}`, 'amount_in_cents=1', 'id=nothing', 'status=unsettled']) {
-    const answer = await vic('GET', `/admin/v1/payments?${query}`);
-    assert.deepEqual(answer.body['payments'], [], query);
-  }
-  const failed = await vic('GET', '/admin/v1/payments?status=failed');
-  const { payments } = failed.body as { payments: { status: string }[] };
-  assert.ok(payments.length > 0 && payments.every(({ status }) => status === 'failed'));
-});
-
-test('asking the partner for a status changes nothing and is recorded in the audit and the attempts', async () => {
-  const { id } = await inReview();
-  const before = await detailOf(id);
-  const refused = await vic('POST', `/admin/v1/payments/${id}/poll`, reason);
-  assert.equal(refused.status, 403);
-  const absent = await bob('POST', `/admin/v1/payments/${id}/poll`, reason);
-  assert.deepEqual(absent.body, { platform_payment_id: id, answer: 'not_found', http_status: 404 });
-  partner.knows = true;
-  const known = await bob('POST', `/admin/v1/payments/${id}/poll`, reason);
-  partner.knows = false;
-  // This partner's record is not the payment: it has another batch.
-  assert.match(String(known.body['answer']), /^mismatch_/);
-  const after = await detailOf(id);
-  // Only what is counted of its calls differs.
-  const { attempts, last_result } = after.payment;
-  assert.deepEqual({ ...before.payment, attempts, last_result }, after.payment);
-  assert.equal(attempts, before.payment.attempts + 2);
-  await eventually('the answers stand among the attempts', async () => {
-    const polls = (await detailOf(id)).attempts.filter((one) => one.kind === 'get');
-    return polls.reduce((count, one) => count + one.count, 0) >= 2;
-  });
-  assert.deepEqual(
-    after.audit
-      .filter(({ event }) => event === 'payment_polled')
-      .map(({ actor, detail }) => [actor, detail['answer'], detail['reason']]),
-    [
-      ['bob', 'not_found', reason.reason],
-      ['bob', known.body['answer'], reason.reason],
-    ],
-  );
-  const nobody = await bob('POST', '/admin/v1/payments/never-was/poll', reason);
-  assert.equal(nobody.status, 404);
-});
-
-test('a processor’s reference finds its payment', async () => {
-  const { id } = await inReview(2_503);
-  const [funds] = await platform.database.query<{ reference: string }>(
-    'SELECT reference FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-    [id],
-  );
-  assert.ok(funds?.reference);
-  const found = await vic('GET', `/admin/v1/payments?id=${encodeURIComponent(funds.reference)}`);
-  const { payments } = found.body as { payments: { platform_payment_id: string }[] };
-  assert.deepEqual(
-    payments.map((one) => one.platform_payment_id),
-    [id],
-  );
-});
-
-test('a preview says of every payment what the act then does, and does nothing', async () => {
-  const small = (await inReview()).id;
-  const large = (await inReview(100_001)).id;
-  const ended = (await inReview(2_600)).id;
-  assert.equal((await ada('POST', `/admin/v1/payments/${ended}/close`, reason)).status, 200);
-  const waiting = (await inReview(2_700)).id;
-  const big = (await inReview(100_002)).id;
-  // A paused partner is sent nothing.
-  const pause = { paused: true, reason: 'they migrate' };
-  await platform.admin('PATCH', '/admin/v1/partners/refuser', pause);
-  const unsent = (await pay(2_800)).id;
-  await platform.database.query(
-    `UPDATE duebridge_platform.payments SET review_reason = 'mismatch_amount' WHERE platform_payment_id = $1`,
-    [waiting],
-  );
-  const ids = [small, large, ended, waiting, unsent, 'never-was'];
-  for (const act of ['poll', 'close', 'withdraw', 'resume'] as const) {
-    const answer = await ada('POST', '/admin/v1/payments/preview', {
-      act,
-      platform_payment_ids: ids,
-    });
-    assert.equal(answer.status, 200, answer.text);
-    const { payments } = answer.body as unknown as BulkPreview;
-    assert.deepEqual(
-      payments.map((one) => one.platform_payment_id),
-      ids,
-    );
-    for (const { platform_payment_id: id, refused, would, payment } of payments) {
-      assert.equal(payment === null, id === 'never-was');
-      const done = await ada('POST', `/admin/v1/payments/${id}/${act}`, reason);
-      const about = `${act} ${payment?.stage} ${payment?.review_reason}: ${would}`;
-      assert.equal(done.status === 200, !refused, `${about}: ${done.text}`);
-      if (refused && payment !== null) assert.equal(done.body['message'], would, about);
-    }
-  }
-  // What the first person asked for is refused to them, and done by the second.
-  assert.equal((await ada('POST', `/admin/v1/payments/${big}/close`, reason)).status, 200);
-  for (const [who, refused] of [
-    [ada, true],
-    [bob, false],
-  ] as const) {
-    const body = { act: 'close', platform_payment_ids: [big] };
-    const { payments } = (await who('POST', '/admin/v1/payments/preview', body))
-      .body as unknown as BulkPreview;
-    assert.equal(payments[0]?.refused, refused);
-  }
-  const body = { act: 'close', platform_payment_ids: [big] };
-  assert.equal((await vic('POST', '/admin/v1/payments/preview', body)).status, 403);
-  for (const wrong of [
-    { ...body, act: 'refund' },
-    { ...body, platform_payment_ids: [] },
-    { ...body, platform_payment_ids: Array.from({ length: 501 }, () => big) },
-  ]) {
-    assert.equal((await ada('POST', '/admin/v1/payments/preview', wrong)).status, 400);
-  }
 });

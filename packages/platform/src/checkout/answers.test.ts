@@ -54,32 +54,6 @@ test('each answer of Create Token is counted with its code and cause, and names 
   assert.equal(ofOther?.status, 404);
 });
 
-test('a call that its client gave up is no answer', async () => {
-  const before = await answers();
-  partner.mode = 'silent';
-  const gaveUp = new AbortController();
-  const asked = partner.asked.length;
-  const call = fetch(new URL('/v1/sbi/token', platform.url), {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', ...credentials },
-    body: JSON.stringify(tokenRequest('a3')),
-    signal: gaveUp.signal,
-  });
-  await eventually('the partner is asked', () => Promise.resolve(partner.asked.length > asked));
-  gaveUp.abort();
-  await assert.rejects(call);
-  partner.mode = 'ok';
-  // What is answered later is counted later.
-  assert.equal((await platform.token(credentials)).status, 200);
-  const countOf = (listed: readonly PartnerCallAnswer[]): number =>
-    listed.find(({ status }) => status === 200)?.count ?? 0;
-  await eventually(
-    'the later one is counted',
-    async () => countOf(await answers()) > countOf(before),
-  );
-  assert.equal(countOf(await answers()), countOf(before) + 1);
-});
-
 test('answers of many kinds cost bounded memory, and a cause keeps no customer', async () => {
   const written: unknown[][] = [];
   const database = {

@@ -158,62 +158,6 @@ test('a commit that succeeds after its connection was given up leaves no payment
   assert.ok(looks.started >= 1);
 });
 
-test('a commit that never happened is forgotten: nothing is driven, and the next click makes the payment', async () => {
-  const taken: PaymentRow[] = [];
-  let fail = true;
-  const seen = { looks: 0 };
-  const cut: Database = {
-    ...database,
-    async query(statement, values) {
-      if (typeof statement !== 'string' && statement.name === 'payment_find') seen.looks += 1;
-      return database.query(statement, values);
-    },
-    async transaction(work, options) {
-      if (!fail) return database.transaction(work, options);
-      fail = false;
-      await assert.rejects(
-        database.transaction(async (tx) => {
-          await work(tx);
-          throw new Error('rolled back');
-        }, options),
-      );
-      throw new DatabaseUnavailable('the answer to COMMIT was lost', 'unknown');
-    },
-  };
-  const session = newSession();
-  const payments = open(cut, taken);
-  await assert.rejects(payments.confirm(session, request), DatabaseUnavailable);
-  while (seen.looks === 0) {
-    await clock.advance(1_000);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 5);
-    });
-  }
-  assert.equal(taken.length, 0);
-  const payment = await payments.confirm(session, request);
-  assert.deepEqual(
-    taken.map((row) => row.platform_payment_id),
-    [payment.platform_payment_id],
-  );
-});
-
-test('a database clock that is an hour ahead at the cut-off keeps nobody from paying [F87]', async () => {
-  const cutoff = cutoffAfter(partner, Date.now());
-  const behind = manualClock(cutoff - 60 * 60_000);
-  await database.query(
-    `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ('closed-early', 'p', $1)
-     ON CONFLICT (partner_id, cutoff_at) DO NOTHING`,
-    [new Date(cutoff).toISOString()],
-  );
-  await database.query(
-    `UPDATE duebridge_platform.batches SET closed_at = now(), statement = '{}' WHERE partner_id = 'p' AND cutoff_at = $1 AND closed_at IS NULL`,
-    [new Date(cutoff).toISOString()],
-  );
-  const taken: PaymentRow[] = [];
-  await open(database, taken, behind).confirm(newSession(), request);
-  assert.equal(taken.length, 1);
-});
-
 test('a host whose clock is behind at the cut-off adds the payment to the next batch, not to a closed one', async () => {
   const cutoff = cutoffAfter(partner, Date.now());
   const behind = manualClock(cutoff - 60_000);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { platformRoutes, Refusal } from '@duebridge/contract';
+import { platformRoutes } from '@duebridge/contract';
 import { createServer, mount } from '@duebridge/runtime';
 import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
 import { openPaymentEvents, STREAM_LIMITS } from './events.ts';
@@ -100,25 +100,6 @@ async function lines(
   return text;
 }
 
-test('a stream sends each state once and ends with the payment', async (t) => {
-  const { open, change, listening, size } = await rig(t);
-  const response = await open();
-  const reader = response.body!.getReader();
-  await lines(reader, /^data:/gm, 1);
-  change(row);
-  change(accepted);
-  change(accepted);
-  change({ ...accepted, slot: 9, review_reason: 'x' });
-  change(ended);
-  const text = await lines(reader, /nothing/gm, 1);
-  assert.deepEqual(
-    [...text.matchAll(/"progress":"(\w+)"/g)].map((match) => match[1]),
-    ['accepted', 'ended'],
-  );
-  assert.equal(listening(), 0);
-  assert.equal(size(), 0);
-});
-
 test('a change during the read of a payment is neither lost nor followed by an older state', async (t) => {
   const { open, change } = await rig(t);
   const read = async (): Promise<PaymentRow> => {
@@ -161,27 +142,6 @@ test('a client that disconnects is forgotten', async (t) => {
   }
 });
 
-test('a payment that cannot be read is an ordinary error, not a stream', async (t) => {
-  const { open, listening, size } = await rig(t);
-  const response = await open({ read: () => Promise.reject(new Refusal('PAYMENT_NOT_FOUND')) });
-  assert.equal(response.status, 404);
-  assert.equal(((await response.json()) as { code: string }).code, 'PAYMENT_NOT_FOUND');
-  assert.equal(listening(), 0);
-  assert.equal(size(), 0);
-});
-
-test('a stream has the headers of every answer, and its connection ends with it', async (t) => {
-  const { open, change } = await rig(t);
-  const response = await open();
-  assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
-  assert.equal(response.headers.get('cache-control'), 'no-store');
-  assert.equal(response.headers.get('x-content-type-options'), 'nosniff');
-  assert.ok(response.headers.get('x-request-id'));
-  assert.equal(response.headers.get('connection'), 'close');
-  change(ended);
-  await response.text();
-});
-
 test('one flow has few streams, however many sessions it has: the oldest is closed', async (t) => {
   const { open, size } = await rig(t, { perFlow: 3, perAddress: 100, inAll: 100 });
   const responses = [];
@@ -203,17 +163,6 @@ test('streams are limited per address and in total; beyond that a page is told t
   for (const flow of ['e', 'f']) assert.equal((await from('192.0.2.2', flow)).status, 200);
   assert.equal((await from('192.0.2.3', 'g')).status, 429);
   assert.equal(size(), 5);
-});
-
-test('an ended stream frees its place', async (t) => {
-  const { open, change, size } = await rig(t, { perFlow: 2, perAddress: 1, inAll: 1 });
-  for (let round = 0; round < 3; round += 1) {
-    const response = await open();
-    assert.equal(response.status, 200);
-    change(ended);
-    await response.text();
-    assert.equal(size(), 0);
-  }
 });
 
 test('all streams together leave most connections to requests [LV10]', () => {

@@ -36,16 +36,6 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-test('an issued key authenticates only its own partner [AU1]', async () => {
-  const keys = open();
-  const [a, b] = [await newPartner(), await newPartner()];
-  const one = await keys.issue(a, undefined, 'test');
-  const other = await keys.issue(b, undefined, 'test');
-  assert.equal((await keys.verify(one.client_id, one.api_key)).partner_id, a);
-  assert.equal((await keys.verify(other.client_id, other.api_key)).partner_id, b);
-  assert.equal(await codeOf(keys.verify(one.client_id, other.api_key)), 'UNAUTHORIZED');
-});
-
 test('an unknown client is 404, every other wrong credential 401 [ER1 AU1]', async () => {
   const keys = open();
   const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');
@@ -55,22 +45,6 @@ test('an unknown client is 404, every other wrong credential 401 [ER1 AU1]', asy
   assert.equal(await codeOf(keys.verify(client_id, undefined)), 'UNAUTHORIZED');
   assert.equal(await codeOf(keys.verify(client_id, `${api_key}x`)), 'UNAUTHORIZED');
   assert.equal(await codeOf(keys.verify(client_id, '')), 'UNAUTHORIZED');
-});
-
-test('a refused caller is told which header to send [AU1]', async () => {
-  const keys = open();
-  const { client_id } = await keys.issue(await newPartner(), undefined, 'test');
-  for (const [id, key] of [
-    [undefined, 'x'],
-    [client_id, undefined],
-    [client_id, 'wrong'],
-  ]) {
-    await assert.rejects(keys.verify(id, key), (error: unknown) => {
-      assert.ok(error instanceof Refusal);
-      assert.equal(error.headers['WWW-Authenticate'], 'ApiKey header="X-Api-Key"');
-      return true;
-    });
-  }
 });
 
 test('a database that leaks gives nobody a key: only a digest under the pepper is stored', async () => {
@@ -139,17 +113,6 @@ test('an API key works until it expires, then makes room for the next one [AU1]'
   assert.equal(ended?.revoked_at, ended?.expires_at);
 });
 
-test('a client whose only key has expired is known, and its key is refused like a wrong one [AU1]', async () => {
-  const keys = open();
-  const partner_id = await newPartner();
-  const { client_id, api_key } = await keys.issue(partner_id, undefined, 'test', 1);
-  await database.query(
-    `UPDATE duebridge_platform.client_keys SET expires_at = now() WHERE client_id = $1`,
-    [client_id],
-  );
-  assert.equal(await codeOf(keys.verify(client_id, api_key)), 'UNAUTHORIZED');
-});
-
 test('ten operators who issue at once leave two keys, never three [AU1]', async () => {
   const keys = open();
   const partner_id = await newPartner();
@@ -172,14 +135,6 @@ test('a key revoked at another replica is refused here within five seconds [AU1]
   await here.verify(client_id, api_key);
   await clock.advance(1);
   assert.equal(await codeOf(here.verify(client_id, api_key)), 'UNAUTHORIZED');
-});
-
-test('a client whose keys are all revoked is still known: 401, not 404 [ER1]', async () => {
-  const keys = open();
-  const partner_id = await newPartner();
-  const { client_id, api_key, key_id } = await keys.issue(partner_id, undefined, 'test');
-  await keys.revoke(partner_id, key_id, 'test');
-  assert.equal(await codeOf(keys.verify(client_id, api_key)), 'UNAUTHORIZED');
 });
 
 test('a wrong key costs as much as a right one: the same number of queries, cached or not [AU1]', async () => {

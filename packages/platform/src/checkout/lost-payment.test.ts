@@ -114,12 +114,6 @@ test('the session names the id that the payment then has, to every page of the c
   assert.deepEqual(posted(account_id), [id]);
 });
 
-test('a page of an earlier version, which names no id, gets the same one', async () => {
-  const { session } = await customer();
-  const id = await next(session);
-  assert.equal((await pay(session, {})).platform_payment_id, id);
-});
-
 test('a confirm that is repeated after the database lost everything of it posts once [RU5 PL3]', async () => {
   const { account_id, email, session } = await customer();
   const id = await next(session);

@@ -2,18 +2,9 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test, { after } from 'node:test';
-import {
-  TEST_AMOUNTS,
-  type BatchPage,
-  type BatchView,
-  type FlowPayment,
-  type FlowSession,
-  type Reconciliation,
-} from '@duebridge/contract';
+import { TEST_AMOUNTS, type FlowPayment, type FlowSession } from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
-import { openSandbox } from '../funding/sandbox.ts';
 import { testReply } from '../partners/test-amounts.ts';
-import { firstIdAt } from '../payment-id.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 /** A processor of real money that this test must never reach from a test key. */
@@ -181,23 +172,6 @@ test('each test amount of the guide ends as its row says, and never reaches the 
   assert.equal(testSystem.payments.size, puts);
 });
 
-test('a batch of a test registration is compared without its test amounts, which its partner never saw', async () => {
-  const { batches } = (
-    await platform.admin('GET', `/admin/v1/batches?partner_id=${practice.partner_id}`)
-  ).body as unknown as BatchPage;
-  const [batch] = batches;
-  assert.ok(batch);
-  const path = `/admin/v1/batches/${batch.platform_batch_id}`;
-  const compared = await platform.admin('POST', `${path}/reconcile`, {});
-  assert.equal(compared.status, 200, compared.text);
-  const { differences } = compared.body as unknown as Reconciliation;
-  const known = differences.filter((one) => testSystem.payments.has(one.platform_payment_id));
-  assert.deepEqual(differences, known, 'only payments that the partner was sent');
-  const { statement } = (await platform.admin('GET', path)).body as unknown as BatchView;
-  assert.ok(statement);
-  assert.equal(statement.count, testSystem.payments.size);
-});
-
 test('an approval that is declined, or asked for again, ends the payment once', async () => {
   const { first, until } = await pays(66_608);
   const page = new URL(`/flow/test/${first.platform_payment_id}`, platform.url);
@@ -212,22 +186,6 @@ test('an approval that is declined, or asked for again, ends the payment once', 
   // Guessing ids does not reach the database without end.
   const guesses = await Promise.all(Array.from({ length: 80 }, () => fetch(another)));
   assert.ok(guesses.some(({ status }) => status === 429));
-});
-
-test('an approval that nobody gives ends by the clock of the platform', async () => {
-  const made = Date.parse('2001-01-01T00:00:00.000Z');
-  let now = made + 30 * 60_000 - 1;
-  const sandbox = openSandbox({ database: platform.database, clock: { now: () => now } });
-  const order = {
-    platform_payment_id: firstIdAt(made),
-    funding_method: 'sandbox_bank',
-    amount_in_cents: 66_608,
-  };
-  const prepared = { ...order, reference: 'r', instrument: undefined, return_url: undefined };
-  const call = { signal: new AbortController().signal };
-  assert.equal((await sandbox.authorize(prepared, call)).kind, 'requires_action');
-  now += 1;
-  assert.equal((await sandbox.authorize(prepared, call)).kind, 'declined');
 });
 
 test('what a test amount answers follows from the id and the time, and live it answers nothing', () => {
