@@ -1,7 +1,7 @@
 /** Account ids are the biller's own: whatever is printable goes through every path, file and table of both sides as it is written. */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { readFormerPayments } from '../packages/partner/src/former-payments.ts';
+import { importFormerPayments } from '../packages/partner/src/former-payments.ts';
 import { csvCell } from '../packages/platform/src/csv-cell.ts';
 import { BothSides } from './support/both-sides.ts';
 import { createToken, openSession } from './support/customer.ts';
@@ -33,13 +33,13 @@ test('an account id with a space, a slash, # and an umlaut, or one that begins a
     const { platform_payment_id } = (await browser.confirm(1_000)).body;
     assert.equal((await browser.ended(platform_payment_id)).status, 'succeeded', account_id);
     const cells = [platform_payment_id, account_id].map((value) => csvCell(value));
-    const csv = `platform_payment_id,account_id,payment_id,platform_batch_id,biller_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\n${cells.join(',')},P-1,B-1,odd,canceled,1000,2026-03-01T09:30:00Z,,\n`;
-    const { value } = await readFormerPayments([csv], 'static-key').next();
-    assert.deepEqual(
-      [value?.value?.account_id, value?.problems],
-      [account_id, []],
-      'after a restore',
+    const csv = `platform_payment_id,account_id,payment_id,platform_batch_id,biller_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\nrestored-${cells.join(',')},P-${platform_payment_id},B-1,odd,canceled,1000,2026-03-01T09:30:00Z,,\n`;
+    await importFormerPayments(partner.books, () => [csv], 'static-key');
+    const restored = await partner.books.query(
+      'SELECT account_id FROM duebridge_partner.payment WHERE platform_payment_id = $1',
+      [`restored-${platform_payment_id}`],
     );
+    assert.deepEqual(restored, [{ account_id }], 'after a restore');
   }
   const paid = await partner.books.query<{ account_id: string }>(
     'SELECT account_id FROM duebridge_partner.account WHERE amount_due_in_cents = 0',

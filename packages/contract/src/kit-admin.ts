@@ -33,17 +33,6 @@ export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
 export const AccountImport = t.strictObject({
   csv: Type.String({ minLength: 1, maxLength: 60_000 }),
   ...t.optional({
-    part_of: t.strictObject(
-      {
-        import_id: t.Uuid,
-        file_sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-        accounts: t.oneOrMore(),
-      },
-      {
-        description:
-          'The file that this text is a part of, with its digest and number of accounts. Its parts share an import_id and leave one line in the audit, which tells what the file holds; a part that says otherwise is refused.',
-      },
-    ),
     as_of: t.instant(
       'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
     ),

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { accountParts, parseAccountsCsv } from './accounts-csv.ts';
+import { parseAccountsCsv } from './accounts-csv.ts';
 import { CsvRefused } from './csv.ts';
 
 /** The problems of a file, as `line: message`; a valid file has none. */
 async function problems(csv: string, biller_id?: string): Promise<string[]> {
   try {
-    await parseAccountsCsv(csv, biller_id);
+    await parseAccountsCsv(csv, { biller_id });
     return [];
   } catch (error) {
     assert(error instanceof CsvRefused);
@@ -60,7 +60,9 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
 });
 
 test('columns may be in cents, and the biller may be given outside the file', async () => {
-  const [account] = await parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', 'acme');
+  const [account] = await parseAccountsCsv('account_id,amount_due_in_cents\nA-1,-500\n', {
+    biller_id: 'acme',
+  });
   assert.deepEqual([account?.biller_id, account?.amount_due_in_cents], ['acme', -500]);
   assert.equal(account?.status, undefined, 'what the file does not say is kept');
 });
@@ -162,24 +164,6 @@ test('an empty file, and one with semicolons or tabs, get one sentence with the 
 test('text that is not CSV is reported, not thrown', async () => {
   assert.deepEqual((await problems('biller_id,account_id\nacme,"A')).length, 1);
   assert.deepEqual((await problems('biller_id,account_id\nacme,A"B"\n')).length, 1);
-});
-
-test('a file split into parts for the admin API imports the same, and no part is too long for a request', async () => {
-  const rows = Array.from(
-    { length: 2_000 },
-    (_, index) => `acme,A-${index},"名, ""${index}""",X,${index}.25,`,
-  );
-  const csv = `biller_id,account_id,first_name,last_name,amount_due,due_date\n${rows.join('\n')}\n`;
-  const again = [];
-  let parts = 0;
-  for await (const part of accountParts([csv])) {
-    const bytes = Buffer.byteLength(JSON.stringify({ csv: part.csv }));
-    assert.ok(bytes < 51_000, `a part of ${bytes} bytes`);
-    again.push(...(await parseAccountsCsv(part.csv)));
-    parts += 1;
-  }
-  assert.deepEqual(again, await parseAccountsCsv(csv));
-  assert.ok(parts > 1);
 });
 
 test('lines of one account are found however far apart, and a thousand bad lines are not all named', async () => {

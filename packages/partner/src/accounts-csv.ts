@@ -20,8 +20,11 @@ import {
   MAX_AMOUNT_IN_CENTS,
   MAX_TEXT_LENGTH,
 } from '@duebridge/contract';
-import { checkCsv, csvLines, csvRight, type CsvLine, type CsvText } from './csv.ts';
-import type { ImportedAccount } from './ledger.ts';
+import type { Database } from '@duebridge/runtime';
+import type { BillerRules } from './account-system.ts';
+import { checkCsv, csvPages, type CheckedCsv, type CsvKind, type CsvText } from './csv.ts';
+import { importAccounts, type ImportedAccount, type ImportResult } from './ledger.ts';
+import { writeAudit } from './store.ts';
 
 const amountColumns = ['amount_due', 'min_amount', 'max_amount'] as const;
 const plainColumns = [
@@ -37,30 +40,76 @@ const columns: readonly string[] = [
   ...amountColumns.flatMap((name) => [name, `${name}_in_cents`]),
 ];
 
-/** Reads the accounts of a file, one by one. Takes its text and, for a file without the column biller_id, the biller. */
-function readAccounts(text: CsvText, biller_id?: string): AsyncGenerator<CsvLine<ImportedAccount>> {
-  return csvLines(text, {
-    header: (names) => problemsOfHeader(names, biller_id),
-    read: (cell, problems) => readAccount(cell, problems, biller_id),
-  });
+/** What a file of accounts may leave to its importer. */
+export interface AccountsFile {
+  /** Whose accounts they are, in a file without the column biller_id. */
+  readonly biller_id?: string | undefined;
+  /** The billers served here; undefined: all. */
+  readonly billers?: readonly BillerRules[] | undefined;
 }
 
-/** Reads a whole file and returns how many accounts it has. Throws CsvRefused that names every bad line. */
-export function checkAccounts(text: CsvText, biller_id?: string): Promise<number> {
-  return checkCsv(readAccounts(text, biller_id), {
-    of: (account) => `${account.biller_id}\n${account.account_id}`,
+/** Files of accounts. */
+export function accountsKind(file: AccountsFile = {}): CsvKind<ImportedAccount> {
+  const { billers } = file;
+  const biller_id = file.biller_id ?? (billers?.length === 1 ? billers[0]?.biller_id : undefined);
+  return {
     what: 'account',
-  });
+    identity: (account) => `${account.biller_id}\n${account.account_id}`,
+    header: (names) => problemsOfHeader(names, biller_id),
+    read(cell, problems) {
+      const account = readAccount(cell, problems, biller_id);
+      if (billers?.every((one) => one.biller_id !== account.biller_id)) {
+        problems.push('belongs to a biller that is not served here');
+      }
+      return account;
+    },
+  };
+}
+
+/**
+ * Imports a file of accounts that was checked, `pageRows` (default: a thousand) a transaction; `open` gives its text from the beginning,
+ * `progress` gets how many are stored. The audit gets one line with its digest, also when it broke off. An import can be repeated.
+ */
+export async function importAccountsFile(
+  database: Database,
+  open: () => CsvText,
+  checked: CheckedCsv,
+  options: AccountsFile & {
+    readonly actor: string;
+    readonly as_of?: string | undefined;
+    readonly pageRows?: number;
+    readonly progress?: (stored: number) => void;
+  },
+): Promise<ImportResult> {
+  const { actor, as_of, pageRows, progress } = options;
+  const sum = { created: 0, updated: 0, unchanged: 0 };
+  let stored = 0;
+  try {
+    for await (const page of csvPages(accountsKind(options), open(), checked, pageRows)) {
+      const done = await importAccounts(database, page, as_of ?? null);
+      sum.created += done.created;
+      sum.updated += done.updated;
+      sum.unchanged += done.unchanged;
+      stored += page.length;
+      progress?.(stored);
+    }
+  } finally {
+    const detail = { file_sha256: checked.file_sha256, ...sum, ...(as_of && { as_of }) };
+    const line = { platform_payment_id: null, actor, event: 'accounts_imported', detail } as const;
+    if (stored > 0) await writeAudit(database, [line]);
+  }
+  return sum;
 }
 
 /** The accounts of a CSV text. Throws CsvRefused that names every bad line. */
 export async function parseAccountsCsv(
   csv: string,
-  biller_id?: string,
+  file: AccountsFile = {},
 ): Promise<ImportedAccount[]> {
-  await checkAccounts([csv], biller_id);
+  const kind = accountsKind(file);
+  const checked = await checkCsv(kind, [csv]);
   const accounts: ImportedAccount[] = [];
-  for await (const account of csvRight(readAccounts([csv], biller_id))) accounts.push(account);
+  for await (const page of csvPages(kind, [csv], checked)) accounts.push(...page);
   return accounts;
 }
 
@@ -169,46 +218,4 @@ function readAccount(
     min_amount_in_cents: minimum,
     max_amount_in_cents: maximum,
   };
-}
-
-/** Bytes of a part in JSON: under the 64 KiB that a server takes. Its shortest lines then are a thousand or two. */
-const PART_BYTES = 50_000;
-
-/** The accounts of a file that was checked, as CSV again, in parts for an admin API whose requests are limited. */
-export async function* accountParts(
-  text: CsvText,
-  biller_id?: string,
-): AsyncGenerator<{ readonly csv: string; readonly accounts: number }> {
-  let [part, accounts, bytes] = ['', 0, 0];
-  for await (const account of csvRight(readAccounts(text, biller_id))) {
-    // All accounts of a file have the same columns.
-    const names = writtenColumns.filter((name) => account[name] !== undefined);
-    const row = `${names.map((name) => quoted(account[name])).join(',')}\n`;
-    const more = Buffer.byteLength(JSON.stringify(row));
-    if (accounts > 0 && bytes + more > PART_BYTES) {
-      yield { csv: part, accounts };
-      [accounts, bytes] = [0, 0];
-    }
-    part = accounts === 0 ? `${names.join(',')}\n${row}` : part + row;
-    accounts += 1;
-    bytes += more;
-  }
-  if (accounts > 0) yield { csv: part, accounts };
-}
-
-const writtenColumns = [
-  'biller_id',
-  'account_id',
-  'status',
-  'first_name',
-  'last_name',
-  'amount_due_in_cents',
-  'due_date',
-  'min_amount_in_cents',
-  'max_amount_in_cents',
-] as const;
-
-function quoted(value: string | number | null | undefined): string {
-  const text = String(value ?? '');
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

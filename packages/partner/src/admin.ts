@@ -2,17 +2,13 @@
  * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, credentials and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
-import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { isDeepStrictEqual } from 'node:util';
 import {
   partnerAdminRoutes,
   PlatformBatchId,
   compileCheck,
   parseInstant,
   Refusal,
-  type AccountImport,
-  type AccountImportResult,
   type KitAuditPage,
   type KitAuditQuery,
   type KitBatchPage,
@@ -29,21 +25,18 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
-import { parseAccountsCsv } from './accounts-csv.ts';
-import { CsvRefused } from './csv.ts';
+import { accountsKind, importAccountsFile } from './accounts-csv.ts';
+import { checkCsv, CsvRefused } from './csv.ts';
 import type { BillerRules, FinalOutcome } from './account-system.ts';
 import type { PartnerKit } from './kit.ts';
-import { importAccounts, type ImportedAccount } from './ledger.ts';
 import { batchLines, listBatches, openStatements } from './statement.ts';
 import {
-  auditedImport,
   auditTables,
   findPayments,
   listPayments,
   readAudit,
   toRecord,
   writeAudit,
-  type AuditLine,
   type PaymentRow,
   type Place,
 } from './store.ts';
@@ -77,12 +70,14 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   mount(
     app,
     partnerAdminRoutes.import_accounts,
-    async ({ body }) => {
-      const accounts = await readImport(body.csv, billers);
-      const isKnown = await isKnownImport(database, body);
-      const imported = await importAccounts(database, accounts, body.as_of ?? null);
-      if (!isKnown) await auditImport(database, body, imported);
-      return imported;
+    async ({ body: { csv, as_of } }) => {
+      // All or nothing: a request is one transaction.
+      const file = { billers, as_of, actor: ADMIN_KEY_ACTOR, pageRows: Infinity };
+      const checked = await checkCsv(accountsKind(file), [csv]).catch((error: unknown): never => {
+        if (!(error instanceof CsvRefused)) throw error;
+        throw new Refusal('INVALID_REQUEST', { details: error.problems });
+      });
+      return importAccountsFile(database, () => [csv], checked, file);
     },
     guard,
   );
@@ -140,65 +135,6 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   mountBatches(app, database, guard);
   mountCredentials(app, options, guard);
   mount(app, partnerAdminRoutes.list_kit_audit, ({ query }) => auditPage(database, query), guard);
-}
-
-/** The accounts of a CSV text, all of them of billers that are served here. Throws Refusal INVALID_REQUEST that names the lines. */
-async function readImport(
-  csv: string,
-  billers: PartnerAdminOptions['billers'],
-): Promise<readonly ImportedAccount[]> {
-  const only = billers?.length === 1 ? billers[0]?.biller_id : undefined;
-  const accounts = await parseAccountsCsv(csv, only).catch((error: unknown): never => {
-    if (!(error instanceof CsvRefused)) throw error;
-    throw new Refusal('INVALID_REQUEST', { details: error.problems });
-  });
-  const strangers = accounts.filter(
-    ({ biller_id }) => billers?.every((biller) => biller.biller_id !== biller_id) ?? false,
-  );
-  if (strangers.length === 0) return accounts;
-  const problem = 'belongs to a biller that is not served here';
-  throw new Refusal('INVALID_REQUEST', {
-    details: strangers.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
-  });
-}
-
-/** Whether an earlier part of the file was audited. Throws Refusal CONFLICT when that one was of another file. */
-async function isKnownImport(
-  database: Database,
-  { part_of, as_of }: AccountImport,
-): Promise<boolean> {
-  if (part_of === undefined) return false;
-  const audited = await auditedImport(database, part_of.import_id);
-  if (audited === undefined) return false;
-  if (isDeepStrictEqual(audited, planOf(part_of, as_of))) return true;
-  throw new Refusal('CONFLICT', {
-    message: 'This import_id is that of another file, number of accounts or as_of',
-  });
-}
-
-/** What is audited of a file that comes in parts: what it holds, as parts of it may be refused. */
-function planOf(
-  { accounts, ...file }: NonNullable<AccountImport['part_of']>,
-  as_of: string | undefined,
-): AuditLine['detail'] {
-  return { ...file, accounts_in_file: accounts, ...(as_of && { as_of }) };
-}
-
-/** One line for a file, whose first part leaves it: the later ones may never come. */
-function auditImport(
-  database: Database,
-  { csv, part_of, as_of }: AccountImport,
-  imported: AccountImportResult,
-): Promise<void> {
-  const whole = { file_sha256: createHash('sha256').update(csv).digest('hex'), ...imported };
-  return writeAudit(database, [
-    {
-      platform_payment_id: null,
-      actor: ADMIN_KEY_ACTOR,
-      event: 'accounts_imported',
-      detail: part_of ? planOf(part_of, as_of) : { ...whole, ...(as_of && { as_of }) },
-    },
-  ]);
 }
 
 type Guard = { readonly onRequest: ReturnType<typeof adminGuard> };

@@ -32,11 +32,11 @@ export function readDatabaseConfig(
   env: Environment = process.env,
 ): Pick<
   PartnerConfig,
-  'databaseUrl' | 'databaseWaitSeconds' | 'databaseConnections' | 'dataDirectory'
+  'databaseUrl' | 'databaseWaitSeconds' | 'databaseConnections' | 'dataDirectory' | 'billers'
 > {
   const values = readConfig(variables, env);
-  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory } = values;
-  return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory };
+  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory, billers } = values;
+  return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory, billers };
 }
 
 /** Where the accounts are: in the ledger (undefined), or behind an HTTP service. */

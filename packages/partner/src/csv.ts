@@ -1,8 +1,9 @@
 /**
  * CSV files as billing systems export them (RFC 4180, UTF-8).
  *
- * enters: the text of a file, chunk by chunk, whose first line names its columns.
- * leaves: its lines, read one by one, each with what is wrong in it.
+ * enters: the text of a file, chunk by chunk, whose first line names its columns. It is read twice: once for what is wrong in it, because
+ *         one bad line refuses the file, and once page by page.
+ * leaves: what its lines hold, in pages, and its digest.
  * holds:  memory does not grow with the file, except for 24 to 48 bytes a line by which lines of one identity are found.
  */
 import crypto from 'node:crypto';
@@ -14,7 +15,7 @@ import { CsvError, parse } from 'csv-parse';
 export type CsvText = Iterable<string> | AsyncIterable<string>;
 
 /** A line as it was read. */
-export interface CsvLine<T> {
+interface Line<T> {
   /** Its number in the file; that of its last line when a cell has line breaks. */
   readonly line: number;
   readonly value: T;
@@ -35,34 +36,31 @@ export class CsvRefused extends Error {
 /** A file that was checked is not the same any more when it is read for the import. */
 export class CsvChanged extends Error {
   override readonly name = 'CsvChanged';
-  constructor(what = '') {
-    super(`the file changed while it was imported${what}`);
+  constructor() {
+    super('the file changed while it was imported');
   }
-}
-
-/** Passes a text on; at its end `check` takes the SHA-256 of all of it, and what it throws is thrown instead of the end. */
-export async function* digested(
-  text: CsvText,
-  check: (sha256: string) => void,
-): AsyncGenerator<string> {
-  const digest = crypto.createHash('sha256');
-  for await (const chunk of text) {
-    digest.update(chunk);
-    yield chunk;
-  }
-  check(digest.digest('hex'));
 }
 
 /** How the lines of one kind of file are read. */
 export interface CsvKind<T> {
+  /** What one line holds: `payment`. */
+  readonly what: string;
   /** What is wrong with the names of the columns. */
   readonly header: (names: readonly string[]) => readonly string[];
   /** Reads one line. `cell` is as written; undefined when the file has no such column. */
   readonly read: (cell: (name: string) => string | undefined, problems: string[]) => T;
+  /** What only one line of a file may have; undefined for a line that any number may repeat. */
+  readonly identity: (value: T) => string | undefined;
+}
+
+/** A file that was checked: how many lines it has, and its SHA-256. */
+export interface CheckedCsv {
+  readonly count: number;
+  readonly file_sha256: string;
 }
 
 /** Reads the lines of a file. Throws CsvRefused for a bad header and for what is not CSV; a bad line is among its results. */
-export async function* csvLines<T>(text: CsvText, kind: CsvKind<T>): AsyncGenerator<CsvLine<T>> {
+async function* linesOf<T>(kind: CsvKind<T>, text: CsvText): AsyncGenerator<Line<T>> {
   const options = { bom: true, info: true, relax_column_count: true, skip_empty_lines: true };
   const parser = parse(options);
   // Errors of the source reach the loop through the parser.
@@ -106,23 +104,18 @@ function refuseHeader(problems: readonly string[]): void {
 /** Bad lines that are named; a file may have millions. */
 const MOST_NAMED = 100;
 
-/**
- * Reads a whole file and returns how many lines it has. Throws CsvRefused that names the bad lines, and those whose `identity` an
- * earlier line has.
- */
-export async function checkCsv<T>(
-  lines: AsyncIterable<CsvLine<T>>,
-  identity: { readonly of: (value: T) => string | undefined; readonly what: string },
-): Promise<number> {
+/** Reads a whole file. Throws CsvRefused that names the bad lines, and those whose identity an earlier line has. */
+export async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<CheckedCsv> {
+  const digest = crypto.createHash('sha256');
   const seen = new Identities();
   const problems: Detail[] = [];
   let [count, bad] = [0, 0];
-  for await (const { line, value, problems: wrong } of lines) {
+  for await (const { line, value, problems: wrong } of linesOf(kind, digested(text, digest))) {
     count += 1;
-    const id = identity.of(value);
+    const id = kind.identity(value);
     const before = id === undefined ? undefined : seen.add(id, line);
     const all =
-      before === undefined ? wrong : [...wrong, `is the same ${identity.what} as line ${before}`];
+      before === undefined ? wrong : [...wrong, `is the same ${kind.what} as line ${before}`];
     if (all.length === 0) continue;
     bad += 1;
     if (bad <= MOST_NAMED) problems.push({ path: `line ${line}`, problem: all.join('; ') });
@@ -131,18 +124,40 @@ export async function checkCsv<T>(
     problems.push({ path: 'the file', problem: `has ${bad - MOST_NAMED} more bad lines` });
   }
   if (problems.length > 0) throw new CsvRefused(problems);
-  return count;
+  return { count, file_sha256: digest.digest('hex') };
 }
 
-/** What the lines hold; they were checked before. Throws CsvChanged for what is wrong all the same. */
-export async function* csvRight<T>(lines: AsyncIterable<CsvLine<T>>): AsyncGenerator<T> {
+/** Lines of one page: a transaction each. */
+const PAGE_ROWS = 1_000;
+
+/** Reads a file that was checked, page by page. Throws CsvChanged when it is not the one that was checked. */
+export async function* csvPages<T>(
+  kind: CsvKind<T>,
+  text: CsvText,
+  { file_sha256 }: CheckedCsv,
+  pageRows = PAGE_ROWS,
+): AsyncGenerator<T[]> {
+  const digest = crypto.createHash('sha256');
+  let page: T[] = [];
   try {
-    for await (const { value, problems } of lines) {
+    for await (const { value, problems } of linesOf(kind, digested(text, digest))) {
       if (problems.length > 0) throw new CsvChanged();
-      yield value;
+      page.push(value);
+      if (page.length < pageRows) continue;
+      yield page;
+      page = [];
     }
   } catch (error) {
     throw error instanceof CsvRefused ? new CsvChanged() : error;
+  }
+  if (digest.digest('hex') !== file_sha256) throw new CsvChanged();
+  if (page.length > 0) yield page;
+}
+
+async function* digested(text: CsvText, digest: crypto.Hash): AsyncGenerator<string> {
+  for await (const chunk of text) {
+    digest.update(chunk);
+    yield chunk;
   }
 }
 

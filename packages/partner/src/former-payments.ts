@@ -12,15 +12,7 @@ import {
   PAYMENT_STATUSES,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import {
-  checkCsv,
-  CsvChanged,
-  csvLines,
-  csvRight,
-  digested,
-  type CsvLine,
-  type CsvText,
-} from './csv.ts';
+import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
 import { findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
@@ -38,8 +30,6 @@ export interface FormerPaymentsResult {
 
 /** Ids that are named in a result. */
 const MOST_NAMED = 1_000;
-/** Rows per statement. */
-const PAGE_ROWS = 1_000;
 
 const importStatement = sql(
   'kit_import_payments',
@@ -59,7 +49,7 @@ const importStatement = sql(
  * nobody knows which of the two servers posts them.
  *
  * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: CsvRefused names the bad lines.
- * Then a thousand payments a transaction are stored; CsvChanged says how many were before the text differed from the one checked.
+ * Then a thousand payments a transaction are stored; CsvChanged says that the text is not the one that was checked.
  * Existing ids are left unchanged, so that an import can be repeated. Accounts and balances do not change. The audit gets one line,
  * with the digest of the file that was checked.
  */
@@ -68,46 +58,27 @@ export async function importFormerPayments(
   open: () => CsvText,
   client_id: string,
 ): Promise<FormerPaymentsResult> {
-  let file_sha256 = '';
-  const checked = digested(open(), (sha256) => void (file_sha256 = sha256));
-  await checkCsv(readFormerPayments(checked, client_id), {
-    of: (payment) => payment?.platform_payment_id,
-    what: 'payment',
-  });
-  const again = digested(open(), (sha256) => {
-    if (sha256 !== file_sha256) throw new CsvChanged();
-  });
+  const kind = formerPaymentsKind(client_id);
+  const checked = await checkCsv(kind, open());
   const sum = { imported: 0, known: 0, skipped: 0, differing: [] as string[] };
   let differing = 0;
   try {
-    let page: PaymentRow[] = [];
-    const store = async (): Promise<void> => {
-      const stored = await importPage(database, page);
-      page = [];
+    for await (const page of csvPages(kind, open(), checked)) {
+      const payments = page.filter((payment) => payment !== undefined);
+      const stored = await importPage(database, payments);
+      sum.skipped += page.length - payments.length;
       sum.imported += stored.imported;
       sum.known += stored.known;
       differing += stored.differing.length;
       sum.differing.push(...stored.differing.slice(0, MOST_NAMED - sum.differing.length));
-    };
-    for await (const payment of csvRight(readFormerPayments(again, client_id))) {
-      if (payment === undefined) sum.skipped += 1;
-      else page.push(payment);
-      if (page.length === PAGE_ROWS) await store();
     }
-    if (page.length > 0) await store();
-  } catch (error) {
-    if (!(error instanceof CsvChanged)) throw error;
-    throw new CsvChanged(`, after ${sum.imported} payments were stored; import it again`);
   } finally {
     // One line for the whole file, and also for one that broke off: the database has the pages before that.
-    const { imported, known } = sum;
-    const detail = { file_sha256, imported, known, differing };
-    const line = {
-      platform_payment_id: null,
-      actor: 'import',
-      event: 'payments_imported',
-    } as const;
-    await writeAudit(database, [{ ...line, detail }]);
+    const { file_sha256 } = checked;
+    const detail = { file_sha256, imported: sum.imported, known: sum.known, differing };
+    await writeAudit(database, [
+      { platform_payment_id: null, actor: 'import', event: 'payments_imported', detail },
+    ]);
   }
   return sum;
 }
@@ -181,12 +152,11 @@ const partnerId = compileCheck(AccountId);
 /** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
 const FORMULA = /(^|[;\t\r\n|])'(?=[=+\-@\t\r'])/g;
 
-/** The payments of a file; undefined for one that the partner never had, as an export of a platform may list. */
-export function readFormerPayments(
-  text: CsvText,
-  client_id: string,
-): AsyncGenerator<CsvLine<PaymentRow | undefined>> {
-  return csvLines(text, {
+/** Files of former payments; undefined for one that the partner never had, as an export of a platform may list. */
+export function formerPaymentsKind(client_id: string): CsvKind<PaymentRow | undefined> {
+  return {
+    what: 'payment',
+    identity: (payment) => payment?.platform_payment_id,
     header(names) {
       const missing = needed.filter((name) => !names.includes(name));
       return missing.length === 0 ? [] : [`must name the columns ${missing.join(', ')}`];
@@ -195,7 +165,7 @@ export function readFormerPayments(
       cell('payment_id') === '' && cell('initiated_at') === ''
         ? undefined
         : readFormerPayment(cell, problems, client_id),
-  });
+  };
 }
 
 function readFormerPayment(

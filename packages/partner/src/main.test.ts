@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
@@ -13,7 +10,15 @@ import { ConfigurationError, ensureDatabase } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
 import { randomBytes } from 'node:crypto';
 import { readPartnerConfig } from './config.ts';
-import { instruction, kitDatabase, paymentPath, TEST_KEY } from '../test/kit.ts';
+import { ledger } from './ledger.ts';
+import {
+  accepted,
+  instruction,
+  kitDatabase,
+  paymentPath,
+  processing,
+  TEST_KEY,
+} from '../test/kit.ts';
 
 const entryPoint = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 
@@ -248,97 +253,37 @@ test('the environment describes a deployment with two keys, or with OAuth client
   });
 });
 
-/** An admin API that only counts the parts of imports: `each` sees the number of each, and its answer is sent unless it gives none. */
-async function adminOfParts(
-  t: TestContext,
-  each: (part: number) => { status: number; body: string } | undefined,
-) {
-  let calls = 0;
-  const admin = createServer((request, response) => {
-    request.resume().on('end', () => {
-      calls += 1;
-      const other = each(calls);
-      response.statusCode = other?.status ?? 200;
-      response.end(other?.body ?? JSON.stringify({ created: 1, updated: 0, unchanged: 0 }));
-    });
-  });
-  admin.listen(0, '127.0.0.1');
-  await once(admin, 'listening');
-  t.after(() => admin.close());
-  const { port } = admin.address() as AddressInfo;
-  return {
-    env: { ADMIN_PORT: String(port), DUEBRIDGE_ADMIN_KEY: 'k'.repeat(32) },
-    calls: () => calls,
-  };
-}
-
-const accountsHeader = 'biller_id,account_id,amount_due_in_cents\n';
-const rowsOf = (count: number): string =>
-  Array.from({ length: count }, (_, index) => `acme,A-${index},${index}\n`).join('');
-
-test('one bad line in any of the files keeps all of them out, and names its file', async (t) => {
+test('accounts are imported from several files: all of them right, or none; what is stored is told when one breaks off', async (t) => {
+  const database = await kitDatabase(t, 'imports');
   const directory = await folder(t);
-  const [good, bad] = [path.join(directory, 'A.csv'), path.join(directory, 'B.csv')];
-  await writeFile(good, `${accountsHeader}acme,A-1,1\n`);
-  await writeFile(bad, `${accountsHeader}acme,B-1,one\n`);
-  const { env, calls } = await adminOfParts(t, () => undefined);
-  const ran = await run(env, ['accounts', 'import', good, bad]);
-  assert.equal(ran.code, 1);
-  assert.ok(ran.err.includes(`nothing was imported:\n  ${bad}, line 2: amount_due`), ran.err);
-  assert.equal(calls(), 0);
-});
+  const [one, two] = [path.join(directory, 'A.csv'), path.join(directory, 'B.csv')];
+  const env = { DATABASE_URL: database.url };
+  const header = 'biller_id,account_id,amount_due_in_cents\n';
+  const write = (file: string, rows: string): Promise<void> => writeFile(file, header + rows);
+  await write(one, 'acme,A-1,1\n');
+  await write(two, 'acme,B-1,one\n');
+  const bad = await run(env, ['accounts', 'import', one, two]);
+  assert.equal(bad.code, 1);
+  assert.ok(bad.err.includes(`nothing was imported:\n  ${two}, line 2: amount_due`), bad.err);
+  assert.deepEqual(await database.query('SELECT FROM duebridge_partner.account'), []);
 
-test('what earlier files stored is told when a later one breaks off', async (t) => {
-  const directory = await folder(t);
-  const files = ['A.csv', 'B.csv'].map((name) => path.join(directory, name));
-  for (const file of files) await writeFile(file, `${accountsHeader}acme,A-1,1\n`);
-  const refusal = { code: 'INVALID_REQUEST', message: 'The biller is not served here' };
-  const { env } = await adminOfParts(t, (part) =>
-    part === 2 ? { status: 400, body: JSON.stringify(refusal) } : undefined,
+  await write(two, 'acme,B-1,100\n');
+  assert.equal(
+    (await run(env, ['accounts', 'import', one, two])).out,
+    '2 created, 0 updated, 0 unchanged\n',
   );
-  const ran = await run(env, ['accounts', 'import', ...files]);
-  assert.equal(ran.code, 1);
-  assert.match(ran.err, /\n1 of 2 accounts were imported before that/);
-});
-
-test('a file that changes while it is imported is told so, with what of it was stored', async (t) => {
-  const file = path.join(await folder(t), 'A.csv');
-  const right = accountsHeader + rowsOf(12_000);
-  // One that is wrong now, and one that is right and holds other amounts.
-  for (const later of [
-    right.replace('11999,', 'x,').replace(',11999\n', ',x\n'),
-    right.replace(',11999\n', ',11998\n'),
-  ]) {
-    await writeFile(file, right);
-    const { env } = await adminOfParts(t, (part) => {
-      if (part === 1) writeFileSync(file, later);
-      return undefined;
-    });
-    const ran = await run(env, ['accounts', 'import', file]);
-    assert.equal(ran.code, 1);
-    assert.ok(ran.err.includes(`${file}: the file changed while it was imported\n`), ran.err);
-    assert.match(ran.err, /\n\d+ of 12000 accounts were imported before that/);
-    assert.doesNotMatch(ran.err, /nothing was imported/);
-  }
-});
-
-test('an import that breaks off in the middle says how much of the file is stored', async (t) => {
-  const csv = accountsHeader + rowsOf(6_000);
-  const refusal = { code: 'INVALID_REQUEST', message: 'The biller is not served here' };
-  for (const [status, said] of [
-    [400, /not served here \(INVALID_REQUEST\)\n\d{4} of 6000 accounts were imported before that/],
-    [502, /502.*\nat least \d{4} of 6000 accounts were imported before that/],
-  ] as const) {
-    const { env, calls } = await adminOfParts(t, (part) =>
-      part === 1
-        ? undefined
-        : { status, body: status === 502 ? '<html>' : JSON.stringify(refusal) },
-    );
-    const ran = await run(env, ['accounts', 'import', '-'], csv);
-    assert.equal(ran.code, 1);
-    assert.equal(calls(), 2);
-    assert.match(ran.err, said);
-    assert.match(ran.err, /run the same import again/);
-    assert.match(ran.err, /^Imported \d{4} of 6000 accounts …$/m, 'a long one says how far it is');
-  }
+  // Paid since: the second file has to say of which moment its amount is true.
+  await accepted(database, ['p'], { account_id: 'B-1' });
+  await database.transaction((tx) =>
+    ledger(database).post([processing('p', { account_id: 'B-1' })], tx),
+  );
+  await write(two, 'acme,B-1,300\n');
+  const late = await run(env, ['accounts', 'import', one, two]);
+  assert.equal(late.code, 1);
+  assert.match(late.err, /B\.csv: .*\n {2}account B-1 has been paid here/);
+  assert.match(late.err, /\n1 of 2 accounts were imported before that/);
+  const again = await run(env, ['accounts', 'import', one, two, '--as-of', '2026-01-01T00:00:00Z']);
+  assert.equal(again.code, 0, again.err);
+  const elsewhere = { ...env, DUEBRIDGE_PARTNER_BILLERS: '[{"biller_id":"water"}]' };
+  assert.match((await run(elsewhere, ['accounts', 'import', one])).err, /is not served here/);
 });

@@ -14,7 +14,7 @@ import {
 import { Command } from 'commander';
 import { addCheckRemittance } from './cli/check-remittance.ts';
 import { COMMANDS } from './cli/commands.ts';
-import { importPayments } from './cli/imports.ts';
+import { addImports } from './cli/imports.ts';
 import { variables, variablesOfOthers } from './variables.ts';
 
 /** The command, for the `duebridge` entry point. A server's modules are loaded only when one is started. */
@@ -44,15 +44,7 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
       const { accountServiceOpenApi } = await import('./server.ts');
       print(terminal, { json: true }, accountServiceOpenApi(), () => '');
     });
-  partner
-    .command('import-payments')
-    .argument('<file>', 'CSV file in UTF-8; - for standard input')
-    .option('--client <client_id>', 'whose payments they are', 'static-key')
-    .addOption(jsonOption())
-    .description('import the payments of a previous server, so that none is made twice')
-    .action((file: string, options: { client: string; json?: true }) =>
-      importPayments(terminal, file, options),
-    );
+  addImports(partner, terminal);
   addCommands(partner, COMMANDS, terminal);
   addCheckRemittance(partner, terminal);
   return partner;

@@ -420,19 +420,6 @@ export function readAudit(
   return database.query<KitAuditEntry>(readAuditText, values);
 }
 
-/** What the audit of the last day has of this import of accounts. */
-export async function auditedImport(
-  database: Database,
-  import_id: string,
-): Promise<AuditLine['detail'] | undefined> {
-  const [row] = await database.query<Pick<AuditLine, 'detail'>>(
-    `SELECT detail FROM duebridge_partner.payment_audit
-      WHERE at > clock_timestamp() - interval '1 day' AND event = 'accounts_imported' AND detail->>'import_id' = $1 LIMIT 1`,
-    [import_id],
-  );
-  return row?.detail;
-}
-
 /** A position in the operator's list: that of a payment. */
 export type Place = { readonly initiated_at: string; readonly platform_payment_id: string };
 

@@ -25,8 +25,6 @@ import {
   table,
   type CommandTable,
 } from '@duebridge/runtime/cli';
-import { Option } from 'commander';
-import { importAccountFiles } from './imports.ts';
 
 /** The server that the commands ask. */
 export const TARGET = { server: 'partner', defaultPort: 4101 } as const;
@@ -34,7 +32,6 @@ export const TARGET = { server: 'partner', defaultPort: 4101 } as const;
 export const COMMANDS: CommandTable = {
   target: TARGET,
   groups: {
-    accounts: 'the accounts of the ledger',
     payment: 'read or act on one payment',
     credential: 'client secrets and static keys, changed while the servers run',
   },
@@ -55,19 +52,8 @@ export const COMMANDS: CommandTable = {
       flags: '--days <n>',
       help: 'it expires after so many days; without it, never',
     },
-    as_of: {
-      flags: '--as-of <time>',
-      help: 'when the amounts were true, such as 2026-03-01T02:00:00Z',
-    },
   },
   lines: [
-    line('accounts import', routes.import_accounts, String, {
-      help: 'create and update accounts from CSV files in UTF-8, - for standard input; one bad line in any of them imports nothing',
-      rest: 'file',
-      without: ['csv', 'part_of', 'import_id', 'file_sha256', 'accounts'],
-      options: [new Option('--biller <biller_id>', 'of a file without the column biller_id')],
-      run: importAccountFiles,
-    }),
     line('payments', routes.list_kit_payments, paymentPage),
     line('payment show', routes.get_kit_payment, paymentStory),
     line('payment cancel', routes.cancel_payment, onePayment),
