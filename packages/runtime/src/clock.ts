@@ -3,6 +3,7 @@
  * controls all three. `manualClock` of the testing entry point is the other implementation.
  */
 import { randomInt } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** A source of time and randomness. */
 export interface Clock {
@@ -42,26 +43,13 @@ export function steadyClock(clock: Clock): Clock {
   };
 }
 
-function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted) {
-      resolve();
-      return;
-    }
-    const until = performance.now() + (Number.isNaN(ms) ? 0 : ms);
-    let timer: NodeJS.Timeout;
-    const done = (): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', done);
-      resolve();
-    };
-    const arm = (): void => {
-      const left = until - performance.now();
-      // A timer counts from the start of the event loop's turn, so it may fire early; then wait for the rest.
-      if (left <= 0) done();
-      else timer = setTimeout(arm, Math.min(Math.ceil(left), MAX_TIMER_MS));
-    };
-    signal?.addEventListener('abort', done);
-    timer = setTimeout(arm, 0);
-  });
+async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  const until = performance.now() + (Number.isNaN(ms) ? 0 : ms);
+  // A timer counts from the start of the event loop's turn, so it may fire early; then wait for the rest.
+  for (;;) {
+    const left = Math.max(0, Math.ceil(until - performance.now()));
+    const timer = delay(Math.min(left, MAX_TIMER_MS), undefined, signal && { signal });
+    await timer.catch(() => undefined);
+    if (signal?.aborted || performance.now() >= until) return;
+  }
 }

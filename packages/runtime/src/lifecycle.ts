@@ -19,9 +19,9 @@ export interface RunOptions {
 }
 
 /**
- * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once, and
- * so does the end of the npm that started it; a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state
- * is unknown, and everything durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
+ * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once;
+ * a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state is unknown, and everything
+ * durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
  */
 export async function runService(options: RunOptions): Promise<void> {
   const { log, stopTimeoutMs = 10_000 } = options;
@@ -43,9 +43,6 @@ export async function runService(options: RunOptions): Promise<void> {
     }, stopTimeoutMs);
   };
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal);
-  whenNpmEnds(() => {
-    if (signals === 0) onSignal('SIGTERM');
-  });
   const onBug = (error: unknown): void => {
     log.error({ error: asError(error) }, 'uncaught error; exiting');
     process.exit(exitCodes.failed);
@@ -76,24 +73,6 @@ export async function runService(options: RunOptions): Promise<void> {
   log.info({}, 'stopped');
   process.exit(exitCodes.done);
 }
-
-/**
- * Calls back when this process was started by npm or npx and its parent has ended. Both start programs through a shell. A SIGTERM
- * to npm ends that shell, which passes nothing on, and the server would keep its port with nobody left to stop it.
- */
-function whenNpmEnds(ended: () => void): void {
-  if (process.env['npm_command'] === undefined) return;
-  const parent = process.ppid;
-  const timer = setInterval(() => {
-    if (process.ppid === parent) return;
-    clearInterval(timer);
-    ended();
-  }, PARENT_CHECK_MS);
-  timer.unref();
-}
-
-/** How often to check whether npm is still running. */
-const PARENT_CHECK_MS = 200;
 
 function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));

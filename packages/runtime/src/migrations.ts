@@ -126,36 +126,25 @@ async function assertUnused(
 /** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on an invalid or duplicate name. */
 export async function readMigrations(directory: URL): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
-  const numbers = new Set<string>();
-  for (const name of names) {
-    const number = /^(\d{3})-[a-z0-9-]+\.sql$/.exec(name)?.[1];
-    if (number === undefined || numbers.has(number)) {
-      throw new ConfigurationError(
-        `migration ${name} is misnamed: name it NNN-what-it-does.sql with a number of its own`,
-      );
-    }
-    numbers.add(number);
+  const numbers = names.map((name) => /^(\d{3})-[a-z0-9-]+\.sql$/.exec(name)?.[1]);
+  const wrong = numbers.findIndex(
+    (number, index) => number === undefined || numbers.indexOf(number) !== index,
+  );
+  if (wrong >= 0) {
+    throw new ConfigurationError(
+      `migration ${names[wrong]} is misnamed: name it NNN-what-it-does.sql with a number of its own`,
+    );
   }
   const base = directory.href.endsWith('/') ? directory : new URL(`${directory.href}/`);
   return Promise.all(
     names.map(async (name) => {
       const text = await readFile(new URL(name, base), 'utf8');
-      return {
-        name,
-        text,
-        sha256: createHash('sha256').update(text).digest('hex'),
-        ...markedIn(text),
-      };
+      const sha256 = createHash('sha256').update(text).digest('hex');
+      const head = text.split('\n', 2).map((line) => line.trim());
+      const additive = head.includes('-- additive');
+      return { name, text, sha256, additive, concurrently: head.includes('-- concurrently') };
     }),
   );
-}
-
-function markedIn(text: string): Pick<Migration, 'additive' | 'concurrently'> {
-  const head = text.split('\n', 2).map((line) => line.trim());
-  return {
-    additive: head.includes('-- additive'),
-    concurrently: head.includes('-- concurrently'),
-  };
 }
 
 interface Applied {
@@ -212,14 +201,14 @@ function applyOne(
   log: Log,
 ): Promise<boolean> {
   const work = async (tx: Transaction): Promise<boolean> => {
-    const lock = `duebridge migrations of ${schema}`;
+    const lock = [`duebridge migrations of ${schema}`];
     const [row] = await tx.query<{ locked: boolean }>(
       'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked',
-      [lock],
+      lock,
     );
     if (row?.locked !== true) {
       log.info({ migration: file.name }, 'waiting for the migrations of another process');
-      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [lock]);
+      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', lock);
     }
     const applied = await appliedOf(tx, schema);
     if (applied.has(file.name)) return false;
@@ -230,31 +219,32 @@ function applyOne(
       await prepare(tx, schema);
     }
     await tx.query(file.text);
-    await tx.query(
-      `INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`,
-      [file.name, file.sha256, file.additive],
-    );
+    await noteApplied(tx, schema, file);
     return true;
   };
   return database.transaction(work, { statementTimeoutMs: 0 });
 }
 
+async function noteApplied(on: Transaction, schema: string, file: Migration): Promise<void> {
+  await on.query(`INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`, [
+    file.name,
+    file.sha256,
+    file.additive,
+  ]);
+}
+
 /** The indexes that a file builds: name and statement. Throws ConfigurationError when it contains anything else. */
 function indexesOf(file: Migration): { name: string; statement: string }[] {
-  return file.text
-    .replaceAll(/^\s*--.*$/gm, '')
-    .split(';')
-    .map((statement) => statement.trim())
-    .filter((statement) => statement !== '')
-    .map((statement) => {
-      const name = /^CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+) ON /.exec(statement)?.[1];
-      if (name === undefined) {
-        throw new ConfigurationError(
-          `migration ${file.name} is marked concurrently and may hold only CREATE INDEX CONCURRENTLY name ON …: move the rest to a file of its own`,
-        );
-      }
-      return { name, statement };
-    });
+  const statements = file.text.replaceAll(/^\s*--.*$/gm, '').split(';');
+  return statements.flatMap((one) => {
+    const statement = one.trim();
+    if (statement === '') return [];
+    const name = /^CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+) ON /.exec(statement)?.[1];
+    if (name !== undefined) return [{ name, statement }];
+    throw new ConfigurationError(
+      `migration ${file.name} is marked concurrently and may hold only CREATE INDEX CONCURRENTLY name ON …: move the rest to a file of its own`,
+    );
+  });
 }
 
 /**
@@ -272,71 +262,53 @@ async function buildIndexes(
   log: Log,
 ): Promise<boolean> {
   const indexes = indexesOf(file);
-  const lock = `duebridge index builds of ${schema}`;
-  let isWaiting = false;
-  for (;;) {
-    const built = await database.withConnection(
-      async (connection) => {
-        const [session] = await connection.query<{ locked: boolean; pid: number; timeout: string }>(
-          `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid,
-                current_setting('statement_timeout') AS timeout`,
-          [lock],
-        );
-        if (session?.locked !== true) return undefined;
-        try {
-          if ((await appliedOf(connection, schema)).has(file.name)) return false;
-          await connection.query('SET statement_timeout = 0');
-          const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
-          if (same?.pid !== session.pid) {
-            throw new ConfigurationError(
-              `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
-            );
-          }
-          for (const index of indexes) {
-            const [known] = await connection.query<{ valid: boolean }>(
-              `SELECT x.indisvalid AS valid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
-               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-              [schema, index.name],
-            );
-            if (known?.valid === true) continue;
-            log.info(
-              { migration: file.name, index: index.name },
-              'building an index; writes continue',
-            );
-            if (known !== undefined) {
-              await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${index.name}`);
-            }
-            await connection.query(index.statement);
-          }
-          await connection.query(
-            `INSERT INTO ${schema}.migrations (name, sha256, additive) VALUES ($1, $2, $3)`,
-            [file.name, file.sha256, file.additive],
-          );
-          return true;
-        } finally {
-          await connection.query(`SELECT set_config('statement_timeout', $1, false)`, [
-            session.timeout,
-          ]);
-          await connection.query('SELECT pg_advisory_unlock(hashtextextended($1, 0))', [lock]);
-        }
-      },
-      { noClientTimeout: true },
+  const lock = [`duebridge index builds of ${schema}`];
+  // The lock ends with the session.
+  const inTurn = async (connection: Transaction): Promise<boolean | undefined> => {
+    const [session] = await connection.query<{ locked: boolean; pid: number }>(
+      'SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid',
+      lock,
     );
-    if (built !== undefined) return built;
-    if (!isWaiting) {
-      log.info({ migration: file.name }, 'waiting for the index builds of another process');
+    if (session?.locked !== true) return undefined;
+    if ((await appliedOf(connection, schema)).has(file.name)) return false;
+    await connection.query('SET statement_timeout = 0');
+    const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    if (same?.pid !== session.pid) {
+      throw new ConfigurationError(
+        `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
+      );
     }
-    isWaiting = true;
+    for (const index of indexes) await build(connection, index);
+    await noteApplied(connection, schema, file);
+    return true;
+  };
+  const build = async (
+    connection: Transaction,
+    { name, statement }: { readonly name: string; readonly statement: string },
+  ): Promise<void> => {
+    const [known] = await connection.query<{ valid: boolean }>(
+      `SELECT x.indisvalid AS valid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+      [schema, name],
+    );
+    if (known?.valid === true) return;
+    log.info({ migration: file.name, index: name }, 'building an index; writes continue');
+    if (known !== undefined) await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${name}`);
+    await connection.query(statement);
+  };
+  for (let isFirst = true; ; isFirst = false) {
+    const built = await database.withConnection(inTurn);
+    if (built !== undefined) return built;
+    const words = 'waiting for the index builds of another process';
+    if (isFirst) log.info({ migration: file.name }, words);
     await delay(Math.min(500, retryPauseMs));
   }
 }
 
 /** Creates schema and list. Checks first: CREATE … IF NOT EXISTS requires the right to create even if nothing has to be created. */
 async function prepare(tx: Transaction, schema: string): Promise<void> {
-  const there = await tx.query('SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1', [
-    schema,
-  ]);
-  if (there.length === 0) await tx.query(`CREATE SCHEMA ${schema}`);
+  const there = 'SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1';
+  if ((await tx.query(there, [schema])).length === 0) await tx.query(`CREATE SCHEMA ${schema}`);
   await tx.query(
     `CREATE TABLE IF NOT EXISTS ${schema}.migrations (
        name text PRIMARY KEY,

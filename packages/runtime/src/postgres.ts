@@ -101,13 +101,10 @@ export interface Database {
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /**
-   * Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. With
-   * `noClientTimeout` the client waits for an answer without end: what limits a statement is the server's setting alone.
+   * Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. Its session
+   * ends with it. The client waits for an answer without end: what limits a statement is the server's setting alone.
    */
-  withConnection<T>(
-    work: (connection: Transaction) => Promise<T>,
-    options?: { readonly noClientTimeout?: boolean },
-  ): Promise<T>;
+  withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
   /** Counts of the pool: open connections, those at rest, and callers waiting for one. */
   stats(): { open: number; idle: number; waiting: number };
   /** Ends all connections after the running statements. Later calls fail as DatabaseUnavailable. Calling it again is harmless. */
@@ -170,8 +167,8 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   // An idle connection that breaks (restart, failover) is dropped by the pool; without a listener Node would end the process.
   pool.on('error', (error) => log.warn({ error: messageOf(error) }, 'idle connection lost'));
-  // The same on a connection in use: its statement fails by itself, so the event can be ignored.
-  pool.on('connect', (client) => client.on('error', ignore));
+  // The same on a connection in use, whose statement reports the failure.
+  pool.on('connect', (client) => client.on('error', () => undefined));
 
   let closing: Promise<void> | undefined;
   /** The state of each connection of the pool. */
@@ -185,14 +182,11 @@ export function openDatabase(options: DatabaseOptions): Database {
 
   const withClient = async <T>(
     work: (session: Session) => Promise<T>,
-    isBroken: (error: unknown) => boolean = breaksSession,
+    isForOnce = false,
   ): Promise<T> => {
     if (closing) throw new DatabaseUnavailable('the database pool is closed', 'not_executed');
     if (pool.waitingCount >= maxWaiting) {
-      throw new DatabaseUnavailable(
-        'too many callers are waiting for a connection',
-        'not_executed',
-      );
+      throw new DatabaseUnavailable('too many callers wait for a connection', 'not_executed');
     }
     let client: PoolClient;
     try {
@@ -220,10 +214,10 @@ export function openDatabase(options: DatabaseOptions): Database {
     }
     try {
       const result = await work(session);
-      client.release();
+      client.release(isForOnce);
       return result;
     } catch (error) {
-      client.release(isBroken(error));
+      client.release(isForOnce || breaksSession(error));
       throw explained(error, 'unknown');
     }
   };
@@ -241,28 +235,16 @@ export function openDatabase(options: DatabaseOptions): Database {
       withRetries(log, () =>
         withClient((session) => oneTransaction(session, work, transactionOptions)),
       ),
-    // After any error the session may hold a lock or an open transaction: that connection is not used again.
-    withConnection: (work, options = {}) =>
-      withClient(
-        (session) =>
-          work({
-            query: (statement, values) =>
-              run(
-                session,
-                statement,
-                values,
-                options.noClientTimeout === true ? NO_CLIENT_TIMEOUT_MS : undefined,
-              ),
-          }),
-        () => true,
-      ),
+    // The session may hold a lock or other settings: that connection is not used again.
+    withConnection: (work) =>
+      withClient((session) => {
+        const query: Transaction['query'] = (statement, values) =>
+          run(session, statement, values, NO_CLIENT_TIMEOUT_MS);
+        return work({ query });
+      }, true),
     stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     close: () => (closing ??= pool.end().finally(stopWatching)),
   };
-}
-
-function ignore(): void {
-  // The failing statement reports it.
 }
 
 function assertDatabaseUrl(url: string): void {
@@ -356,26 +338,19 @@ async function ask(session: Session, statement: string | QueryConfig): Promise<Q
   }
 }
 
+/** Without a name and values the text may have several statements. */
 async function run<Row>(
   session: Session,
   statement: Statement,
   values: readonly unknown[] = [],
   clientTimeoutMs?: number,
 ): Promise<Row[]> {
-  const config =
-    typeof statement === 'string'
-      ? { text: statement, ...(values.length > 0 ? { values: [...values] } : undefined) }
-      : {
-          ...(session.pooled ? undefined : { name: statement.name }),
-          text: statement.text,
-          values: [...values],
-        };
-  const result = await ask(
-    session,
-    clientTimeoutMs === undefined
-      ? config
-      : Object.assign(config, { query_timeout: clientTimeoutMs }),
-  );
+  const config: QueryConfig & { query_timeout?: number } =
+    typeof statement === 'string' || session.pooled
+      ? { text: typeof statement === 'string' ? statement : statement.text, values: [...values] }
+      : { ...statement, values: [...values] };
+  if (clientTimeoutMs !== undefined) config.query_timeout = clientTimeoutMs;
+  const result = await ask(session, config);
   // The caller declares the row type of its own statement; it cannot be checked here.
   return result.rows as Row[];
 }
@@ -392,13 +367,10 @@ async function runRefreshed<Row>(
   try {
     return await run<Row>(session, statement, values);
   } catch (error) {
-    if (typeof statement === 'string' || !isStalePlan(error)) throw error;
+    const isStale = error instanceof DatabaseError && error.routine === 'RevalidateCachedQuery';
+    if (typeof statement === 'string' || !isStale) throw error;
     return run<Row>(session, statement.text, values);
   }
-}
-
-function isStalePlan(error: unknown): boolean {
-  return error instanceof DatabaseError && error.routine === 'RevalidateCachedQuery';
 }
 
 /** The longest time limit that a timer of Node takes, in milliseconds: 24 days. The client library takes 0 as "the pool's". */
@@ -409,18 +381,17 @@ async function oneTransaction<T>(
   work: (tx: Transaction) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  const ownLimitMs = options.statementTimeoutMs;
-  let clientTimeoutMs: number | undefined;
-  let begin = `BEGIN ISOLATION LEVEL ${options.isolation ?? 'read committed'}${session.settings}`;
-  if (ownLimitMs !== undefined) {
-    begin += `; SET LOCAL statement_timeout = ${ownLimitMs}`;
-    clientTimeoutMs =
-      ownLimitMs === 0 ? NO_CLIENT_TIMEOUT_MS : ownLimitMs + DEAD_CONNECTION_GRACE_MS;
-  }
-  if (options.lockTimeoutMs !== undefined) {
-    begin += `; SET LOCAL lock_timeout = ${options.lockTimeoutMs}`;
-  }
+  const { isolation = 'read committed', statementTimeoutMs: limitMs, lockTimeoutMs } = options;
+  const clientTimeoutMs =
+    limitMs === 0 ? NO_CLIENT_TIMEOUT_MS : limitMs && limitMs + DEAD_CONNECTION_GRACE_MS;
+  const begin = [
+    `BEGIN ISOLATION LEVEL ${isolation}${session.settings}`,
+    ...(limitMs === undefined ? [] : [`SET LOCAL statement_timeout = ${limitMs}`]),
+    ...(lockTimeoutMs === undefined ? [] : [`SET LOCAL lock_timeout = ${lockTimeoutMs}`]),
+  ].join('; ');
   let ended = false;
+  // Whether a lost connection may have committed.
+  let outcome: 'not_executed' | 'unknown' = 'not_executed';
   try {
     await ask(session, begin);
     const result = await work({
@@ -430,10 +401,14 @@ async function oneTransaction<T>(
       },
     });
     ended = true;
-    return await committed(session, result);
+    outcome = 'unknown';
+    const { command } = await ask(session, 'COMMIT');
+    // PostgreSQL answers COMMIT of a failed transaction with ROLLBACK: a statement's error was swallowed inside `work`.
+    assert.equal(command, 'COMMIT', 'a transaction whose statement failed was committed');
+    return result;
   } catch (error) {
     ended = true;
-    const trouble = explained(error, 'not_executed');
+    const trouble = explained(error, outcome);
     if (!breaksSession(trouble)) {
       await ask(session, 'ROLLBACK').catch((lost: unknown) => {
         throw explained(lost, 'not_executed');
@@ -441,19 +416,6 @@ async function oneTransaction<T>(
     }
     throw trouble;
   }
-}
-
-async function committed<T>(session: Session, result: T): Promise<T> {
-  let tag: string;
-  try {
-    tag = (await ask(session, 'COMMIT')).command;
-  } catch (error) {
-    // Whether the commit happened is unknown only when no answer came; an answered refusal (a deferred constraint) is definite.
-    throw explained(error, 'unknown');
-  }
-  // PostgreSQL answers COMMIT of a failed transaction with ROLLBACK: a statement's error was swallowed inside `work`.
-  assert.equal(tag, 'COMMIT', 'a transaction whose statement failed was committed');
-  return result;
 }
 
 async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
@@ -464,13 +426,8 @@ async function withRetries<T>(log: Log, attempt: () => Promise<T>): Promise<T> {
       const state = sqlState(error);
       if (state !== '40001' && state !== '40P01') throw error;
       if (tried >= MAX_ATTEMPTS) {
-        throw new DatabaseUnavailable(
-          'a transaction conflicted with others at every attempt',
-          'not_executed',
-          {
-            cause: error,
-          },
-        );
+        const sentence = 'a transaction conflicted with others at every attempt';
+        throw new DatabaseUnavailable(sentence, 'not_executed', { cause: error });
       }
       log.debug({ state, tried }, 'transaction retried');
       await delay(FIRST_PAUSE_MS * 2 ** (tried - 1) * (0.5 + Math.random()));
@@ -507,26 +464,14 @@ function breaksSession(error: unknown): boolean {
   return isDatabaseTrouble(error) && !['57014', '55P03'].includes(sqlState(error) ?? '');
 }
 
+/** SQLSTATEs that end the connection, so that the outcome is open: connection exceptions, shutdowns, the operating system beneath. */
+const LOST = /^(08|57P|58)/;
 /**
- * SQLSTATEs that say the database is unavailable. Those that end the connection leave the outcome open; the others are an
- * answer, and an answered error has rolled back.
+ * SQLSTATEs of a database that answers and cannot work, which has rolled back: disk full, out of memory, too many connections (53); no
+ * longer admitted (28, 3D000); read only, as a replica is after a failover (25006); limits of a statement (57014), of a lock (55P03), of a
+ * transaction (25P03, 25P04).
  */
-function answeredTrouble(state: string): 'definite' | 'open' | undefined {
-  if (state.startsWith('08') || state.startsWith('57P')) return 'open'; // connection exceptions, shutdowns
-  if (state.startsWith('53')) return 'definite'; // disk full, out of memory, too many connections
-  if (state.startsWith('58')) return 'open'; // the operating system failed beneath it
-  if (state.startsWith('28') || state === '3D000') return 'definite'; // no longer admitted: password changed, database gone
-  switch (state) {
-    case '25006': // read only: a failover left us on a replica
-    case '57014': // statement time limit
-    case '55P03': // lock time limit
-    case '25P03': // idle in transaction too long
-    case '25P04': // transaction too long
-      return 'definite';
-    default:
-      return undefined;
-  }
-}
+const UNABLE = /^(53|28|3D000|25006|57014|55P03|25P03|25P04)/;
 
 /** Failures of the socket or the client library itself, known by code or by the texts of pg 8 and pg-pool 3. */
 const SOCKET_TROUBLE =
@@ -537,9 +482,9 @@ const CLIENT_TROUBLE =
 function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'): unknown {
   if (error instanceof DatabaseUnavailable || !(error instanceof Error)) return error;
   if (error instanceof DatabaseError) {
-    const kind = answeredTrouble(error.code ?? '');
-    if (kind === undefined) return error;
-    const outcome = kind === 'definite' ? 'not_executed' : outcomeWhenLost;
+    const state = error.code ?? '';
+    if (!LOST.test(state) && !UNABLE.test(state)) return error;
+    const outcome = LOST.test(state) ? outcomeWhenLost : 'not_executed';
     return new DatabaseUnavailable(`PostgreSQL: ${error.message}`, outcome, { cause: error });
   }
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
@@ -551,32 +496,21 @@ function explained(error: unknown, outcomeWhenLost: 'not_executed' | 'unknown'):
 
 // Types --------------------------------------------------------------------------------------------------------------------
 
-/** Type numbers of PostgreSQL (pg_type.oid), fixed since its beginning. */
-const oid = { int8: 20, int8Array: 1016, date: 1082, timestamp: 1114, timestamptz: 1184 } as const;
-
 /** The library's own parsers; its types know only the numbers it has names for. */
 const ordinaryParser = types.getTypeParser as (type: number) => (text: string) => unknown;
 
+/** By the type's number in PostgreSQL (pg_type.oid), fixed since its beginning: int8, its array, date, timestamp, timestamptz. */
+const PARSERS: Readonly<Record<number, (text: string) => unknown>> = {
+  20: safeInteger,
+  1016: (text) =>
+    (ordinaryParser(1016)(text) as (string | null)[]).map((item) => item && safeInteger(item)),
+  1082: String,
+  1114: String,
+  1184: isoUtc,
+};
+
 function getTypeParser(type: number): (text: string) => unknown {
-  switch (type) {
-    case oid.int8:
-      return safeInteger;
-    case oid.int8Array:
-      return (text) =>
-        text === '{}'
-          ? []
-          : text
-              .slice(1, -1)
-              .split(',')
-              .map((item) => (item === 'NULL' ? null : safeInteger(item)));
-    case oid.timestamptz:
-      return isoUtc;
-    case oid.date:
-    case oid.timestamp:
-      return String;
-    default:
-      return ordinaryParser(type);
-  }
+  return PARSERS[type] ?? ordinaryParser(type);
 }
 
 function safeInteger(text: string): number {

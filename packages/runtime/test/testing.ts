@@ -185,28 +185,21 @@ async function templateOf(
   const name = `template_${hash.digest('hex').slice(0, 24)}`;
   if (await isTemplate(admin, name)) return name;
   await admin.withConnection(async (connection) => {
+    // The lock ends with the connection.
     await connection.query('SELECT pg_advisory_lock($1)', [TEMPLATE_LOCK]);
+    if (await isTemplate(admin, name)) return;
+    // A template that exists but is not marked was left incomplete by a killed process.
+    await connection.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+    await connection.query(`CREATE DATABASE ${name}`);
+    const url = urlOfDatabase(serverUrl, name);
+    const database = openDatabase({ url, applicationName: 'duebridge test template' });
     try {
-      if (await isTemplate(admin, name)) return;
-      // A template that exists but is not marked was left incomplete by a killed process.
-      await connection.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
-      await connection.query(`CREATE DATABASE ${name}`);
-      const database = openDatabase({
-        url: urlOfDatabase(serverUrl, name),
-        applicationName: 'duebridge test template',
-      });
-      try {
-        await migrate(database, migrations);
-      } finally {
-        await database.close();
-      }
-      await connectionsLeft(admin, name);
-      await connection.query(
-        `ALTER DATABASE ${name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false`,
-      );
+      await migrate(database, migrations);
     } finally {
-      await connection.query('SELECT pg_advisory_unlock($1)', [TEMPLATE_LOCK]);
+      await database.close();
     }
+    await connectionsLeft(admin, name);
+    await connection.query(`ALTER DATABASE ${name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false`);
   });
   return name;
 }
