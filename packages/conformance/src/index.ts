@@ -6,9 +6,9 @@ import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 export { MACHINE_CLOCK, type Clock } from './clock.ts';
 export type { CaseInfo } from './check/check.ts';
 export type { Profile, Severity, Verdict } from './check/findings.ts';
-export type { Driven, Driver, MakeDriver } from './check/driver.ts';
+export type { Driven, Driver, MakeDriver } from './check/drivers.ts';
 export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
-export { USUAL_PACE, type Pace } from './check/pace.ts';
+export { USUAL_PACE, type Pace } from './check/context.ts';
 export { jsonReport, junitReport, terminalReport } from './report/text.ts';
 export { pageReport } from './report/page.ts';
 export {

@@ -7,14 +7,11 @@ import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { formatCents } from '@duebridge/contract';
 import { Command, Option } from 'commander';
-import type { CaseInfo } from './check/check.ts';
+import { type CaseInfo, addUp, choose, UsageProblem } from './check/check.ts';
 import type { Profile } from './check/findings.ts';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
-import { readKnownFailures } from './check/known-failures.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
-import { placeOf, proxyFor } from './check/proxy.ts';
 import { describe } from './check/result-book.ts';
-import { addUp, choose, UsageProblem } from './check/selection.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
 import { judgePartner, judgePlatform, RECHECKS, type RunOptions, type RunReport } from './run.ts';
@@ -50,7 +47,6 @@ interface Flags {
   readonly profile: Profile;
   readonly only?: readonly string[];
   readonly failed?: boolean;
-  readonly expected?: string;
   readonly history: string;
   readonly json?: boolean;
   readonly junit?: string;
@@ -168,7 +164,6 @@ function judging(
     )
     .option('--only <ids>', 'checks to run, such as P25,P27', (text: string) => text.split(','))
     .option('--failed', 'only the checks that failed in the last run against this URL')
-    .option('--expected <file>', 'JSON list of known failures: check, owner, until, reason')
     .option('--history <folder>', 'folder for the ids used and the last failures', DEFAULT_HISTORY)
     .option('--json', 'print the report as JSON')
     .option('--junit <file>', 'write the report as JUnit XML')
@@ -270,20 +265,12 @@ function runOptions(
       `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,
     );
   });
-  const url = new URL(base_url);
-  const proxy = proxyFor(url);
-  if (proxy !== undefined) {
-    terminal.err(
-      `Requests go through the proxy ${placeOf(proxy)} of HTTPS_PROXY; NO_PROXY=${url.hostname} goes without.\n`,
-    );
-  }
   const only = flags.failed === true ? history.lastFailed(base_url) : flags.only;
   return {
     allowPartial: flags.allowPartial === true,
     profile: flags.profile,
     history,
     ...(only !== undefined && { only }),
-    ...(flags.expected !== undefined && { expected: readKnownFailures(flags.expected) }),
     ...(restart_command !== undefined && { restart: () => runShell(restart_command) }),
     onProgress(progress) {
       const isOver = progress.done === progress.total;

@@ -12,18 +12,29 @@ import {
 } from './cases/index.ts';
 import { BALANCE_CHECK, balancesBefore } from './cases/balance.ts';
 import { CallerContext, CallerRun } from './check/caller-context.ts';
-import type { CallerCase, CallerStage, CaseInfo, PartnerCase, Stage } from './check/check.ts';
-import { Run, type Means } from './check/context.ts';
-import type { MakeDriver } from './check/driver.ts';
+import {
+  type CallerCase,
+  type CallerStage,
+  type CaseInfo,
+  type PartnerCase,
+  type Stage,
+  addUp,
+  choose,
+} from './check/check.ts';
+import { Run, type Means, USUAL_PACE, type Pace } from './check/context.ts';
+import type { MakeDriver } from './check/drivers.ts';
 import { Findings, Skipped, type Profile } from './check/findings.ts';
 import { memoryHistory, type History } from './check/history.ts';
 import { Wire } from './check/http.ts';
-import { USUAL_PACE, type Pace } from './check/pace.ts';
-import { PartnerContext } from './check/partner-context.ts';
-import { PartnerRun } from './check/partner-run.ts';
+import { PartnerContext, PartnerRun } from './check/partner-context.ts';
 import { partnerPreflight, type ConfigProblem } from './check/preflight.ts';
-import { ResultBook, Stopped, type About, type ResultOptions } from './check/result-book.ts';
-import { addUp, choose } from './check/selection.ts';
+import {
+  ResultBook,
+  Stopped,
+  type About,
+  type ResultOptions,
+  type RunReport,
+} from './check/result-book.ts';
 import {
   secretsOf,
   TargetProblem,
@@ -33,9 +44,8 @@ import {
 } from './check/target.ts';
 import { platformPreflight, TokenContext } from './check/token-context.ts';
 import { MACHINE_CLOCK, type Clock } from './clock.ts';
-import type { RunReport } from './report/run-report.ts';
 
-export type { CheckResult, RunReport } from './report/run-report.ts';
+export type { CheckResult, RunReport } from './check/result-book.ts';
 
 /** Maximum duration of a whole run in addition to the declared window; a typical run takes well under a minute. */
 const RUN_DEADLINE_MS = 300_000;
@@ -194,18 +204,19 @@ async function judge(
   const { profile = 'contract', clock = MACHINE_CLOCK, history = memoryHistory() } = options;
   const { ca_file, base_url } = target;
   const stop = stopper(longest_ms, options.signal, clock);
-  const wire = new Wire({ ...(ca_file !== undefined && { ca_file }), clock, stop: stop.signal });
-  for (const secret of secrets) wire.hide(secret);
-  const pace = { ...USUAL_PACE, ...options.pace };
-  const book = new ResultBook(options, wire, cases, clock);
+  let wire: Wire | undefined;
   try {
+    wire = new Wire({ ...(ca_file !== undefined && { ca_file }), clock, stop: stop.signal });
+    for (const secret of secrets) wire.hide(secret);
+    const pace = { ...USUAL_PACE, ...options.pace };
+    const book = new ResultBook(options, wire, cases, clock);
     const about = await run({ profile, wire, pace, clock, stop: stop.signal }, book, history);
     const report = book.report(about, profile);
     keepFailed(history, base_url, report, options.only);
     return report;
   } finally {
     stop.end();
-    await wire.close();
+    await wire?.close();
   }
 }
 

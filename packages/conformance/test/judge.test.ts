@@ -3,17 +3,16 @@
  * wall of failures, no crash, no hang; and reports with the same content in every format.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
+import test, { after, describe } from 'node:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { after, describe } from 'node:test';
-import { curl } from '../src/report/curl.ts';
+import { curl } from '../src/check/http.ts';
 import { fileHistory } from '../src/check/history.ts';
-import { MACHINE_CLOCK } from '../src/clock.ts';
-import type { Pace } from '../src/check/pace.ts';
-import { UsageProblem } from '../src/check/selection.ts';
+import type { Pace } from '../src/check/context.ts';
+import { UsageProblem } from '../src/check/check.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
 import { pageReport } from '../src/report/page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from '../src/run.ts';
@@ -404,31 +403,6 @@ describe('a run obeys its options', () => {
       const report = await judgeScripted(url, { profile: 'strict' });
       assert.ok(report.money !== undefined);
       assert.ok(report.money.asked_in_cents <= report.money.total_in_cents);
-    });
-  });
-
-  test('an expected failure does not fail the run until its date has passed', async () => {
-    const expected = [{ check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' }];
-    const behaviour = {
-      answer: (_call: unknown, answer: { status: number; body?: unknown }) =>
-        typeof answer.body === 'object' && answer.body !== null && 'initiated_at' in answer.body
-          ? { ...answer, body: { ...answer.body, initiated_at: '2026-01-01T00:00:00' } }
-          : undefined,
-    } as NonNullable<ScriptedPartnerOptions['behaviour']>;
-    await withPartner({ behaviour }, async (url) => {
-      const options = { only: ['P22'], expected };
-      const before = await judgeScripted(url, {
-        ...options,
-        clock: { ...MACHINE_CLOCK, now: () => Date.parse('2029-12-31T00:00:00Z') },
-      });
-      assert.equal(before.exit_code, 0);
-      assert.equal(before.counts.FAIL, 1);
-      assert.match(junitReport(before), /<skipped message="expected to fail until 2030-01-01/);
-      const late = await judgeScripted(url, {
-        ...options,
-        clock: { ...MACHINE_CLOCK, now: () => Date.parse('2030-01-02T00:00:00Z') },
-      });
-      assert.equal(late.exit_code, 1);
     });
   });
 

@@ -101,7 +101,7 @@ export async function judgePartnerPeer(
     } as const;
     const wanted = only === undefined ? {} : { only };
     if (peer.how === 'the-day-after') {
-      await judgePartner(target, { ...options, clock: CLOCK, only: ['P20', 'P31', 'P50'] });
+      await judgePartner(target, { ...options, clock: CLOCK, only: ['P20', 'P50'] });
       const passed = DAY_MS + 60_000;
       partner.advance(passed);
       const clock = { ...CLOCK, now: () => CLOCK.now() + passed };

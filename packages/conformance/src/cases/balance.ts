@@ -5,8 +5,7 @@
  */
 import type { Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { holdsPayment, type Intent } from '../check/payment-fields.ts';
-import type { SharedName } from '../check/planned-payments.ts';
+import { holdsPayment, type Intent, type SharedName } from '../check/payment-fields.ts';
 
 /** The check that reports on the balances. */
 export const BALANCE_CHECK = 'P62';

@@ -24,10 +24,7 @@ const c03: Draft<CallerCase> = {
   id: 'C03',
   title: 'Polling stops once the payment has ended',
   clauses: ['RU4', 'B5', 'EV1'],
-  sends:
-    'the scripted partner ends one payment as succeeded, one as failed and one as canceled; others have a long payment_id, times with offsets, objects that have a status of their own, or a poll whose response arrives after that to a later one',
-  likely_cause:
-    'The next poll is scheduled before the response is examined; or a valid record of unusual form is passed over.',
+  likely_cause: 'The next poll is scheduled too early, or an unusual record is passed over.',
   async run(t) {
     const payments = await t.payAll(
       ENDS.map((status, place) => ({ cents: 3_010 + 10 * place, behaviour: endsAs(status) })),
@@ -164,10 +161,7 @@ const c13: Draft<CallerCase> = {
   id: 'C13',
   title: 'The platform neither floods a failing partner nor gives up on a slow one',
   clauses: ['RU4', 'RU5', 'ST3', 'B5'],
-  sends:
-    'the scripted partner answers all PUTs of one payment with 500 and keeps another payment processing, each for a while; then it responds correctly',
-  likely_cause:
-    'The platform retries immediately and without a limit, or ends the payment after a number of attempts or polls.',
+  likely_cause: 'Retries come at once and without a limit, or end after a number of attempts.',
   async run(t: CallerContext) {
     await t.each([staysProcessing, failsAWhile], (judged) => judged(t));
   },
@@ -270,10 +264,7 @@ const c14: Draft<CallerCase> = {
   title: 'Open payments survive a restart of the platform',
   clauses: ['RU5', 'S4', 'ST3'],
   stage: 'last',
-  sends:
-    'the scripted partner keeps one payment processing and leaves the PUT of another without a response; then the platform is restarted, and makes one more payment',
-  likely_cause:
-    'The id is stored only after the response, or open payments exist only in memory and are forgotten or made anew.',
+  likely_cause: 'Open payments are only in memory, or an id is stored after the response.',
   async run(t: CallerContext) {
     const { restart } = t.run;
     t.given(restart !== undefined, 'the target declares no caller.restart_command');

@@ -212,8 +212,7 @@ export function fewFetches(t: CallerContext): readonly ScriptedExchange[] {
   t.should(!isTooFast(fetches, most), `at most ${most} token requests per second`, fetches[0], {
     got: `${fetches.length} in ${span(fetches)} ms`,
     clause: 'LI1',
-    cause:
-      'Each 401 leads to a new token at once; or a timer is set from expires_in, and a delay beyond 2^31 ms fires immediately; or a refusal is retried without a delay.',
+    cause: 'A token is fetched for each 401, by a timer of over 2^31 ms, or at once.',
   });
   return fetches;
 }

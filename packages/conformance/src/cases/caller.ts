@@ -9,7 +9,7 @@ import {
 import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { show } from '../check/http.ts';
-import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/planned-payments.ts';
+import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
 import type { Call, ScriptedExchange } from '../sandbox/partner.ts';
 import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
 import { isText, parsed } from './shared.ts';
@@ -30,7 +30,6 @@ const c09: Draft<CallerCase> = {
   title: 'The first requests of a payment conform to the interface',
   clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
   stage: 'first',
-  sends: `nothing: the platform makes one payment, and its first requests are examined; then payments of ${LARGE_CENTS.join(' and ')} cents; with a static key, all calls of the run are examined for it`,
   likely_cause: 'The client was written for another interface.',
   async run(t: CallerContext) {
     const payment = await t.pay(CENTS);
@@ -127,12 +126,7 @@ async function largeAmounts(t: CallerContext): Promise<void> {
     const isMade =
       payment !== undefined && (await t.until(() => t.puts(payment).length > 0, wait_ms));
     const [first] = isMade ? t.puts(payment) : [];
-    if (first === undefined) {
-      t.notes.push(
-        `The platform made no payment of ${cents} cents, so that amount was not judged.`,
-      );
-      continue;
-    }
+    if (first === undefined) continue;
     const amount = bodyOf(first)?.['amount_in_cents'];
     t.must(amount === cents, `amount_in_cents as a plain JSON integer, ${cents}`, first, {
       got: show(amount),
@@ -256,8 +250,6 @@ const c01: Draft<CallerCase> = {
   id: 'C01',
   title: 'Every PUT has a batch id, and every payment a distinct id',
   clauses: ['PF3', 'PF2'],
-  sends:
-    'nothing: the platform makes three payments, then a second one of the first amount after the first has ended, and (with caller.other_account_id) one for another account; its PUTs are examined',
   likely_cause: 'A later job assigns the batch, after the PUT.',
   async run(t) {
     const payments = await t.payAll([{ cents: 1_010 }, { cents: 1_020 }, { cents: 1_030 }]);
@@ -278,12 +270,7 @@ const c01: Draft<CallerCase> = {
 /** An id that another account has used is another account's payment (PF2). */
 async function otherAccount(t: CallerContext): Promise<void> {
   const { other_account_id } = t.run.caller;
-  if (other_account_id === undefined) {
-    t.notes.push(
-      'The ids of two accounts were not compared: the target declares no caller.other_account_id.',
-    );
-    return;
-  }
+  if (other_account_id === undefined) return;
   const known = idsSoFar(t);
   const payment = await t.pay(1_040, {}, other_account_id);
   const isIts = (put: ScriptedExchange): boolean =>
@@ -334,22 +321,15 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
     ({ path }) => path,
     {
       clause: 'PF2',
-      cause:
-        'The id is derived from account, amount and date, so the second payment is never made.',
+      cause: 'The id is derived from account, amount and date.',
     },
   );
-  if (!other() && repeated === undefined) {
-    t.notes.push(
-      'The platform sent no PUT for the second payment of the same amount; it may have rejected it as a duplicate.',
-    );
-  }
 }
 
 const c06: Draft<CallerCase> = {
   id: 'C06',
   title: 'No URL contains a credential',
   clauses: ['S3', 'OA4', 'KY1'],
-  sends: 'nothing: the platform makes a payment, and the URLs of all its calls are examined',
   likely_cause: 'The key is also sent as a query parameter, for a partner that once required it.',
   async run(t: CallerContext) {
     const payment = await t.pay(6_001);

@@ -11,8 +11,10 @@ import {
   recordOf,
   type Intent,
   type PaymentFields,
+  NO_BILLER,
+  own,
+  uses,
 } from '../check/payment-fields.ts';
-import { NO_BILLER, own, uses } from '../check/planned-payments.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
 import { ENDED_FIELDS, isAnswer, LASTING_FIELDS, unchanged } from './shared.ts';
 
@@ -24,9 +26,7 @@ const p27: Draft<PartnerCase> = {
   id: 'P27',
   title: 'A hundred concurrent identical PUTs create one payment',
   clauses: ['RU5', 'PF2'],
-  sends: `${PARALLEL_P27} concurrent identical PUTs with one new id, each over its own connection`,
-  likely_cause:
-    'The server looks up the id and then inserts without a unique constraint: concurrent retries race between the two steps.',
+  likely_cause: 'The id is looked up and then inserted, without a unique constraint.',
   creates: uses(...CONTROLS, 27, 270),
   async run(t) {
     const intent = t.ownPayment(27);
@@ -57,8 +57,7 @@ const p27: Draft<PartnerCase> = {
       'no 5xx',
       (one, count) => `${count} of ${PARALLEL_P27}, such as ${tell(one)}`,
       {
-        cause:
-          'The requests that lose the race violate the unique constraint, and the server does not handle that error.',
+        cause: 'Those that lose the race violate the constraint, and nobody handles that.',
       },
     );
     const taken = replies.filter(isSuccess);
@@ -85,9 +84,7 @@ const p30: Draft<PartnerCase> = {
   id: 'P30',
   title: 'A known id under another account or biller creates no second payment',
   clauses: ['PF2'],
-  sends: `PUT payment, then PUT with the same id under the path of another account and of a biller that does not exist, then GET under both accounts; then ${RACES} new ids, each put to both accounts concurrently`,
-  likely_cause:
-    'The unique constraint is on (account_id, platform_payment_id) instead of platform_payment_id.',
+  likely_cause: 'The unique constraint is on the account and the id instead of on the id.',
   creates: (target) => [
     own(target, 30),
     ...(target.accounts.other === undefined
@@ -112,7 +109,6 @@ const p30: Draft<PartnerCase> = {
       const expected = `the stored payment, with account_id ${show(first['account_id'])}`;
       unchanged(t, first, put, OWNER_FIELDS, expected, {
         clause: 'RU5',
-        cause: 'The response repeats the account of the path instead of the stored one.',
       });
     }
     t.strict(under.status === 404, '404: a payment is found only under its own account', under);
@@ -156,7 +152,6 @@ async function judgeRace(
   const expected = 'one payment_id after concurrent PUTs of one new id to two accounts';
   t.must(ids.size <= 1, expected, found.at(-1), {
     got: `the payment_ids ${[...ids].join(', ')}`,
-    cause: 'The id is checked under a lock of the account, without a unique constraint on the id.',
   });
 }
 
@@ -167,7 +162,6 @@ const p34: Draft<PartnerCase> = {
   id: 'P34',
   title: 'A retry after a lost response creates no second payment',
   clauses: ['RU5', 'S4'],
-  sends: `PUT payment, closing the connection before the response (${CUTS_MS.length} times), then the identical PUT`,
   likely_cause: 'The id is stored only after the response has been sent.',
   creates: uses(...CONTROLS, 34),
   async run(t: PartnerContext) {
@@ -207,9 +201,7 @@ const p63: Draft<PartnerCase> = {
   clauses: ['RU5', 'PF2', 'B5', 'RU2'],
   // When little else is sent: a replica that lags by a second would catch up while reads wait for their turn.
   stage: 'last',
-  sends: `PUT payment; then GET and the identical PUT, each over ${CONNECTIONS} new connections; ${FOLLOWED} more payments are read until after they end, each time over a new connection`,
-  likely_cause:
-    'Each process keeps ids or responses in its own memory, or reads go to a lagging replica.',
+  likely_cause: 'Each process has a memory of its own, or reads go to a lagging replica.',
   creates: (target) => [
     own(target, 64),
     ...Array.from({ length: FOLLOWED }, (_, place) => own(target, 340 + place)),
@@ -257,7 +249,6 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
       const expected = `the payment as it ended, status ${show(end['status'])}, on every connection`;
       const same = unchanged(t, end, read, ENDED_FIELDS, expected, {
         clause: 'RU2',
-        cause: 'Each replica has its own response cache, or reads from a lagging copy.',
       });
       if (!same) return;
     } else if (record !== undefined && isTerminalWord(record['status'])) {
@@ -283,9 +274,7 @@ const p64: Draft<PartnerCase> = {
   id: 'P64',
   title: 'Concurrent different payments are not mixed up',
   clauses: ['PF2', 'ID1'],
-  sends: `${PARALLEL_P64} concurrent PUTs of different payments, then concurrent GETs of all of them`,
-  likely_cause:
-    'Requests share state and overwrite it, such as a global variable or a field of a shared handler object.',
+  likely_cause: 'Requests share state, such as a global variable, and overwrite it.',
   creates: (target) =>
     Array.from({ length: PARALLEL_P64 }, (_, number) => own(target, 200 + number)),
   async run(t: PartnerContext) {
@@ -329,9 +318,7 @@ const p66: Draft<PartnerCase> = {
   title: 'Payments survive a restart',
   clauses: ['PF2', 'RU5', 'RU3', 'PF1'],
   stage: 'restart',
-  sends: `PUT payment; then, after a restart of the server under test, GET and the identical PUT of up to ${MOST} payments, GET of the first one until it ends, and PUT of two new payments`,
-  likely_cause:
-    'Payments, idempotency keys, the posting queue or the last number issued are kept in memory, in a cache, or in a file that is not synced to disk.',
+  likely_cause: 'Payments, ids, the posting queue or the last number issued are in memory.',
   creates: (target) =>
     target.restart_command === undefined ? [] : [own(target, 67), own(target, 68), own(target, 69)],
   async run(t: PartnerContext) {
@@ -382,7 +369,6 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
     const expected = `a terminal status within ${declared} s for the payment accepted before the restart`;
     const isInTime = t.must(run.now() < deadline, expected, read, {
       clause: 'RU3',
-      cause: 'The posting queue is in memory, and the server does not rebuild it at startup.',
     });
     if (!isInTime) return;
     await run.sleep(run.pace.poll_first_ms);

@@ -1,5 +1,5 @@
 /**
- * Checks of the PUT that comes again (P25, P26, P28, P29, P31 to P33, P35), and of ids that only look alike (P65): a platform repeats a PUT whenever it has not read the
+ * Checks of the PUT that comes again (P25, P26, P28, P32, P33, P35), and of ids that only look alike (P65): a platform repeats a PUT whenever it has not read the
  * answer, so a repeat that makes a second payment charges a customer twice.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -7,19 +7,15 @@ import type { Draft, PartnerCase } from '../check/check.ts';
 import type { Severity } from '../check/findings.ts';
 import { isSuccess, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { instruction, type Intent, recordOf } from '../check/payment-fields.ts';
-import { own, uses } from '../check/planned-payments.ts';
+import { instruction, type Intent, recordOf, own, uses } from '../check/payment-fields.ts';
 import { CONTROLS, oneEffect } from './balance.ts';
-import { ENDED_FIELDS, LASTING_FIELDS, unchanged } from './shared.ts';
+import { LASTING_FIELDS, unchanged } from './shared.ts';
 
 const p25: Draft<PartnerCase> = {
   id: 'P25',
   title: 'An identical PUT returns the same payment',
   clauses: ['RU5', 'ID1'],
-  sends:
-    'PUT payment, then the identical PUT, then one with the same fields in another order and with white space',
-  likely_cause:
-    'The server answers the repeat with 409, or inserts it again because the id is unique only per account or per day.',
+  likely_cause: 'A repeat gets 409, or is inserted again: ids are unique per account or day.',
   creates: uses('first'),
   async run(t) {
     const { intent, record } = await t.accepted();
@@ -54,7 +50,6 @@ const p26: Draft<PartnerCase> = {
   id: 'P26',
   title: 'Twenty repeats of a PUT create one payment',
   clauses: ['RU5'],
-  sends: `PUT payment, then the identical PUT ${REPEATS} times, one after another`,
   likely_cause: 'Each request posts the payment, or queues it for posting again.',
   creates: uses(...CONTROLS, 26),
   async run(t: PartnerContext) {
@@ -76,7 +71,6 @@ const p28: Draft<PartnerCase> = {
   id: 'P28',
   title: 'A repeat with another amount returns the original payment',
   clauses: ['RU5', 'PF6'],
-  sends: 'PUT payment, then PUT with the same id and twice the amount',
   likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: uses(28),
   async run(t) {
@@ -90,43 +84,10 @@ const p28: Draft<PartnerCase> = {
   },
 };
 
-const p29: Draft<PartnerCase> = {
-  id: 'P29',
-  title: 'A repeat with another batch id leaves the stored one unchanged',
-  clauses: ['PF3', 'RU5'],
-  severity: 'should',
-  sends: 'PUT payment, then PUT with the same id and another platform_batch_id, then GET',
-  likely_cause: 'The server upserts: the second request overwrites the first.',
-  creates: uses(29),
-  async run(t) {
-    const { intent, record: first } = await t.accept(29);
-    await t.put(intent, { fields: { platform_batch_id: randomUUID() } });
-    const read = await t.read(intent);
-    t.equals(read, 'platform_batch_id', first['platform_batch_id'], { level: 'should' });
-  },
-};
-
-const p31: Draft<PartnerCase> = {
-  id: 'P31',
-  title: 'A repeat after the end returns the same terminal payment',
-  clauses: ['RU2', 'RU5'],
-  sends: 'PUT payment, GET until it is terminal, then the identical PUT, then GET',
-  likely_cause: 'The repeat resets the status to processing or queues the payment again.',
-  creates: uses('first'),
-  async run(t) {
-    const { intent } = await t.accepted();
-    const { record } = await t.ended(intent);
-    for (const again of [await t.put(intent), await t.read(intent)]) {
-      if (!unchanged(t, record, again, ENDED_FIELDS, 'the terminal payment, unchanged')) return;
-    }
-  },
-};
-
 const p32: Draft<PartnerCase> = {
   id: 'P32',
   title: 'A PUT with another id is another payment, even with the same account and amount',
   clauses: ['ID1', 'FR1'],
-  sends: 'two PUTs with different ids, the same account and the same amount',
   likely_cause: 'The server detects repeats by account and amount instead of by id.',
   creates: uses(32, 32),
   async run(t) {
@@ -154,7 +115,6 @@ const p33: Draft<PartnerCase> = {
   id: 'P33',
   title: 'Several payments can share a batch id',
   clauses: ['PF3'],
-  sends: `${PAYMENTS} PUTs with different ids and one platform_batch_id, then GET of each; ${UNUSUAL.length} PUTs with a batch id of digits, of mixed case, of 64 characters and with punctuation`,
   likely_cause: 'The server uses the batch id as an idempotency key, or does not store it.',
   creates: (target) =>
     Array.from({ length: PAYMENTS + UNUSUAL.length }, (_, number) => own(target, 330 + number)),
@@ -201,8 +161,7 @@ interface Pair {
 const PAIRS: readonly Pair[] = [
   {
     name: 'that differ only in case',
-    cause:
-      'The id is compared case-insensitively: the column’s collation ignores case, or the code lowercases it.',
+    cause: 'The column’s collation ignores case, or the code lowercases the id.',
     make: (random) => [`judge-${random}-xyz`, `JUDGE-${random.toUpperCase()}-XYZ`],
   },
   {
@@ -261,9 +220,7 @@ const p65: Draft<PartnerCase> = {
   id: 'P65',
   title: 'Similar ids are different payments',
   clauses: ['PF2', 'ID1'],
-  sends: `${PAIRS.length} pairs of PUTs whose ids differ in case, in the last character, in a suffix, a trailing dot or space, or in leading zeros`,
-  likely_cause:
-    'The id is lowercased, truncated, trimmed or converted to a number before it is compared.',
+  likely_cause: 'The id is lowercased, cut, trimmed or made a number before it is compared.',
   creates: (target) => PAIRS.flatMap(() => [own(target, 65), own(target, 66)]),
   async run(t: PartnerContext) {
     const plain = PAIRS.filter(({ uuid }) => uuid !== true);
@@ -278,8 +235,6 @@ const p65: Draft<PartnerCase> = {
       refused < plain.length || t.all.length > 0,
       'the server refuses every id that is not a UUID',
     );
-    if (refused === 0) return;
-    t.notes.push(`${refused} of ${plain.length} pairs were refused and could not be compared.`);
   },
 };
 
@@ -326,7 +281,6 @@ const p35: Draft<PartnerCase> = {
   id: 'P35',
   title: 'A PUT repeated the next day returns the original payment',
   clauses: ['PF2', 'RU5'],
-  sends: `up to ${MOST_REPEATS} PUTs of a run at least 24 hours old, byte for byte`,
   likely_cause: 'Idempotency keys are kept in a cache or table whose entries expire after a day.',
   async run(t: PartnerContext) {
     const old = t.oldEntries().slice(0, MOST_REPEATS);
@@ -343,4 +297,4 @@ const p35: Draft<PartnerCase> = {
   },
 };
 
-export const PUT_REPEATS = [p25, p26, p28, p29, p31, p32, p33, p35, p65];
+export const PUT_REPEATS = [p25, p26, p28, p32, p33, p35, p65];

@@ -13,8 +13,6 @@ import {
   type Intent,
   isTerminalWord,
   recordOf,
-} from '../check/payment-fields.ts';
-import {
   BEYOND_24_BITS,
   BEYOND_32_BITS,
   own,
@@ -22,7 +20,7 @@ import {
   sharedAll,
   type SharedName,
   uses,
-} from '../check/planned-payments.ts';
+} from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
 import { finallyRefused, isInstant, isText, statusOf } from './shared.ts';
 
@@ -30,9 +28,7 @@ const p20: Draft<PartnerCase> = {
   id: 'P20',
   title: 'A new payment is accepted',
   clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
-  sends: 'PUT payment with a new id',
-  likely_cause:
-    'The server answers 201 or 202, does not store the batch id, or uses its own status names.',
+  likely_cause: 'The status is 201 or 202, the batch id is not stored, or words differ.',
   creates: uses('first'),
   async run(t) {
     const { intent, put } = await t.subject();
@@ -58,10 +54,7 @@ const p21: Draft<PartnerCase> = {
   title: 'A payment starts as processing',
   clauses: ['RU1', 'ST1'],
   severity: 'should',
-  sends:
-    'PUT payment with a new id (the payment of P20); the first responses to the other payments of this run are examined too',
-  likely_cause:
-    'The payment is posted within the request, and the response shows only its final status.',
+  likely_cause: 'The payment is posted within the request, which shows only its end.',
   creates: uses('first'),
   atEnd: otherPayments,
   async run(t) {
@@ -103,7 +96,6 @@ const p22: Draft<PartnerCase> = {
   id: 'P22',
   title: 'initiated_at has a time zone',
   clauses: ['PF7'],
-  sends: 'PUT payment with a new id (the payment of P20)',
   likely_cause: 'The time is local time without an offset, or seconds since 1970.',
   creates: uses('first'),
   async run(t) {
@@ -121,7 +113,6 @@ const p23: Draft<PartnerCase> = {
   id: 'P23',
   title: 'posted_at is null while a payment is processing',
   clauses: ['PF8', 'ST1'],
-  sends: 'PUT payment with a new id, then GET until it ends (the payment of P20)',
   likely_cause: 'posted_at is set when the row is inserted, or holds an expected date.',
   creates: uses('first'),
   async run(t: PartnerContext) {
@@ -145,7 +136,6 @@ const p24: Draft<PartnerCase> = {
   id: 'P24',
   title: 'Small, odd and large amounts are kept exactly',
   clauses: ['PF6', 'LI1', 'S5'],
-  sends: `PUT payment of 1 cent, of ${BEYOND_24_BITS}, of ${BEYOND_32_BITS}, and of the declared maximum, within the declared limits`,
   likely_cause: 'The amount is stored in 32 bits, as a floating-point number, or in dollars.',
   creates: amounts,
   async run(t) {
@@ -196,8 +186,6 @@ const p36: Draft<PartnerCase> = {
   id: 'P36',
   title: 'Amounts that are not a positive integer of cents are refused',
   clauses: ['S5', 'PF6'],
-  sends:
-    'PUT payment with amount_in_cents "100", 10.5, missing, 0 and -1, each with a new id; then one of the refused ids with a valid amount',
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
   creates: (target) => AMOUNTS.map(() => own(target, 0)),
   async run(t) {
@@ -236,7 +224,6 @@ const p37: Draft<PartnerCase> = {
   clauses: ['PF2'],
   severity: 'should',
   profile: 'strict',
-  sends: 'PUT payment with a platform_payment_id in the body that differs from the one in the path',
   likely_cause: 'The server silently uses one of the two.',
   creates: uses(37),
   async run(t) {
@@ -256,7 +243,6 @@ const p38: Draft<PartnerCase> = {
   clauses: ['PF9', 'VE1'],
   severity: 'should',
   profile: 'strict',
-  sends: 'PUT payment with an extra field in its body',
   likely_cause: 'The schema forbids additional properties.',
   creates: uses(38),
   async run(t) {
@@ -270,10 +256,7 @@ const p39: Draft<PartnerCase> = {
   title: 'A body that is not a JSON object, or not declared as JSON, is refused',
   clauses: ['ER3'],
   severity: 'should',
-  sends:
-    'PUT payment with a truncated body, with content type text/plain, and with an array, null or a string as the body',
-  likely_cause:
-    'The body is taken as it comes, whatever its type of content, and whichever JSON value it is.',
+  likely_cause: 'The body is taken as it comes, or the parser’s exception is not caught.',
   creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
   async run(t) {
     const halves = instruction(t.intend(39));
@@ -300,7 +283,6 @@ const p40: Draft<PartnerCase> = {
   id: 'P40',
   title: 'A payment to an unknown account never succeeds',
   clauses: ['FR1', 'ST3'],
-  sends: 'PUT payment under an account id that does not exist, then GET until it is terminal',
   likely_cause: 'The server does not look up the account before it reports the payment as posted.',
   creates: uses('unknown'),
   async run(t: PartnerContext) {
@@ -324,10 +306,7 @@ const p41: Draft<PartnerCase> = {
   id: 'P41',
   title: 'A payment to an inactive account or above the maximum fails with a reason',
   clauses: ['FR1', 'ST3'],
-  sends:
-    'PUT payment to the inactive account, and PUT payment of one cent above the declared maximum',
-  likely_cause:
-    'The rule is enforced in the biller’s user interface, not where payments are posted.',
+  likely_cause: 'The rule is enforced in a user interface, not where payments are posted.',
   unfit: (target) =>
     sharedAll(target, NAMES).length === 0
       ? 'the target declares neither an inactive account nor a maximum'
@@ -340,8 +319,7 @@ const p41: Draft<PartnerCase> = {
       const { put, intent } = made;
       const expected = `${WORDS[name]}: 200, then status failed with a reason`;
       const isAccepted = t.should(!isRefusal(put), expected, put, {
-        cause:
-          'The rule is enforced in request validation. The platform cannot tell such a refusal from an error of its own, so an operator has to investigate each one while the customer waits.',
+        cause: 'A refusal looks like an error of the platform, so an operator has to look.',
       });
       const isTaken = recordOf(put) !== undefined;
       if (!isAccepted || !t.must(isTaken, `${WORDS[name]}: 200 with a payment`, put)) continue;
@@ -368,9 +346,7 @@ const p42: Draft<PartnerCase> = {
   clauses: ['PF3'],
   severity: 'should',
   profile: 'strict',
-  sends: 'PUT payment without platform_batch_id',
-  likely_cause:
-    'Only the amount is validated; the missing batch id is noticed only at reconciliation.',
+  likely_cause: 'Only the amount is validated; the rest is noticed at reconciliation.',
   creates: uses(42),
   async run(t) {
     const intent = t.intend(42);

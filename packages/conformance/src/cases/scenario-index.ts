@@ -1,10 +1,9 @@
 /** One check per scenario of the sandbox partner: what a platform must do while a partner, its token endpoint or the network fails. */
 import type { CallerCase, CallerStage } from '../check/check.ts';
 import { SCENARIOS, type Scenario } from '../sandbox/partner.ts';
-import { OWN_JUDGES, type OwnJudge } from './scenario-own.ts';
-import { judgePayments } from './scenario-payments.ts';
 import { SCENARIO_RULES, type ScenarioRule } from './scenario-rules.ts';
-import { judgeTokens } from './scenario-tokens.ts';
+import { judgePayments } from './scenario-payments.ts';
+import { OWN_JUDGES, type OwnJudge, judgeTokens } from './scenario-tokens.ts';
 
 /** Amounts of these checks begin here; no other check uses them. */
 const FIRST_CENTS = 15_010;
@@ -32,8 +31,7 @@ function checkOf(scenario: Scenario, place: number): CallerCase[] {
       severity: strict ? 'should' : 'must',
       profile: strict ? 'strict' : 'contract',
       stage: stageOf(rule),
-      sends: `the scripted partner applies ${scenario.name} to separate payments. A right platform: ${scenario.caller.replace(/\.$/, '')}`,
-      likely_cause: CAUSES[rule.by],
+      likely_cause: `${CAUSES[rule.by]} A right one: ${scenario.caller}`,
       run: (t) => judge(t, cents),
     },
   ];
@@ -44,7 +42,7 @@ function judgeOf(scenario: Scenario, rule: ScenarioRule): OwnJudge {
   switch (rule.by) {
     case 'own': {
       const judge = OWN_JUDGES[scenario.name];
-      if (judge === undefined) throw new Error(`${scenario.name} has no judge in own.ts`);
+      if (judge === undefined) throw new Error(`${scenario.name} has no judge of its own`);
       return judge;
     }
     case 'payments':

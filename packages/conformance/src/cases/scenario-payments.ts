@@ -93,7 +93,6 @@ async function judgeFault(
     t.must(false, `after ${what}: the same PUT again`, t.calls(payment).at(-1), {
       got: `${READS_IN_VAIN} reads that were answered with 404, and no PUT`,
       clause: 'RU5',
-      cause: 'The platform takes the response for an acceptance.',
     });
     return;
   }
@@ -152,7 +151,6 @@ async function frozen(
   const expected = `still processing after ${what}: it needs manual review`;
   t[severity](status === 'processing', expected, t.calls(payment).at(-1), {
     got: `status ${status}`,
-    cause: 'The platform reads the status without comparing the other fields of the response.',
   });
 }
 
@@ -165,7 +163,6 @@ function waited(t: CallerContext, fault: Fault, seconds: number): void {
     t.should(ms >= seconds * 1_000 - TOLERANCE_MS, expected, next, {
       got: `after ${ms} ms`,
       clause: 'LI1',
-      cause: 'Retry-After is read only on one status, only for polls, or not at all.',
     });
   }
 }

@@ -53,7 +53,7 @@ export interface TokenRule {
   readonly last?: true;
 }
 
-/** A rule with its own function (own.ts). */
+/** A rule with its own function. */
 export interface OwnRule {
   readonly by: 'own';
   readonly clauses: readonly [ClauseId, ...ClauseId[]];

@@ -168,8 +168,7 @@ export function unchanged(
 export function finallyRefused(t: Findings, put: Reply): void {
   const expected = '400 or 422: the request is invalid, not the credential or the URL';
   t.strict(put.status === 400 || put.status === 422, expected, put, {
-    cause:
-      'The platform does not treat any other refusal as final, so it retries the request forever.',
+    cause: 'The platform takes no other refusal as final, so it retries forever.',
   });
 }
 

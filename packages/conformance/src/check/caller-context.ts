@@ -8,9 +8,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
-import { Context, Run, type Means } from './context.ts';
-import type { Driven, Driver, MakeDriver } from './driver.ts';
-import { driverOf } from './drivers.ts';
+import { Context, Run, type Means, Throttle } from './context.ts';
+import { type Driven, type Driver, type MakeDriver, driverOf } from './drivers.ts';
 import { Skipped } from './findings.ts';
 import { asObject, nothing, type Exchange } from './http.ts';
 import {
@@ -22,7 +21,6 @@ import {
   type ScriptedPartner,
 } from '../sandbox/partner.ts';
 import { secretsOf, type CallerTarget, type PlatformTarget } from './target.ts';
-import { Throttle } from './throttle.ts';
 
 /** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;

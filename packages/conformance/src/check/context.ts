@@ -5,9 +5,45 @@
  */
 import { sleep, type Clock } from '../clock.ts';
 import { Findings, type Profile } from './findings.ts';
-import type { Exchange, Outgoing, Reply, Wire } from './http.ts';
-import type { Pace } from './pace.ts';
-import { Throttle } from './throttle.ts';
+import { type Exchange, type Outgoing, type Reply, type Wire, REQUEST_TIMEOUT_MS } from './http.ts';
+
+/** The pace of the judge. Tests shorten it; a real run uses USUAL_PACE. */
+export interface Pace {
+  /** First and longest wait between two polls of one payment. */
+  readonly poll_first_ms: number;
+  readonly poll_longest_ms: number;
+  /** P57: polls per second, and for how long. */
+  readonly burst_per_second: number;
+  readonly burst_seconds: number;
+  /** P54: delay between two of the ten polls after the end. */
+  readonly after_end_ms: number;
+  /** How long a balance may lag behind a status that says succeeded. */
+  readonly balance_lag_ms: number;
+  /** Maximum wait for one answer. */
+  readonly request_timeout_ms: number;
+  /** How long a platform must send no call for a payment that has ended (C03, F28). */
+  readonly quiet_ms: number;
+  /** Maximum concurrent requests, bursts excluded. */
+  readonly at_once: number;
+  /** Maximum time that a run waits for payments to end; --recheck covers those that take longer. */
+  readonly longest_wait_ms: number;
+  /** How long a check may keep repeating one request sequentially (P26). */
+  readonly repeat_ms: number;
+}
+
+export const USUAL_PACE: Pace = {
+  poll_first_ms: 150,
+  poll_longest_ms: 2_000,
+  burst_per_second: 10,
+  burst_seconds: 10,
+  after_end_ms: 100,
+  balance_lag_ms: 2_000,
+  request_timeout_ms: REQUEST_TIMEOUT_MS,
+  quiet_ms: 3_000,
+  at_once: 24,
+  longest_wait_ms: 300_000,
+  repeat_ms: 15_000,
+};
 
 /** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
 const LONGEST_RETRY_AFTER_MS = 10_000;
@@ -145,4 +181,76 @@ export class Context<
 function retryAfterMs(reply: Reply): number | undefined {
   const text = reply.headers['retry-after'];
   return text !== undefined && /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : undefined;
+}
+
+/** Consecutive 429 answers, over all checks, after which the server counts as refusing everything. */
+const MAX_REFUSALS_IN_A_ROW = 60;
+
+/** Allows this many concurrent jobs, and fewer after each 429, which also delays all others. */
+export class Throttle {
+  readonly #most: number;
+  #allowed: number;
+  #under_way = 0;
+  #refusals = 0;
+  #until = 0;
+  #alone: Promise<void> | undefined;
+  readonly #waiting: (() => void)[] = [];
+  readonly #idle: (() => void)[] = [];
+
+  constructor(most: number) {
+    this.#most = most;
+    this.#allowed = most;
+  }
+
+  /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
+  async alone<T>(run: () => Promise<T>): Promise<T> {
+    while (this.#alone !== undefined) await this.#alone;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#alone = promise;
+    try {
+      while (this.#under_way > 0) await new Promise<void>((idle) => this.#idle.push(idle));
+      return await run();
+    } finally {
+      this.#alone = undefined;
+      resolve();
+      for (const next of this.#waiting.splice(0)) next();
+    }
+  }
+
+  /** True once the server has answered nothing but 429 for so long that a retry is pointless. */
+  get refusesAlways(): boolean {
+    return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
+  }
+
+  /** Runs a job as soon as a place is free. */
+  async send<T>(
+    run: () => Promise<T>,
+    time: { now(): number; sleep(ms: number): Promise<void> },
+  ): Promise<T> {
+    while (this.#alone !== undefined || this.#under_way >= this.#allowed) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+    this.#under_way += 1;
+    try {
+      while (this.#until > time.now()) await time.sleep(this.#until - time.now());
+      return await run();
+    } finally {
+      this.#under_way -= 1;
+      this.#waiting.shift()?.();
+      if (this.#under_way === 0) for (const next of this.#idle.splice(0)) next();
+    }
+  }
+
+  /** Called with every answer. */
+  saw(status: number | undefined, wait_ms: number, now: number): void {
+    if (status === 429) {
+      this.#refusals += 1;
+      this.#until = Math.max(this.#until, now + wait_ms);
+      this.#allowed = Math.max(1, Math.floor(this.#allowed / 2));
+    } else if (status !== undefined) {
+      this.#refusals = 0;
+      this.#allowed = Math.min(this.#most, this.#allowed + 0.2);
+      this.#waiting.shift()?.();
+    }
+  }
 }

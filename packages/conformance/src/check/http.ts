@@ -7,11 +7,10 @@
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { Agent, ProxyAgent, request, type Dispatcher } from 'undici';
+import { EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
 import { deadline, type Clock } from '../clock.ts';
-import { proxyFor } from './proxy.ts';
-import type { Secret } from './target.ts';
+import { TargetProblem, type Secret } from './target.ts';
 
 /** Maximum wait for one whole answer: 1.5 times what P59 allows a PUT, to distinguish slow from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;
@@ -145,8 +144,9 @@ const GRANTED = /("(?:token|access_token|session|client_secret|api_key)"\s*:\s*)
 /** The transport shared by all contexts: one per run. */
 export class Wire {
   readonly exchanges: Exchange[] = [];
-  readonly #agents = new Map<string, Dispatcher>();
-  readonly #ca: string | undefined;
+  readonly #kept: Dispatcher;
+  /** Makes a connection for each request. */
+  readonly #fresh: Dispatcher;
   readonly #secrets: (Secret & { readonly spellings: readonly string[] })[] = [];
   readonly #clock: Clock;
   readonly #stop: AbortSignal | undefined;
@@ -157,37 +157,10 @@ export class Wire {
   constructor(options: { ca_file?: string; clock: Clock; stop?: AbortSignal }) {
     this.#clock = options.clock;
     this.#stop = options.stop;
-    this.#ca = options.ca_file === undefined ? undefined : readFileSync(options.ca_file, 'utf8');
-  }
-
-  /** The agent for an address: through its proxy, or directly. A fresh one makes a connection for each request. */
-  #agentFor(url: string, fresh: boolean): Dispatcher {
-    const proxy = proxyFor(new URL(url))?.href;
-    const key = `${fresh} ${proxy ?? ''}`;
-    const known = this.#agents.get(key);
-    if (known !== undefined) return known;
-    const connect = {
-      timeout: CONNECT_TIMEOUT_MS,
-      ...(this.#ca !== undefined && { ca: this.#ca }),
-    };
-    const options = {
-      // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
-      keepAliveTimeout: 1_000,
-      keepAliveMaxTimeout: 1_000,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    };
-    const agent =
-      proxy === undefined
-        ? new Agent({ ...options, connect })
-        : new ProxyAgent({
-            ...options,
-            uri: proxy,
-            requestTls: connect,
-            proxyTls: { timeout: CONNECT_TIMEOUT_MS },
-          });
-    this.#agents.set(key, agent);
-    return agent;
+    const { ca_file } = options;
+    const ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
+    this.#kept = openAgent(ca);
+    this.#fresh = openAgent(ca);
   }
 
   /** Replaces `secret` by its name from now on. Values too short to be secret are ignored. */
@@ -270,7 +243,7 @@ export class Wire {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#agents.values()].map((agent) => agent.destroy()));
+    await Promise.all([this.#kept.destroy(), this.#fresh.destroy()]);
   }
 
   async #exchange(out: Outgoing): Promise<Came> {
@@ -297,7 +270,7 @@ export class Wire {
               })
             : body,
         }),
-        dispatcher: this.#agentFor(out.url, fresh),
+        dispatcher: fresh ? this.#fresh : this.#kept,
         signal: AbortSignal.any(ends),
       });
       if (cut_ms !== undefined) {
@@ -344,6 +317,31 @@ export class Wire {
     return Object.fromEntries(
       Object.entries(headers).map(([name, value]) => [name, clip(this.mask(value))]),
     );
+  }
+}
+
+/**
+ * The connections to servers, through HTTPS_PROXY and NO_PROXY as curl reads them (decision 95). Only https goes through a proxy, by
+ * CONNECT, so that what is judged is the server; a server on this machine is always reached directly.
+ */
+function openAgent(ca: string | undefined): Dispatcher {
+  const connect = { timeout: CONNECT_TIMEOUT_MS, ...(ca !== undefined && { ca }) };
+  const exempt = process.env['no_proxy'] || process.env['NO_PROXY'] || '';
+  try {
+    return new EnvHttpProxyAgent({
+      // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
+      keepAliveTimeout: 1_000,
+      keepAliveMaxTimeout: 1_000,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect,
+      requestTls: connect,
+      proxyTls: { timeout: CONNECT_TIMEOUT_MS },
+      httpProxy: '',
+      noProxy: `localhost,127.0.0.1,::1,${exempt}`,
+    });
+  } catch {
+    throw new TargetProblem('HTTPS_PROXY is not the URL of a proxy: fix it, or unset it.');
   }
 }
 
@@ -512,4 +510,24 @@ function transportProblem(code: string): string {
         ? `the response is not HTTP/1.1 (${code})`
         : `the connection failed (${code})`;
   }
+}
+
+/** A curl command that repeats an exchange. Secrets appear as shell variables, so that it can be pasted, mailed and kept. */
+export function curl({ method, url, request_headers, request_body }: Exchange): string {
+  // curl sets these itself.
+  const headers = Object.entries(request_headers).filter(
+    ([name]) => !/^(?:host|content-length)$/i.test(name),
+  );
+  return [
+    `curl -i -X ${method}`,
+    ...headers.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
+    ...(request_body === '' ? [] : [`--data-binary ${quote(request_body)}`]),
+    quote(url),
+  ].join(' ');
+}
+
+/** Quotes for a POSIX shell; `‹NAME›` becomes the variable of that name. */
+function quote(text: string): string {
+  const quoted = `'${text.replaceAll("'", `'\\''`)}'`;
+  return quoted.replaceAll(/‹([A-Z_]+)›/g, `'"$$$1"'`).replaceAll(/^''|''$/g, '') || "''";
 }

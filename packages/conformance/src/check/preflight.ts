@@ -5,8 +5,7 @@
  */
 import type { Headers } from './context.ts';
 import { isRefusal, isSuccess, tell, type Exchange, type Reply } from './http.ts';
-import { accessToken, type PartnerRun } from './partner-run.ts';
-import { placeOf, proxyFor } from './proxy.ts';
+import { accessToken, type PartnerRun } from './partner-context.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -69,15 +68,14 @@ function unreachable(code: string | undefined, { url, name, ca_file }: Place): s
   const { hostname, protocol, port } = new URL(url);
   const isSecure = protocol === 'https:';
   const place = `${hostname}:${port || (isSecure ? 443 : 80)}`;
-  const proxy = proxyFor(new URL(url));
   const certificate = CERTIFICATE_PROBLEMS[code];
   if (certificate !== undefined) {
     return ca_file === undefined || ABOUT_THE_CERTIFICATE.includes(code)
       ? `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`
       : `The certificate of ${place} ${certificate}, and ${ca_file} does not hold that authority: fix --ca.`;
   }
-  if (proxy !== undefined) {
-    return `The proxy ${placeOf(proxy)} opens no connection to ${place} (${code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${hostname} to go without the proxy.`;
+  if (code.startsWith('PROXY_')) {
+    return `The proxy opens no connection to ${place} (${code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${hostname} to go without.`;
   }
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
     return `The name ${hostname} does not resolve: fix the host in ${name}, or the DNS of this machine.`;

@@ -2,22 +2,107 @@
  * The results of a run: each check's findings while it runs, and at its end one report value. A run never passes when it checked
  * nothing, or when it left out checks that the target file could have enabled; what was found in an outage counts for nothing.
  */
-import { CLAUSES } from '@duebridge/contract';
+import { createRequire } from 'node:module';
+import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
-import { curl } from '../report/curl.ts';
-import type {
-  BrokenClause,
-  CheckResult,
-  Progress,
-  ReportedFinding,
-  RunReport,
-} from '../report/run-report.ts';
-import { KIT_VERSION } from '../version.ts';
-import type { CaseInfo } from './check.ts';
+import type { CaseInfo, PlannedMoney } from './check.ts';
 import { Skipped, type Finding, type Findings, type Profile, type Verdict } from './findings.ts';
-import { outages, Silent, type Exchange, type Wire } from './http.ts';
-import { excuse, type KnownFailure } from './known-failures.ts';
+import { curl, outages, Silent, type Exchange, type Wire } from './http.ts';
 import type { ConfigProblem } from './preflight.ts';
+
+/** Read from the package's manifest, in the repository and when installed. */
+const { version: KIT_VERSION } = createRequire(import.meta.url)('../../package.json') as {
+  readonly version: string;
+};
+
+/** A finding as reports show it. */
+export interface ReportedFinding {
+  readonly severity: 'must' | 'should';
+  readonly expected: string;
+  readonly got: string;
+  /** The rule that it breaks, with its text. */
+  readonly clause: ClauseId;
+  readonly rule: string;
+  readonly likely_cause: string;
+  /** Number of the exchange that shows it. */
+  readonly exchange?: number;
+  /** The command that reproduces it, secrets masked. */
+  readonly curl?: string;
+}
+
+/** The result of one check, with its description. */
+export interface CheckResult extends CaseInfo {
+  readonly verdict: Verdict;
+  readonly findings: readonly ReportedFinding[];
+  readonly notes: readonly string[];
+  /** Why it was not judged. */
+  readonly skipped?: string;
+  /** What the target must declare so that it, or the rest of it, can be judged. */
+  readonly wanting?: readonly string[];
+  readonly duration_ms: number;
+  /** How many requests it sent. */
+  readonly requests: number;
+  /** Number of an exchange that illustrates the check, set also when it passed. */
+  readonly shown?: number;
+}
+
+/** A broken rule of the interface, listed once for all checks that found it; the finding is that of the first. */
+export interface BrokenClause extends Omit<ReportedFinding, 'likely_cause' | 'exchange'> {
+  readonly checks: readonly string[];
+}
+
+/** A whole run. The JSON report is this value. */
+export interface RunReport {
+  readonly tool: 'duebridge conform';
+  readonly version: 2;
+  /** The version of this kit. */
+  readonly kit_version: string;
+  readonly subject: 'partner' | 'platform';
+  readonly target: {
+    readonly base_url: string;
+    readonly authentication: string;
+    readonly biller_id?: string;
+    readonly account_id?: string;
+  };
+  readonly profile: Profile;
+  readonly started_at: string;
+  readonly duration_ms: number;
+  /** Set when the run was ended early: the reason. */
+  readonly stopped?: string;
+  /**
+   * passed; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
+   * something that the target file can declare, or the run was stopped; config: nothing could be judged;
+   * nothing: zero checks ran.
+   */
+  readonly verdict: 'passed' | 'failed' | 'partial' | 'config' | 'nothing';
+  /** 0, 1, 2 or 3 (decision 30). */
+  readonly exit_code: 0 | 1 | 2 | 3;
+  /** Set when the verdict is config: the one sentence that fixes it. */
+  readonly config?: {
+    readonly sentence: string;
+    readonly exchange?: number;
+    readonly curl?: string;
+  };
+  readonly counts: Readonly<Record<Verdict, number>>;
+  readonly money?: PlannedMoney & {
+    readonly cap_in_cents?: number;
+    readonly asked_in_cents: number;
+  };
+  readonly broken: readonly BrokenClause[];
+  readonly results: readonly CheckResult[];
+  /** The exchanges that findings and checks point to. */
+  readonly exchanges: readonly Exchange[];
+  /** Checks in which the judge itself failed; please report these. */
+  readonly judge_failed: readonly string[];
+}
+
+/** Progress of a run. */
+export interface Progress {
+  readonly done: number;
+  readonly total: number;
+  readonly check: string;
+  readonly verdict: Verdict;
+}
 
 /** The run was ended from outside: by its deadline or by the caller. */
 export class Stopped extends Error {
@@ -26,7 +111,6 @@ export class Stopped extends Error {
 
 /** What a run may be told about its results. */
 export interface ResultOptions {
-  readonly expected?: readonly KnownFailure[];
   readonly onProgress?: (progress: Progress) => void;
   /** True to pass a run that was judged in part. */
   readonly allowPartial?: boolean;
@@ -145,10 +229,6 @@ export class ResultBook {
     const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
     const shown = found[0]?.exchange ?? own.at(0);
     if (shown !== undefined) this.#cited.set(shown.number, shown);
-    const excused =
-      verdict === 'FAIL' || verdict === 'WARN'
-        ? excuse(this.#options.expected ?? [], check.id, this.#clock.now())
-        : undefined;
     const reason = skipped ?? wanting.at(-1);
     return {
       ...describe(check),
@@ -160,7 +240,6 @@ export class ResultBook {
       duration_ms,
       requests: own.length,
       ...(shown === undefined ? {} : { shown: shown.number }),
-      ...(excused === undefined ? {} : { excused }),
     };
   }
 
@@ -176,11 +255,10 @@ export class ResultBook {
     const config = this.#config();
     if (config !== undefined) counts.CONFIG = 1;
     const ran = counts.PASS + counts.FAIL + counts.WARN;
-    const red = results.some((one) => one.verdict === 'FAIL' && one.excused === undefined);
     const wanting = results.some((one) => one.wanting !== undefined);
     const partial = (wanting && this.#options.allowPartial !== true) || this.#stopped !== undefined;
     const [verdict, exit_code] =
-      red || this.#judgeFailed.length > 0
+      counts.FAIL > 0 || this.#judgeFailed.length > 0
         ? (['failed', 1] as const)
         : config !== undefined
           ? (['config', 2] as const)
@@ -235,8 +313,8 @@ export class ResultBook {
 
 /** The description of a check without what it does. */
 export function describe(check: CaseInfo): CaseInfo {
-  const { id, title, clauses, severity, profile, sends, likely_cause } = check;
-  return { id, title, clauses, severity, profile, sends, likely_cause };
+  const { id, title, clauses, severity, profile, likely_cause } = check;
+  return { id, title, clauses, severity, profile, likely_cause };
 }
 
 /** The broken rules, musts first, each with the checks that found it. */

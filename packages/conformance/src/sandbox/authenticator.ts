@@ -1,9 +1,8 @@
 /** The credentials of the scripted partner: a call's header or access token enters, a refusal or nothing leaves. */
 import { randomBytes } from 'node:crypto';
 import { Refusal, SCOPES } from '@duebridge/contract';
-import type { Answer, Call, Insides } from './behaviour.ts';
+import type { Answer, Call, Insides, ScriptedAuth } from './behaviour.ts';
 import { mediaTypeOf } from './listeners.ts';
-import type { ScriptedAuth } from './running-partner.ts';
 
 /** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
 export function openAuthenticator(auth: ScriptedAuth, book: Insides) {

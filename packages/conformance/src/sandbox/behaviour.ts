@@ -2,8 +2,8 @@
  * The hooks by which the scripted partner can be made to misbehave, and their arguments. A wrong partner is an object of a few
  * lines; an absent hook means correct behaviour.
  */
-import type { Socket } from 'node:net';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type {
   Detail,
   Json,
@@ -209,4 +209,32 @@ export function recordOf(answer: Answer): Record<string, unknown> | undefined {
   if (answer.status !== 200 || typeof body !== 'object' || body === null) return undefined;
   if (Array.isArray(body) || body instanceof Uint8Array) return undefined;
   return 'payment_id' in body ? body : undefined;
+}
+
+/** How the partner protects its operations (S3): exactly one of the two methods. */
+export type ScriptedAuth =
+  | {
+      readonly method: 'oauth';
+      readonly client_id: string;
+      readonly client_secret: string;
+      /** Lifetime of an access token in seconds; 3,600 unless given (OA3). */
+      readonly expires_in?: number;
+    }
+  | { readonly method: 'key'; readonly header: string; readonly key: string };
+
+/** One request and its answer. Credentials are masked. */
+export interface ScriptedExchange {
+  readonly number: number;
+  readonly connection: number;
+  /** Milliseconds of the sandbox's clock. */
+  readonly at_ms: number;
+  readonly operation: Operation;
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  /** Whether its credential was accepted. */
+  readonly credential: 'right' | 'refused' | 'not_looked_at';
+  /** What was sent; undefined until it is answered, and for connections taken over. */
+  answer: { readonly status: number; readonly body: string } | undefined;
 }

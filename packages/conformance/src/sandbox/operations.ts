@@ -19,9 +19,8 @@ import {
 } from '@duebridge/contract';
 import { deadline, pause, type Clock } from '../clock.ts';
 import type { openAuthenticator } from './authenticator.ts';
-import type { Answer, Behaviour, Call, Operation, Reply } from './behaviour.ts';
+import type { Answer, Behaviour, Call, Operation, Reply, ScriptedExchange } from './behaviour.ts';
 import { mediaTypeOf } from './listeners.ts';
-import type { ScriptedExchange } from './running-partner.ts';
 import { statementOf, type Book } from './state.ts';
 
 /** Longest wait granted to a read, in seconds (decision 24): shorter than the idle timeouts of proxies. */

@@ -4,13 +4,13 @@
  * By default it conforms to the interface and every decision, so that the judge must pass it. A `behaviour`
  * makes it wrong in one way; a `scenario` makes it or its network fail in a way that happens in
  * production. It uses only node:http: it depends on the contract and on neither of the two servers that it
- * replaces. This file has its server and its connections; operations.ts answers, state.ts remembers, faults.ts fails.
+ * replaces. This file has its server and its connections; operations.ts answers, state.ts remembers.
  */
-import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import https from 'node:https';
-import type { Socket } from 'node:net';
 import type tls from 'node:tls';
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
 import { isTerminal, partnerRoutes, Refusal } from '@duebridge/contract';
 import { MACHINE_CLOCK, type Clock } from '../clock.ts';
 import { openAuthenticator } from './authenticator.ts';
@@ -19,12 +19,15 @@ import {
   type Answer,
   type Behaviour,
   type Call,
+  type Posting,
   type Reply,
+  type StoredPayment,
   type Wire,
+  type ScriptedAuth,
+  type ScriptedExchange,
+  type Insides,
 } from './behaviour.ts';
-import { answerControl } from './controls.ts';
 import { makeBadCertificate } from './certificate.ts';
-import { Faults } from './faults.ts';
 import {
   closeButHold,
   closeListener,
@@ -38,27 +41,54 @@ import {
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
+import { findScenario, type Scenario } from './scenarios.ts';
 import { Book } from './state.ts';
-import type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 
-export { onRecords, recordOf, together } from './behaviour.ts';
-export type {
-  Answer,
-  Behaviour,
-  Call,
-  Insides,
-  Operation,
-  Posting,
-  Reply,
-  StoredPayment,
-  TakeOver,
-  Wire,
-} from './behaviour.ts';
+export * from './behaviour.ts';
 export * from './magic.ts';
 export { SCENARIOS, findScenario, type Scenario } from './scenarios.ts';
-export { ScenarioProblem } from './faults.ts';
-export type { ScriptedAuth, ScriptedExchange, ScriptedPartner } from './running-partner.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
+
+/** A running scripted partner. */
+export interface ScriptedPartner {
+  /** Base URL to register, such as http://127.0.0.1:4100. */
+  readonly url: string;
+  /** The valid credentials. */
+  readonly auth: ScriptedAuth;
+  /** The running scenario. */
+  readonly scenario: Scenario | undefined;
+  /** The OAuth token endpoint (OA1); used in OAuth mode only. */
+  readonly token_url: string;
+  /** Every payment ever stored, oldest first. */
+  payments(): readonly Readonly<StoredPayment>[];
+  /** The ledger: one line per posting, so a payment posted twice appears twice. */
+  postings(): readonly Posting[];
+  /** Every request since the start, oldest first. */
+  exchanges(): readonly ScriptedExchange[];
+  accounts(): readonly SandboxAccount[];
+  /** Faulty answers given since the start. */
+  faults(): number;
+  /** Ends every fault immediately and permanently. */
+  heal(): Promise<void>;
+  /** Another host, to which some scenarios redirect. */
+  readonly stray_url: string;
+  /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
+  strayPaths(): readonly string[];
+  /** Refuses connections, and ends those that are open, until the returned function is called. */
+  refuseConnections(): Promise<() => Promise<void>>;
+  /** TLS handshakes that the caller aborted. */
+  refusedHandshakes(): number;
+  /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
+  replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
+  /** Ends a payment by hand, as an operator of the partner would (decision 18). */
+  end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
+  /** Moves the partner's clock forward and ends the payments that are then due. */
+  advance(ms: number): void;
+  /** The partner's clock: milliseconds since 1970. */
+  now(): number;
+  /** Ends all connections and closes the port. Calling it twice is harmless. */
+  stop(): Promise<void>;
+}
 
 /** Options of a scripted partner. */
 export interface ScriptedPartnerOptions {
@@ -332,4 +362,84 @@ class Desk {
 function asRefusal(error: unknown): Answer {
   if (!(error instanceof Refusal)) throw error;
   return refusalAnswer(error);
+}
+
+const VIEWS: Readonly<Record<string, (partner: ScriptedPartner) => Record<string, unknown>>> = {
+  '/sandbox/payments': (one) => ({ payments: one.payments(), postings: one.postings() }),
+  '/sandbox/exchanges': (one) => ({ exchanges: one.exchanges() }),
+  '/sandbox/accounts': (one) => ({ accounts: one.accounts() }),
+};
+
+/** The answer to a GET of one of them; undefined for any other request. */
+export function answerControl(
+  { method, url = '' }: { readonly method?: string | undefined; readonly url?: string | undefined },
+  partner: ScriptedPartner,
+): Answer | undefined {
+  const view = method === 'GET' ? VIEWS[url] : undefined;
+  return view && { status: 200, body: view(partner) };
+}
+
+/** There is no such scenario; the message is for a person. */
+export class ScenarioProblem extends Error {
+  override readonly name = 'ScenarioProblem';
+}
+
+/** The fault of one partner: its scenario while it runs, and how many faulty answers it has given. */
+export class Faults {
+  readonly scenario: Scenario | undefined;
+  /** Faulty answers sent so far. */
+  count = 0;
+  healed: boolean;
+  readonly #options: FaultOptions;
+  readonly #running: ReturnType<Scenario['begin']> | undefined;
+
+  constructor(options: FaultOptions) {
+    const { scenario } = options;
+    this.scenario = scenario === undefined ? undefined : findScenario(scenario);
+    if (scenario !== undefined && this.scenario === undefined) {
+      throw new ScenarioProblem(
+        `there is no scenario ${scenario}; see duebridge sandbox partner --list`,
+      );
+    }
+    this.#options = options;
+    const { clock, stray } = options;
+    this.healed = this.scenario === undefined;
+    this.#running = this.scenario?.begin({
+      clock,
+      next: () => this.#next(),
+      healed: () => this.healed,
+      get stray() {
+        return stray();
+      },
+    });
+  }
+
+  /** What the scenario does now. */
+  get behaviour(): Behaviour {
+    return this.#running ?? {};
+  }
+
+  /** Ends the fault permanently. */
+  heal(): void {
+    if (this.healed) return;
+    this.healed = true;
+    this.#running?.healed?.(this.#options.partner());
+  }
+
+  #next(): number | undefined {
+    if (this.healed) return undefined;
+    this.count += 1;
+    if (this.count === (this.#options.faults ?? this.scenario?.faults)) this.heal();
+    return this.count - 1;
+  }
+}
+
+/** What a fault is made with. `stray` returns the origin of the other host. */
+interface FaultOptions {
+  readonly clock: Clock;
+  readonly scenario: string | undefined;
+  readonly faults: number | 'until_healed' | undefined;
+  readonly stray: () => string;
+  /** The partner's state; called only once the partner runs. */
+  readonly partner: () => Insides;
 }

@@ -1,8 +1,7 @@
 /** A request of the scripted partner as a call, and an answer as what goes over the wire; credentials are masked in what is kept. */
 import http from 'node:http';
 import { partnerRoutes, Refusal, type Route } from '@duebridge/contract';
-import type { Answer, Call, Operation } from './behaviour.ts';
-import type { ScriptedAuth } from './running-partner.ts';
+import type { Answer, Call, Operation, ScriptedAuth } from './behaviour.ts';
 
 /** Finds the operation of a request and its path fields; `problem` when there is none. */
 export function toCall(

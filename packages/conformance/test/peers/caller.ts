@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
 import { Agent, request, type Dispatcher } from 'undici';
 import { deadline, sleep } from '../../src/clock.ts';
-import type { Driven, Driver } from '../../src/check/driver.ts';
+import type { Driven, Driver } from '../../src/check/drivers.ts';
 import { asObject } from '../../src/check/http.ts';
 import type { Authentication } from '../../src/check/target.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';

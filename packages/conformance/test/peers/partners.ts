@@ -462,7 +462,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'does not echo the batch id of a new payment',
     () =>
       onRecords((record, call) => (isPut(call) ? { ...record, platform_batch_id: null } : record)),
-    { also: ['P33', 'P55'] },
+    { also: ['P33'] },
   ),
   fails('P20', 'returns the status pending for a new payment', () =>
     onRecords((record, call) =>
@@ -494,7 +494,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     records('processing', ({ initiated_at }) => ({ posted_at: initiated_at })),
   ),
   fails('P25', 'answers a known id with 409', () => refusesRepeats(() => true), {
-    also: ['P26', 'P31', 'P34'],
+    also: ['P26', 'P34'],
   }),
   fails(
     'P25',
@@ -521,7 +521,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         payment.initiated_at = new Date(partner.now() + 1).toISOString();
       },
     }),
-    { also: ['P31', 'P51', 'P54'] },
+    { also: ['P51', 'P54'] },
   ),
   fails(
     'P26',
@@ -562,7 +562,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       return isPut(call) && stored !== undefined && isOther && status === 200;
     }, CONFLICT),
   ),
-  warns('P29', 'overwrites the batch id with that of the repeat', () => ({
+  fails('P60', 'overwrites the batch id with that of the repeat', () => ({
     repeat(payment, { body }) {
       const batch = field(body, 'platform_batch_id');
       if (typeof batch === 'string') payment.platform_batch_id = batch;
@@ -584,7 +584,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     })),
   ),
   fails(
-    'P31',
+    'P61',
     'processes a terminal payment again when its PUT is repeated',
     () => ({
       repeat(payment, _call, partner) {
@@ -746,7 +746,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         return reads === 1 ? record : { ...record, status: 'processing', posted_at: null };
       });
     },
-    { also: ['P31', 'P54'] },
+    { also: ['P54'] },
   ),
   fails('P51', 'returns posted_at as a date without a time', () =>
     records('succeeded', ({ posted_at }) => ({ posted_at: text(posted_at).slice(0, 10) })),
@@ -761,7 +761,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       records('succeeded', () => ({
         posted_at: new Date(CLOCK.now() + 12 * 3_600_000).toISOString(),
       })),
-    { also: ['P31', 'P54'] },
+    { also: ['P54'] },
   ),
   fails('P52', 'gives no reason for a failed payment', () => reason(undefined)),
   fails('P52', 'gives a code for a reason', () => reason('E_ACCT_0017')),
@@ -802,7 +802,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     () => hides(({ accepted_ms }, partner) => partner.now() - accepted_ms > DAY_MS),
     { how: 'the-day-after' },
   ),
-  fails('P55', 'returns another payment_id from Get Payment than from Get Account Payment', () =>
+  fails('P61', 'returns another payment_id from Get Payment than from Get Account Payment', () =>
     onRecords((record, call) =>
       call.operation === 'get_payment'
         ? { ...record, payment_id: `${text(record['payment_id'])}-2` }
@@ -818,15 +818,11 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
         (reads += 1) === 1,
     );
   }),
-  fails(
-    'P56',
-    'does not find a payment by Get Payment for the first half second',
-    () =>
-      hides(
-        ({ accepted_ms }, partner, { operation }) =>
-          operation === 'get_payment' && partner.now() - accepted_ms <= 500,
-      ),
-    { also: ['P55'] },
+  fails('P56', 'does not find a payment by Get Payment for the first half second', () =>
+    hides(
+      ({ accepted_ms }, partner, { operation }) =>
+        operation === 'get_payment' && partner.now() - accepted_ms <= 500,
+    ),
   ),
   fails(
     'P56',
