@@ -6,14 +6,7 @@ import assert from 'node:assert/strict';
 import { until, useRig } from './rig.ts';
 import { SCREENS } from './screens.ts';
 import { succeeds } from './scripted-flow.ts';
-import {
-  axeFindings,
-  inChromium,
-  opensModal,
-  standing,
-  type EngineVisit,
-  type InEngine,
-} from './site-visit.ts';
+import { inChromium, opensModal, standing, type EngineVisit, type InEngine } from './site-visit.ts';
 
 const rig = useRig({ withChromium: false });
 
@@ -84,29 +77,6 @@ function keyboard(inEngine: InEngine): void {
 }
 
 function heardAndSeen(inEngine: InEngine): void {
-  inEngine(
-    'the text that partner colours make hard to read is not applied',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world());
-      const variables = {
-        text: '#999999',
-        background: '#aaaaaa',
-        accent: '#ffee00',
-        radius: '2px',
-      };
-      await at.start({ appearance: { theme: 'light', variables } });
-      await at.title('Your bill from Acme Water');
-      assert.deepEqual(await axeFindings(at), []);
-      const style = await at.tab.run('frame', () => {
-        const { backgroundColor, borderRadius } = getComputedStyle(
-          document.querySelector('.main') ?? document.body,
-        );
-        return { backgroundColor, borderRadius };
-      });
-      assert.deepEqual(style, { backgroundColor: 'rgb(255, 238, 0)', borderRadius: '2px' });
-    },
-  );
-
   inEngine(
     'changes of the payment are announced once, in a live region that outlives the screens',
     async ({ flow, visit }) => {

@@ -223,22 +223,6 @@ function accidents(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a session that ends where no other can be had says that nothing is lost',
-    async ({ flow, visit }) => {
-      const world = flow.world({
-        outcome: [],
-        plan: { token: (count) => (count > 1 ? 'INTERNAL_ERROR' : undefined) },
-      });
-      const at = await visit(world);
-      await at.start();
-      world.endSessions();
-      await at.press('Pay $123.45');
-      await at.title('This page was open for too long');
-      assert.equal(world.payments.length, 0);
-    },
-  );
-
-  inEngine(
     'a biller that is out of reach for a moment costs a press of "Try again"',
     async ({ flow, visit }) => {
       const world = flow.world({
@@ -303,32 +287,18 @@ function endings(inEngine: InEngine): void {
     },
   );
 
-  for (const [what, change, title, tries] of [
-    [
-      'a duplicate payment offers no second try',
-      { status: 'failed', failure_reason: 'Duplicate', duplicate: true },
-      'You may have paid this already',
-      0,
-    ],
-    ['a canceled payment says so kindly', { status: 'canceled' }, 'The payment was canceled', 1],
-  ] as const)
-    inEngine(what, async ({ flow, visit }) => {
-      const world = flow.world({ outcome: [{ progress: 'ended', ...change }] });
-      const at = await visit(world);
-      await at.start();
-      await sent(at);
-      await at.title(title);
-      const found = await at.tab.run(
-        'frame',
-        () =>
-          [...document.querySelectorAll('button')].filter(
-            ({ textContent }) => textContent === 'Try again',
-          ).length,
-      );
-      assert.equal(found, tries);
-      const codes = tries === 0 ? ['duplicate_payment'] : [];
-      assert.deepEqual(await at.codes(codes.length), codes);
-    });
+  inEngine('a duplicate payment offers no second try', async ({ flow, visit }) => {
+    const change = { status: 'failed', failure_reason: 'Duplicate', duplicate: true } as const;
+    const at = await visit(flow.world({ outcome: [{ progress: 'ended', ...change }] }));
+    await at.start();
+    await sent(at);
+    await at.title('You may have paid this already');
+    const buttons = await at.tab.run('frame', () =>
+      [...document.querySelectorAll('button')].map(({ textContent }) => textContent),
+    );
+    assert.ok(!buttons.includes('Try again'), String(buttons));
+    assert.deepEqual(await at.codes(1), ['duplicate_payment']);
+  });
 }
 
 function amounts(inEngine: InEngine): void {
@@ -356,13 +326,10 @@ function amounts(inEngine: InEngine): void {
       await at.title('How much would you like to pay?');
       await at.tab.click('frame', '#amount');
       for (const [typed, problem] of [
-        ['', 'Enter an amount, for example'],
-        ['ten', 'Enter an amount in dollars and cents'],
         ['4.99', 'Enter $5.00 or more.'],
-        ['2,000.01', 'Enter $2,000.00 or less.'],
         ['-20', 'Enter an amount in dollars and cents'],
       ] as const) {
-        if (typed !== '') await write(at, typed);
+        await write(at, typed);
         await at.press('Continue');
         await at.holds(
           'frame',
@@ -379,9 +346,6 @@ function amounts(inEngine: InEngine): void {
         );
       }
       assert.equal(world.counts.pay, 0);
-      await write(at, '1,234.50');
-      await at.tab.press('Enter');
-      await at.sees('$1,234.50 is far more than your bill of $123.45.');
       // As the half of the world writes it.
       await write(at, '1234,5');
       await at.tab.press('Enter');

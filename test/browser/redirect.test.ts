@@ -17,9 +17,8 @@ import { freePort } from '@duebridge/runtime/testing';
 import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
-import type { Tab } from './engines.ts';
+import { Visitor, type Tab } from './engines.ts';
 import { reads, until, useRig } from './rig.ts';
-import { Visitor } from './visitor.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');

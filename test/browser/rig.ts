@@ -135,9 +135,6 @@ export function reads(
         text,
       )
       // A page that is being left, or a frame that is not there yet, cannot be asked.
-      .catch((error: unknown) => {
-        if (tab.lost()) throw error;
-        return false;
-      }),
+      .catch(() => false),
   );
 }

@@ -3,23 +3,19 @@
  * is tested in Chromium; what engines do each in a way of their own, in every engine that is installed.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import test, { after, suite } from 'node:test';
-import type { AxeResults } from 'axe-core';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
 import {
   ENGINES,
-  scriptOf,
   type EngineName,
   type Script,
   type Settings,
   type Tab,
+  Visitor,
 } from './engines.ts';
 import { until, values, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { Standing } from './screens.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
-import { Visitor } from './visitor.ts';
 
 /** What the site's script puts on its window. */
 export interface SiteWindow {
@@ -184,7 +180,7 @@ async function visitSite(
   return {
     tab,
     ...pageActs(tab, 'frame'),
-    holds: (where, script, ...given) => holds(tab, () => tab.run(where, script, ...given)),
+    holds: (where, script, ...given) => holds(() => tab.run(where, script, ...given)),
     start(given = {}, target = '#place') {
       const settings = { partner: world.partner, frameOrigin: flow.payOrigin, ...given };
       const mounted = tab.run(
@@ -198,7 +194,7 @@ async function visitSite(
       return mounted;
     },
     focused: (text) =>
-      holds(tab, () =>
+      holds(() =>
         tab.run('frame', (wanted) => document.activeElement?.textContent === wanted, text),
       ),
     heard,
@@ -214,24 +210,6 @@ async function visitSite(
       return found;
     },
   };
-}
-
-const axe = readFileSync(
-  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-);
-
-/** What axe finds in the payment page as it is now. */
-export async function axeFindings({ tab }: Pick<EngineVisit, 'tab'>): Promise<string[]> {
-  if (!(await tab.run('frame', () => 'axe' in window))) await tab.run('frame', scriptOf(axe));
-  return tab.run('frame', async () => {
-    const { axe } = window as unknown as { axe: { run(options: object): Promise<AxeResults> } };
-    const { violations } = await axe.run({
-      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-      resultTypes: ['violations'],
-    });
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
-  });
 }
 
 /** Whatever the SDK could have left behind in the site. */
@@ -259,15 +237,9 @@ export async function opensModal(at: EngineVisit, world: World, flow: ScriptedFl
 export const ready = (tab: Tab): Promise<void> =>
   until(() => tab.run('page', () => (window as unknown as SiteWindow).siteReady === true));
 
-/** Waits until a page says yes. A frame that is being replaced cannot be asked: not yet. Rejects when the browser is gone. */
-export function holds(tab: Tab, asked: () => Promise<boolean>): Promise<void> {
-  return until(() =>
-    asked().catch((error: unknown) => {
-      if (tab.lost()) throw error;
-      return false;
-    }),
-  );
-}
+/** Waits until a page says yes. A frame that is being replaced cannot be asked: not yet. */
+const holds = (asked: () => Promise<boolean>): Promise<void> =>
+  until(() => asked().catch(() => false));
 
 /** What a customer does on the payment page, in the frame or in a window of its own. */
 export function pageActs(
@@ -275,11 +247,11 @@ export function pageActs(
   where: 'page' | 'frame',
 ): Pick<EngineVisit, 'title' | 'press' | 'sees' | 'pay'> {
   const title = (text: string): Promise<void> =>
-    holds(tab, () =>
+    holds(() =>
       tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
     );
   const press = async (name: string): Promise<void> => {
-    await holds(tab, async () => {
+    await holds(async () => {
       const look = await tab.run(
         where,
         (wanted) => {
@@ -301,7 +273,7 @@ export function pageActs(
     title,
     press,
     sees: (text) =>
-      holds(tab, () => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
+      holds(() => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
     async pay() {
       await press('Pay $123.45');
       await title('Paid. Thank you!');
