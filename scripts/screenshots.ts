@@ -86,7 +86,7 @@ try {
         bypassCSP: true,
       });
       const page = await context.newPage();
-      await page.goto(`${flow.site(screen.site ?? 'acme')}/`);
+      await page.goto(`${flow.site('acme')}/`);
       await page.waitForFunction(() => 'siteReady' in globalThis);
       await drawSite(page, SITE_STYLE, SITE_BODY);
       // Only a frame in the page stays after Done.

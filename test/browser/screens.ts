@@ -2,6 +2,7 @@
  * Every screen of the payment page and the way to it: read by the accessibility tests and by the
  * script that takes the pictures.
  */
+import type { ErrorCode } from '@duebridge/contract';
 import type { FrameLocator, Page } from 'playwright-core';
 import type { Tag } from '../../packages/web/src/flow/tags.ts';
 import { WORDS, type Word } from '../../packages/web/src/flow/words.ts';
@@ -14,12 +15,14 @@ export const textOf = (language: Tag, word: Word): string =>
     .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
     .join('.+')}$`;
 
+type ScreenWorld = Parameters<ScriptedFlow['world']>[0];
+type Act = (at: Standing) => Promise<void>;
+
 /** One screen: how the platform is set up, and what the customer does to get there. */
 export interface ScreenCase {
   readonly name: string;
-  readonly world?: Parameters<ScriptedFlow['world']>[0];
-  readonly site?: string;
-  readonly act?: (at: Standing) => Promise<void>;
+  readonly world: ScreenWorld | undefined;
+  readonly act: Act | undefined;
   /** The h1 when it is there. */
   readonly title: Word;
 }
@@ -51,82 +54,57 @@ const due = { amount_due_in_cents: 12_345, due_date: '2099-12-03' };
 
 const pay = ({ press }: Standing): Promise<void> => press(MAIN);
 const accepted = succeeds.slice(0, 1);
-const fails = (change: object): World['outcome'] => [
-  ...accepted,
-  { status: 'failed', progress: 'ended', ...change },
-];
+const fails = (change: object): ScreenWorld => ({
+  outcome: [...accepted, { status: 'failed', progress: 'ended', ...change }],
+});
+
+/** A bill with limits, which a customer is about to change the amount of. */
+const limited = { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) };
+const exchange = (trouble: ErrorCode | 'cut') => ({ plan: { exchange: () => trouble } });
+const read = (trouble: ErrorCode) => ({ plan: { read: () => trouble } });
+/** Writes another amount and confirms it, up to what comes of it. */
+const writes =
+  (amount: string, result?: string): Act =>
+  async ({ press, write, there }) => {
+    await press(CHANGE);
+    await write(amount);
+    await press(MAIN);
+    if (result !== undefined) await there(result);
+  };
+const paysTo =
+  (result: string, then?: Act): Act =>
+  async (at) => {
+    await pay(at);
+    await at.there(result);
+    await then?.(at);
+  };
 
 /** Every screen, in the order of a customer's way; the problems last. */
-export const SCREENS: readonly ScreenCase[] = [
-  {
-    name: 'test-mode',
-    world: { mode: 'test', bill: bill(due) },
-    title: 'review_title',
-  },
-  { name: 'review', title: 'review_title' },
-  {
-    name: 'review-past-due',
-    world: { bill: bill({ ...due, due_date: '2026-01-15' }) },
-    title: 'review_title',
-  },
-  {
-    name: 'review-no-part-payment',
-    world: {
-      bill: bill(due, { min_amount_in_cents: 12_345, max_amount_in_cents: 12_345 }),
-    },
-    title: 'review_title',
-  },
-  {
-    name: 'review-above-maximum',
-    world: { bill: bill(due, { max_amount_in_cents: 10_000 }) },
-    title: 'review_title',
-  },
-  {
-    name: 'review-nothing-due',
-    world: { bill: bill({ amount_due_in_cents: 0 }) },
-    title: 'review_nothing_title',
-  },
-  {
-    name: 'review-credit',
-    world: { bill: bill({ amount_due_in_cents: -2_050 }) },
-    title: 'review_credit_title',
-  },
-  {
-    name: 'review-unknown-balance',
-    world: { bill: bill(null) },
-    title: 'review_unknown_title',
-  },
-  {
-    name: 'amount',
-    world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
-    act: ({ press }) => press(CHANGE),
-    title: 'amount_title',
-  },
-  {
-    name: 'amount-error',
-    world: { bill: bill(due, { min_amount_in_cents: 500, max_amount_in_cents: 50_000 }) },
-    async act({ press, write, there }) {
-      await press(CHANGE);
-      await write('700');
-      await press(MAIN);
-      await there('[aria-invalid=true]');
-    },
-    title: 'amount_title',
-  },
-  {
-    name: 'amount-far-above',
-    world: { bill: bill({ ...due, amount_due_in_cents: 17_084 }) },
-    async act({ press, write, there }) {
-      await press(CHANGE);
-      await write('17084');
-      await press(MAIN);
-      await there('[role=alert]');
-    },
-    title: 'amount_title',
-  },
-  {
-    name: 'review-paid-before',
-    world: {
+const TABLE: readonly (readonly [name: string, title: Word, world?: ScreenWorld, act?: Act])[] = [
+  ['test-mode', 'review_title', { mode: 'test' }],
+  ['review', 'review_title'],
+  ['review-past-due', 'review_title', { bill: bill({ ...due, due_date: '2026-01-15' }) }],
+  [
+    'review-no-part-payment',
+    'review_title',
+    { bill: bill(due, { min_amount_in_cents: 12_345, max_amount_in_cents: 12_345 }) },
+  ],
+  ['review-above-maximum', 'review_title', { bill: bill(due, { max_amount_in_cents: 10_000 }) }],
+  ['review-nothing-due', 'review_nothing_title', { bill: bill({ amount_due_in_cents: 0 }) }],
+  ['review-credit', 'review_credit_title', { bill: bill({ amount_due_in_cents: -2_050 }) }],
+  ['review-unknown-balance', 'review_unknown_title', { bill: bill(null) }],
+  ['amount', 'amount_title', limited, ({ press }) => press(CHANGE)],
+  ['amount-error', 'amount_title', limited, writes('700', '[aria-invalid=true]')],
+  [
+    'amount-far-above',
+    'amount_title',
+    { bill: bill({ ...due, amount_due_in_cents: 17_084 }) },
+    writes('17084', '[role=alert]'),
+  ],
+  [
+    'review-paid-before',
+    'review_title',
+    {
       more: {
         last_paid: {
           platform_payment_id: '0190-before',
@@ -136,147 +114,74 @@ export const SCREENS: readonly ScreenCase[] = [
         other_payment: { amount_in_cents: 4_321, created_at: '2026-03-01T18:00:02.000Z' },
       },
     },
-    title: 'review_title',
-  },
-  {
-    name: 'review-part',
-    async act({ press, write }) {
-      await press(CHANGE);
-      await write('50');
-      await press(MAIN);
-    },
-    title: 'review_title',
-  },
-  {
-    name: 'review-two-ways',
-    world: {
+  ],
+  ['review-part', 'review_title', {}, writes('50')],
+  [
+    'review-two-ways',
+    'review_title',
+    {
       fundingMethods: [
         { funding_method: 'bank', label: 'Checking account ••••8821', sandbox: true },
         { funding_method: 'savings', label: 'Savings account ••••0034', sandbox: true },
       ],
     },
-    title: 'review_title',
-  },
-  {
-    name: 'sending',
-    world: { plan: { pay: () => 'hang' } },
-    act: pay,
-    title: 'review_title',
-  },
-  {
-    name: 'status-sent',
-    world: { outcome: [] },
-    act: pay,
-    title: 'status_title',
-  },
-  {
-    name: 'status-accepted',
-    world: { outcome: accepted, more: { usual_seconds: 40 } },
-    async act(at) {
-      await pay(at);
-      await at.there('.track.second');
-    },
-    title: 'status_title',
-  },
-  {
-    name: 'status-offline',
-    world: { outcome: [] },
-    async act(at) {
-      await pay(at);
-      await at.there('.track');
+  ],
+  ['sending', 'review_title', { plan: { pay: () => 'hang' } }, pay],
+  ['status-sent', 'status_title', { outcome: [] }, pay],
+  [
+    'status-accepted',
+    'status_title',
+    { outcome: accepted, more: { usual_seconds: 40 } },
+    paysTo('.track.second'),
+  ],
+  [
+    'status-offline',
+    'status_title',
+    { outcome: [] },
+    paysTo('.track', async (at) => {
       await at.offline();
       await at.there('.notice');
-    },
-    title: 'status_title',
-  },
-  { name: 'receipt', act: pay, title: 'receipt_title' },
-  { name: 'review-branded', world: { look }, title: 'review_title' },
-  { name: 'receipt-branded', world: { look }, act: pay, title: 'receipt_title' },
-  {
-    name: 'failed',
-    world: { outcome: fails({ failure_reason: 'The account is closed. Please call us.' }) },
-    act: pay,
-    title: 'failed_title',
-  },
-  {
-    name: 'failed-duplicate',
-    world: {
-      outcome: fails({ failure_reason: 'Duplicate payment detected', duplicate: true }),
-    },
-    act: pay,
-    title: 'duplicate_title',
-  },
-  {
-    name: 'failed-maybe-duplicate',
-    world: {
-      outcome: fails({ failure_reason: 'Pago duplicado', failure: 'possible_duplicate' }),
-    },
-    act: pay,
-    title: 'failed_title',
-  },
-  {
-    name: 'failed-declined',
-    world: { outcome: fails({ failure_reason: 'No', failure: 'declined' }) },
-    act: pay,
-    title: 'declined_title',
-  },
-  {
-    name: 'left',
-    async act(at) {
-      await pay(at);
-      await at.there('.sign.right');
-      await at.press(MAIN);
-    },
-    title: 'left_paid',
-  },
-  {
-    name: 'canceled',
-    world: { outcome: [...accepted, { status: 'canceled', progress: 'ended' }] },
-    act: pay,
-    title: 'canceled_title',
-  },
-  {
-    name: 'session-ends-soon',
-    world: { sessionMs: 90_000 },
-    act: ({ there }) => there('.notice'),
-    title: 'review_title',
-  },
-  {
-    name: 'problem-origin',
-    world: { plan: { exchange: () => 'ORIGIN_NOT_ALLOWED' } },
-    title: 'problem_origin_not_allowed',
-  },
-  {
-    name: 'problem-token',
-    world: { plan: { exchange: () => 'TOKEN_INVALID' } },
-    title: 'problem_token_invalid',
-  },
-  {
-    name: 'problem-expired',
-    world: { plan: { exchange: () => 'TOKEN_EXPIRED' } },
-    title: 'problem_token_expired',
-  },
-  {
-    name: 'problem-account',
-    world: { plan: { read: () => 'ACCOUNT_NOT_FOUND' } },
-    title: 'problem_account_not_found',
-  },
-  {
-    name: 'problem-biller',
-    world: { plan: { read: () => 'PARTNER_UNREACHABLE' } },
-    title: 'problem_partner_unreachable',
-  },
-  {
-    name: 'problem-network',
-    world: { plan: { exchange: () => 'cut' } },
-    title: 'problem_network_lost',
-  },
-  {
-    name: 'problem-ours',
-    world: { plan: { read: () => 'INTERNAL_ERROR' } },
-    title: 'problem_internal',
-  },
+    }),
+  ],
+  ['receipt', 'receipt_title', {}, pay],
+  ['review-branded', 'review_title', { look }],
+  ['receipt-branded', 'receipt_title', { look }, pay],
+  [
+    'failed',
+    'failed_title',
+    fails({ failure_reason: 'The account is closed. Please call us.' }),
+    pay,
+  ],
+  [
+    'failed-duplicate',
+    'duplicate_title',
+    fails({ failure_reason: 'Duplicate payment detected', duplicate: true }),
+    pay,
+  ],
+  [
+    'failed-maybe-duplicate',
+    'failed_title',
+    fails({ failure_reason: 'Pago duplicado', failure: 'possible_duplicate' }),
+    pay,
+  ],
+  ['failed-declined', 'declined_title', fails({ failure_reason: 'No', failure: 'declined' }), pay],
+  ['left', 'left_paid', {}, paysTo('.sign.right', ({ press }) => press(MAIN))],
+  ['canceled', 'canceled_title', fails({ status: 'canceled' }), pay],
+  ['session-ends-soon', 'review_title', { sessionMs: 90_000 }, ({ there }) => there('.notice')],
+  ['problem-origin', 'problem_origin_not_allowed', exchange('ORIGIN_NOT_ALLOWED')],
+  ['problem-token', 'problem_token_invalid', exchange('TOKEN_INVALID')],
+  ['problem-expired', 'problem_token_expired', exchange('TOKEN_EXPIRED')],
+  ['problem-account', 'problem_account_not_found', read('ACCOUNT_NOT_FOUND')],
+  ['problem-biller', 'problem_partner_unreachable', read('PARTNER_UNREACHABLE')],
+  ['problem-network', 'problem_network_lost', exchange('cut')],
+  ['problem-ours', 'problem_internal', read('INTERNAL_ERROR')],
 ];
+export const SCREENS: readonly ScreenCase[] = TABLE.map(([name, title, world, act]) => ({
+  name,
+  title,
+  world,
+  act,
+}));
 
 interface Drawn {
   innerHTML: string;
