@@ -3,13 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable } from './errors.ts';
 import { groupCommit } from './group-commit.ts';
-import { sql, sqlState } from './postgres.ts';
-import { manualClock, testDatabase } from '../test/testing.ts';
-
-const migrations = {
-  schema: 'test_ground',
-  directory: new URL('./fixtures/migrations/', import.meta.url),
-};
+import { manualClock } from '../test/testing.ts';
 
 /** A flush that waits to be released, and records what it was given. */
 function heldFlush(): {
@@ -107,38 +101,6 @@ test('a full queue refuses the next caller and keeps those it has', async () => 
   assert.deepEqual(await Promise.all([running, ...queued]), [10, 20, 30]);
 });
 
-test('one bad row fails alone, and the others are stored', async (t) => {
-  const database = await testDatabase(t, { migrations });
-  const insert = sql(
-    'test.insert-many',
-    `INSERT INTO test_ground.payment (platform_payment_id, amount_in_cents)
-     SELECT * FROM unnest($1::text[], $2::bigint[]) RETURNING platform_payment_id`,
-  );
-  const group = groupCommit({
-    flush: async (items: [string, number][]) => {
-      const rows = await database.query<{ platform_payment_id: string }>(insert, [
-        items.map(([id]) => id),
-        items.map(([, cents]) => cents),
-      ]);
-      return rows.map((row) => row.platform_payment_id);
-    },
-    maxBatch: 100,
-    maxQueued: 1_000,
-  });
-  const cents = [5, 6, 0, 7];
-  const results = await Promise.allSettled(
-    cents.map((amount, index) => group.add([`p${index}`, amount])),
-  );
-  assert.deepEqual(
-    results.map((result) => (result.status === 'fulfilled' ? result.value : 'failed')),
-    ['p0', 'p1', 'failed', 'p3'],
-  );
-  const failed = results[2];
-  assert.equal(failed?.status === 'rejected' && sqlState(failed.reason), '23514');
-  const rows = await database.query('SELECT count(*) AS count FROM test_ground.payment');
-  assert.deepEqual(rows, [{ count: 3 }]);
-});
-
 test('a lost connection is reported to all and repeated for none: the write may have happened [EE5 F70]', async () => {
   let flushes = 0;
   const group = groupCommit({
@@ -172,33 +134,4 @@ test('a connection lost while rows are tried one by one ends the attempts', asyn
     ['fulfilled', 'rejected', 'rejected'],
   );
   assert.deepEqual(flushes, [[1, 2, 3], [1], [2]]);
-});
-
-test('a flush that returns too few results is a bug reported to every caller', async () => {
-  const group = groupCommit({
-    flush: () => Promise.resolve([1]),
-    maxBatch: 10,
-    maxQueued: 10,
-  });
-  const results = await Promise.allSettled([group.add(1), group.add(2)]);
-  assert.ok(
-    results.every(
-      (result) => result.status === 'rejected' && result.reason instanceof assert.AssertionError,
-    ),
-  );
-});
-
-test('several flushes at once when asked, never more', async () => {
-  const held = heldFlush();
-  const group = groupCommit({ flush: held.flush, maxBatch: 2, maxQueued: 100, concurrency: 2 });
-  const all = [1, 2, 3, 4, 5].map((item) => group.add(item));
-  await turn();
-  assert.deepEqual(held.flushes, [
-    [1, 2],
-    [3, 4],
-  ]);
-  held.release();
-  await turn();
-  held.release();
-  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50]);
 });

@@ -289,24 +289,6 @@ test('no tables are made beside those of an older version, nor among those of so
   await migrate(database, migrations);
 });
 
-test('a process that finds the tables of another one, which started a moment earlier, continues with them', async (t) => {
-  const { database } = await emptyDatabase(t);
-  let overtaken = false;
-  const slow: Database = {
-    ...database,
-    async query<Row>(...args: Parameters<Database['query']>): Promise<Row[]> {
-      const rows = await database.query<Row>(...args);
-      // It has read that nothing is applied, and the other process applies everything before it goes on.
-      if (!overtaken) {
-        overtaken = true;
-        await migrate(database, migrations);
-      }
-      return rows;
-    },
-  };
-  assert.deepEqual(await migrate(slow, migrations), []);
-});
-
 /** Migrations that make tables of these names. */
 async function withFiles(
   t: TestContext,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import pg from 'pg';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
-import { checkDurability, ensureDatabase, takesWrites } from './database-setup.ts';
+import { checkDurability, takesWrites } from './database-setup.ts';
 import { arrayText, constraintOf, openDatabase, sql, sqlState, type Database } from './postgres.ts';
 import { freePort, testDatabase, testServer } from '../test/testing.ts';
 
@@ -101,16 +101,6 @@ test('a violated constraint keeps its code and the connection', async (t) => {
   assert.deepEqual(await database.query(backend), before);
 });
 
-test('a transaction is whole: what it wrote is gone when its work throws', async (t) => {
-  const database = await testDatabase(t, { migrations });
-  const work = database.transaction(async (tx) => {
-    await tx.query(`INSERT INTO test_ground.payment VALUES ('p1', 1)`);
-    throw new Error('no');
-  });
-  await assert.rejects(work, { message: 'no' });
-  assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
-});
-
 test('two transactions that lock in opposite order both commit in the end [F72]', async (t) => {
   const database = await testDatabase(t, { migrations });
   await database.query(`INSERT INTO test_ground.payment VALUES ('a', 1), ('b', 1)`);
@@ -152,13 +142,6 @@ test('a transaction that always conflicts gives up as unavailable, having writte
   await assert.rejects(hopeless, isUnavailable('not_executed'));
   assert.equal(runs, 8);
   assert.deepEqual(await database.query('SELECT * FROM test_ground.payment'), []);
-});
-
-test('a statement that hangs is cut off by the server and named unavailable [F78]', async (t) => {
-  const own = await testDatabase(t, { migrations });
-  const database = openDatabase({ url: own.url, applicationName: 'slow', statementTimeoutMs: 100 });
-  own.closing(() => database.close());
-  await assert.rejects(database.query('SELECT pg_sleep(30)'), isUnavailable('not_executed'));
 });
 
 test('a statement that waited too long costs its transaction, not the connection', async (t) => {
@@ -334,19 +317,6 @@ async function endSessions(database: Database, condition: string): Promise<void>
 }
 
 // Setting up ---------------------------------------------------------------------------------------------------------------
-
-test('a database is created once, however many processes try', async (t) => {
-  const name = `many_${Math.random().toString(36).slice(2)}`;
-  const urls = await Promise.all(Array.from({ length: 6 }, () => ensureDatabase(server.url, name)));
-  assert.equal(new Set(urls).size, 1);
-  const admin = openDatabase({
-    url: server.url,
-    applicationName: 'drop',
-    statementTimeoutMs: 60_000,
-  });
-  t.after(() => admin.close());
-  await admin.query(`DROP DATABASE ${name}`);
-});
 
 test('a database that would lose acknowledged payments is refused wherever that was set [KT3 F74 F75]', async (t) => {
   const own = await testDatabase(t, { migrations });

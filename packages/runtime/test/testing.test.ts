@@ -1,35 +1,6 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { promisify } from 'node:util';
 import { assertInTime, unlessTooSlow } from './real-time.ts';
-
-const execute = promisify(execFile);
-
-test('a server that takes half a minute to start finds its port free: no other test gets it meanwhile', async () => {
-  // Held by two processes at once: of 1,200 ports taken blindly from these, dozens would be the same.
-  const program = `
-    import { freePort } from ${JSON.stringify(new URL('testing.ts', import.meta.url).href)};
-    const ports = [];
-    for (let count = 0; count < 600; count += 1) ports.push(await freePort());
-    console.log(JSON.stringify(ports));
-    // Until the other has finished, too.
-    process.stdin.resume();`;
-  const running = [0, 1].map(() =>
-    execute(process.execPath, ['--input-type=module', '--eval', program]),
-  );
-  const printed = running.map(
-    ({ child }) => new Promise((resolve) => child.stdout?.once('data', resolve)),
-  );
-  await Promise.all(printed);
-  for (const { child } of running) child.stdin?.end();
-  const ports = (await Promise.all(running)).flatMap(
-    ({ stdout }) => JSON.parse(stdout) as number[],
-  );
-  assert.equal(ports.length, 1200);
-  assert.equal(new Set(ports).size, 1200);
-  assert.ok(ports.every((port) => port >= 20_000 && port < 32_768));
-});
 
 test('a slow machine is forgiven a missed limit of real time, and nothing else', async () => {
   const late = (): void => assertInTime(false, 'too late');

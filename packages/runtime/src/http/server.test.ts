@@ -164,17 +164,6 @@ test('what Node would refuse by itself is refused in our form: no host, an unsup
   assert.match(await raw(port, expecting, json), /^HTTP\/1.1 100 .*\r\n\r\nHTTP\/1.1 200 /);
 });
 
-test('every answer forbids guessing its type, even one to bytes that are no request', async (t) => {
-  const { port } = await listening(t);
-  for (const bytes of [
-    'what is this\r\n\r\n',
-    head('GET / HTTP/1.1'),
-    head('GET /payment/p1 HTTP/1.1'),
-  ]) {
-    assert.match(await raw(port, bytes), /\r\nx-content-type-options: nosniff\r\n/i);
-  }
-});
-
 test('a path is decoded or refused; ids are judged by our pattern, whatever their length [F97 F99]', async (t) => {
   const { base } = await listening(t, {}, (app) =>
     mount(app, partnerAdminRoutes.list_kit_payments, () => ({ payments: [], next_cursor: null })),
