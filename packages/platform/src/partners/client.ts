@@ -25,12 +25,7 @@ import {
   type Span,
   type Tracing,
 } from '@duebridge/runtime';
-import {
-  openTokenSource,
-  type Access,
-  type TokenOutcome,
-  type TokenSource,
-} from './oauth-client.ts';
+import { openTokenSource, type Access, type NotSent, type TokenSource } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
@@ -50,24 +45,13 @@ export interface AccountView {
   readonly payment_rules?: PaymentRules;
 }
 
-/** The result of reading an account. Only a definite 404 is `not_found` (decision 7). */
-export type AccountOutcome =
-  | { readonly kind: 'found'; readonly account: AccountView }
-  | { readonly kind: 'not_found' }
-  | { readonly kind: 'unreachable'; readonly reason: string };
+/** Nothing was read. Only a definite 404 is `not_found` (decision 7). */
+type Unread =
+  { readonly kind: 'not_found' } | { readonly kind: 'unreachable'; readonly reason: string };
+export type AccountOutcome = { readonly kind: 'found'; readonly account: AccountView } | Unread;
+export type BalanceOutcome = { readonly kind: 'found'; readonly balance: Balance } | Unread;
 
-/** The result of reading a balance. */
-export type BalanceOutcome =
-  | { readonly kind: 'found'; readonly balance: Balance }
-  | { readonly kind: 'not_found' }
-  | { readonly kind: 'unreachable'; readonly reason: string };
-
-/** Nothing was sent: no access token could be obtained. */
-export interface NotSent {
-  readonly kind: 'not_sent';
-  readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
-  readonly retryAfter: string | undefined;
-}
+export type { NotSent };
 
 /** A PUT or a status GET with its answer, for store/attempts.ts, which keeps the evidence. */
 export interface AnsweredCall {
@@ -168,28 +152,30 @@ interface Line {
 /** What a call is named in traces and logs. */
 const CALL_NAMES = { put: 'PUT payment', get: 'GET payment' } as const;
 
-/** One line for each attempt: at debug when the partner answered as expected, at info when it did not. Nothing of the body. */
-function logAttempt(log: Log, answer: Exchange | NotSent, line: Record<string, unknown>): void {
-  if (answer.kind !== 'reply') log.info({ ...line, reason: answer.reason }, 'attempt not answered');
-  else if (answer.status === 200) log.debug({ ...line, status: 200 }, 'attempt answered');
-  else log.info({ ...line, status: answer.status }, 'attempt answered');
-}
-
-function endSpan(span: Span, answer: Exchange | NotSent): void {
-  if (answer.kind === 'reply') {
-    span.setAttribute('http.response.status_code', answer.status);
-    if (answer.status >= 400) failSpan(span, `status ${answer.status}`);
-  } else {
-    span.setAttribute('error.type', `${answer.kind}_${answer.reason}`);
-    // A call that our own stop aborted says nothing about the partner.
-    if (answer.reason !== 'stopped') failSpan(span, answer.reason);
-  }
-  span.end();
-}
-
 /** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
 export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
-  const lines = openLines(options);
+  const { registry, metrics } = options;
+  const lines = new Map<string, Line>();
+  const fetches = metrics?.counter(
+    'duebridge_token_fetches_total',
+    'Requests to partners’ token endpoints, by what came of them',
+    ['partner_id', 'outcome'],
+  );
+  /** The line for a registration; a new one when what it was made for has changed. */
+  const lineOf = (partner: Partner): Line => {
+    const { partner_id } = partner;
+    const line = lines.get(partner_id);
+    if (line !== undefined) {
+      if (line.madeFor === partner || sameLine(line.madeFor, partner, registry)) {
+        line.madeFor = partner;
+        return line;
+      }
+      void closeLine(line);
+    }
+    const fresh = openLine(options, partner, (outcome) => fetches?.inc({ partner_id, outcome }));
+    lines.set(partner_id, fresh);
+    return fresh;
+  };
   /** A read that a customer waits for. */
   const readNow = (
     partner: Partner,
@@ -198,7 +184,7 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     given: CallOptions = {},
   ): Promise<Exchange | NotSent> =>
     send(
-      lines.of(partner),
+      lineOf(partner),
       { ...READ, template: partner.paths[operation], values: { ...account }, interactive: true },
       { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
     );
@@ -211,9 +197,8 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     },
     submit(partner, payment, given = {}) {
       const template = partner.paths.put_account_payment;
-      const body = instructionBytes(payment);
-      const what = { ...WRITE, template, values: keyOf(payment), body };
-      return sendFor(options, lines, 'put', partner, payment, what, given);
+      const what = { ...WRITE, template, values: keyOf(payment), body: instructionBytes(payment) };
+      return sendFor(options, lineOf, 'put', partner, payment, what, given);
     },
     poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
       const deadlineMs = (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000;
@@ -223,56 +208,16 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
         values: keyOf(payment),
         ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
       };
-      return sendFor(options, lines, 'get', partner, payment, what, { ...given, deadlineMs });
+      return sendFor(options, lineOf, 'get', partner, payment, what, { ...given, deadlineMs });
     },
     getStatement(partner, platform_batch_id, given = {}) {
       const template = partner.paths.get_batch_statement;
-      return send(lines.of(partner), { ...READ, template, values: { platform_batch_id } }, given);
+      return send(lineOf(partner), { ...READ, template, values: { platform_batch_id } }, given);
     },
-    reset: (partner) => lines.drop(partner),
-    close: () => lines.close(),
-  };
-}
-
-// The lines to partners -------------------------------------------------------------------------------------------------------
-
-interface Lines {
-  /** The line for a registration; a new one when what it was made for has changed. */
-  of(partner: Partner): Line;
-  drop(partner: Partner): void;
-  close(): Promise<void>;
-}
-
-function openLines(options: PartnerClientOptions): Lines {
-  const { registry, metrics } = options;
-  const lines = new Map<string, Line>();
-  const tokenFetches = metrics?.counter(
-    'duebridge_token_fetches_total',
-    'Requests to partners’ token endpoints, by what came of them',
-    ['partner_id', 'outcome'],
-  );
-  return {
-    of(partner) {
-      const line = lines.get(partner.partner_id);
-      if (
-        line !== undefined &&
-        (line.madeFor === partner || sameLine(line.madeFor, partner, registry))
-      ) {
-        line.madeFor = partner;
-        return line;
-      }
-      if (line !== undefined) void closeLine(line);
-      const fresh = openLine(options, partner, (outcome) =>
-        tokenFetches?.inc({ partner_id: partner.partner_id, outcome }),
-      );
-      lines.set(partner.partner_id, fresh);
-      return fresh;
-    },
-    drop({ partner_id }) {
+    reset({ partner_id }) {
       const line = lines.get(partner_id);
-      if (line === undefined) return;
       lines.delete(partner_id);
-      void closeLine(line);
+      if (line !== undefined) void closeLine(line);
     },
     async close() {
       const open = [...lines.values()];
@@ -389,7 +334,7 @@ function send(
 /** `send` for a call about a payment, with its answer told to `answered`. */
 async function sendFor(
   { clock, log, tracing, answered }: PartnerClientOptions,
-  lines: Lines,
+  lineOf: (partner: Partner) => Line,
   kind: AnsweredCall['kind'],
   partner: Partner,
   payment: Intent,
@@ -409,14 +354,17 @@ async function sendFor(
   });
   const answer =
     testReply(partner, payment, sent_at) ??
-    (await send(lines.of(partner), what, given, request_id, span));
+    (await send(lineOf(partner), what, given, request_id, span));
   if (span !== undefined) endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
   const took_ms = clock.monotonic() - startedAt;
   const ms = Math.round(took_ms);
   const named = { partner_id, platform_payment_id, request_id };
-  logAttempt(log, answer, { call: CALL_NAMES[kind], ...named, ms });
+  // At debug when the partner answered as expected; nothing of the body.
+  const result = answer.kind === 'reply' ? { status: answer.status } : { reason: answer.reason };
+  const level = answer.kind === 'reply' && answer.status === 200 ? 'debug' : 'info';
+  log[level]({ call: CALL_NAMES[kind], ...named, ms, ...result }, 'a partner was called');
   answered?.({
     kind,
     ...named,
@@ -425,7 +373,7 @@ async function sendFor(
     sent_at,
     took_ms,
     answer,
-    secrets: lines.of(partner).secrets,
+    secrets: lineOf(partner).secrets,
   });
   return answer;
 }
@@ -442,16 +390,27 @@ async function withToken(
   tokens: TokenSource,
   access: Access,
   call: (authorization: Readonly<Record<string, string>>) => Promise<Exchange>,
+  isRepeat = false,
 ): Promise<Exchange | NotSent> {
-  const first = await tokens.token(access);
-  if (first.kind === 'no_token') return notSent(first);
-  const answer = await call({ authorization: `Bearer ${first.access_token}` });
-  if (answer.kind !== 'reply' || answer.status !== 401) return answer;
+  const token = await tokens.token(access);
+  if (token.kind === 'not_sent') return token;
+  const answer = await call({ authorization: `Bearer ${token.access_token}` });
+  if (isRepeat || answer.kind !== 'reply' || answer.status !== 401) return answer;
   // Revoked or expired early (F57): one new token, one repeat. RU5 makes the repeat of a PUT harmless.
-  tokens.refused(first.access_token);
-  const second = await tokens.token(access);
-  if (second.kind === 'no_token') return notSent(second);
-  return call({ authorization: `Bearer ${second.access_token}` });
+  tokens.refused(token.access_token);
+  return withToken(tokens, access, call, true);
+}
+
+function endSpan(span: Span, answer: Exchange | NotSent): void {
+  if (answer.kind === 'reply') {
+    span.setAttribute('http.response.status_code', answer.status);
+    if (answer.status >= 400) failSpan(span, `status ${answer.status}`);
+  } else {
+    span.setAttribute('error.type', `${answer.kind}_${answer.reason}`);
+    // A call that our own stop aborted says nothing about the partner.
+    if (answer.reason !== 'stopped') failSpan(span, answer.reason);
+  }
+  span.end();
 }
 
 function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Record<string, string> {
@@ -469,17 +428,10 @@ function nextRequestId(): string {
   return processId + requests.toString(16).padStart(16, '0');
 }
 
-function notSent(outcome: Extract<TokenOutcome, { kind: 'no_token' }>): NotSent {
-  return { kind: 'not_sent', reason: outcome.reason, retryAfter: outcome.retryAfter };
-}
-
-const UUID = /^([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})$/;
-
 /** W3C trace context: a payment's UUID is its trace, so that all its calls stand together on both sides (decision 33). */
 function traceparent(platform_payment_id: string | undefined, requestId: string): string {
-  const parts = UUID.exec(platform_payment_id ?? '');
-  const trace =
-    parts === null ? requestId : `${parts[1]}${parts[2]}${parts[3]}${parts[4]}${parts[5]}`;
+  const payment = platform_payment_id?.replaceAll('-', '') ?? '';
+  const trace = /^[0-9a-f]{32}$/.test(payment) ? payment : requestId;
   // The counter is the span: it is never zero, and unique in the trace unless two processes call for one payment with equal counters.
   return `00-${trace}-${requestId.slice(16)}-01`;
 }

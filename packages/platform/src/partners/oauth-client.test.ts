@@ -97,7 +97,7 @@ test('an invalid token answer is refused before it reaches a header [OA3 F59 F61
     { access_token: 7 },
   ]) {
     assert.deepEqual(judgeToken(good(more)), {
-      kind: 'no_token',
+      kind: 'not_sent',
       reason: 'invalid_answer',
       retryAfter: undefined,
     });
@@ -109,7 +109,7 @@ test('an invalid token answer is refused before it reaches a header [OA3 F59 F61
   const page = { ...good(), json: undefined, problem: 'content_type' } as const;
   for (const given of [page, reply(200, null), reply(200, []), reply(200, 1.5), reply(200, 'x')]) {
     const judged = judgeToken(given);
-    assert.equal(judged.kind === 'no_token' ? judged.reason : judged.kind, 'invalid_answer');
+    assert.equal(judged.kind === 'not_sent' ? judged.reason : judged.kind, 'invalid_answer');
   }
 });
 
@@ -239,7 +239,7 @@ test('refused credentials are tried once a second at most, not once a payment, a
 test('a granted scope without write sends no put, and an absent scope counts as the requested one [SC1]', async () => {
   const shrunk = source(() => good({ scope: 'read' }));
   assert.deepEqual(await shrunk.tokens.token('write'), {
-    kind: 'no_token',
+    kind: 'not_sent',
     reason: 'scope',
     retryAfter: undefined,
   });

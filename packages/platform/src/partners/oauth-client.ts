@@ -5,22 +5,21 @@
  * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F58); a token is
  *         never used beyond its true expiry, and while the endpoint fails the old one is used until then (F63).
  */
-import { parseInstant, type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
+import { type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
 import type { Clock } from '@duebridge/runtime';
 import type { Exchange } from './http-call.ts';
 
 /** The credentials of the OAuth method. */
 export type OAuthCredentials = Extract<PartnerAuth, { method: 'oauth' }>;
 
-/** An access token, or why there is none. `refused` needs an operator; `unreachable` is temporary. */
-export type TokenOutcome =
-  | { readonly kind: 'token'; readonly access_token: string }
-  | {
-      readonly kind: 'no_token';
-      readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
-      /** What the endpoint asked for, as it came. */
-      readonly retryAfter: string | undefined;
-    };
+/** There is no access token, so nothing can be sent. `refused` and `scope` need an operator; `unreachable` is temporary. */
+export interface NotSent {
+  readonly kind: 'not_sent';
+  readonly reason: 'refused' | 'scope' | 'invalid_answer' | 'unreachable';
+  /** What the endpoint asked for, as it came. */
+  readonly retryAfter: string | undefined;
+}
+export type TokenOutcome = { readonly kind: 'token'; readonly access_token: string } | NotSent;
 
 /** The token's scope covers reads, or writes too (SC1). */
 export type Access = 'read' | 'write';
@@ -48,11 +47,10 @@ const LESS_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 250;
 const MAX_PAUSE_MS = 1_000;
 
-interface Held {
-  readonly access_token: string;
+interface Held extends Granted {
+  /** Of the monotonic clock, in milliseconds. */
   readonly renewAt: number;
   readonly expiresAt: number;
-  readonly scope: string | undefined;
 }
 
 /**
@@ -68,66 +66,56 @@ export function openTokenSource(options: {
   const { credentials, clock } = options;
   const scope = credentials.scope ?? 'read write';
   let held: Held | undefined;
-  let inFlight: Promise<TokenOutcome> | undefined;
+  let inFlight: Promise<void> | undefined;
   let failures = 0;
-  let blocked: { readonly until: number; readonly outcome: TokenOutcome } | undefined;
+  /** Why the last fetch failed, and until when no other is made. */
+  let blocked: { readonly until: number; readonly outcome: NotSent } | undefined;
 
-  const fetchOne = async (): Promise<TokenOutcome> => {
+  const fetchOne = async (): Promise<void> => {
+    // Counted from before the request left: the partner's clock started no earlier.
     const startedAt = clock.monotonic();
-    const exchange = await options.fetch(tokenForm(credentials, scope));
-    const judged = judgeToken(exchange);
+    const judged = judgeToken(await options.fetch(tokenForm(credentials, scope)));
     options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
-    if (judged.kind === 'no_token') {
+    if (judged.kind === 'not_sent') {
+      const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
       failures += 1;
-      const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures - 1, 10));
       // Never before the endpoint's own Retry-After; jitter only behind it, so that workers do not come back together.
       const asked = (retryAfterMs(judged.retryAfter, clock.now()) ?? 0) * (1 + clock.random() / 10);
       const ours = pause * (0.75 + clock.random() / 4);
       blocked = { until: clock.monotonic() + Math.max(asked, ours), outcome: judged };
-      return judged;
+      return;
     }
     failures = 0;
     blocked = undefined;
-    // Counted from before the request left: the partner's clock started no earlier.
-    const lifeMs = judged.lifeS * 1_000;
-    const token = {
-      access_token: judged.access_token,
-      scope: judged.scope,
-      expiresAt: startedAt + lifeMs,
-      renewAt: startedAt + renewalMs(judged.lifeS),
-    };
-    const less = scope.split(' ').includes('write') && !covers(token, token.access_token, 'write');
-    held = less ? { ...token, renewAt: Math.min(token.renewAt, startedAt + LESS_PAUSE_MS) } : token;
-    return { kind: 'token', access_token: judged.access_token };
+    const isLess = scope.split(' ').includes('write') && !covers(judged, 'write');
+    const renewMs = isLess
+      ? Math.min(renewalMs(judged.lifeS), LESS_PAUSE_MS)
+      : renewalMs(judged.lifeS);
+    const expiresAt = startedAt + judged.lifeS * 1_000;
+    held = { ...judged, expiresAt, renewAt: startedAt + renewMs };
   };
 
-  const fetchShared = (): Promise<TokenOutcome> => {
-    inFlight ??= fetchOne().finally(() => {
-      inFlight = undefined;
-    });
-    return inFlight;
-  };
-
-  const current = async (): Promise<TokenOutcome> => {
+  /** The token to use now. One that has just been fetched is used once, whatever its life. */
+  const current = async (): Promise<Held | NotSent> => {
     const now = clock.monotonic();
-    if (held !== undefined && now < held.renewAt)
-      return { kind: 'token', access_token: held.access_token };
-    const stillGood = (): TokenOutcome | undefined =>
-      held !== undefined && clock.monotonic() < held.expiresAt
-        ? { kind: 'token', access_token: held.access_token }
-        : undefined;
-    if (blocked !== undefined && now < blocked.until) return stillGood() ?? blocked.outcome;
-    const outcome = await fetchShared();
-    return outcome.kind === 'token' ? outcome : (stillGood() ?? outcome);
+    if (held !== undefined && now < held.renewAt) return held;
+    if (blocked === undefined || now >= blocked.until) {
+      inFlight ??= fetchOne().finally(() => {
+        inFlight = undefined;
+      });
+      await inFlight;
+      if (blocked === undefined && held !== undefined) return held;
+    }
+    if (held !== undefined && clock.monotonic() < held.expiresAt) return held;
+    return blocked?.outcome ?? notSent('unreachable');
   };
 
   return {
     async token(access) {
       const outcome = await current();
-      if (outcome.kind === 'token' && !covers(held, outcome.access_token, access)) {
-        return { kind: 'no_token', reason: 'scope', retryAfter: undefined };
-      }
-      return outcome;
+      if (outcome.kind === 'not_sent') return outcome;
+      if (!covers(outcome, access)) return notSent('scope');
+      return { kind: 'token', access_token: outcome.access_token };
     },
     refused(access_token) {
       if (held?.access_token === access_token) held = undefined;
@@ -135,11 +123,13 @@ export function openTokenSource(options: {
   };
 }
 
+function notSent(reason: NotSent['reason'], retryAfter?: string): NotSent {
+  return { kind: 'not_sent', reason, retryAfter };
+}
+
 /** A scope that came back smaller is obeyed (F60); one that did not come back is the one asked for (RFC 6749 5.1). */
-function covers(held: Held | undefined, access_token: string, access: Access): boolean {
-  if (held === undefined || held.access_token !== access_token || held.scope === undefined)
-    return true;
-  const granted = held.scope.split(' ');
+function covers({ scope }: Granted, access: Access): boolean {
+  const granted = scope?.split(' ') ?? [];
   // A partner with scopes of its own names cannot be judged by ours.
   if (!granted.includes('read') && !granted.includes('write')) return true;
   return granted.includes(access);
@@ -147,7 +137,7 @@ function covers(held: Held | undefined, access_token: string, access: Access): b
 
 /** 80 % of the life, or 60 s before its end, whichever comes first (decision 14); never before now. */
 function renewalMs(lifeS: number): number {
-  return Math.max(0, Math.min(lifeS * 0.8, lifeS - 60 > 0 ? lifeS - 60 : lifeS * 0.8)) * 1_000;
+  return (lifeS > 60 ? Math.min(lifeS * 0.8, lifeS - 60) : lifeS * 0.8) * 1_000;
 }
 
 /** The form of OA2, each value encoded once (F66). */
@@ -160,47 +150,32 @@ export function tokenForm(credentials: OAuthCredentials, scope: string): string 
   }).toString();
 }
 
+/** A token as its endpoint granted it. */
+interface Granted {
+  readonly kind: 'granted';
+  readonly access_token: string;
+  readonly lifeS: number;
+  readonly scope: string | undefined;
+}
+
 /** What an answer of the token endpoint means (OA3). Pure. */
-export function judgeToken(exchange: Exchange):
-  | {
-      readonly kind: 'granted';
-      readonly access_token: string;
-      readonly lifeS: number;
-      readonly scope: string | undefined;
-    }
-  | Extract<TokenOutcome, { kind: 'no_token' }> {
-  const none = (reason: 'refused' | 'invalid_answer' | 'unreachable') =>
-    ({
-      kind: 'no_token',
-      reason,
-      retryAfter: exchange.kind === 'reply' ? exchange.retryAfter : undefined,
-    }) as const;
+export function judgeToken(exchange: Exchange): Granted | NotSent {
   if (exchange.kind === 'no_reply') {
     // Like a wrong secret, a bad certificate or a forbidden address does not fix itself.
-    return none(
-      exchange.reason === 'certificate' || exchange.reason === 'address'
-        ? 'refused'
-        : 'unreachable',
-    );
+    const isForGood = exchange.reason === 'certificate' || exchange.reason === 'address';
+    return notSent(isForGood ? 'refused' : 'unreachable');
   }
-  const { status } = exchange;
-  if (status === 400 || status === 401 || status === 403) return none('refused');
-  if (status === 408 || status === 429 || status >= 500) return none('unreachable');
-  if (status !== 200) return none('invalid_answer');
-  const body = exchange.json;
-  if (
-    typeof body !== 'object' ||
-    body === null ||
-    Array.isArray(body) ||
-    body instanceof OtherNumber
-  ) {
-    return none('invalid_answer');
-  }
-  const fields = body as { readonly [key: string]: Json };
-  const { access_token, token_type, expires_in, scope } = fields;
-  if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer')
-    return none('invalid_answer');
-  if (typeof access_token !== 'string' || !isTokenText(access_token)) return none('invalid_answer');
+  const { status, json, retryAfter } = exchange;
+  if (status === 400 || status === 401 || status === 403) return notSent('refused', retryAfter);
+  if (status === 408 || status === 429 || status >= 500) return notSent('unreachable', retryAfter);
+  const { access_token, token_type, expires_in, scope } = Object(json) as Record<string, Json>;
+  const isToken =
+    status === 200 &&
+    typeof token_type === 'string' &&
+    token_type.toLowerCase() === 'bearer' &&
+    typeof access_token === 'string' &&
+    isTokenText(access_token);
+  if (!isToken) return notSent('invalid_answer', retryAfter);
   return {
     kind: 'granted',
     access_token,
@@ -235,8 +210,6 @@ export function retryAfterMs(header: string | undefined, now: number): number | 
   if (/^[0-9]{1,15}$/.test(text)) return Math.min(MAX_RETRY_AFTER_MS, Number(text) * 1_000);
   if (!/^[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT$/.test(text))
     return undefined;
-  const at = parseInstant(
-    new Date(text).toString() === 'Invalid Date' ? '' : new Date(text).toISOString(),
-  );
-  return at === undefined ? undefined : Math.max(0, Math.min(MAX_RETRY_AFTER_MS, at - now));
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.min(MAX_RETRY_AFTER_MS, at - now));
 }

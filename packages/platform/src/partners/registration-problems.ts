@@ -3,7 +3,6 @@
  * another record, headers and certificates that cannot work. Pure.
  */
 import {
-  fillPath,
   pathFields,
   type Detail,
   type Mode,
@@ -24,24 +23,30 @@ export function registrationProblems(
   registration: PartnerRegistration,
   allowPrivate: boolean,
 ): Detail[] {
-  const problems = changeProblems(registration, allowPrivate);
-  if (registration.kind === 'biller' && registration.biller_id === undefined) {
-    problems.push({ path: 'body.biller_id', problem: 'is required for a biller' });
-  }
-  if (registration.kind === 'aggregator' && registration.biller_id !== undefined) {
-    problems.push({
-      path: 'body.biller_id',
-      problem: 'is not for an aggregator: it names one with each account',
-    });
-  }
-  const zone = registration.batch_time_zone;
-  if (zone !== undefined && !isTimeZone(zone)) {
-    problems.push({
-      path: 'body.batch_time_zone',
-      problem: 'must be an IANA time zone such as America/New_York',
-    });
-  }
-  return problems;
+  const { kind, biller_id, batch_time_zone: zone } = registration;
+  const isBiller = kind === 'biller';
+  return [
+    ...changeProblems(registration, allowPrivate),
+    ...problemsOf({
+      biller_id:
+        isBiller === (biller_id !== undefined)
+          ? undefined
+          : isBiller
+            ? 'is required for a biller'
+            : 'is not for an aggregator: it names one with each account',
+      batch_time_zone:
+        zone === undefined || isTimeZone(zone)
+          ? undefined
+          : 'must be an IANA time zone such as America/New_York',
+    }),
+  ];
+}
+
+/** The fields with a problem, by their paths in the body. */
+function problemsOf(fields: Readonly<Record<string, string | undefined>>): Detail[] {
+  return Object.entries(fields).flatMap(([name, problem]) =>
+    problem === undefined ? [] : [{ path: `body.${name}`, problem }],
+  );
 }
 
 function isTimeZone(zone: string): boolean {
@@ -59,41 +64,30 @@ export function changeProblems(
   },
   allowPrivate: boolean,
 ): Detail[] {
-  const problems: Detail[] = [];
-  const add = (path: string, problem: string | undefined): void => {
-    if (problem !== undefined) problems.push({ path, problem });
-  };
-  if (change.base_url !== undefined) {
-    add(
-      'body.base_url',
-      urlProblem(change.base_url, allowPrivate) ?? queryProblem(change.base_url),
-    );
-  }
-  if (typeof change.logo === 'string') {
-    const logo = readLogo(change.logo);
-    add('body.logo', typeof logo === 'string' ? logo : undefined);
-  }
-  for (const [index, origin] of (change.origins ?? []).entries()) {
-    add(`body.origins.${index}`, originProblem(origin));
-  }
-  for (const [name, template] of Object.entries(change.paths ?? {})) {
-    add(`body.paths.${name}`, templateProblem(name, template));
-  }
-  if (change.auth?.method === 'key') {
-    add('body.auth.header', headerProblem(change.auth.header));
-    // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
-    add(
-      'body.auth.key',
-      /^[\u0021-\u007e]+$/.test(change.auth.key)
+  const { base_url, logo, origins = [], paths = {}, auth, connection = {} } = change;
+  const picture = typeof logo === 'string' ? readLogo(logo) : undefined;
+  return problemsOf({
+    base_url:
+      base_url &&
+      (urlProblem(base_url, allowPrivate) ??
+        (base_url.includes('?') ? 'must have no query' : undefined)),
+    logo: typeof picture === 'string' ? picture : undefined,
+    ...Object.fromEntries(origins.map((one, at) => [`origins.${at}`, originProblem(one)])),
+    ...Object.fromEntries(
+      Object.entries(paths).map(([name, one]) => [`paths.${name}`, templateProblem(name, one)]),
+    ),
+    ...(auth?.method === 'key' && {
+      'auth.header': headerProblem(auth.header),
+      // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
+      'auth.key': /^[\u0021-\u007e]+$/.test(auth.key)
         ? undefined
         : 'must be visible ASCII without spaces',
-    );
-  }
-  problems.push(...connectionProblems(change.connection ?? {}, allowPrivate));
-  if (change.auth?.method === 'oauth') {
-    add('body.auth.token_url', urlProblem(change.auth.token_url, allowPrivate));
-  }
-  return problems;
+    }),
+    ...connectionProblems(connection, allowPrivate),
+    ...(auth?.method === 'oauth' && {
+      'auth.token_url': urlProblem(auth.token_url, allowPrivate),
+    }),
+  });
 }
 
 /** Sites of real customers are reached by https; only a test may stand on the engineer's own machine. */
@@ -110,10 +104,6 @@ export function modeProblems(
   );
 }
 
-function queryProblem(base_url: string): string | undefined {
-  return base_url.includes('?') ? 'must have no query' : undefined;
-}
-
 function originProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   // It is written into a policy header, where `;` and `,` would begin another directive or policy.
@@ -127,42 +117,30 @@ function originProblem(text: string): string | undefined {
     : 'must begin with https:// (or http://localhost)';
 }
 
-/** Fields that each template must hold, or another record would be read or written; it may hold no others. */
-const TEMPLATE_FIELDS: Readonly<
-  Record<string, { readonly needs: string[]; readonly may: string[] }>
-> = {
-  get_account: { needs: ['account_id'], may: ['biller_id'] },
-  get_balance: { needs: ['account_id'], may: ['biller_id'] },
-  put_account_payment: { needs: ['account_id', 'platform_payment_id'], may: ['biller_id'] },
-  get_account_payment: { needs: ['platform_payment_id'], may: ['biller_id', 'account_id'] },
-  get_payment: { needs: ['platform_payment_id'], may: [] },
-  get_batch_statement: { needs: ['platform_batch_id'], may: [] },
+/** Fields that each template must hold, or another record would be read or written; and those that it may hold besides. */
+const TEMPLATE_FIELDS: Readonly<Record<string, readonly [needs: string[], may: string[]]>> = {
+  get_account: [['account_id'], ['biller_id']],
+  get_balance: [['account_id'], ['biller_id']],
+  put_account_payment: [['account_id', 'platform_payment_id'], ['biller_id']],
+  get_account_payment: [['platform_payment_id'], ['biller_id', 'account_id']],
+  get_payment: [['platform_payment_id'], []],
+  get_batch_statement: [['platform_batch_id'], []],
 };
 
 function templateProblem(name: string, template: string): string | undefined {
-  const rules = TEMPLATE_FIELDS[name];
-  if (rules === undefined) return undefined;
+  const [needs, may] = TEMPLATE_FIELDS[name] ?? [[], []];
   if (!/^(\/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+$/.test(template)) {
     return 'must be a path of plain segments and {fields}';
   }
   const fields = pathFields(template);
-  const missing = rules.needs.find((field) => !fields.includes(field));
+  const missing = needs.find((field) => !fields.includes(field));
   if (missing !== undefined) return `must contain {${missing}}`;
-  const foreign = fields.find(
-    (field) => !rules.needs.includes(field) && !rules.may.includes(field),
-  );
+  const foreign = fields.find((field) => !needs.includes(field) && !may.includes(field));
   if (foreign !== undefined) return `cannot contain {${foreign}}`;
   if (name === 'put_account_payment' && !template.endsWith('/payment/{platform_payment_id}')) {
     return 'must end with /payment/{platform_payment_id} (B4)';
   }
-  try {
-    fillPath(template, Object.fromEntries(fields.map((field) => [field, 'x'])));
-    return template.split('/').some((segment) => segment === '.' || segment === '..')
-      ? 'must have no dot segments'
-      : undefined;
-  } catch {
-    return 'cannot be filled';
-  }
+  return /\/\.\.?(?:\/|$)/.test(template) ? 'must have no dot segments' : undefined;
 }
 
 /** Names that steer the connection, the body or what others on the way believe: never a key's. */
@@ -175,32 +153,32 @@ export function headerProblem(header: string): string | undefined {
   return DENIED_HEADERS.test(header) ? 'is a header with a different meaning' : undefined;
 }
 
-function connectionProblems(connection: PartnerConnection, allowPrivate: boolean): Detail[] {
-  const { certificate, private_key, authority, proxy_url } = connection;
-  const problems: Detail[] = [];
-  const add = (field: string, problem: string): void => {
-    problems.push({ path: `body.connection.${field}`, problem });
+/** What is wrong with each part of a connection. */
+function connectionProblems(
+  { certificate, private_key, authority, proxy_url }: PartnerConnection,
+  allowPrivate: boolean,
+): Record<string, string | undefined> {
+  const said = (what: string, problem: string | undefined): string | undefined =>
+    problem === undefined ? undefined : `must be ${what} as PEM (${problem})`;
+  const ofCertificate =
+    said('a certificate with its chain', tlsProblem({ cert: certificate })) ??
+    (certificate === undefined && private_key !== undefined
+      ? 'is required with a private key'
+      : undefined);
+  const ofKey =
+    said('an unencrypted private key', tlsProblem({ key: private_key })) ??
+    (private_key === undefined && certificate !== undefined
+      ? 'is required with a certificate'
+      : undefined);
+  const isEachRight = ofCertificate === undefined && ofKey === undefined;
+  const pair = isEachRight ? tlsProblem({ cert: certificate, key: private_key }) : undefined;
+  return {
+    'connection.certificate': ofCertificate,
+    'connection.private_key': ofKey ?? (pair && 'is not the key of the certificate'),
+    // As `ca`, certificates that cannot be read are ignored without a word.
+    'connection.authority': said('certificates', tlsProblem({ cert: authority })),
+    'connection.proxy_url': proxy_url && proxyProblem(proxy_url, allowPrivate),
   };
-  const wrongCertificate = tlsProblem({ cert: certificate });
-  if (wrongCertificate !== undefined)
-    add('certificate', `must be a certificate with its chain as PEM (${wrongCertificate})`);
-  const wrongKey = tlsProblem({ key: private_key });
-  if (wrongKey !== undefined)
-    add('private_key', `must be an unencrypted private key as PEM (${wrongKey})`);
-  if (certificate !== undefined && private_key === undefined)
-    add('private_key', 'is required with a certificate');
-  if (private_key !== undefined && certificate === undefined)
-    add('certificate', 'is required with a private key');
-  if (problems.length === 0 && tlsProblem({ cert: certificate, key: private_key }) !== undefined) {
-    add('private_key', 'is not the key of the certificate');
-  }
-  // As `ca`, certificates that cannot be read are ignored without a word.
-  const wrongAuthority = tlsProblem({ cert: authority });
-  if (wrongAuthority !== undefined)
-    add('authority', `must be certificates as PEM (${wrongAuthority})`);
-  const proxy = proxy_url === undefined ? undefined : proxyProblem(proxy_url, allowPrivate);
-  if (proxy !== undefined) add('proxy_url', proxy);
-  return problems;
 }
 
 /** Why TLS cannot use these, in the words of OpenSSL, such as "no start line"; undefined when it can. */

@@ -287,12 +287,11 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       known.forget(partner_id);
     },
     async reseal() {
-      const resealed = [
-        await resealColumn(database, sealer, 'auth'),
-        await resealColumn(database, sealer, 'connection'),
-      ];
+      const resealed =
+        (await resealColumn(database, sealer, 'auth')) +
+        (await resealColumn(database, sealer, 'connection'));
       known.forget();
-      return resealed.reduce((sum, rows) => sum + rows);
+      return resealed;
     },
   };
 }
@@ -434,9 +433,9 @@ function pauseReason(before: StoredPartner, change: PartnerChange): string | nul
 /** What is sealed of a partner. Kept outside the objects, so that printing or serialising a Partner cannot reveal a secret (PL15). */
 const sealedOf = new WeakMap<Partner, Pick<StoredPartner, 'auth_sealed' | 'connection_sealed'>>();
 
-const SEALED = ['auth', 'connection'] as const;
+type Sealed = 'auth' | 'connection';
 
-function place(partner_id: string, what: (typeof SEALED)[number]): string {
+function place(partner_id: string, what: Sealed): string {
   return `partners/${partner_id}/${what}`;
 }
 
@@ -511,11 +510,7 @@ function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
 }
 
 /** Seals what a column holds anew; returns how many rows. */
-async function resealColumn(
-  database: Database,
-  sealer: Sealer,
-  what: (typeof SEALED)[number],
-): Promise<number> {
+async function resealColumn(database: Database, sealer: Sealer, what: Sealed): Promise<number> {
   const column = `${what}_sealed`;
   const rows = await database.query<{ partner_id: string; sealed: string }>(
     `SELECT partner_id, ${column} AS sealed FROM duebridge_platform.partners WHERE ${column} IS NOT NULL`,
@@ -564,19 +559,11 @@ function toPartner(row: StoredPartner): Partner {
   return partner;
 }
 
-/** As it was registered, without defaults. */
+/** As it was registered, without defaults; what was not registered is absent. */
 function toView(row: StoredPartner): PartnerView {
-  const { biller_id, support_contact, colour, logo, connection, ...view } = toPartner(row);
-  const { biller_names, ...rest } = view;
-  return {
-    ...rest,
-    paths: row.paths,
-    budget: row.budget,
-    ...(biller_id === null ? {} : { biller_id }),
-    ...(support_contact === null ? {} : { support_contact }),
-    ...(colour === null ? {} : { colour }),
-    ...(logo === null ? {} : { logo }),
-    ...(Object.keys(biller_names).length === 0 ? {} : { biller_names }),
-    ...(connection === undefined ? {} : { connection }),
-  };
+  const { paths, budget, biller_names, pause_reason } = row;
+  const names = Object.keys(biller_names).length === 0 ? undefined : biller_names;
+  const fields = Object.entries({ ...toPartner(row), paths, budget, biller_names: names });
+  const given = fields.filter(([, value]) => value !== null && value !== undefined);
+  return { ...Object.fromEntries(given), pause_reason } as PartnerView;
 }
