@@ -19,6 +19,7 @@ import {
 import { sql, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { note } from '../store/audit.ts';
+import { Conditions } from '../store/conditions.ts';
 import type { Queryable } from '../store/payments.ts';
 
 /** Rows of one statement. */
@@ -132,25 +133,18 @@ export function listDifferences(
   on: Queryable,
   query: Omit<DifferenceQuery, 'limit'> & { readonly limit: number },
 ): Promise<OpenDifference[]> {
-  const where: string[] = [];
-  const values: unknown[] = [];
-  const add = (condition: string, value: unknown): void => {
-    if (value === undefined) return;
-    values.push(value);
-    where.push(condition.replace('?', `$${values.length}`));
-  };
-  if (query.state === 'open') where.push('d.resolved_at IS NULL');
-  if (query.state === 'resolved') where.push('d.resolved_at IS NOT NULL');
-  add('d.partner_id = ?', query.partner_id);
-  add('d.platform_batch_id = ?', query.platform_batch_id);
-  add('d.kind = ?', query.kind);
-  if (query.age !== undefined) where.push(AGES[query.age]);
-  add('d.difference_id < ?::uuid', query.cursor);
-  values.push(query.limit);
+  const conditions = new Conditions();
+  if (query.state === 'open') conditions.add('d.resolved_at IS NULL');
+  if (query.state === 'resolved') conditions.add('d.resolved_at IS NOT NULL');
+  conditions.add('d.partner_id = ?', query.partner_id);
+  conditions.add('d.platform_batch_id = ?', query.platform_batch_id);
+  conditions.add('d.kind = ?', query.kind);
+  if (query.age !== undefined) conditions.add(AGES[query.age]);
+  conditions.add('d.difference_id < ?::uuid', query.cursor);
   return on.query<OpenDifference>(
-    `SELECT ${COLUMNS} FROM duebridge_platform.differences d ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
-      ORDER BY d.difference_id DESC LIMIT $${values.length}`,
-    values,
+    `SELECT ${COLUMNS} FROM duebridge_platform.differences d ${conditions.where}
+      ORDER BY d.difference_id DESC LIMIT $${conditions.values.length + 1}`,
+    [...conditions.values, query.limit],
   );
 }
 

@@ -4,6 +4,7 @@
  */
 import type { AuditEntry } from '@duebridge/contract';
 import { sql, type AuditTables } from '@duebridge/runtime';
+import { Conditions } from './conditions.ts';
 import type { AuditDetail, Queryable } from './payments.ts';
 
 /** The columns covered by the audit's seals (decision 135). Their order is part of every digest. */
@@ -117,44 +118,28 @@ const EVERY_PAYMENT = [
 
 /** Lines, newest first. A line includes its payment or partner unless its own detail does. */
 export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine[]> {
-  const where: string[] = [];
-  const values: unknown[] = [];
-  const add = (condition: string, ...given: unknown[]): void => {
-    let text = condition;
-    for (const value of given) {
-      values.push(value);
-      text = text.replace('?', `$${values.length}`);
-    }
-    where.push(text);
-  };
-  if (filter.actor !== undefined) {
-    add('actor = ?', filter.actor);
-    // Repeats the condition of the partial index of human actions, so that the plan can use it.
-    if (!/^(worker-|session )/.test(filter.actor))
-      where.push(`actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %'`);
-  }
-  if (filter.event !== undefined) {
-    add('event = ?', filter.event);
-    // The events of every payment are selective anyway; the others have their own index, selected here by repeating its
-    // condition.
-    if (!EVERY_PAYMENT.includes(filter.event))
-      where.push(`event NOT IN (${EVERY_PAYMENT.map((event) => `'${event}'`).join(', ')})`);
-  }
-  if (filter.platform_payment_id !== undefined)
-    add('platform_payment_id = ?', filter.platform_payment_id);
+  const conditions = new Conditions();
+  const { actor, event, cursor } = filter;
+  conditions.add('actor = ?', actor);
+  // Repeats the condition of the partial index of human actions, so that the plan can use it.
+  if (actor !== undefined && !/^(worker-|session )/.test(actor))
+    conditions.add(`actor NOT LIKE 'worker-%' AND actor NOT LIKE 'session %'`);
+  conditions.add('event = ?', event);
+  // The events of every payment are selective anyway; the others have their own index, selected here by repeating its
+  // condition.
+  if (event !== undefined && !EVERY_PAYMENT.includes(event))
+    conditions.add(`event NOT IN (${EVERY_PAYMENT.map((one) => `'${one}'`).join(', ')})`);
+  conditions.add('platform_payment_id = ?', filter.platform_payment_id);
   // Lines about the partner itself; those about its payments are listed with the payments.
-  if (filter.partner_id !== undefined)
-    add('partner_id = ? AND platform_payment_id IS NULL', filter.partner_id);
-  if (filter.from !== undefined) add('at >= ?', filter.from);
-  if (filter.to !== undefined) add('at < ?', filter.to);
-  if (filter.cursor !== undefined)
-    add('(at, audit_id) < (?::timestamptz, ?::uuid)', filter.cursor.at, filter.cursor.audit_id);
-  values.push(filter.limit);
+  conditions.add('partner_id = ? AND platform_payment_id IS NULL', filter.partner_id);
+  conditions.add('at >= ?', filter.from);
+  conditions.add('at < ?', filter.to);
+  conditions.add('(at, audit_id) < (?::timestamptz, ?::uuid)', cursor?.at, cursor?.audit_id);
   return on.query<AuditLine>(
     `SELECT at, actor, event, audit_id, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS exact_at,
             detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
-       FROM duebridge_platform.audit ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
-      ORDER BY at DESC, audit_id DESC LIMIT $${values.length}`,
-    values,
+       FROM duebridge_platform.audit ${conditions.where}
+      ORDER BY at DESC, audit_id DESC LIMIT $${conditions.values.length + 1}`,
+    [...conditions.values, filter.limit],
   );
 }

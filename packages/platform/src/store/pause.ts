@@ -7,35 +7,16 @@
  *        the pause.
  * next:  resumePayment in terminal.ts, or withdrawPayment while no PUT can have left.
  */
-import { sql, type Database } from '@duebridge/runtime';
-import { actOn, PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
+import { sql } from '@duebridge/runtime';
+import { operatorsAct, PAUSED, type Queryable } from './payments.ts';
 
-/** Why the act is refused. */
-const NOT_DRIVEN =
-  'Nothing is sent for this payment: it has ended, waits in review, or is paused already';
-
-const pauseStatement = sql(
-  'payment_pause',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET slot = ${PAUSED}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.slot <> ${PAUSED}
-      RETURNING p.*
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $2, 'payment_paused', p.platform_payment_id, p.partner_id, jsonb_build_object('reason', $3::text) FROM p
-   )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
-
-/** Pauses a payment. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when nothing is sent for it anyway. */
-export function pausePayment(
-  database: Database,
-  platform_payment_id: string,
-  reason: string,
-  actor: string,
-): Promise<PaymentRow> {
-  return actOn(database, pauseStatement, [platform_payment_id, actor, reason], NOT_DRIVEN);
-}
+/** Pauses a payment. */
+export const pausePayment = operatorsAct('payment_pause', {
+  set: `slot = ${PAUSED}`,
+  where: `p.slot <> ${PAUSED}`,
+  event: 'payment_paused',
+  refused: 'Nothing is sent for this payment: it has ended, waits in review, or is paused already',
+});
 
 /** Paused payments read at once; each is paused by a person. */
 const MAX_PAUSED = 10_000;

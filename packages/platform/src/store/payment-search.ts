@@ -9,6 +9,7 @@ import type { FilterStatus, PaymentSort, PaymentStatus } from '@duebridge/contra
 import { sql } from '@duebridge/runtime';
 import { idAfter, idBefore } from '../payment-id.ts';
 import { paymentsWithCases } from './cases.ts';
+import { Conditions } from './conditions.ts';
 import { PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
 /** The filter; an absent field does not filter. */
@@ -71,18 +72,15 @@ export async function listPayments(
     if (ids.length === 0) return [];
     add('p.platform_payment_id = ANY(?)', ids);
   }
-  const range: { from?: string; before?: string } = {};
-  if (filter.partner_id !== undefined) add('p.partner_id = ?', filter.partner_id);
-  if (filter.account_id !== undefined) add('p.account_id = ?', filter.account_id);
-  if (filter.amount_in_cents !== undefined) add('p.amount_in_cents = ?', filter.amount_in_cents);
-  if (filter.from !== undefined) {
-    add('p.created_at >= ?', filter.from);
-    range.from = idBefore(Date.parse(filter.from));
-  }
-  if (filter.to !== undefined) {
-    add('p.created_at < ?', filter.to);
-    range.before = idAfter(Date.parse(filter.to));
-  }
+  const range: IdRange = {
+    from: filter.from === undefined ? undefined : idBefore(Date.parse(filter.from)),
+    before: filter.to === undefined ? undefined : idAfter(Date.parse(filter.to)),
+  };
+  add('p.partner_id = ?', filter.partner_id);
+  add('p.account_id = ?', filter.account_id);
+  add('p.amount_in_cents = ?', filter.amount_in_cents);
+  add('p.created_at >= ?', filter.from);
+  add('p.created_at < ?', filter.to);
   const descending = filter.sort !== 'oldest';
   // Few payments end without success. Where nothing else leaves few, the audit's own index finds them, newest first.
   const isNarrow =
@@ -95,40 +93,33 @@ export async function listPayments(
   }
   if (status !== undefined) await addStatus(on, conditions, status);
   addRange(conditions, 'p.platform_payment_id', range);
-  if (cursor !== undefined) add(`p.platform_payment_id ${descending ? '<' : '>'} ?`, cursor);
+  add(`p.platform_payment_id ${descending ? '<' : '>'} ?`, cursor);
   return readPage(on, conditions, limit, descending);
 }
+
+/** What a status to be searched for means; undefined for those that need the ids of payments with a case. */
+const STATUSES: Partial<Record<FilterStatus, string>> = {
+  processing: `p.settled_at IS NULL AND p.status = 'processing'`,
+  succeeded: `p.status = 'succeeded'`,
+  failed: `p.status = 'failed'`,
+  canceled: `p.status = 'canceled'`,
+  review: REVIEW,
+  paused: IS_PAUSED,
+  overdue: OVERDUE,
+  unsettled: UNSETTLED,
+};
+const HAS_CASE = 'p.platform_payment_id = ANY(?)';
+const NEEDS_HUMAN = `((${REVIEW}) OR (${IS_PAUSED}) OR (${OVERDUE}) OR (${UNSETTLED} AND p.ended_at <= now() - interval '${SETTLES_WITHIN}')
+          OR ${HAS_CASE})`;
 
 async function addStatus(
   on: Queryable,
   conditions: Conditions,
   status: FilterStatus,
 ): Promise<void> {
-  const add = conditions.add.bind(conditions);
-  switch (status) {
-    case 'processing':
-      return add(`p.settled_at IS NULL AND p.status = 'processing'`);
-    case 'succeeded':
-    case 'failed':
-    case 'canceled':
-      return add('p.status = ?', status);
-    case 'review':
-      return add(REVIEW);
-    case 'paused':
-      return add(IS_PAUSED);
-    case 'overdue':
-      return add(OVERDUE);
-    case 'unsettled':
-      return add(UNSETTLED);
-    case 'case':
-      return add('p.platform_payment_id = ANY(?)', await paymentsWithCases(on));
-    case 'needs_human':
-      return add(
-        `((${REVIEW}) OR (${IS_PAUSED}) OR (${OVERDUE}) OR (${UNSETTLED} AND p.ended_at <= now() - interval '${SETTLES_WITHIN}')
-          OR p.platform_payment_id = ANY(?))`,
-        await paymentsWithCases(on),
-      );
-  }
+  const condition = STATUSES[status];
+  if (condition !== undefined) return conditions.add(condition);
+  conditions.add(status === 'case' ? HAS_CASE : NEEDS_HUMAN, await paymentsWithCases(on));
 }
 
 function readPage(
@@ -167,7 +158,7 @@ async function listEnded(
     // this; written out as well, it would be counted twice, and the plan would read and sort all of them.
     ends.add(`a.event = 'payment_ended' AND a.detail ->> 'status' = '${status}'`);
     addRange(ends, 'a.platform_payment_id', of.range);
-    if (cursor !== undefined) ends.add('a.platform_payment_id < ?', cursor);
+    ends.add('a.platform_payment_id < ?', cursor);
     const ended = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(
       `SELECT a.platform_payment_id FROM duebridge_platform.audit a
         ${ends.where} ORDER BY a.platform_payment_id DESC LIMIT $${ends.values.length + 1}`,
@@ -260,31 +251,6 @@ export async function paymentsOfPerson(
   return rows.map((row) => row.platform_payment_id);
 }
 
-/** The conditions of a statement that is put together, and its values. */
-class Conditions {
-  readonly values: unknown[];
-  readonly #texts: string[];
-
-  constructor(from?: Conditions) {
-    this.values = [...(from?.values ?? [])];
-    this.#texts = [...(from === undefined ? [] : from.#texts)];
-  }
-
-  /** Each `?` stands for the next value. */
-  add(condition: string, ...given: readonly unknown[]): void {
-    let text = condition;
-    for (const value of given) {
-      this.values.push(value);
-      text = text.replace('?', `$${this.values.length}`);
-    }
-    this.#texts.push(text);
-  }
-
-  get where(): string {
-    return this.#texts.length === 0 ? '' : `WHERE ${this.#texts.join(' AND ')}`;
-  }
-}
-
 /** A range of ids: at or after `from`, and before `before`. */
 interface IdRange {
   readonly from?: string | undefined;
@@ -292,6 +258,6 @@ interface IdRange {
 }
 
 function addRange(conditions: Conditions, column: string, { from, before }: IdRange): void {
-  if (from !== undefined) conditions.add(`${column} >= ?`, from);
-  if (before !== undefined) conditions.add(`${column} < ?`, before);
+  conditions.add(`${column} >= ?`, from);
+  conditions.add(`${column} < ?`, before);
 }

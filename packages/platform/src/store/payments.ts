@@ -16,7 +16,7 @@ import {
   type PaymentStatus,
   type TerminalStatus,
 } from '@duebridge/contract';
-import { arrayText, sql, type Statement, type Transaction } from '@duebridge/runtime';
+import { arrayText, sql, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Hold } from '../funding.ts';
 
@@ -138,21 +138,38 @@ export async function findPayment(
   return row;
 }
 
-/**
- * Runs an operator's statement on one payment, whose guards are in its WHERE: $1 the id, $2 who, $3 why. Returns the row as it then
- * stands. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT with the message `refused` when a guard did not hold.
- */
-export async function actOn(
+/** An operator's act on a payment, with its reason. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when the payment is not in the state for it. */
+export type OperatorsAct = (
   on: Queryable,
-  statement: Statement,
-  [platform_payment_id, actor, reason]: readonly [string, string, string],
-  refused: string,
-): Promise<PaymentRow> {
-  const [row] = await on.query<PaymentRow>(statement, [platform_payment_id, actor, reason]);
-  if (row !== undefined) return row;
-  const stands = await findPayment(on, platform_payment_id);
-  if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: refused });
+  platform_payment_id: string,
+  reason: string,
+  actor: string,
+) => Promise<PaymentRow>;
+
+/** Makes an act out of SQL: what it sets, where, and the detail of its audit line. `refused` says why it is not possible. */
+export function operatorsAct(
+  name: string,
+  act: { set: string; where: string; event: string; detail?: string; refused: string },
+): OperatorsAct {
+  const { set, where, event, detail = "'{}'::jsonb", refused } = act;
+  const statement = sql(
+    name,
+    `WITH p AS (
+       UPDATE duebridge_platform.payments AS p SET ${set}
+        WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND ${where} RETURNING p.*
+     ), noted AS (
+       INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+       SELECT $2, '${event}', p.platform_payment_id, p.partner_id, ${detail} || jsonb_build_object('reason', $3::text) FROM p
+     )
+     SELECT ${PAYMENT_COLUMNS} FROM p`,
+  );
+  return async (on, platform_payment_id, reason, actor) => {
+    const [row] = await on.query<PaymentRow>(statement, [platform_payment_id, actor, reason]);
+    if (row !== undefined) return row;
+    const stands = await findPayment(on, platform_payment_id);
+    if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    throw new Refusal('CONFLICT', { message: refused });
+  };
 }
 
 /** Those of these payments that exist, in no particular order. */

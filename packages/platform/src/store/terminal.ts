@@ -13,11 +13,11 @@ import type { SettledFunds } from '../funding.ts';
 import { uncollectedCases } from './cases.ts';
 import { booking, entryByWord, KNOWN_TO_BILLER } from './money-book.ts';
 import {
-  actOn,
   ARRIVALS,
   column,
   FENCE,
   findPayment,
+  operatorsAct,
   PAUSED,
   PAYMENT_COLUMNS,
   REPLACED,
@@ -175,66 +175,28 @@ const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that wa
 const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
 export const NOT_WAITING = 'The payment is neither in review nor paused';
 
-const withdrawStatement = sql(
-  'payment_withdraw',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('created', 'authorized')
-      RETURNING p.*
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $2, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('status', p.status, 'by', 'operator', 'reason', $3::text) FROM p
-   )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
-
 /**
  * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching` before the first PUT, so that
- * guard and this one exclude each other. Any worker then releases the funds. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when
- * it is too late.
+ * guard and this one exclude each other. Any worker then releases the funds.
  */
-export function withdrawPayment(
-  database: Database,
-  platform_payment_id: string,
-  reason: string,
-  actor: string,
-): Promise<PaymentRow> {
-  return actOn(
-    database,
-    withdrawStatement,
-    [platform_payment_id, actor, reason],
-    TOO_LATE_TO_WITHDRAW,
-  );
-}
-
-const resumeStatement = sql(
-  'payment_resume',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p
-        SET stage = CASE p.stage WHEN 'review' THEN 'dispatching' ELSE p.stage END, review_reason = NULL, slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage = 'review' OR p.slot = ${PAUSED})
-      RETURNING p.*
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $2, 'payment_resumed', p.platform_payment_id, p.partner_id, jsonb_build_object('reason', $3::text) FROM p
-   )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
+export const withdrawPayment = operatorsAct('payment_withdraw', {
+  set: `status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}`,
+  where: `p.stage IN ('created', 'authorized')`,
+  event: 'payment_ended',
+  detail: `jsonb_build_object('status', p.status, 'by', 'operator')`,
+  refused: TOO_LATE_TO_WITHDRAW,
+});
 
 /**
  * Takes a payment out of review, or ends its pause. A worker takes it over: from review it repeats the PUT with the same id and bytes
- * (decision 21), after a pause it continues where it was (decision 61). Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when it is
- * neither in review nor paused.
+ * (decision 21), after a pause it continues where it was (decision 61).
  */
-export function resumePayment(
-  database: Database,
-  platform_payment_id: string,
-  reason: string,
-  actor: string,
-): Promise<PaymentRow> {
-  return actOn(database, resumeStatement, [platform_payment_id, actor, reason], NOT_WAITING);
-}
+export const resumePayment = operatorsAct('payment_resume', {
+  set: `stage = CASE p.stage WHEN 'review' THEN 'dispatching' ELSE p.stage END, review_reason = NULL, slot = ${ARRIVALS}`,
+  where: `(p.stage = 'review' OR p.slot = ${PAUSED})`,
+  event: 'payment_resumed',
+  refused: NOT_WAITING,
+});
 
 /** An operator's decision to close a payment that stands still, with its grounds. */
 export interface Closing {
