@@ -1,18 +1,22 @@
 /** Test support: payments that stand in any stage, in slots of the worker under test and of another. */
 import assert from 'node:assert/strict';
-import type { PaymentStage } from '@duebridge/contract';
+import type { MoneyCheck, PaymentStage } from '@duebridge/contract';
+import type { SettledFunds } from '../src/funding.ts';
+import { checkMoney } from '../src/money/check.ts';
 import { setPayout } from '../src/money/payouts.ts';
 import { openSealer } from '../src/partners/seal.ts';
 import { idleWorker, engineRig, SEAL_KEY, writer, type EngineRig } from './engine-rig.ts';
 import { batchFor } from '../src/reconciliation/batch.ts';
+import { endPayments, settlePayments } from '../src/store/terminal.ts';
 import { advance, findPayments, insertPayment, type Advance } from '../src/store/payments.ts';
 
 /** The worker under test. */
 export const ME = 'me';
 /** A slot of it, and one of another worker. */
 export const [MINE, FOREIGN] = [7, 8];
-/** When the partner says that it accepted them. */
+/** When the partner says that it accepted them, and has posted them. */
 export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
+export const POSTED_AT = '2026-03-01T10:00:05.000Z';
 
 /** What a partner says of a payment that it has posted then. */
 export function posted(at: string) {
@@ -38,14 +42,11 @@ export async function paidByBank(
   await setPayout({ database, sealer }, partner, order, 'ada');
 }
 
-/** A database with a partner and two workers. */
-export interface Ground extends EngineRig {
-  /** A payment that stands in this stage, in a slot of ours unless told otherwise. */
-  readonly standing: (stage: PaymentStage, slot?: number) => Promise<string>;
-}
+/** A database with a partner and two workers, whose payments are of $7.00. */
+export type Ground = Awaited<ReturnType<typeof ground>>;
 
 /** Makes it. */
-export async function ground(...rigged: Parameters<typeof engineRig>): Promise<Ground> {
+export async function ground(...rigged: Parameters<typeof engineRig>) {
   const rig = await engineRig(...rigged);
   await rig.register('acme', 'http://127.0.0.1:9');
   await idleWorker(rig.database, ME, [MINE]);
@@ -64,6 +65,7 @@ export async function ground(...rigged: Parameters<typeof engineRig>): Promise<G
       { from: 'dispatching', to: 'review', review_reason: 'amount' },
     ],
   };
+  /** A payment that stands in this stage, in a slot of ours unless told otherwise. */
   const standing = async (stage: PaymentStage, slot = MINE): Promise<string> => {
     const { platform_payment_id } = await insertPayment(rig.database, {
       partner_id: 'acme',
@@ -85,7 +87,60 @@ export async function ground(...rigged: Parameters<typeof engineRig>): Promise<G
     }
     return platform_payment_id;
   };
-  return { ...rig, standing };
+  const { database } = rig;
+  /** A payment that the biller has, with its row of funds. */
+  const sent = async (state = 'authorized'): Promise<string> => {
+    const id = await standing('accepted');
+    await database.query(
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at) VALUES ($1, 'a', 'r', $2, now())`,
+      [id, state],
+    );
+    return id;
+  };
+  const ends = async (
+    id: string,
+    status: 'succeeded' | 'failed' = 'succeeded',
+    settled = false,
+  ): Promise<void> => {
+    const ending =
+      status === 'succeeded'
+        ? posted(POSTED_AT)
+        : { ...posted(POSTED_AT), status, posted_at: null, failure_reason: 'no' };
+    const end = { platform_payment_id: id, from: 'accepted', by: 'partner', ending } as const;
+    const ended = await endPayments(database, writer(ME), [{ ...end, settles: settled }]);
+    assert.deepEqual(ended, [true]);
+  };
+  const settles = async (id: string, settled?: SettledFunds): Promise<boolean | undefined> => {
+    const one = { platform_payment_id: id, ...(settled !== undefined && { settled }) };
+    return (await settlePayments(database, writer(ME), [one]))[0];
+  };
+  const check = (): Promise<MoneyCheck> => checkMoney(database, Date.now(), 1);
+  return {
+    ...rig,
+    standing,
+    sent,
+    ends,
+    settles,
+    check,
+    /** A payment whose money was taken, or is in this state of funds already. */
+    async paid(state?: string): Promise<string> {
+      const id = await sent(state);
+      await ends(id);
+      await settles(id);
+      return id;
+    },
+    async fundsOf(id: string): Promise<string | undefined> {
+      const [row] = await database.query<{ state: string }>(
+        'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+        [id],
+      );
+      return row?.state;
+    },
+    /** Every cent is where it should be. */
+    async holds(): Promise<void> {
+      assert.deepEqual((await check()).faults, []);
+    },
+  };
 }
 
 /** One of each stage, and one of another worker: whatever is done to another payment, these stay as they are. */

@@ -10,8 +10,6 @@
  * customer of its own without personal data, so that its debit can be found again without its key.
  *
  * next:  stripe-events.ts reads what Stripe's webhooks tell.
- *
- * One file because it is one adapter: the acts of the port in turn, and what Stripe answers to each.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
@@ -31,6 +29,9 @@ import { codeOf, idOf, readEvent, type StripeError } from './stripe-events.ts';
 
 /** `wallet`: Apple Pay and Google Pay, by Stripe's Express Checkout element; what comes of it is a card. */
 export type StripeMethod = 'card' | 'us_bank_account' | 'wallet';
+
+/** In the order in which they are offered. */
+const METHODS: readonly StripeMethod[] = ['card', 'us_bank_account', 'wallet'];
 
 /** The Stripe account, and the methods offered. */
 export interface StripeSettings {
@@ -101,34 +102,26 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   });
   // By the key's own prefix: with a key of Stripe's test mode no money moves.
   const sandbox = /^[a-z]+_test_/.test(settings.secretKey);
-  const both = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
-  const all: readonly AdapterMethod[] = [
-    {
-      funding_method: 'stripe_card',
-      label: 'Card',
-      ...both,
-      saves: true,
-      max_amount_in_cents: MAX_CENTS,
-    },
-    {
+  const all = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
+  const most = { max_amount_in_cents: MAX_CENTS };
+  const methods: Readonly<Record<StripeMethod, AdapterMethod>> = {
+    card: { funding_method: 'stripe_card', label: 'Card', ...all, ...most, saves: true },
+    us_bank_account: {
       funding_method: 'stripe_us_bank_account',
       label: 'Bank account',
-      ...both,
+      ...all,
       max_amount_in_cents: bankMaxCents,
       authorization_text: AGREEMENT,
     },
-    {
+    wallet: {
       funding_method: 'stripe_wallet',
       label: 'Apple Pay or Google Pay',
-      ...both,
+      ...all,
+      ...most,
       express: true,
-      max_amount_in_cents: MAX_CENTS,
     },
-  ];
-  const offered: readonly StripeMethod[] = settings.methods ?? ['card', 'us_bank_account'];
-  const methods = all.filter(({ funding_method }) =>
-    offered.some((one) => funding_method === `stripe_${one}`),
-  );
+  };
+  const offered = settings.methods ?? ['card', 'us_bank_account'];
   const card = cardFunds(stripe);
   const bank = bankFunds(stripe);
   const ways = (order: FundsOrder): Way =>
@@ -140,7 +133,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
       : [script.origin];
   return {
     name: 'stripe',
-    methods: () => methods,
+    methods: () => METHODS.filter((one) => offered.includes(one)).map((one) => methods[one]),
     prepare: (order, call) => ways(order).prepare(order, call),
     authorize: (order, call) => ways(order).authorize(order, call),
     capture: (order, call) => ways(order).capture(order, call),
@@ -158,10 +151,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
       ...(offered.includes('wallet') ? { wallets: [script.origin] } : {}),
       policy: {
         'script-src': outside,
-        'frame-src': [
-          ...outside,
-          ...(settings.scriptUrl === undefined ? ['https://hooks.stripe.com'] : []),
-        ],
+        'frame-src': [...outside, 'https://hooks.stripe.com'],
         'connect-src': [
           settings.scriptUrl === undefined ? 'https://api.stripe.com' : script.origin,
         ],
@@ -228,20 +218,20 @@ type Way = Required<
 function cardFunds(stripe: Stripe): Way {
   const look = (reference: string): Promise<Stripe.PaymentIntent> =>
     stripe.paymentIntents.retrieve(reference, { expand: ['latest_charge'] });
-  /** Nothing can be held by a canceled one, whatever the page still sends. */
-  const giveUp = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
-    await keyed(order, 'cancel', (key) => stripe.paymentIntents.cancel(order.reference, {}, key));
-    return { kind: 'declined', reason };
-  };
-  const judge = (order: PreparedOrder, intent: Stripe.PaymentIntent): Judged | Promise<Judged> => {
-    if (intent.amount !== order.amount_in_cents) {
-      throw new Error(`${intent.id} has another amount than ${order.platform_payment_id}`);
-    }
-    const authorized = { kind: 'authorized', ...expiryOf(intent) } as const;
-    return judgeIntent(intent, intent.last_payment_error, authorized, (reason) =>
-      giveUp(order, reason),
-    );
-  };
+  const { authorize, giveUp } = authorizing<Stripe.PaymentIntent>({
+    look,
+    confirm: (reference, details, key) =>
+      stripe.paymentIntents.confirm(reference, { ...details, expand: ['latest_charge'] }, key),
+    // Nothing can be held by a canceled one, whatever the page still sends.
+    cancel: (reference, key) => stripe.paymentIntents.cancel(reference, {}, key),
+    failed: (intent) => intent.last_payment_error,
+    authorized(intent, { amount_in_cents, platform_payment_id }) {
+      if (intent.amount !== amount_in_cents) {
+        throw new Error(`${intent.id} has another amount than ${platform_payment_id}`);
+      }
+      return { kind: 'authorized', ...expiryOf(intent) };
+    },
+  });
   return {
     async prepare(order) {
       const intent = await keyed(order, 'create', (key) =>
@@ -259,31 +249,14 @@ function cardFunds(stripe: Stripe): Way {
       );
       return intent.id;
     },
-    authorize: (order) =>
-      authorizeBy(
-        order,
-        async () => judge(order, await look(order.reference)),
-        async (details) => {
-          const intent = await keyed(order, 'confirm', (key) =>
-            stripe.paymentIntents.confirm(
-              order.reference,
-              { ...details, expand: ['latest_charge'] },
-              key,
-            ),
-          );
-          return judge(order, intent);
-        },
-        (reason) => giveUp(order, reason),
-      ),
+    authorize,
     async capture(order) {
       const { reference, amount_in_cents } = order;
-      const taken = (intent: Stripe.PaymentIntent): ProcessorCapture =>
-        intent.amount_received === amount_in_cents
-          ? { kind: 'captured' }
-          : {
-              kind: 'uncollectable',
-              reason: `${intent.id} was captured with ${intent.amount_received} cents only`,
-            };
+      const taken = ({ id, amount_received }: Stripe.PaymentIntent): ProcessorCapture => {
+        if (amount_received === amount_in_cents) return { kind: 'captured' };
+        const reason = `${id} was captured with ${amount_received} cents only`;
+        return { kind: 'uncollectable', reason };
+      };
       try {
         const intent = await keyed(order, 'capture', (key) =>
           stripe.paymentIntents.capture(reference, {}, key),
@@ -304,7 +277,7 @@ function cardFunds(stripe: Stripe): Way {
     },
     async void(order) {
       try {
-        await giveUp(order, '');
+        await giveUp(order);
         return 'released';
       } catch (error) {
         if (!isRefusal(error)) throw error;
@@ -333,14 +306,13 @@ function expiryOf({ latest_charge }: Stripe.PaymentIntent): { readonly expires_a
 
 function bankFunds(stripe: Stripe): Way {
   const metadataOf = (order: FundsOrder) => ({ platform_payment_id: order.platform_payment_id });
-  const giveUp = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
-    await keyed(order, 'cancel', (key) => stripe.setupIntents.cancel(order.reference, {}, key));
-    return { kind: 'declined', reason };
-  };
-  const judge = (order: PreparedOrder, intent: Stripe.SetupIntent): Judged | Promise<Judged> =>
-    judgeIntent(intent, intent.last_setup_error, { kind: 'authorized' }, (reason) =>
-      giveUp(order, reason),
-    );
+  const { authorize, giveUp } = authorizing<Stripe.SetupIntent>({
+    look: (reference) => stripe.setupIntents.retrieve(reference),
+    confirm: (reference, details, key) => stripe.setupIntents.confirm(reference, details, key),
+    cancel: (reference, key) => stripe.setupIntents.cancel(reference, {}, key),
+    failed: (intent) => intent.last_setup_error,
+    authorized: () => ({ kind: 'authorized' }),
+  });
   const debitOf = (customer: string) => findDebit(stripe, customer);
   /** A failed debit has taken nothing. */
   const takenBy = async (order: PreparedOrder): Promise<string | undefined> => {
@@ -370,18 +342,7 @@ function bankFunds(stripe: Stripe): Way {
       );
       return intent.id;
     },
-    authorize: (order) =>
-      authorizeBy(
-        order,
-        async () => judge(order, await stripe.setupIntents.retrieve(order.reference)),
-        async (details) => {
-          const intent = await keyed(order, 'confirm', (key) =>
-            stripe.setupIntents.confirm(order.reference, details, key),
-          );
-          return judge(order, intent);
-        },
-        (reason) => giveUp(order, reason),
-      ),
+    authorize,
     async capture(order) {
       const setup = await stripe.setupIntents.retrieve(order.reference);
       const customer = idOf(setup.customer);
@@ -421,7 +382,7 @@ function bankFunds(stripe: Stripe): Way {
       const setup = await stripe.setupIntents.retrieve(order.reference);
       const customer = idOf(setup.customer);
       if (customer !== undefined && (await debitOf(customer)) !== undefined) return 'captured';
-      if (setup.status !== 'succeeded' && setup.status !== 'canceled') await giveUp(order, '');
+      if (setup.status !== 'succeeded' && setup.status !== 'canceled') await giveUp(order);
       if (customer === undefined) return 'released';
       // Deleting the customer also deletes the bank account and the mandate.
       await deleteCustomer(stripe, customer);
@@ -456,58 +417,76 @@ function judgeDebit({ id, status, last_payment_error }: Stripe.PaymentIntent): P
 
 // What both need -------------------------------------------------------------------------------------------------------------
 
-/** The state of an authorization; 'confirm' when the customer's details have not been sent yet. */
-type Judged = ProcessorAuthorization | 'confirm';
+/** How an authorization is read, confirmed and ended: by a PaymentIntent for a card, by a SetupIntent for a bank account. */
+interface Intents<Intent> {
+  look(reference: string): Promise<Intent>;
+  confirm(
+    reference: string,
+    details: { confirmation_token?: string; use_stripe_sdk: true },
+    key: Key,
+  ): Promise<Intent>;
+  cancel(reference: string, key: Key): Promise<unknown>;
+  /** Its last error. */
+  failed(intent: Intent): StripeError | null;
+  authorized(intent: Intent, order: PreparedOrder): ProcessorAuthorization;
+}
 
 /**
  * Authorizes an intent: looks first, sends the customer's details once, and looks again if Stripe refuses them, because the answer to an
  * earlier call may have been lost.
  */
-async function authorizeBy(
-  { instrument }: PreparedOrder,
-  look: () => Promise<Judged>,
-  confirm: (details: { confirmation_token?: string; use_stripe_sdk: true }) => Promise<Judged>,
-  giveUp: (reason: string) => Promise<ProcessorAuthorization>,
-): Promise<ProcessorAuthorization> {
-  const before = await look();
-  if (before !== 'confirm') return before;
-  const token = instrument === undefined ? {} : { confirmation_token: instrument };
-  try {
-    const after = await confirm({ ...token, use_stripe_sdk: true });
-    return after === 'confirm' ? { kind: 'pending' } : after;
-  } catch (error) {
-    if (!isRefusal(error)) throw error;
-    const after = await look();
-    return after === 'confirm' ? giveUp(UNUSABLE) : after;
-  }
-}
-
-/**
- * The state of an authorization, by the statuses that both kinds of intent share. `failed` is the intent's last error. Throws for a status that is not known: it proves nothing.
- */
-function judgeIntent(
-  intent: Stripe.PaymentIntent | Stripe.SetupIntent,
-  failed: StripeError | null,
-  authorized: ProcessorAuthorization,
-  giveUp: (reason: string) => Promise<ProcessorAuthorization>,
-): Judged | Promise<Judged> {
-  switch (intent.status) {
-    case 'requires_payment_method':
-      return failed === null ? 'confirm' : giveUp(declineText(failed));
-    case 'requires_confirmation':
-      return 'confirm';
-    case 'requires_action':
-      return actionOf(intent);
-    case 'processing':
-      return { kind: 'pending' };
-    case 'requires_capture':
-    case 'succeeded':
-      return authorized;
-    case 'canceled':
-      return { kind: 'declined', reason: DECLINED };
-    default:
-      throw new Error(`${intent.id} has the unknown status ${intent.status}`);
-  }
+function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
+  intents: Intents<Intent>,
+) {
+  const giveUp = (order: PreparedOrder): Promise<unknown> =>
+    keyed(order, 'cancel', (key) => intents.cancel(order.reference, key));
+  const decline = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
+    await giveUp(order);
+    return { kind: 'declined', reason };
+  };
+  /** The state of an authorization; 'confirm' when the customer's details have not been sent yet. */
+  const judge = async (
+    order: PreparedOrder,
+    intent: Intent,
+  ): Promise<ProcessorAuthorization | 'confirm'> => {
+    const failed = intents.failed(intent);
+    switch (intent.status) {
+      case 'requires_payment_method':
+        return failed === null ? 'confirm' : decline(order, declineText(failed));
+      case 'requires_confirmation':
+        return 'confirm';
+      case 'requires_action':
+        return actionOf(intent);
+      case 'processing':
+        return { kind: 'pending' };
+      case 'requires_capture':
+      case 'succeeded':
+        return intents.authorized(intent, order);
+      case 'canceled':
+        return { kind: 'declined', reason: DECLINED };
+      default:
+        throw new Error(`${intent.id} has the unknown status ${intent.status}`);
+    }
+  };
+  const authorize = async (order: PreparedOrder): Promise<ProcessorAuthorization> => {
+    const { reference, instrument } = order;
+    const before = await judge(order, await intents.look(reference));
+    if (before !== 'confirm') return before;
+    const token = instrument === undefined ? {} : { confirmation_token: instrument };
+    try {
+      const details = { ...token, use_stripe_sdk: true } as const;
+      const intent = await keyed(order, 'confirm', (key) =>
+        intents.confirm(reference, details, key),
+      );
+      const after = await judge(order, intent);
+      return after === 'confirm' ? { kind: 'pending' } : after;
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      const after = await judge(order, await intents.look(reference));
+      return after === 'confirm' ? decline(order, UNUSABLE) : after;
+    }
+  };
+  return { authorize, giveUp };
 }
 
 async function refundOf(
@@ -570,6 +549,10 @@ async function refundPartOf(
   }
 }
 
+interface Key {
+  readonly idempotencyKey: string;
+}
+
 /**
  * Runs an act under its idempotency key. Stripe also stores errors with the key, server errors included, and would repeat them
  * for a day whatever happened since. Such an answer is recognized by its header, and the next key is used. The object's state,
@@ -578,7 +561,7 @@ async function refundPartOf(
 async function keyed<T>(
   order: FundsOrder,
   act: string,
-  call: (key: { readonly idempotencyKey: string }) => Promise<T>,
+  call: (key: Key) => Promise<T>,
 ): Promise<T> {
   const key = `${order.platform_payment_id}:${act}`;
   for (let turn = 1; ; turn += 1) {
@@ -601,16 +584,9 @@ function isRefusal(error: unknown): error is Stripe.errors.StripeError {
   );
 }
 
-function actionOf(intent: {
-  readonly client_secret: string | null;
-  readonly next_action: {
-    readonly redirect_to_url?: { readonly url: string | null } | undefined;
-  } | null;
-}): ProcessorAuthorization {
-  const url = intent.next_action?.redirect_to_url?.url;
-  if (url !== undefined && url !== null) {
-    return { kind: 'requires_action', action: { kind: 'redirect', url } };
-  }
+function actionOf(intent: Stripe.PaymentIntent | Stripe.SetupIntent): ProcessorAuthorization {
+  const url = intent.next_action?.redirect_to_url?.url ?? null;
+  if (url !== null) return { kind: 'requires_action', action: { kind: 'redirect', url } };
   if (intent.client_secret === null)
     throw new Error('Stripe asks for an action and gave no secret');
   return { kind: 'requires_action', action: { kind: 'step_up', data: intent.client_secret } };

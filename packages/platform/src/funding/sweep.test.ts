@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import { writer } from '../../test/engine-rig.ts';
-import { ground, ME, posted } from '../../test/standing.ts';
-import { endPayments, settlePayments } from '../store/terminal.ts';
+import { ground } from '../../test/standing.ts';
 import { sweepFunds } from './sweep.ts';
 
 test('holds that cannot be captured keep no other waiting, replicas take different ones, and reviews are left to their operator [PL7]', async (t) => {
@@ -38,11 +36,7 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
   assert.equal(asked.length, bad.length + 1, 'each once');
   assert.ok(asked.includes(good));
   assert.ok(!asked.includes(review) && !asked.includes(unsent));
-  const [row] = await rig.database.query<{ state: string }>(
-    'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-    [good],
-  );
-  assert.equal(row?.state, 'captured');
+  assert.equal(await rig.fundsOf(good), 'captured');
   const booked = await rig.database.query(
     'SELECT id, act, debit, credit, amount_in_cents FROM duebridge_platform.transfers',
   );
@@ -57,27 +51,15 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
 test('funds whose payment ends while they are captured early are booked once, by its settlement', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
-  const id = await rig.standing('accepted');
-  await database.query(
-    `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at)
-     VALUES ($1, 'a', 'r', 'authorized', now())`,
-    [id],
-  );
-  const at = '2026-03-01T10:00:05.000Z';
-  const ending = posted(at);
+  const id = await rig.sent();
   await sweepFunds({
     database,
     clock: systemClock,
     log: silentLog,
-    async capture() {
-      const end = { platform_payment_id: id, from: 'accepted', by: 'partner', ending } as const;
-      assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
-    },
+    capture: () => rig.ends(id),
     release: () => Promise.resolve(),
   });
-  assert.deepEqual(await settlePayments(database, writer(ME), [{ platform_payment_id: id }]), [
-    true,
-  ]);
+  assert.ok(await rig.settles(id));
   assert.deepEqual(
     await database.query('SELECT act, debit, credit FROM duebridge_platform.transfers'),
     [{ act: 'settled', debit: 'taken', credit: 'owed' }],

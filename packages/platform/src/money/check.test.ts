@@ -9,37 +9,19 @@ import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
 import { listCases } from '../store/cases.ts';
 import { ground, ME, type Ground } from '../../test/standing.ts';
-import { endPayments, settleByWord, settlePayments } from '../store/terminal.ts';
+import { settleByWord, settlePayments } from '../store/terminal.ts';
 import { outOfBalance, readBalances, sumBook } from './balances.ts';
-import { checkMoney } from './check.ts';
-
-const at = '2026-03-01T10:00:05.000Z';
 
 /** A payment of $7.00 that ended. */
 async function ended(
-  { database, standing }: Ground,
+  { standing, ends }: Ground,
   status: 'succeeded' | 'failed' = 'succeeded',
   settles = false,
 ): Promise<string> {
-  const platform_payment_id = await standing('accepted');
-  const ending = {
-    status,
-    payment_id: 'P',
-    initiated_at: at,
-    posted_at: status === 'succeeded' ? at : null,
-    failure_reason: status === 'failed' ? 'no' : null,
-  };
-  const end = { platform_payment_id, from: 'accepted', by: 'partner', ending, settles } as const;
-  assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
-  return platform_payment_id;
+  const id = await standing('accepted');
+  await ends(id, status, settles);
+  return id;
 }
-
-const settle = async ({ database }: Ground, id: string, settled?: SettledFunds): Promise<boolean> =>
-  (
-    await settlePayments(database, writer(ME), [
-      { platform_payment_id: id, ...(settled ? { settled } : {}) },
-    ])
-  )[0] === true;
 
 /** The rows of a payment, as `act debit credit cents`. */
 async function rowsOf({ database }: Ground, id: string): Promise<string[]> {
@@ -49,8 +31,6 @@ async function rowsOf({ database }: Ground, id: string): Promise<string[]> {
   );
   return rows.map((row) => Object.values(row).join(' '));
 }
-
-const held = async ({ database }: Ground, days = 1) => checkMoney(database, Date.now(), days);
 
 test('each end of a payment books what it moves, once, and the check holds at every step [PL17]', async (t) => {
   const rig = await ground(t);
@@ -65,18 +45,18 @@ test('each end of a payment books what it moves, once, and the check holds at ev
   async function captured(): Promise<string> {
     const id = await ended(rig);
     // Not taken yet: nothing is owed, and nothing is missing.
-    assert.ok((await held(rig)).holds);
-    assert.ok(await settle(rig, id));
-    assert.ok(!(await settle(rig, id)), 'a second settlement changes nothing');
+    assert.ok((await rig.check()).holds);
+    assert.ok(await rig.settles(id));
+    assert.ok(!(await rig.settles(id)), 'a second settlement changes nothing');
     return id;
   }
   async function settledAs(settled?: SettledFunds, status?: 'failed'): Promise<string> {
     const id = await ended(rig, status);
-    assert.ok(await settle(rig, id, settled));
+    assert.ok(await rig.settles(id, settled));
     return id;
   }
   for (const [id, rows] of cases) assert.deepEqual(await rowsOf(rig, id), rows);
-  const check = await held(rig);
+  const check = await rig.check();
   assert.deepEqual(check.faults, []);
   const [acme] = check.balances;
   assert.ok(acme);
@@ -117,7 +97,7 @@ test('an operator’s word moves what was left open', async (t) => {
   await word(failed, 'refunded');
   assert.deepEqual(await rowsOf(rig, never), ['word taken owed 700']);
   assert.deepEqual(await rowsOf(rig, failed), ['word taken refunded 700']);
-  assert.deepEqual((await held(rig)).faults, []);
+  assert.deepEqual((await rig.check()).faults, []);
   // Taken early, for a payment that failed: it is with the customer again, whatever the processor calls it.
   for (const outcome of ['refunded', 'released'] as const) {
     assert.deepEqual(entryByWord(outcome, true), { debit: 'under_way', credit: 'refunded' });
@@ -176,7 +156,7 @@ test('an operator’s word and a worker’s settlement, or two words, at the sam
     await waiting(2);
   });
   assert.deepEqual((await both)?.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
-  assert.deepEqual((await held(rig)).faults, []);
+  assert.deepEqual((await rig.check()).faults, []);
 });
 
 test('a cent that is missing, too much, or back at the customer twice is named, however the database sorts text', async (t) => {
@@ -184,7 +164,7 @@ test('a cent that is missing, too much, or back at the customer twice is named, 
   const { database } = rig;
   const settled = async (): Promise<string> => {
     const id = await ended(rig);
-    await settle(rig, id);
+    await rig.settles(id);
     return id;
   };
   /** Past the trigger that keeps the book: as a bug, or a hand in the database, would. */
@@ -213,7 +193,7 @@ test('a cent that is missing, too much, or back at the customer twice is named, 
       [twice, act],
     );
   }
-  const { faults, holds } = await held(rig);
+  const { faults, holds } = await rig.check();
   assert.ok(!holds);
   assert.deepEqual(faults.toSorted(), [
     `payment ${missing} of acme: its biller is owed $7.00, and the book has nothing`,
@@ -226,7 +206,7 @@ test('a cent that is missing, too much, or back at the customer twice is named, 
 test('days that are over are added up once, whatever the clock of a replica', async (t) => {
   const rig = await ground(t);
   const { database } = rig;
-  await settle(rig, await ended(rig));
+  await rig.settles(await ended(rig));
   /** The same payment again, `days` from today, as the book has it. */
   const booked = (id: string, days: number): Promise<void> =>
     database.transaction(async (tx) => {

@@ -3,10 +3,7 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { openCase } from '../store/cases.ts';
-import { writer } from '../../test/engine-rig.ts';
-import { ground, ME, paidByBank, posted } from '../../test/standing.ts';
-import { endPayments, settlePayments } from '../store/terminal.ts';
-import { checkMoney } from './check.ts';
+import { ground, paidByBank } from '../../test/standing.ts';
 import { decideRefund, listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
@@ -34,34 +31,16 @@ async function rigOf(t: TestContext) {
       return { kind: 'refunded' } as const;
     },
   };
-  const paid = async (state = 'captured'): Promise<string> => {
-    const platform_payment_id = await rig.standing('accepted');
-    await database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', $2)`,
-      [platform_payment_id, state],
-    );
-    const ending = posted(at);
-    const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
-    await endPayments(database, writer(ME), [end]);
-    await settlePayments(database, writer(ME), [{ platform_payment_id }]);
-    return platform_payment_id;
-  };
-  const partner = await rig.registry.get('acme');
-  assert.ok(partner);
   return {
     ...rig,
     refunding,
     refunded,
     processor,
-    paid,
     payout: (bears_refunds: boolean) => paidByBank(rig, bears_refunds),
     refund: (id: string, more: object = {}, who = 'ada') =>
       requestRefund(refunding, id, { ...why, ...more }, who),
-    async holds(): Promise<void> {
-      assert.deepEqual((await checkMoney(database, Date.now(), 1)).faults, []);
-    },
     async balance() {
-      const [one] = (await checkMoney(database, Date.now(), 1)).balances;
+      const [one] = (await rig.check()).balances;
       return [one?.owed, one?.borne, one?.refunding, one?.refunded];
     },
   };
@@ -155,7 +134,7 @@ test('what its customer’s bank has taken back is not refunded too, and one tha
   });
   const withdrawn = await decideRefund(rig.refunding, asked.refund_id, 'withdraw', 'bert');
   assert.equal(withdrawn.state, 'refused');
-  assert.deepEqual((await checkMoney(rig.database, Date.now(), 1)).faults, [
+  assert.deepEqual((await rig.check()).faults, [
     `payment ${id} of acme: $10.00 are refunded or returned, and only $7.00 were taken`,
   ]);
 });

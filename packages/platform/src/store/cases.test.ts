@@ -6,16 +6,12 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import type { CaseEnd } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
-import { writer } from '../../test/engine-rig.ts';
-import { ground, ME, paidByBank } from '../../test/standing.ts';
+import { ground, paidByBank } from '../../test/standing.ts';
 import type { EventMoney, ProcessorEvent } from '../funding/adapter.ts';
 import { applyEvent } from '../funding/apply-event.ts';
 import { sweepFunds } from '../funding/sweep.ts';
-import type { SettledFunds } from '../funding.ts';
-import { checkMoney } from '../money/check.ts';
 import { listRefunds, requestRefund } from '../money/refunds.ts';
-import { endCase, listCases, openCase } from './cases.ts';
-import { endPayments, settlePayments } from './terminal.ts';
+import { endCase, listCases } from './cases.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
 const limit = 1_000;
@@ -23,12 +19,7 @@ const limit = 1_000;
 async function rigOf(t: TestContext) {
   const rig = await ground(t);
   const { database } = rig;
-  const partner = await rig.registry.get('acme');
-  assert.ok(partner);
   let events = 0;
-  const holds = async (): Promise<void> => {
-    assert.deepEqual((await checkMoney(database, Date.now(), 1)).faults, []);
-  };
   const tell = async (
     platform_payment_id: string,
     kind: ProcessorEvent['kind'],
@@ -40,50 +31,14 @@ async function rigOf(t: TestContext) {
     assert.equal(await applyEvent(database, 'a', told, new Date().toISOString()), true);
     // Told again: nothing more.
     assert.equal(await applyEvent(database, 'a', told, new Date().toISOString()), false);
-    await holds();
+    await rig.holds();
   };
-  /** A payment of $7.00 that the biller has, and whose money is reserved. */
-  const sent = async (): Promise<string> => {
-    const platform_payment_id = await rig.standing('accepted');
-    await database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at) VALUES ($1, 'a', 'r', 'authorized', now())`,
-      [platform_payment_id],
-    );
-    return platform_payment_id;
-  };
-  const ends = async (platform_payment_id: string, status: 'succeeded' | 'failed') => {
-    const isPosted = status === 'succeeded';
-    const ending = {
-      status,
-      payment_id: 'P',
-      initiated_at: at,
-      posted_at: isPosted ? at : null,
-      failure_reason: isPosted ? null : 'no',
-    } as const;
-    const end = { platform_payment_id, from: 'accepted', by: 'partner', ending } as const;
-    assert.deepEqual(await endPayments(database, writer(ME), [end]), [true]);
-  };
-  const settles = (platform_payment_id: string, settled?: SettledFunds) =>
-    settlePayments(database, writer(ME), [
-      { platform_payment_id, ...(settled !== undefined && { settled }) },
-    ]);
   return {
     ...rig,
-    holds,
     tell,
-    sent,
-    ends,
-    settles,
-    /** A payment of $7.00 whose money was taken. */
-    async paid(): Promise<string> {
-      const id = await sent();
-      await ends(id, 'succeeded');
-      await settles(id);
-      return id;
-    },
     /** A payment of $7.00 whose money was taken before the biller has posted it. */
     async takenEarly(): Promise<string> {
-      const id = await sent();
+      const id = await rig.sent();
       const never = (): Promise<void> => Promise.reject(new Error('not asked for'));
       const capture = (): Promise<void> => Promise.resolve();
       await sweepFunds({ database, clock: systemClock, log: silentLog, capture, release: never });
@@ -96,7 +51,7 @@ async function rigOf(t: TestContext) {
         mayAct: () => Promise.resolve(who !== 'left'),
       };
       const ended = await endCase(on, case_id, { disposition, reason: 'r' }, { actor: who, at });
-      await holds();
+      await rig.holds();
       return ended.outcome;
     },
     async casesOf(platform_payment_id: string) {
@@ -105,15 +60,8 @@ async function rigOf(t: TestContext) {
         .toSorted((a, b) => (a.case_id < b.case_id ? -1 : 1))
         .map((one) => [one.reason_code, one.disposition ?? one.state, one.amount_in_cents]);
     },
-    async fundsOf(id: string): Promise<string | undefined> {
-      const [row] = await database.query<{ state: string }>(
-        'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-        [id],
-      );
-      return row?.state;
-    },
     async balance() {
-      const [one] = (await checkMoney(database, Date.now(), 1)).balances;
+      const [one] = (await rig.check()).balances;
       assert.ok(one);
       const { taken, uncollected, borne, owed, returned, disputed, refunded } = one;
       return { taken, uncollected, borne, owed, returned, disputed, refunded };
@@ -352,7 +300,7 @@ test('a refund at the processor before the payment is posted is booked once, by 
   await rig.ends(posted, 'succeeded');
   await assert.rejects(rig.end('a-re_2', 'answered'), /has not ended/);
   await rig.settles(posted, { kind: 'captured', source: 'under_way' });
-  assert.deepEqual((await checkMoney(rig.database, Date.now(), 1)).faults, [
+  assert.deepEqual((await rig.check()).faults, [
     `payment ${posted} of acme: $7.00 went back to the customer before it was posted, and are not booked: end case a-re_2 as answered`,
   ]);
   await rig.end('a-re_2', 'answered');
@@ -397,28 +345,4 @@ test('money above the limit is written off by two persons who are still operator
   const both = await Promise.allSettled([say('recovered', 'dora'), say('recovered', 'emil')]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
   await rig.holds();
-});
-
-test('a complaint is a case without money, about a payment that exists', async (t) => {
-  const rig = await rigOf(t);
-  const id = await rig.paid();
-  const complaint = {
-    case_id: 'c1',
-    reason_code: 'still_due',
-    reason: 'the bill still shows it',
-    actor: 'ada',
-    at,
-  } as const;
-  assert.equal(
-    await openCase(rig.database, 'complained', { ...complaint, platform_payment_id: 'never' }),
-    false,
-  );
-  assert.equal(
-    await openCase(rig.database, 'complained', { ...complaint, platform_payment_id: id }),
-    true,
-  );
-  await rig.end('c1', 'answered');
-  await assert.rejects(rig.end('c1', 'answered'), { code: 'CONFLICT' });
-  await assert.rejects(rig.end('c2', 'answered'), { code: 'NOT_FOUND' });
-  assert.deepEqual(await rig.casesOf(id), [['still_due', 'answered', 0]]);
 });

@@ -1,13 +1,12 @@
 /**
- * The statements that end payments, settle them, and carry out an operator's act, each over a table in which payments of every stage
+ * The statements that end payments and settle them, each over a table in which payments of every stage
  * and of another worker stand beside the one that is meant. What is at stake: one late, doubled or mistaken step that ends a payment
  * of somebody else, holds up the others of its batch, or lets funds look settled that are not.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { writer } from '../../test/engine-rig.ts';
-import { pausedPayments, pausePayment } from './pause.ts';
-import { advance, ARRIVALS, findPayment } from './payments.ts';
+import { findPayment } from './payments.ts';
 import {
   ACCEPTED_AT,
   bystanders,
@@ -17,17 +16,9 @@ import {
   lines,
   ME,
   MINE,
+  POSTED_AT,
 } from '../../test/standing.ts';
-import {
-  closePayment,
-  endPayments,
-  resumePayment,
-  settlePayments,
-  withdrawPayment,
-  type End,
-} from './terminal.ts';
-
-const POSTED_AT = '2026-03-01T10:00:05.000Z';
+import { endPayments, settlePayments, type End } from './terminal.ts';
 
 const ending = (platform_payment_id: string, more: Partial<End> = {}): End => ({
   platform_payment_id,
@@ -189,153 +180,5 @@ test('settling is noted once, for ended payments of the own slots alone [PL7 PL1
   assert.deepEqual(await lastLine(rig, captured), [ME, 'funds_captured', {}]);
   assert.deepEqual(await lastLine(rig, released), [ME, 'funds_released', {}]);
   assert.deepEqual(await lastLine(rig, lost), [ME, 'funds_uncollected', { reason: 'expired' }]);
-  await unchanged();
-});
-
-test('an operator withdraws what no PUT can have left, and nothing else [ST4 PL4]', async (t) => {
-  const rig = await ground(t);
-  const { database, standing } = rig;
-  for (const stage of ['created', 'authorized'] as const) {
-    const id = await standing(stage);
-    const unchanged = await bystanders(rig);
-    const row = await withdrawPayment(database, id, 'asked for', 'ada');
-    assert.deepEqual(
-      [row.status, row.stage, row.ended_by, row.slot, row.settled_at],
-      ['canceled', 'ended', 'operator', -1, null],
-    );
-    assert.deepEqual(await lastLine(rig, id), [
-      'ada',
-      'payment_ended',
-      { status: 'canceled', by: 'operator', reason: 'asked for' },
-    ]);
-    await unchanged();
-  }
-  const unchanged = await bystanders(rig);
-  for (const stage of ['dispatching', 'accepted', 'review'] as const) {
-    const id = await standing(stage);
-    const before = await findPayment(database, id);
-    await assert.rejects(withdrawPayment(database, id, 'asked for', 'ada'), { code: 'CONFLICT' });
-    assert.deepEqual(await findPayment(database, id), before);
-  }
-  const over = await standing('created');
-  await withdrawPayment(database, over, 'asked for', 'ada');
-  await assert.rejects(withdrawPayment(database, over, 'again', 'ada'), { code: 'CONFLICT' });
-  await assert.rejects(withdrawPayment(database, 'nobody', 'asked', 'ada'), {
-    code: 'PAYMENT_NOT_FOUND',
-  });
-  await unchanged();
-});
-
-test('an operator resumes or closes a payment in the review that was seen, and no other [LV6 PL4]', async (t) => {
-  const rig = await ground(t);
-  const { database, standing } = rig;
-  const unchanged = await bystanders(rig);
-  const resumed = await standing('review');
-  const row = await resumePayment(database, resumed, 'it was our mistake', 'ada');
-  assert.deepEqual(
-    [row.status, row.stage, row.review_reason, row.slot],
-    ['processing', 'dispatching', null, -1],
-  );
-  assert.deepEqual(await lastLine(rig, resumed), [
-    'ada',
-    'payment_resumed',
-    { reason: 'it was our mistake' },
-  ]);
-  for (const stage of ['created', 'authorized', 'dispatching', 'accepted'] as const) {
-    const id = await standing(stage);
-    const before = await findPayment(database, id);
-    await assert.rejects(resumePayment(database, id, 'why', 'ada'), { code: 'CONFLICT' });
-    assert.equal(await closePayment(database, closing(id)), undefined);
-    assert.deepEqual(await findPayment(database, id), before);
-  }
-  await assert.rejects(resumePayment(database, 'nobody', 'why', 'ada'), {
-    code: 'PAYMENT_NOT_FOUND',
-  });
-
-  const closed = await standing('review');
-  assert.equal(
-    await closePayment(database, closing(closed, { review_reason: 'other' })),
-    undefined,
-  );
-  assert.equal((await findPayment(database, closed))?.stage, 'review');
-  const end = await closePayment(database, closing(closed));
-  assert.deepEqual(
-    [end?.status, end?.stage, end?.failure_reason, end?.review_reason, end?.ended_by, end?.slot],
-    ['failed', 'ended', 'never arrived', null, 'operator', -1],
-  );
-  assert.deepEqual(await lastLine(rig, closed), [
-    'ada',
-    'payment_ended',
-    {
-      status: 'failed',
-      by: 'operator',
-      review_reason: 'amount',
-      reason: 'the biller confirmed it',
-      approved_by: 'grace',
-      evidence: 'unknown_there',
-    },
-  ]);
-  assert.equal(await closePayment(database, closing(closed)), undefined);
-  await unchanged();
-});
-
-function closing(platform_payment_id: string, more: { review_reason?: string } = {}) {
-  return {
-    platform_payment_id,
-    status: 'failed',
-    failure_reason: 'never arrived',
-    review_reason: 'amount',
-    reason: 'the biller confirmed it',
-    actor: 'ada',
-    approved_by: 'grace',
-    payment_id: null,
-    posted_at: null,
-    evidence: 'unknown_there',
-    ...more,
-  } as const;
-}
-
-test('a paused payment is written by no worker and ends only by its operator; resumed, it is where it was [PL10 LV6]', async (t) => {
-  const rig = await ground(t);
-  const { database, standing } = rig;
-  const [created, accepted, held, over] = [
-    await standing('created'),
-    await standing('accepted'),
-    await standing('review'),
-    await standing('accepted'),
-  ];
-  await endPayments(database, writer(ME), [ending(over)]);
-  const unchanged = await bystanders(rig);
-  for (const id of [held, over]) {
-    await assert.rejects(pausePayment(database, id, 'why', 'ada'), { code: 'CONFLICT' });
-  }
-  await assert.rejects(pausePayment(database, 'nothing', 'why', 'ada'), {
-    code: 'PAYMENT_NOT_FOUND',
-  });
-  await pausePayment(database, created, 'ask the customer', 'ada');
-  await pausePayment(database, accepted, 'they look', 'ada');
-  assert.deepEqual(await lastLine(rig, created), [
-    'ada',
-    'payment_paused',
-    { reason: 'ask the customer' },
-  ]);
-  await assert.rejects(pausePayment(database, accepted, 'again', 'ada'), { code: 'CONFLICT' });
-  assert.deepEqual((await pausedPayments(database)).toSorted(), [created, accepted].toSorted());
-  // The step that its worker had under way: its PUT cannot leave, and the end it learned is not written.
-  assert.deepEqual(
-    await advance(database, writer(ME), [
-      { platform_payment_id: created, from: 'created', to: 'dispatching' },
-    ]),
-    [false],
-  );
-  assert.deepEqual(await endPayments(database, writer(ME), [ending(accepted)]), [false]);
-  // What cannot have left may be withdrawn in the pause; any worker then releases the funds.
-  const withdrawn = await withdrawPayment(database, created, 'their mistake', 'ada');
-  assert.deepEqual([withdrawn.status, withdrawn.slot], ['canceled', ARRIVALS]);
-  await assert.rejects(withdrawPayment(database, accepted, 'no', 'ada'), { code: 'CONFLICT' });
-  const resumed = await resumePayment(database, accepted, 'they found it', 'bob');
-  assert.deepEqual([resumed.stage, resumed.slot, resumed.payment_id], ['accepted', ARRIVALS, 'P']);
-  await assert.rejects(resumePayment(database, accepted, 'again', 'bob'), { code: 'CONFLICT' });
-  assert.deepEqual(await pausedPayments(database), []);
   await unchanged();
 });
