@@ -22,14 +22,14 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment that its partner forgot ends as failed',
     file: 'platform/src/engine/payment-steps.ts',
-    find: "      ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }",
-    replace: "      ? { write: { kind: 'end', by: 'refusal', ending: failedEnding(reason) } }",
+    find: "      ? { kind: 'advance', to: 'dispatching', detail: { reason } }",
+    replace: "      ? { kind: 'end', by: 'refusal', ending: failedEnding(reason) }",
     seed: 18,
   },
   {
     name: 'a settlement is not written down',
     file: 'platform/src/engine/payment-steps.ts',
-    find: "        write: { kind: 'settle', ...(event.settled ? { settled: event.settled } : {}) },\n",
+    find: " write: { kind: 'settle', settled: event.settled },",
     replace: '',
     seed: 15,
   },
@@ -104,15 +104,15 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'an unknown outcome ends the payment as failed',
     file: 'platform/src/engine/payment-steps.ts',
-    find: '  const tries = payment.tries + 1;\n  const ownFaults',
+    find: '  const tries = payment.tries + 1;\n  const { status, retryAfterMs } = facts;',
     replace:
-      "  if (reason !== 'stopped') {\n    return { breaches: [], memory: {}, write: { kind: 'end', by: 'refusal', ending: failedEnding(reason) }, next: 0 };\n  }\n  const tries = payment.tries + 1;\n  const ownFaults",
+      "  if (!hold) {\n    return { memory: {}, write: { kind: 'end', by: 'refusal', ending: failedEnding(reason) }, next: 0 };\n  }\n  const tries = payment.tries + 1;\n  const { status, retryAfterMs } = facts;",
   },
   {
     name: 'the first poll of an unknown partner comes in hours',
     file: 'platform/src/engine/payment-steps.ts',
-    find: '    firstMs: around.times.pollMs,',
-    replace: '    firstMs: around.times.pollMs * 10_000,',
+    find: 'payment.polls, random(), times.pollMs)',
+    replace: 'payment.polls, random(), times.pollMs * 10_000)',
     seed: 39,
   },
   {
@@ -172,8 +172,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'an outage of the database is never over',
     file: 'platform/src/engine/records.ts',
-    find: '        await outage.over(signal, error);',
-    replace: '        await new Promise(() => outage.over(signal, error));',
+    find: '        await outage.over(error);',
+    replace: '        await new Promise(() => outage.over(error));',
     seed: 17,
   },
   {
@@ -206,8 +206,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a poll that brings no news is followed by the next at once',
     file: 'platform/src/engine/payment-steps.ts',
-    find: '  return nextPollMs(around.settlements,',
-    replace: '  return 0 * nextPollMs(around.settlements,',
+    find: '  return nextPollMs(settlements,',
+    replace: '  return 0 * nextPollMs(settlements,',
   },
   {
     name: 'a cent too much is captured',
@@ -277,7 +277,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'one failed payment closes its whole partner',
-    file: 'platform/src/engine/partner-signals.ts',
+    file: 'platform/src/engine/partner-calls.ts',
     find: '    const { reason, hold } = signal;',
     replace: '    const { reason, hold } = signal;\n    queue.closeUntil(now + 60_000);',
     seed: 56,

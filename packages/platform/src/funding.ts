@@ -64,7 +64,7 @@ export interface Hold {
  * A hold that ends sooner than this is not relied on for a PUT: after it, the sweep captures what is about to expire (funding/funds.ts),
  * once a minute.
  */
-export const HOLD_MARGIN_MS = 5 * 60_000;
+const HOLD_MARGIN_MS = 5 * 60_000;
 
 /** Whether a hold lasts long enough for a PUT that leaves at `now`, in wall milliseconds. Pure. */
 export function lasts({ expires_at }: Hold, now: number): boolean {

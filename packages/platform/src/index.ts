@@ -14,10 +14,3 @@ export type {
   ProcessorRequest,
 } from './funding/adapter.ts';
 export { startPlatform, type Platform } from './server.ts';
-export {
-  closeByWord,
-  closeRejected,
-  type Word,
-  type ReviewAct,
-  type ReviewDependencies as ReviewGround,
-} from './engine/review.ts';

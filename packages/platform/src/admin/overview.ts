@@ -186,6 +186,11 @@ export async function keepGauges(options: {
     at === null || at === undefined ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
   const gauges: readonly [name: string, help: string, read: () => number | undefined][] = [
     [
+      'payments_overdue',
+      'Payments that have not ended within 24 hours; an operator should look',
+      () => last?.flight.overdue,
+    ],
+    [
       'unsettled',
       'Payments that ended and whose funds are neither captured nor released',
       () => last?.flight.unsettled,

@@ -5,9 +5,11 @@
 import { PAYMENT_STAGES, PAYMENT_STATUSES } from '@duebridge/contract';
 import type { Collection, FundingOrder } from '../funding.ts';
 import type { Intent } from '../partners/payment-record.ts';
+import type { PaymentRow } from '../store/payments.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { Lane } from './call-queue.ts';
 import { nextStep, type PaymentMemory, type Step } from './payment-steps.ts';
+import type { LoadedRow } from './slots.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
 export interface PaymentGroup {
@@ -28,10 +30,8 @@ export interface ActivePayment extends PaymentMemory {
   readonly account_id: string;
   readonly amount_in_cents: number;
   readonly group: PaymentGroup;
-  /** Wall time of creation in milliseconds from the dispatcher's own beginning. */
+  /** Wall milliseconds. */
   readonly createdAt: number;
-  /** Its age since the acceptance, in milliseconds, at the last poll that found it processing. */
-  processingMs: number;
   /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */
   slot: number;
 }
@@ -39,33 +39,28 @@ export interface ActivePayment extends PaymentMemory {
 /** The slot of a payment that is not driven any more. */
 export const GONE = -2;
 
-type Memory =
-  | 'polls'
-  | 'tries'
-  | 'failedAt'
-  | 'ownFaults'
-  | 'crossed'
-  | 'grace'
-  | 'resubmit'
-  | 'losses'
-  | 'hold'
-  | 'anomaly';
-
 /** A payment as its row tells of it, for which nothing was called yet. One literal, so that a million share their shape. */
-export function activePayment(facts: Omit<ActivePayment, Memory | 'processingMs'>): ActivePayment {
+export function activePayment(
+  row: PaymentRow | LoadedRow,
+  slot: number,
+  group: PaymentGroup,
+  now: number,
+  at: number,
+): ActivePayment {
+  const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
   return {
-    at: facts.at,
-    platform_payment_id: facts.platform_payment_id,
-    account_id: facts.account_id,
-    amount_in_cents: facts.amount_in_cents,
-    group: facts.group,
-    createdAt: facts.createdAt,
+    at,
+    platform_payment_id: row.platform_payment_id,
+    account_id: row.account_id,
+    amount_in_cents: row.amount_in_cents,
+    group,
+    createdAt: Date.parse(row.created_at),
     // Each row comes with strings of its own; a million payments share these.
-    stage: PAYMENT_STAGES.find((stage) => stage === facts.stage) ?? facts.stage,
-    status: PAYMENT_STATUSES.find((status) => status === facts.status) ?? facts.status,
-    payment_id: facts.payment_id,
-    acceptedAt: facts.acceptedAt,
-    slot: facts.slot,
+    stage: PAYMENT_STAGES.find((stage) => stage === row.stage) ?? row.stage,
+    status: PAYMENT_STATUSES.find((status) => status === row.status) ?? row.status,
+    payment_id: row.payment_id,
+    acceptedAt: Math.floor(now - age),
+    slot,
     processingMs: 0,
     polls: 0,
     tries: 0,
@@ -90,14 +85,11 @@ export function stepOf(payment: ActivePayment): Step {
   return nextStep(payment, payment.group.collection);
 }
 
-/** Polls of a payment that are not queued behind those of payments that take long. */
-const FIRST_POLLS = 1;
-
-/** The lane of the partner's queue that a payment waits in. */
-export function laneOf(payment: ActivePayment): Lane {
+/** The lane that a payment waits in: its first poll is not queued behind the polls of payments that take long. */
+export function laneOf(payment: ActivePayment, step: Step): Lane {
   if (payment.tries > 0) return 'retry';
-  if (stepOf(payment) === 'submit') return 'new';
-  return payment.polls < FIRST_POLLS ? 'poll' : 'again';
+  if (step === 'poll') return payment.polls === 0 ? 'poll' : 'again';
+  return step === 'settle' ? 'poll' : 'new';
 }
 
 /** A payment as its calls carry it. */

@@ -7,8 +7,8 @@
  *         or has one step under way, never both: only the end of a step queues it again. An error in one payment affects no other
  *         (F90), and a slow partner fills only its own queue (PL16).
  *
- * next:   driven-payments.ts holds them, acceptances.ts defers the write of an acceptance, funding-calls.ts asks the funding port,
- *         partner-signals.ts heeds what an answer says about the partner.
+ * The acceptance of a payment is written a little later: most payments end at their first poll, and then one write is enough. A crash
+ * before it only repeats the PUT (RU5).
  *
  * One file because it is one cycle: every step takes a payment out of the queues and puts it back, and only here can that be read whole.
  */
@@ -17,149 +17,84 @@ import { isDatabaseTrouble, steadyClock, type Clock } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import { callPartner, canWait, type CallContext } from './calls.ts';
-import { Acceptances } from './acceptances.ts';
-import {
-  activePayment,
-  isCurrent,
-  laneOf,
-  stepOf,
-  type ActivePayment,
-  type PaymentGroup,
-} from './active-payment.ts';
-import type { EngineMetrics } from './metrics.ts';
-import type { EngineOptions, EngineTimes } from './options.ts';
+import { activePayment, GONE, isCurrent, laneOf, stepOf } from './active-payment.ts';
+import type { ActivePayment, PaymentGroup } from './active-payment.ts';
 import type { CallQueue } from './call-queue.ts';
-import { DrivenPayments } from './driven-payments.ts';
+import { poll, submit } from './calls.ts';
 import { FundingCalls } from './funding-calls.ts';
-import type { Outage } from './outage.ts';
+import type { CallGround, WorkerGround } from './options.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
-import { PartnerSignals } from './partner-signals.ts';
 import { decide, isUnsent, leaving, type PaymentEvent, type StepWrite } from './payment-steps.ts';
-import { learnEnd, type CallAge } from './poll-schedule.ts';
+import { learn } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import type { LoadedRow } from './slots.ts';
+import { alarmOf, within, type Alarm } from './timing.ts';
 
-/** What the dispatcher needs of the worker whose payments it drives. */
-export interface Lease {
-  readonly workerId: string;
-  /** The database's time, as a text for a parameter. */
-  databaseNow(): string;
-  /** False when the lease can no longer be relied on: nothing may be sent. */
-  holds(): boolean;
-  /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
-  owns(slot: number): boolean;
-}
-
-/** Maximum number of groups in memory. */
+/** Maximum number of groups in memory: batches change over time, but payments in flight belong to few of them. */
 const MAX_GROUPS = 10_000;
-/** Interval of the check whether calls in flight in a slot have been recorded. */
-const LEAVE_LOOK_MS = 20;
+/** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
+const SAVE_AFTER_MS = 50;
+/** Shortest time between two looks for deferred acceptances, so that many are written in one statement. */
+const SAVE_EVERY_MS = 10;
+
+/** What a payment needs next: another step after so many milliseconds, or none. */
+type Next = number | 'forget';
+/** Takes one step; `free` releases the place of its call, at the latest when the step has ended. */
+type TakeStep = (payment: ActivePayment, free: () => void) => Promise<Next>;
+type Queue = CallQueue<ActivePayment>;
 
 /** The payments of one worker. */
 export class Dispatcher {
-  readonly #options: EngineOptions;
-  readonly #times: EngineTimes;
-  readonly #metrics: EngineMetrics;
-  readonly #lease: Lease;
-  readonly #changed: (platform_payment_id: string) => void;
+  /** Whoever reads pages of payments: what is forgotten meanwhile must not be driven again (PL8). */
+  readonly readers = new Set<Set<string>>();
+  readonly #on: CallGround;
   readonly #records: PaymentRecords;
-  readonly #calling: CallContext;
-  readonly payments = new DrivenPayments();
+  readonly #funding: FundingCalls;
+  readonly #payments = new Map<string, ActivePayment>();
   readonly #partners = new Map<string, PartnerCalls<ActivePayment>>();
+  readonly #groups = new Map<string, PaymentGroup>();
   /** This worker's part of every budget. */
   #part: Part = { of: 1, rank: 0 };
-  /** Aborts the calls under way. */
   readonly #calls = new AbortController();
-  /** Aborts waiting reads, which would otherwise delay a stop until they end. */
   readonly #waits = new AbortController();
-  readonly #timers = new Map<object, { readonly at: number; readonly cancel: AbortController }>();
-  /** Payments whose next step is a call to the funding port, by method. */
-  readonly #funding: FundingCalls;
-  readonly #outage: Outage;
-  readonly #acceptances: Acceptances;
-  readonly #signals: PartnerSignals;
-  readonly #groups = new Map<string, PaymentGroup>();
-  /** Wall time. */
-  readonly #beganAt: number;
+  readonly #alarms = new Map<Queue, Alarm>();
+  /** Steps and writes under way. */
+  readonly #steps = new Set<{ readonly slot: number; readonly done: Promise<void> }>();
+  /** Acceptances that are not in their rows yet, the oldest first; and those that are being written. */
+  readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
+  readonly #saving = new Map<ActivePayment, Promise<void>>();
+  readonly #saveAlarm: Alarm;
   /** For the ends of holds: a step of the wall clock must not make an expired one look as if it lasted. */
   readonly #steady: Clock;
   #ended = false;
 
-  constructor(
-    options: EngineOptions,
-    times: EngineTimes,
-    metrics: EngineMetrics,
-    lease: Lease,
-    outage: Outage,
-    changed: (platform_payment_id: string) => void,
-  ) {
-    this.#options = options;
-    this.#times = times;
-    this.#metrics = metrics;
-    this.#lease = lease;
-    this.#changed = changed;
-    this.#beganAt = options.clock.now();
-    this.#steady = steadyClock(options.clock);
-    this.#outage = outage;
-    const { client, clock } = options;
-    this.#calling = {
-      client,
-      now: () => clock.now(),
-      monotonic: () => clock.monotonic(),
-      signals: { calls: this.#calls.signal, waits: this.#waits.signal },
-      metrics,
-    };
-    this.#records = new PaymentRecords({
-      outage: this.#outage,
-      database: options.database,
-      clock,
-      writer: () => ({ worker_id: lease.workerId, at: lease.databaseNow() }),
-      signal: this.#calls.signal,
-      // A stop lets steps in flight be recorded, as long as the lease is held.
-      mayWrite: () => lease.holds() && !this.#calls.signal.aborted,
-    });
-    this.#funding = new FundingCalls({
-      ...options,
-      trialMs: times.trialMs,
-      roomFor: ({ group }) => group.partner.roomAt(clock.monotonic(), group.biller_id),
-      signal: this.#calls.signal,
-      isEnded: () => this.#ended,
-    });
-    this.#signals = new PartnerSignals({
-      ...options,
-      metrics,
-      workerId: lease.workerId,
-      recovered: (calls) => this.#pump(calls),
-    });
-    this.#acceptances = new Acceptances({
-      clock,
-      log: options.log,
-      signal: this.#calls.signal,
-      write: (payment, write) => this.#writeFrom(payment, 'dispatching', write),
-      began: (slot) => this.payments.began(slot),
-      finished: (slot) => this.payments.finished(slot),
-    });
+  constructor(ground: WorkerGround) {
+    const { clock } = ground;
+    const signals = { calls: this.#calls.signal, waits: this.#waits.signal };
+    this.#on = { ...ground, signals };
+    this.#records = new PaymentRecords(this.#on);
+    this.#funding = new FundingCalls(this.#on);
+    this.#steady = steadyClock(clock);
+    this.#saveAlarm = alarmOf(clock, () => this.#saveOld());
   }
 
-  /** Aborted when calls under way are given up. */
-  get signal(): AbortSignal {
-    return this.#calls.signal;
+  /** How many payments are driven. */
+  get size(): number {
+    return this.#payments.size;
+  }
+
+  has(platform_payment_id: string): boolean {
+    return this.#payments.has(platform_payment_id);
   }
 
   /** When the next step of a payment is due, in monotonic milliseconds; undefined for one that is not driven here. */
   dueAt(platform_payment_id: string): number | undefined {
-    return this.payments.get(platform_payment_id)?.at;
-  }
-
-  /** Age of the oldest payment, and how many stand on the operator's list for their age (decision 23). */
-  ages(): { readonly oldestSeconds: number; readonly overdue: number } {
-    return this.payments.ages(this.#options.clock.now(), this.#beganAt);
+    return this.#payments.get(platform_payment_id)?.at;
   }
 
   /** The longest that a due call of any partner has waited although it could have started, in milliseconds. */
   stalledMs(): number {
-    const now = this.#options.clock.monotonic();
+    const now = this.#on.clock.monotonic();
     let longest = 0;
     for (const { queue } of this.#partners.values()) {
       longest = Math.max(longest, queue.stalledMs(now));
@@ -185,47 +120,28 @@ export class Dispatcher {
     partner: Pick<Partner, 'partner_id' | 'paused'>,
     { funding_method }: Pick<FundingOrder, 'funding_method'>,
   ): boolean {
-    const now = this.#options.clock.monotonic();
+    const { clock, funding } = this.#on;
     return (
       !partner.paused &&
-      this.#options.funding.collection(funding_method) !== 'reserved' &&
-      this.partnerOf(partner.partner_id).queue.isOpen(now)
+      funding.collection(funding_method) !== 'reserved' &&
+      this.partnerOf(partner.partner_id).queue.isOpen(clock.monotonic())
     );
   }
 
   /** Starts driving a row that this worker owns, `delayMs` from now. Returns whether it is new here. */
   add(row: PaymentRow | LoadedRow, delayMs = 0): boolean {
-    const { slot } = row;
-    if (this.#ended || slot === null || this.payments.has(row.platform_payment_id)) return false;
-    const now = this.#options.clock.monotonic();
-    const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
-    const payment = activePayment({
-      at: Math.ceil(now + delayMs),
-      platform_payment_id: row.platform_payment_id,
-      account_id: row.account_id,
-      amount_in_cents: row.amount_in_cents,
-      group: this.#groupOf(row),
-      createdAt: Date.parse(row.created_at) - this.#beganAt,
-      stage: row.stage,
-      status: row.status,
-      payment_id: row.payment_id,
-      acceptedAt: Math.floor(now - age),
-      slot,
-    });
-    this.payments.add(payment);
+    const { platform_payment_id, slot } = row;
+    if (this.#ended || slot === null || this.#payments.has(platform_payment_id)) return false;
+    const now = this.#on.clock.monotonic();
+    const payment = activePayment(row, slot, this.#groupOf(row), now, Math.ceil(now + delayMs));
+    this.#payments.set(platform_payment_id, payment);
     this.#enqueue(payment);
     return true;
   }
 
-  /** Restarts from a row that an operator changed, because its state in memory is out of date. */
-  replace(row: LoadedRow, delayMs: number): void {
-    this.dropById(row.platform_payment_id);
-    this.add(row, delayMs);
-  }
-
   /** Stops driving a payment. The fence refuses the write of a step that is under way. */
   dropById(platform_payment_id: string): void {
-    const known = this.payments.get(platform_payment_id);
+    const known = this.#payments.get(platform_payment_id);
     if (known !== undefined) this.#forget(known);
   }
 
@@ -234,20 +150,18 @@ export class Dispatcher {
    * after `ms`: the fence rejects the write of a late step.
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
-    this.#acceptances.saveAll();
-    for (const payment of this.payments.inSlots(slots)) this.#forget(payment);
-    const { clock } = this.#options;
-    const until = clock.monotonic() + ms;
-    while (this.payments.isBusyIn(slots) && clock.monotonic() < until) {
-      await clock.sleep(LEAVE_LOOK_MS, this.signal);
+    this.#saveAll();
+    for (const payment of this.#payments.values()) {
+      if (slots.has(payment.slot)) this.#forget(payment);
     }
+    await within(this.#on.clock, ms, this.#underWay(slots));
   }
 
   /** What this worker knows of a partner. */
   partnerOf(partner_id: string): PartnerCalls<ActivePayment> {
     let partner = this.#partners.get(partner_id);
     if (partner === undefined) {
-      partner = new PartnerCalls(partner_id, this.#times.trialMs, this.#part);
+      partner = new PartnerCalls(this.#on, partner_id, this.#part);
       this.#partners.set(partner_id, partner);
     }
     return partner;
@@ -255,144 +169,93 @@ export class Dispatcher {
 
   /** Stops at once: sends nothing more, and aborts what is in flight. */
   drop(): void {
-    this.#ended = true;
-    this.#waits.abort();
+    this.#endWaiting();
     this.#calls.abort();
-    for (const timer of this.#timers.values()) timer.cancel.abort();
-    this.#timers.clear();
-    this.payments.clear();
-    this.#partners.clear();
-    this.#funding.clear();
-    this.#acceptances.clear();
+    this.#payments.clear();
+    this.#unsaved.clear();
   }
 
   /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
-    const { clock } = this.#options;
-    this.#ended = true;
-    this.#waits.abort();
-    for (const timer of this.#timers.values()) timer.cancel.abort();
-    this.#acceptances.saveAll();
-    const late = new AbortController();
-    const idle = this.payments.idle();
-    await Promise.race([idle, clock.sleep(ms, late.signal)]);
-    late.abort();
+    this.#endWaiting();
+    this.#saveAll();
+    const underWay = this.#underWay();
+    await within(this.#on.clock, ms, underWay);
     this.#calls.abort();
     // Aborted steps still have to unwind.
-    await idle;
+    await Promise.all(underWay);
     await this.#records.drain();
     this.drop();
   }
 
-  // Queues and timers ---------------------------------------------------------------------------------------------------
+  #endWaiting(): void {
+    this.#ended = true;
+    this.#waits.abort();
+    this.#saveAlarm.off();
+    for (const alarm of this.#alarms.values()) alarm.off();
+  }
+
+  /** Steps under way, of these slots if any are given. */
+  #underWay(slots?: ReadonlySet<number>): Promise<void>[] {
+    return [...this.#steps].flatMap(({ slot, done }) => (slots?.has(slot) === false ? [] : [done]));
+  }
+
+  // Queues --------------------------------------------------------------------------------------------------------------
 
   /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
     if (this.#ended || !isCurrent(payment)) return;
+    const { partner, biller_id, funding_method, funding_party } = payment.group;
     const step = stepOf(payment);
+    const lane = laneOf(payment, step);
     if (step === 'authorize' || step === 'settle') {
-      const queue = this.#funding.queueOf(payment.group.funding_method);
-      const lane = step === 'settle' ? 'poll' : 'new';
-      queue.push(payment, payment.group.funding_party, payment.tries > 0 ? 'retry' : lane);
+      const queue = this.#funding.queueOf(funding_method);
+      queue.push(payment, funding_party, lane);
       this.#pumpFunding(queue);
-      return;
+    } else {
+      partner.queue.push(payment, biller_id, lane);
+      this.#pump(partner);
     }
-    const { partner, biller_id } = payment.group;
-    partner.queue.push(payment, biller_id, laneOf(payment));
-    this.#pump(partner);
   }
 
+  /** Forgets a payment, if this object is its current state. Its queue drops it when its turn comes. */
   #forget(payment: ActivePayment): void {
-    if (this.payments.forget(payment)) this.#acceptances.drop(payment);
+    if (!isCurrent(payment)) return;
+    const { platform_payment_id } = payment;
+    this.#payments.delete(platform_payment_id);
+    this.#unsaved.delete(payment);
+    payment.slot = GONE;
+    for (const forgotten of this.readers) forgotten.add(platform_payment_id);
   }
 
-  #groupOf(row: PaymentRow | LoadedRow): PaymentGroup {
-    const { partner_id, biller_id, platform_batch_id, funding_method } = row;
+  #groupOf({ partner_id, biller_id, platform_batch_id, funding_method }: LoadedRow | PaymentRow) {
     const key = `${partner_id} ${biller_id} ${platform_batch_id} ${funding_method}`;
     let group = this.#groups.get(key);
     if (group === undefined) {
-      // Batches change over time, but payments in flight belong to few of them.
       if (this.#groups.size >= MAX_GROUPS) this.#groups.clear();
       const partner = this.partnerOf(partner_id);
-      const collection = this.#options.funding.collection(funding_method);
+      const collection = this.#on.funding.collection(funding_method);
       const funding_party = JSON.stringify([partner_id, biller_id]);
-      group = {
-        partner,
-        biller_id,
-        platform_batch_id,
-        funding_method,
-        funding_party,
-        collection,
-      };
+      group = { partner, biller_id, platform_batch_id, funding_method, funding_party, collection };
       this.#groups.set(key, group);
     }
     return group;
   }
 
-  /**
-   * Runs one step of one payment and queues it again for when `work` says. An error that `work` throws affects only that payment (F90).
-   */
-  #run(
-    payment: ActivePayment,
-    work: () => Promise<number | 'forget'>,
-    afterwards: () => void,
-  ): void {
-    const { clock } = this.#options;
-    // A payment that is forgotten meanwhile has no slot any more.
-    const { slot } = payment;
-    this.payments.began(slot);
-    void (async () => {
-      let next: number | 'forget';
-      try {
-        next = await work();
-      } catch (error) {
-        next = await this.#failed(payment, error);
-      }
-      if (next === 'forget') {
-        this.#forget(payment);
-      } else {
-        payment.at = Math.ceil(clock.monotonic() + next);
-        this.#enqueue(payment);
-      }
-      afterwards();
-      this.payments.finished(slot);
-    })();
-  }
-
-  /** Handles a step that threw. Returns the delay until its retry. */
-  async #failed(payment: ActivePayment, error: unknown): Promise<number> {
-    if (this.#ended) return this.#times.bugPauseMs;
-    if (isDatabaseTrouble(error)) {
-      await this.#outage.over(this.#calls.signal, error);
-      return 0;
-    }
-    const { platform_payment_id } = payment;
-    this.#options.log.error({ platform_payment_id, error }, 'a payment met an error; retrying');
-    return this.#times.bugPauseMs;
-  }
-
-  #pumpFunding(queue: CallQueue<ActivePayment>): void {
-    this.#startDue(queue, (payment, free) => this.#fundingStep(payment).finally(free));
+  #pumpFunding(queue: Queue): void {
+    this.#startDue(queue, (payment) => this.#fundingStep(payment));
   }
 
   #pump(partner: PartnerCalls<ActivePayment>): void {
     this.#startDue(partner.queue, (payment, free) => this.#partnerStep(payment, free));
   }
 
-  /**
-   * Starts what is due and within the budget of a queue, and sets the timer for when the next call could start. `free` releases the place
-   * of the call, at the latest when its step has ended.
-   */
-  #startDue(
-    queue: CallQueue<ActivePayment>,
-    stepOf: (payment: ActivePayment, free: () => void) => Promise<number | 'forget'>,
-  ): void {
-    const { clock } = this.#options;
+  /** Starts what is due and within the budget of a queue, and sets the alarm for when the next call could start. */
+  #startDue(queue: Queue, take: TakeStep): void {
+    const { clock } = this.#on;
     while (!this.#ended) {
       const turn = queue.take(clock.monotonic(), clock.random(), isCurrent);
-      if (turn.kind === 'wait') {
-        this.#wake(queue, turn.until, () => this.#startDue(queue, stepOf));
-      }
+      if (turn.kind === 'wait') this.#alarm(queue, take).by(turn.until);
       if (turn.kind !== 'start') return;
       const { item: payment, call } = turn;
       let isHeld = true;
@@ -400,32 +263,62 @@ export class Dispatcher {
         if (!isHeld) return;
         isHeld = false;
         queue.ended(call);
-        this.#startDue(queue, stepOf);
+        this.#startDue(queue, take);
       };
-      this.#run(payment, () => stepOf(payment, free), free);
+      this.#track(payment.slot, this.#run(payment, take, free));
     }
   }
 
-  /** Schedules `pump` of that queue; an earlier time replaces a later one. */
-  #wake(queue: object, at: number, pump: () => void): void {
-    const timer = this.#timers.get(queue);
-    if (timer !== undefined && timer.at <= at) return;
-    timer?.cancel.abort();
-    const cancel = new AbortController();
-    this.#timers.set(queue, { at, cancel });
-    const { clock } = this.#options;
-    void (async () => {
-      await clock.sleep(at - clock.monotonic(), cancel.signal);
-      if (cancel.signal.aborted) return;
-      this.#timers.delete(queue);
-      pump();
-    })();
+  #alarm(queue: Queue, take: TakeStep): Alarm {
+    let alarm = this.#alarms.get(queue);
+    if (alarm === undefined) {
+      alarm = alarmOf(this.#on.clock, () => this.#startDue(queue, take));
+      this.#alarms.set(queue, alarm);
+    }
+    return alarm;
+  }
+
+  /** A payment that is forgotten meanwhile has no slot any more. */
+  #track(slot: number, done: Promise<void>): void {
+    const step = { slot, done };
+    this.#steps.add(step);
+    void done.then(() => this.#steps.delete(step));
+  }
+
+  /** Takes one step of one payment and queues it again. An error affects only that payment (F90). */
+  async #run(payment: ActivePayment, take: TakeStep, free: () => void): Promise<void> {
+    let next: Next;
+    try {
+      next = await take(payment, free);
+    } catch (error) {
+      next = await this.#failed(payment, error);
+    }
+    if (next === 'forget') {
+      this.#forget(payment);
+    } else {
+      payment.at = Math.ceil(this.#on.clock.monotonic() + next);
+      this.#enqueue(payment);
+    }
+    free();
+  }
+
+  /** Handles a step that threw. Returns the delay until its retry. */
+  async #failed(payment: ActivePayment, error: unknown): Promise<number> {
+    const { times, outage, log } = this.#on;
+    if (this.#ended) return times.bugPauseMs;
+    if (isDatabaseTrouble(error)) {
+      await outage.over(error);
+      return 0;
+    }
+    const { platform_payment_id } = payment;
+    log.error({ platform_payment_id, error }, 'a payment met an error; retrying');
+    return times.bugPauseMs;
   }
 
   // Steps ---------------------------------------------------------------------------------------------------------------
 
-  async #fundingStep(payment: ActivePayment): Promise<number | 'forget'> {
-    const { registry, clock } = this.#options;
+  async #fundingStep(payment: ActivePayment): Promise<Next> {
+    const { registry, clock } = this.#on;
     const event = await this.#funding.ask(payment);
     if (event.kind !== 'authorized') return this.#apply(payment, undefined, event, false);
     const { partner: calls } = payment.group;
@@ -435,13 +328,13 @@ export class Dispatcher {
     return this.#apply(payment, partner, event, partnerIsOpen);
   }
 
-  /** One call for one payment. */
-  async #partnerStep(payment: ActivePayment, free: () => void): Promise<number | 'forget'> {
-    const { registry, clock } = this.#options;
+  /** One call for one payment. Its place is free as soon as the answer arrives, before it is recorded. */
+  async #partnerStep(payment: ActivePayment, free: () => void): Promise<Next> {
+    const { registry, clock, times, holdsLease } = this.#on;
     const { partner: calls } = payment.group;
     const partner = await registry.get(calls.partner_id);
     if (partner === undefined || partner.paused) {
-      calls.queue.closeUntil(clock.monotonic() + this.#times.pausedMs);
+      calls.queue.closeUntil(clock.monotonic() + times.pausedMs);
       return 0;
     }
     if (calls.applyBudget(partner.budget)) this.#pump(calls);
@@ -455,83 +348,81 @@ export class Dispatcher {
       payment.hold = undefined;
     }
     // The lease may have expired while we waited for the database.
-    if (this.#ended || !this.#lease.holds()) return 'forget';
-    const { event, isHeld } = await callPartner(this.#calling, payment, partner, stepOf(payment));
+    if (this.#ended || !holdsLease()) return 'forget';
+    const call = stepOf(payment) === 'submit' ? submit : poll;
+    const event = await call(this.#on, payment, partner);
     free();
-    return this.#apply(payment, partner, event, true, isHeld);
+    return this.#apply(payment, partner, event, true);
   }
 
-  /** Carries out what an event leads to. Returns the delay of the next step, or `forget`. */
+  /** Carries out what an event leads to. */
   async #apply(
     payment: ActivePayment,
     partner: Partner | undefined,
     event: PaymentEvent,
     partnerIsOpen: boolean,
-    isHeld = false,
-  ): Promise<number | 'forget'> {
-    const { clock, client } = this.#options;
-    const { partner: known, biller_id } = payment.group;
+  ): Promise<Next> {
+    const { clock, client, times } = this.#on;
+    const { partner: known, biller_id, collection } = payment.group;
+    const now = clock.monotonic();
     const decision = decide(payment, event, {
-      now: Math.floor(clock.monotonic()),
+      now: Math.floor(now),
       random: () => clock.random(),
-      times: this.#times,
-      collection: payment.group.collection,
+      times,
+      collection,
       refusals: partner?.refusals ?? [],
       partnerIsOpen,
       settlements: known.settlements,
-      canWait: canWait(this.#calling, known, partner),
+      canWait: known.canWait(partner, now),
       // Whole milliseconds, like the times it is compared with.
       workedAt: Math.floor(known.queue.workedAt(biller_id)),
     });
-    if (partner !== undefined && decision.signal !== undefined) {
-      this.#signals.heed(payment.group, partner, decision.signal);
-    }
-    for (const kind of decision.breaches) this.#signals.breach(payment, kind);
-    if (decision.resetConnections === true && partner !== undefined) client.reset(partner);
-    const wasAccepted = payment.stage === 'accepted';
-    const found: CallAge = {
-      dueMs: wasAccepted && payment.tries === 0 ? payment.at - payment.acceptedAt : undefined,
-      heldMs: wasAccepted && isHeld ? clock.monotonic() - payment.acceptedAt : undefined,
-    };
-    if (event.kind === 'polled' && event.outcome.kind === 'processing') {
-      payment.processingMs = Math.floor(event.facts.startedAt - payment.acceptedAt);
-    }
+    const { signal, breach, write, tookMs } = decision;
+    if (partner && signal && known.heed(partner, biller_id, signal)) this.#pump(known);
+    if (breach !== undefined) this.#breached(payment, breach);
+    if (partner && decision.resetConnections === true) client.reset(partner);
     Object.assign(payment, decision.memory);
-    if (decision.write === undefined) return decision.next;
-    if (decision.write.kind === 'advance' && decision.write.to === 'accepted') {
-      this.#saveSoon(payment, decision.write);
+    if (write === undefined) return decision.next;
+    if (write.kind === 'advance' && write.to === 'accepted') {
+      await this.#saveLater(payment, write);
       return decision.next;
     }
-    if (!(await this.#write(payment, decision.write))) return 'forget';
-    this.#recorded(payment, decision.write, found);
-    return isSettled(decision.write) ? 'forget' : decision.next;
+    if (!(await this.#write(payment, write))) return 'forget';
+    this.#recorded(payment, write);
+    if (tookMs !== undefined) learn(known.settlements, tookMs);
+    return isSettled(write) ? 'forget' : decision.next;
+  }
+
+  #breached({ platform_payment_id, group }: ActivePayment, kind: string): void {
+    const { partner_id } = group.partner;
+    this.#on.metrics.breached(partner_id, kind);
+    const what = { platform_payment_id, partner_id, kind };
+    this.#on.log.warn(what, 'the partner violates the interface');
   }
 
   /** Counts and logs what a write has made of the row. */
-  #recorded(payment: ActivePayment, write: StepWrite, found: CallAge): void {
-    const { log, clock } = this.#options;
-    const { platform_payment_id, group } = payment;
+  #recorded({ platform_payment_id, group, createdAt }: ActivePayment, write: StepWrite): void {
+    const { log, metrics, clock, databaseNow } = this.#on;
     if (write.kind === 'advance' && write.to === 'review') {
       const { review_reason } = write;
       log.error({ platform_payment_id, review_reason }, 'a payment waits for an operator');
     }
     if (write.kind !== 'end') return;
     const { status, posted_at } = write.ending;
-    const ms = Date.parse(this.#lease.databaseNow()) - (this.#beganAt + payment.createdAt);
-    this.#metrics.ended(group.partner.partner_id, status, ms);
-    if (write.by !== 'partner') return;
-    if (posted_at !== null) {
-      this.#metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
+    metrics.ended(group.partner.partner_id, status, Date.parse(databaseNow()) - createdAt);
+    if (write.by === 'partner' && posted_at !== null) {
+      metrics.detected(Math.max(0, clock.now() - Date.parse(posted_at)));
     }
-    learnEnd(group.partner.settlements, payment.processingMs, write.ending, found);
   }
+
+  // Writes --------------------------------------------------------------------------------------------------------------
 
   /** Writes one step. False when the payment was dropped, or restarted from its row. */
   async #write(payment: ActivePayment, write: StepWrite): Promise<boolean> {
-    await this.#acceptances.settled(payment);
-    if (write.kind !== 'end') await this.#acceptances.save(payment);
+    if (write.kind === 'end') await this.#saving.get(payment);
+    else await this.#save(payment);
     // The end includes what the acceptance would record, so a deferred acceptance need not be written.
-    const from = this.#acceptances.drop(payment) ? 'dispatching' : payment.stage;
+    const from = this.#unsaved.delete(payment) ? 'dispatching' : payment.stage;
     return this.#writeFrom(payment, from, write);
   }
 
@@ -546,15 +437,11 @@ export class Dispatcher {
       case 'refused': {
         this.#forget(payment);
         const { row } = recorded;
-        if (
-          row !== undefined &&
-          row.slot !== null &&
-          this.#lease.owns(row.slot) &&
-          row.settled_at === null
-        ) {
-          this.#changed(row.platform_payment_id);
-          this.add(row);
+        if (row?.slot === null || row?.settled_at !== null || !this.#on.owns(row.slot)) {
+          return false;
         }
+        this.#on.changed(row.platform_payment_id);
+        this.add(row);
         return false;
       }
     }
@@ -567,21 +454,54 @@ export class Dispatcher {
     if (written.kind === 'end') payment.status = written.ending.status;
     // Until the partner has it, a watcher sees nothing new.
     if (!isUnsent(payment) && payment.stage !== 'dispatching') {
-      this.#changed(payment.platform_payment_id);
+      this.#on.changed(payment.platform_payment_id);
     }
   }
 
-  /**
-   * Marks the payment as accepted, in memory at once and in its row soon. Most payments end at their first poll, and then one write
-   * is enough.
-   */
-  #saveSoon(payment: ActivePayment, acceptance: StepWrite): void {
+  /** Marks the payment as accepted, in memory at once and in its row soon, or at once if nothing comes after it here. */
+  async #saveLater(payment: ActivePayment, write: StepWrite): Promise<void> {
+    const at = this.#on.clock.monotonic();
     payment.stage = 'accepted';
-    if (acceptance.kind === 'advance' && acceptance.acceptance !== undefined) {
-      payment.payment_id = acceptance.acceptance.payment_id;
+    this.#unsaved.set(payment, { write, at });
+    if (this.#ended || !isCurrent(payment)) await this.#save(payment);
+    else this.#saveAlarm.by(at + SAVE_AFTER_MS);
+  }
+
+  /** Writes the acceptance of a payment if it is still deferred; resolves when it is in the row. */
+  async #save(payment: ActivePayment): Promise<void> {
+    const acceptance = this.#unsaved.get(payment);
+    if (acceptance === undefined) return this.#saving.get(payment);
+    this.#unsaved.delete(payment);
+    const saving = (async () => {
+      try {
+        await this.#writeFrom(payment, 'dispatching', acceptance.write);
+      } catch (error) {
+        const { platform_payment_id } = payment;
+        this.#on.log.error({ platform_payment_id, error }, 'could not write an acceptance');
+        // Return to the state in the row: a PUT may have left. Repeating the same PUT tells the outcome.
+        payment.stage = 'dispatching';
+      }
+      this.#saving.delete(payment);
+    })();
+    this.#saving.set(payment, saving);
+    this.#track(payment.slot, saving);
+    return saving;
+  }
+
+  #saveAll(): void {
+    for (const payment of this.#unsaved.keys()) void this.#save(payment);
+  }
+
+  /** Writes each acceptance that is SAVE_AFTER_MS old. */
+  #saveOld(): void {
+    const now = this.#on.clock.monotonic();
+    for (const [payment, { at }] of this.#unsaved) {
+      if (at + SAVE_AFTER_MS > now) {
+        this.#saveAlarm.by(Math.max(now + SAVE_EVERY_MS, at + SAVE_AFTER_MS));
+        return;
+      }
+      void this.#save(payment);
     }
-    this.#acceptances.add(payment, acceptance);
-    if (this.#ended) this.#acceptances.saveAll();
   }
 }
 

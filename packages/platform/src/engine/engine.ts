@@ -16,34 +16,25 @@
  *   closing of batches each have a loop.
  */
 import assert from 'node:assert/strict';
-import { setImmediate as immediate } from 'node:timers/promises';
-import { createMetrics, messageOf, type Database } from '@duebridge/runtime';
+import { messageOf } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { keepLease, type Lease } from './lease.ts';
-import {
-  DatabaseTime,
-  forgetDeadWorkers,
-  registerWorker,
-  removeWorker,
-  renewHeartbeat,
-} from './ownership.ts';
+import { WorkerList } from './ownership.ts';
 import { Outage } from './outage.ts';
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import {
   ARRIVALS,
-  findNews,
-  findWatched,
   type NewPlace,
   type PaymentRow,
   type WatchedPayment,
 } from '../store/payments.ts';
+import { within } from './timing.ts';
+import { Watchers } from './watchers.ts';
 import { Worker } from './worker.ts';
-
-export type { EngineOptions } from './options.ts';
 
 /** The running loop. */
 export interface Engine {
@@ -96,12 +87,6 @@ export interface EngineHealth {
  */
 const MAX_STALL_MS = 60_000;
 
-/** Optional dependencies of an engine. */
-interface Surroundings {
-  /** A connection pool for the heartbeat alone, so that slow statements cannot cost the lease; default `database`. */
-  readonly leaseDatabase?: Database;
-}
-
 /** How long a stop waits for aborted calls to unwind, and for the slots to be given back: with the calls' own eight seconds, ten. */
 const UNWIND_MS = 1_000;
 const RELEASE_MS = 1_000;
@@ -110,63 +95,42 @@ const RELEASE_MS = 1_000;
 const FIRST_ROUND_MS = 1_500;
 
 /** Makes the engine. Nothing happens before `start`. */
-export function createEngine(options: EngineOptions & Surroundings): Engine {
+export function createEngine(options: EngineOptions): Engine {
   return new RunningEngine(options);
 }
 
-type Watchers = Map<string, Set<(payment: WatchedPayment) => void>>;
+/** What exists from a start to the end of its stop. */
+interface Run {
+  readonly lease: Lease;
+  /** Aborted when the stop begins. */
+  readonly stopping: AbortController;
+  readonly loops: Promise<unknown>;
+}
 
 class RunningEngine implements Engine {
-  readonly #options: EngineOptions & Surroundings;
+  readonly #options: EngineOptions;
   readonly #times: EngineTimes;
-  readonly #watchers: Watchers = new Map();
-  /** What a watcher of another worker's payment was told last. */
-  readonly #notified = new Map<string, string>();
-  /** Watched payments of this worker that have changed, and those whose rows could not be read then. */
-  readonly #news = new Set<string>();
-  readonly #missed = new Set<string>();
-  /** One read after the other, so that an older row never reaches a watcher after a newer one. */
-  #telling: Promise<void> = Promise.resolve();
+  readonly #watchers: Watchers;
+  readonly #workers: WorkerList;
+  readonly #metrics: EngineMetrics;
   #workerId = '';
-  #lease: Lease | undefined;
+  #run: Run | undefined;
   #worker: Worker | undefined;
   /** The check of the slots that is running. */
   #round: Promise<boolean> | undefined;
-  #stopping = new AbortController();
-  /** Aborted when the stop is done: until then, what is in flight may still have to wait for the database. */
-  #stopped = new AbortController();
-  #outage: Outage | undefined;
-  #loops: Promise<void> = Promise.resolve();
-  readonly #metrics: EngineMetrics;
-  readonly #time: DatabaseTime;
 
-  constructor(options: EngineOptions & Surroundings) {
+  constructor(options: EngineOptions) {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
-    this.#time = new DatabaseTime(options.clock);
-    const metrics = options.metrics ?? createMetrics({ processFigures: false });
-    this.#metrics = engineMetrics(metrics, {
-      inFlight: () => this.#worker?.dispatcher.payments.size ?? 0,
-      ages: () => this.#worker?.dispatcher.ages() ?? { oldestSeconds: 0, overdue: 0 },
+    this.#watchers = new Watchers(options);
+    const { database, leaseDatabase = database, clock } = options;
+    this.#workers = new WorkerList(leaseDatabase, clock, this.#times.leaseMs);
+    this.#metrics = engineMetrics(options.metrics, {
+      leaseAgeMs: () => this.#run?.lease.ageMs ?? 0,
+      stalledMs: () => this.#worker?.dispatcher.stalledMs() ?? 0,
+      slots: () => this.#worker?.slots ?? 0,
+      inFlight: () => this.#worker?.dispatcher.size ?? 0,
     });
-    metrics.gauge(
-      'duebridge_lease_age_seconds',
-      'Time since the worker of this process last proved its lease; it relies on one for 7 s',
-      [],
-      () => (this.#lease?.ageMs ?? 0) / 1_000,
-    );
-    metrics.gauge(
-      'duebridge_oldest_due_call_seconds',
-      'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
-      [],
-      () => (this.#worker?.dispatcher.stalledMs() ?? 0) / 1_000,
-    );
-    metrics.gauge(
-      'duebridge_slots_owned',
-      'Slots of payments that the worker of this process owns, of 1,024 that all share',
-      [],
-      () => this.#worker?.slots ?? 0,
-    );
   }
 
   get workerId(): string {
@@ -182,66 +146,83 @@ class RunningEngine implements Engine {
 
   get health(): EngineHealth {
     return {
-      lease: (this.#lease?.ageMs ?? 0) <= this.#times.leaseMs,
+      lease: (this.#run?.lease.ageMs ?? 0) <= this.#times.leaseMs,
       calls: (this.#worker?.dispatcher.stalledMs() ?? 0) <= MAX_STALL_MS,
     };
   }
 
   async start(): Promise<void> {
-    assert(this.#lease === undefined, 'the engine is already running');
-    this.#stopping = new AbortController();
-    this.#stopped = new AbortController();
+    assert(this.#run === undefined, 'the engine is already running');
+    const stopping = new AbortController();
     const { clock, log } = this.#options;
-    this.#outage = new Outage({ ...this.#options, signal: this.#stopped.signal });
-    const database = this.#options.leaseDatabase ?? this.#options.database;
-    this.#lease = keepLease({
+    const outage = new Outage({ ...this.#options, signal: stopping.signal });
+    const lease = keepLease({
       clock,
       log,
       times: this.#times,
       newId: () => `worker-${uuidv7()}`,
-      register: (worker_id) => registerWorker(database, worker_id, this.#time),
-      renew: (worker_id) => renewHeartbeat(database, worker_id, this.#times.leaseMs, this.#time),
-      remove: (worker_id) => removeWorker(database, worker_id),
-      begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt),
-      proven: (_, provenAt) => this.#worker?.proven(provenAt),
+      workers: this.#workers,
+      begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt, outage),
+      proven: (provenAt) => this.#worker?.proven(provenAt),
       drop: () => this.#drop(),
     });
-    this.#loops = Promise.all([
-      this.#rounds(),
-      this.#every(this.#times.watchMs, () => this.#lookAtWatched()),
-      this.#every(this.#times.closeMs, () => this.#close()),
-    ]).then(() => undefined);
-    await this.#lease.asked;
+    /** Runs `work` every so often until the stop; a failed run is retried at the next turn. */
+    const every = async (ms: () => number, work: () => Promise<void>): Promise<void> => {
+      for (;;) {
+        await clock.sleep(ms() * (0.9 + clock.random() * 0.2), stopping.signal);
+        if (stopping.signal.aborted) return;
+        await work().catch((error: unknown) => outage.met(error, 'housekeeping failed; retrying'));
+      }
+    };
+    let isSettled = false;
+    const loops = Promise.all([
+      // More often while this worker owns fewer slots than it should.
+      every(
+        () => (isSettled ? this.#times.beatMs : this.#times.beatMs / 4),
+        async () => {
+          isSettled = await this.#takeOver();
+        },
+      ),
+      every(
+        () => this.#times.watchMs,
+        () => this.#lookAtWatched(),
+      ),
+      every(
+        () => this.#times.closeMs,
+        () => this.#close(),
+      ),
+    ]);
+    this.#run = { lease, stopping, loops };
+    await lease.asked;
     // From here on a confirmed payment usually gets a slot of this worker. One that does not is driven as well, from ARRIVALS.
-    const late = new AbortController();
-    await Promise.race([this.#round, clock.sleep(FIRST_ROUND_MS, late.signal)]).catch(
-      () => undefined,
-    );
-    late.abort();
+    await within(clock, FIRST_ROUND_MS, [this.#roundOver()]);
   }
 
   async stop(): Promise<void> {
-    const lease = this.#lease;
-    if (lease === undefined) return;
-    this.#stopping.abort();
-    lease.leave();
+    const run = this.#run;
+    if (run === undefined) return;
+    run.stopping.abort();
+    run.lease.leave();
     const worker = this.#worker;
     const { stopMs } = this.#times;
-    const over = [this.#loops, worker?.finish(stopMs) ?? Promise.resolve(), this.#roundOver()];
-    await this.#within(stopMs + UNWIND_MS, over);
+    const { clock } = this.#options;
+    const over = [run.loops, worker?.finish(stopMs), this.#roundOver()];
+    await within(
+      clock,
+      stopMs + UNWIND_MS,
+      over.map((one) => Promise.resolve(one)),
+    );
     // Whatever hangs, it writes nothing more: the slots that its writes name are not this worker's from here on.
-    worker?.drop();
-    this.#worker = undefined;
-    await this.#within(RELEASE_MS, [this.#release(worker), lease.end()]);
-    this.#stopped.abort();
-    this.#lease = undefined;
+    this.#drop();
+    await within(clock, RELEASE_MS, [this.#release(worker), run.lease.end()]);
+    this.#run = undefined;
   }
 
   async #release(worker: Worker | undefined): Promise<void> {
     if (worker === undefined) return;
     try {
       await worker.release();
-      await removeWorker(this.#options.database, worker.workerId);
+      await this.#workers.remove(worker.workerId);
     } catch (error) {
       // Others take them over when the lease has expired.
       this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
@@ -253,29 +234,13 @@ class RunningEngine implements Engine {
     await this.#round?.catch(() => undefined);
   }
 
-  /** Waits for work that belongs to a stop, and no longer than `ms`. */
-  async #within(ms: number, work: readonly Promise<void>[]): Promise<void> {
-    const { clock } = this.#options;
-    const late = new AbortController();
-    await Promise.race([Promise.all(work), clock.sleep(ms, late.signal)]);
-    late.abort();
-  }
-
   take(payment: PaymentRow): void {
     // No lease, or stopped: the row is taken over with its slot.
     this.#worker?.add(payment);
   }
 
   watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void {
-    const watchers = this.#watchers.get(platform_payment_id) ?? new Set();
-    watchers.add(changed);
-    this.#watchers.set(platform_payment_id, watchers);
-    return () => {
-      watchers.delete(changed);
-      if (watchers.size > 0) return;
-      this.#watchers.delete(platform_payment_id);
-      this.#notified.delete(platform_payment_id);
-    };
+    return this.#watchers.watch(platform_payment_id, changed);
   }
 
   nextStepAt(platform_payment_id: string): string | undefined {
@@ -294,38 +259,23 @@ class RunningEngine implements Engine {
     await this.#close();
   }
 
-  /** Runs a housekeeping task until the stop; a failed run is retried at the next turn. */
-  async #every(ms: number, work: () => Promise<void>): Promise<void> {
-    const { clock } = this.#options;
-    const { signal } = this.#stopping;
-    for (;;) {
-      await clock.sleep(ms * (0.9 + clock.random() * 0.2), signal);
-      if (signal.aborted) return;
-      try {
-        await work();
-      } catch (error) {
-        await this.#outage?.met(signal, error, 'housekeeping failed; retrying');
-      }
-    }
-  }
-
   /** The lease is held: payments are driven under this id from here on. */
-  #begin(workerId: string, provenAt: number): void {
-    assert(this.#outage !== undefined);
-    const outage = this.#outage;
+  #begin(workerId: string, provenAt: number, outage: Outage): void {
     this.#workerId = workerId;
     this.#worker = new Worker(
-      this.#options,
-      this.#times,
-      this.#metrics,
-      workerId,
+      {
+        ...this.#options,
+        workerId,
+        times: this.#times,
+        metrics: this.#metrics,
+        outage,
+        databaseNow: () => this.#workers.now(),
+        changed: (platform_payment_id) => this.#watchers.noticed(platform_payment_id),
+      },
       provenAt,
-      this.#time,
-      outage,
-      (platform_payment_id) => this.#noticed(platform_payment_id),
     );
     this.#takeOver().catch((error: unknown) =>
-      outage.met(this.#stopping.signal, error, 'taking payments over failed; retrying'),
+      outage.met(error, 'taking payments over failed; retrying'),
     );
   }
 
@@ -335,24 +285,7 @@ class RunningEngine implements Engine {
     this.#worker = undefined;
   }
 
-  /** Checks the slots until the stop, more often while this worker owns fewer than it should. */
-  async #rounds(): Promise<void> {
-    const { clock } = this.#options;
-    const { signal } = this.#stopping;
-    let isSettled = false;
-    while (!signal.aborted) {
-      const ms = isSettled ? this.#times.beatMs : this.#times.beatMs / 4;
-      await clock.sleep(ms * (0.9 + clock.random() * 0.2), signal);
-      if (signal.aborted) return;
-      try {
-        isSettled = await this.#takeOver();
-      } catch (error) {
-        await this.#outage?.met(signal, error, 'could not read the slots; retrying');
-      }
-    }
-  }
-
-  /** Runs one check of the slots at a time. The lease does not wait for it. */
+  /** Runs one check of the slots at a time; true when it found this worker in its right. The lease does not wait for it. */
   #takeOver(): Promise<boolean> {
     this.#round ??= this.#takeOverOnce().finally(() => {
       this.#round = undefined;
@@ -361,67 +294,24 @@ class RunningEngine implements Engine {
   }
 
   async #takeOverOnce(): Promise<boolean> {
-    if (this.#worker === undefined || this.#stopping.signal.aborted) return false;
+    if (this.#worker === undefined || this.#run?.stopping.signal.aborted === true) return false;
     return this.#worker.round();
+  }
+
+  /** Reads the payments that somebody watches here and another worker drives. */
+  #lookAtWatched(): Promise<void> {
+    return this.#watchers.look((id) => this.#worker?.dispatcher.has(id) !== true);
   }
 
   async #close(): Promise<void> {
     const { database, log } = this.#options;
-    const worker_id = this.#lease?.worker_id;
-    if (worker_id === undefined) return;
-    const { signal } = this.#stopping;
-    for (const platform_batch_id of await closeBatches(database, worker_id, {
-      of: worker_id,
-      signal,
-    })) {
+    const { lease, stopping } = this.#run ?? {};
+    const worker_id = lease?.worker_id;
+    if (worker_id === undefined || stopping === undefined) return;
+    const bounds = { of: worker_id, signal: stopping.signal };
+    for (const platform_batch_id of await closeBatches(database, worker_id, bounds)) {
       log.info({ platform_batch_id }, 'batch closed');
     }
-    await forgetDeadWorkers(database, this.#times.leaseMs);
-  }
-
-  /** A payment of this worker has changed: its watchers get the row, read for many payments at once. */
-  #noticed(platform_payment_id: string): void {
-    if (!this.#watchers.has(platform_payment_id)) return;
-    if (this.#news.size === 0) this.#telling = this.#telling.then(() => this.#tellNews());
-    this.#news.add(platform_payment_id);
-  }
-
-  async #tellNews(): Promise<void> {
-    // What changes in the same turn of the event loop is read together.
-    await immediate();
-    const ids = [...this.#news];
-    this.#news.clear();
-    try {
-      for (const row of await findWatched(this.#options.database, ids)) this.#notify(row);
-    } catch {
-      // The next look at the watched payments of other workers reads these too.
-      for (const id of ids) this.#missed.add(id);
-    }
-  }
-
-  async #lookAtWatched(): Promise<void> {
-    const foreign = [...this.#watchers.keys()].filter(
-      (id) => this.#worker?.dispatcher.payments.has(id) !== true || this.#missed.has(id),
-    );
-    if (foreign.length === 0) return;
-    const notified = foreign.map((id) => this.#notified.get(id) ?? '');
-    const missed = [...this.#missed];
-    for (const row of await findNews(this.#options.database, foreign, notified)) this.#notify(row);
-    for (const id of missed) this.#missed.delete(id);
-  }
-
-  #notify(row: WatchedPayment): void {
-    const watchers = this.#watchers.get(row.platform_payment_id);
-    if (watchers === undefined) return;
-    const news = `${row.stage} ${row.status}`;
-    if (this.#notified.get(row.platform_payment_id) === news) return;
-    this.#notified.set(row.platform_payment_id, news);
-    for (const changed of watchers) {
-      try {
-        changed(row);
-      } catch (error) {
-        this.#options.log.error({ error: messageOf(error) }, 'a watcher failed');
-      }
-    }
+    await this.#workers.forgetDead();
   }
 }

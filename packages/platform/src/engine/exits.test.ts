@@ -15,6 +15,7 @@ import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';
 import { closeByWord } from './review.ts';
+import type { LoadedRow } from './slots.ts';
 import { writer } from '../../test/engine-rig.ts';
 
 const PAGE = new URL('../../../../docs/reliability.md', import.meta.url);
@@ -35,7 +36,14 @@ async function table(): Promise<Map<string, string[]>> {
 
 /** The stages that a payment reaches by any answers in any order. */
 function reached(): Set<PaymentStage> {
-  const facts = { status: 200, startedAt: 0, retryAfterMs: undefined, waited: false };
+  const facts = {
+    status: 200,
+    dueAt: 0,
+    startedAt: 0,
+    retryAfterMs: undefined,
+    waited: false,
+    askedToWait: false,
+  };
   const acceptance = { payment_id: 'P', initiated_at: '2026-03-01T10:00:00.000Z' };
   const ended = { status: 'succeeded', ...acceptance, posted_at: acceptance.initiated_at } as const;
   const answers = [
@@ -73,12 +81,8 @@ function reached(): Set<PaymentStage> {
     canWait: false,
     workedAt: 0,
   } as const;
-  const first: PaymentMemory = activePayment({
-    ...({ at: 0, platform_payment_id: 'p', account_id: 'a', amount_in_cents: 1 } as const),
-    ...({ createdAt: 0, status: 'processing', payment_id: null, acceptedAt: 0, slot: 0 } as const),
-    stage: 'created',
-    group: undefined as never,
-  });
+  const row = { stage: 'created', status: 'processing', created_at: '', accepted_age_ms: null };
+  const first: PaymentMemory = activePayment(row as LoadedRow, 0, undefined as never, 0, 0);
   const stages = new Set<PaymentStage>();
   const queue: [PaymentStage, PaymentMemory][] = [['created', { ...first }]];
   for (const [stage, memory] of queue) {

@@ -4,51 +4,40 @@
  * enters: a payment whose next step is an authorization or a settlement.  leaves: the port's answer as an event for payment-steps.ts.
  * holds:  a call has a deadline, and a method that fails or hangs fills its own queue and no other.
  */
-import { isDatabaseTrouble, kindOfError, type Clock, type Log } from '@duebridge/runtime';
-import type { Funding } from '../funding.ts';
+import { isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
 import { orderOf, type ActivePayment } from './active-payment.ts';
 import { CallQueue } from './call-queue.ts';
+import type { CallGround } from './options.ts';
 import type { PaymentEvent } from './payment-steps.ts';
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
 /**
  * Calls at once of one funding method. Billers take turns in it, not partners: a slow biller must not delay another of the same
- * aggregator. Each has half of the places at most while there are others, its authorizations are bounded by `roomFor`, and a hung call
+ * aggregator. Each has half of the places at most while there are others, its authorizations are bounded by `roomAt`, and a hung call
  * has a deadline.
  */
 const FUNDING_PLACES = 1_024;
 /** Ends the wait for a deadline. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
 const ANSWERED = 'answered';
 
-/** What the calls depend on. */
-interface Dependencies {
-  readonly funding: Funding;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly trialMs: number;
-  /** How many authorizations of the payment's biller may be under way. */
-  readonly roomFor: (payment: ActivePayment) => number;
-  /** Aborts the calls under way. */
-  readonly signal: AbortSignal;
-  /** After a stop, which aborts calls, no failure is logged. */
-  readonly isEnded: () => boolean;
-}
-
 /** The funding calls of one worker. */
 export class FundingCalls {
-  readonly #on: Dependencies;
+  readonly #on: CallGround;
   readonly #queues = new Map<string, CallQueue<ActivePayment>>();
 
-  constructor(dependencies: Dependencies) {
-    this.#on = dependencies;
+  constructor(on: CallGround) {
+    this.#on = on;
   }
 
   queueOf(funding_method: string): CallQueue<ActivePayment> {
     let queue = this.#queues.get(funding_method);
     if (queue === undefined) {
-      const { trialMs, roomFor } = this.#on;
-      queue = new CallQueue(trialMs, { places: FUNDING_PLACES, rate: Infinity }, roomFor);
+      const { clock, times } = this.#on;
+      const room = { places: FUNDING_PLACES, rate: Infinity };
+      queue = new CallQueue(times.trialMs, room, ({ group }) =>
+        group.partner.roomAt(clock.monotonic(), group.biller_id),
+      );
       this.#queues.set(funding_method, queue);
     }
     return queue;
@@ -58,21 +47,17 @@ export class FundingCalls {
     return this.#queues.values();
   }
 
-  clear(): void {
-    this.#queues.clear();
-  }
-
   /** Authorizes or settles the funds of a payment. Throws only when the database is away. */
   async ask(payment: ActivePayment): Promise<PaymentEvent> {
-    const { clock, log, signal: stops } = this.#on;
+    const { clock, log, signals } = this.#on;
     const { funding_method, funding_party } = payment.group;
+    const queue = this.queueOf(funding_method);
     const deadline = new AbortController();
-    const signal = AbortSignal.any([stops, deadline.signal]);
+    const signal = AbortSignal.any([signals.calls, deadline.signal]);
     void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
+    const wasFailing = queue.isTroubled;
     try {
       const event = await unlessAborted(this.#act(payment, signal), signal);
-      const queue = this.queueOf(funding_method);
-      const wasFailing = queue.isTroubled;
       queue.worked(funding_party, clock.monotonic());
       if (wasFailing && !queue.isTroubled) {
         log.info({ funding_method }, 'the funding method answers again');
@@ -81,7 +66,8 @@ export class FundingCalls {
     } catch (error) {
       // The port keeps its rows in the platform's own database, and fails when that does.
       if (isDatabaseTrouble(error)) throw error;
-      this.#failed(payment, error, deadline.signal.aborted);
+      // A stop, which aborts calls, is no fault of the port.
+      if (!signals.waits.aborted) this.#failed(payment, error, deadline.signal.aborted);
       return { kind: 'funding_failed' };
     } finally {
       deadline.abort(ANSWERED);
@@ -105,7 +91,6 @@ export class FundingCalls {
 
   /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
   #failed({ platform_payment_id, tries, group }: ActivePayment, error: unknown, isLate: boolean) {
-    if (this.#on.isEnded()) return;
     const { log, clock } = this.#on;
     const { funding_method, funding_party } = group;
     const queue = this.queueOf(funding_method);

@@ -15,6 +15,8 @@
  * neither hide a lost lease nor delay the request for a new one.
  */
 import { messageOf, type Clock, type Log } from '@duebridge/runtime';
+import type { WorkerList } from './ownership.ts';
+import { alarmOf } from './timing.ts';
 
 /** Times of a lease, in milliseconds. */
 export interface LeaseTimes {
@@ -76,9 +78,6 @@ const ASK_PART = 0.2;
 const REGISTER_PART = 0.4;
 /** Fraction of the heartbeat interval after which a failed request is retried. */
 const RETRY_PART = 0.25;
-
-/** Former workers of this process that are remembered; the lease of any other runs out by itself. */
-const MAX_LEFTOVERS = 100;
 
 /** For how long a worker relies on its lease after it was proven. */
 export function keptMs(times: LeaseTimes): number {
@@ -210,24 +209,19 @@ export function dueAt(state: LeaseState, times: LeaseTimes): number | undefined 
   }
 }
 
-/** What a lease depends on. */
+/** What a lease depends on. The last three must neither throw nor wait. */
 export interface LeaseOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly times: LeaseTimes;
   readonly newId: () => string;
-  /** Puts the worker on the list. */
-  readonly register: (worker_id: string) => Promise<void>;
-  /** Renews the heartbeat in one statement. False when the lease had expired. */
-  readonly renew: (worker_id: string) => Promise<boolean>;
-  /** Removes a worker that drives nothing from the list. */
-  readonly remove: (worker_id: string) => Promise<void>;
-  /** The lease is held; it was proven at `provenAt`. Must not throw and must not wait. */
+  readonly workers: Pick<WorkerList, 'register' | 'renew' | 'remove'>;
+  /** The lease is held; it was proven at `provenAt`. */
   readonly begin: (worker_id: string, provenAt: number) => void;
-  /** The lease was proven again. Must not throw and must not wait. */
-  readonly proven: (worker_id: string, provenAt: number) => void;
-  /** The lease is lost. Must not throw and must not wait. */
-  readonly drop: (worker_id: string) => void;
+  /** The lease was proven again. */
+  readonly proven: (provenAt: number) => void;
+  /** The lease is lost. */
+  readonly drop: () => void;
 }
 
 /** A lease that is kept. */
@@ -246,7 +240,7 @@ export interface Lease {
 
 /** Acquires a lease and keeps it until `end`. */
 export function keepLease(options: LeaseOptions): Lease {
-  const { clock, log, times } = options;
+  const { clock, log, times, workers } = options;
   let state: LeaseState = { kind: 'none', retryAt: clock.monotonic() };
   let provenAt = clock.monotonic();
   const alarm = alarmOf(clock, () => feed({ kind: 'clock' }));
@@ -262,77 +256,71 @@ export function keepLease(options: LeaseOptions): Lease {
     for (const act of moved.acts) carryOut(act);
     if (state.kind === 'held' && state.provenAt > provenAt) {
       ({ provenAt } = state);
-      options.proven(state.worker_id, provenAt);
+      options.proven(provenAt);
     }
     if (state.kind === 'ended') asked.resolve();
-    alarm(dueAt(state, times));
+    const due = dueAt(state, times);
+    if (due === undefined) alarm.off();
+    else alarm.by(due);
   };
 
   const carryOut = (act: LeaseAct): void => {
+    const { worker_id } = act;
     switch (act.kind) {
       case 'begin':
-        options.begin(act.worker_id, act.provenAt);
+        options.begin(worker_id, act.provenAt);
         return;
       case 'drop':
         log.error(
-          { worker_id: act.worker_id },
+          { worker_id },
           'the lease was lost: this worker drops its payments and registers again',
         );
-        options.drop(act.worker_id);
+        options.drop();
         return;
       case 'remove':
-        track(remove(act.worker_id));
+        track(remove(worker_id));
         return;
       case 'register':
-        ask(act, async () => {
-          await options.register(act.worker_id);
-          // What this process drove before an outage is free at once, instead of when its old lease has run out.
-          await Promise.all([...leftovers].map(remove));
-          return 'registered';
-        });
+        // A stop waits for a pending registration, which would leave a row behind, but not for a heartbeat.
+        track(ask(act));
         return;
       case 'renew':
-        ask(act, async () => ((await options.renew(act.worker_id)) ? 'renewed' : 'refused'));
+        void ask(act);
         return;
     }
+  };
+
+  const ask = async (act: LeaseAct & { readonly kind: 'register' | 'renew' }): Promise<void> => {
+    const { worker_id, askedAt } = act;
+    let kind: 'registered' | 'renewed' | 'refused' | 'failed' = 'failed';
+    try {
+      if (act.kind === 'register') {
+        await workers.register(worker_id);
+        // What this process drove before an outage is free at once, instead of when its old lease has run out.
+        await Promise.all([...leftovers].map(remove));
+        kind = 'registered';
+      } else {
+        kind = (await workers.renew(worker_id)) ? 'renewed' : 'refused';
+      }
+      isFailing = false;
+    } catch (error) {
+      // Log an outage once, not at each attempt.
+      if (!isFailing) log.warn({ error: messageOf(error) }, 'the heartbeat failed; retrying');
+      isFailing = true;
+    }
+    feed({ kind, worker_id, askedAt });
+    asked.resolve();
   };
 
   /** Takes a worker that drives nothing off the list, or notes it for the next time that the database answers. */
   const remove = async (worker_id: string): Promise<void> => {
+    leftovers.add(worker_id);
     try {
-      await options.remove(worker_id);
+      await workers.remove(worker_id);
       leftovers.delete(worker_id);
     } catch (error) {
-      if (leftovers.size < MAX_LEFTOVERS) leftovers.add(worker_id);
-      // An outage that cost the lease is in the log already.
-      if (isFailing) return;
-      log.warn(
-        { error: messageOf(error) },
-        'could not remove a worker from the list; others take over when its lease expires',
-      );
+      log.debug({ worker_id, error: messageOf(error) }, 'could not take a worker off the list');
     }
-  };
-
-  const ask = (
-    { kind: asking, worker_id, askedAt }: LeaseAct & { readonly kind: 'register' | 'renew' },
-    request: () => Promise<'registered' | 'renewed' | 'refused'>,
-  ): void => {
-    const answer = async (): Promise<void> => {
-      try {
-        const kind = await request();
-        isFailing = false;
-        feed({ kind, worker_id, askedAt });
-      } catch (error) {
-        // Log an outage once, not at each attempt.
-        if (!isFailing) log.warn({ error: messageOf(error) }, 'the heartbeat failed; retrying');
-        isFailing = true;
-        feed({ kind: 'failed', worker_id, askedAt });
-      }
-      asked.resolve();
-    };
-    // A stop waits for a pending registration, which would leave a row behind, but not for a heartbeat.
-    if (asking === 'register') track(answer());
-    else void answer();
   };
 
   const track = (work: Promise<void>): void => {
@@ -356,24 +344,5 @@ export function keepLease(options: LeaseOptions): Lease {
       feed({ kind: 'end' });
       while (underWay.size > 0) await Promise.all(underWay);
     },
-  };
-}
-
-/** One alarm: each call sets it to another time, or off. */
-function alarmOf(clock: Clock, ring: () => void): (at: number | undefined) => void {
-  let set: { readonly at: number; readonly off: AbortController } | undefined;
-  return (at) => {
-    if (at !== undefined && set?.at === at) return;
-    set?.off.abort();
-    set = undefined;
-    if (at === undefined) return;
-    const off = new AbortController();
-    set = { at, off };
-    void (async () => {
-      await clock.sleep(at - clock.monotonic(), off.signal);
-      if (off.signal.aborted) return;
-      set = undefined;
-      ring();
-    })();
   };
 }

@@ -1,7 +1,7 @@
 /**
  * The engine's figures. Labels are partners and closed lists, never ids of payments or customers (PL15).
  */
-import type { Metrics } from '@duebridge/runtime';
+import { createMetrics, type Metrics } from '@duebridge/runtime';
 
 /** From a partner that posts at once to one that posts in a nightly run, in seconds. */
 const PAYMENT_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 43_200, 86_400];
@@ -20,8 +20,7 @@ const MAX_LABELS = 500;
 function partnerLabels(): (partner_id: string) => string {
   const known = new Set<string>();
   return (partner_id) => {
-    if (known.has(partner_id)) return partner_id;
-    if (known.size >= MAX_LABELS) return 'other';
+    if (!known.has(partner_id) && known.size >= MAX_LABELS) return 'other';
     known.add(partner_id);
     return partner_id;
   };
@@ -32,10 +31,18 @@ function kindLabel(kind: string): string {
   return /^rejected_\d{3}/.exec(kind)?.[0] ?? kind;
 }
 
-/** Registers the metrics; `inFlight` and `ages` are read on each scrape. */
+/** What is read on each scrape. */
+interface Now {
+  readonly leaseAgeMs: () => number;
+  readonly stalledMs: () => number;
+  readonly slots: () => number;
+  readonly inFlight: () => number;
+}
+
+/** Registers the metrics; without `metrics`, counts for nobody. */
 export function engineMetrics(
-  metrics: Metrics,
-  now: { inFlight(): number; ages(): { readonly oldestSeconds: number; readonly overdue: number } },
+  metrics: Metrics = createMetrics({ processFigures: false }),
+  now: Now,
 ) {
   const labelOf = partnerLabels();
   const counter = (name: string, help: string, label: string) => {
@@ -43,16 +50,31 @@ export function engineMetrics(
     return (partner_id: string, value: string): void =>
       made.inc({ partner_id: labelOf(partner_id), [label]: value });
   };
+  const gauges: readonly [name: string, help: string, read: () => number][] = [
+    [
+      'lease_age_seconds',
+      'Time since the worker of this process last proved its lease; it relies on one for 7 s',
+      () => now.leaseAgeMs() / 1_000,
+    ],
+    [
+      'oldest_due_call_seconds',
+      'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
+      () => now.stalledMs() / 1_000,
+    ],
+    [
+      'slots_owned',
+      'Slots that the worker of this process owns, of 1,024 that all share',
+      now.slots,
+    ],
+    ['payments_in_flight', 'Payments driven by this worker', now.inFlight],
+  ];
+  for (const [name, help, read] of gauges) metrics.gauge(`duebridge_${name}`, help, [], read);
   const breaches = counter(
     'duebridge_partner_breaches_total',
     'Answers that violate the interface',
     'kind',
   );
-  const ended = metrics.counter(
-    'duebridge_payments_ended_total',
-    'Payments that ended, by status',
-    ['partner_id', 'status'],
-  );
+  const ended = counter('duebridge_payments_ended_total', 'Payments that ended', 'status');
   const lasting = metrics.histogram(
     'duebridge_payment_seconds',
     'Time from the customer’s confirm to the end here, by status',
@@ -66,27 +88,12 @@ export function engineMetrics(
     'duebridge_detection_seconds',
     'Time from the partner’s posted_at to the end here',
   );
-  metrics.gauge('duebridge_payments_in_flight', 'Payments driven by this worker', [], () =>
-    now.inFlight(),
-  );
-  metrics.gauge(
-    'duebridge_oldest_in_flight_seconds',
-    'Age of the oldest payment driven by this worker',
-    [],
-    () => now.ages().oldestSeconds,
-  );
-  metrics.gauge(
-    'duebridge_payments_overdue',
-    'Payments driven by this worker that have not ended within 24 hours; an operator should look',
-    [],
-    () => now.ages().overdue,
-  );
   return {
     submitted: counter('duebridge_submits_total', 'PUTs of payments, by outcome', 'outcome'),
     polled: counter('duebridge_polls_total', 'GETs of payment status, by outcome', 'outcome'),
     /** A payment ended, `ms` after its customer confirmed it. */
     ended(partner_id: string, status: string, ms: number): void {
-      ended.inc({ partner_id: labelOf(partner_id), status });
+      ended(partner_id, status);
       lasting.observe({ status }, Math.max(0, ms) / 1_000);
     },
     /** The partner broke the interface, in a way that had no effect or that froze a payment. */

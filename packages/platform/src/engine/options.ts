@@ -1,8 +1,10 @@
-/** What an engine is given: its surroundings and its times. */
+/** What an engine is given: its surroundings and its times; and what the parts of one worker share. */
 import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
 import type { Funding } from '../funding.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
+import type { EngineMetrics } from './metrics.ts';
+import type { Outage } from './outage.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 
 /** Times of the engine in milliseconds. The defaults are for production; tests shorten them. */
@@ -50,13 +52,40 @@ export const DEFAULT_TIMES: EngineTimes = {
 };
 
 /** What the engine stands on. */
-export interface EngineOptions {
+interface Surroundings {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
   readonly funding: Funding;
   readonly clock: Clock;
   readonly log: Log;
+}
+
+/** What an engine is given. */
+export interface EngineOptions extends Surroundings {
+  /** A connection pool for the heartbeat alone, so that slow statements cannot cost the lease; default `database`. */
+  readonly leaseDatabase?: Database;
   readonly metrics?: Metrics;
   readonly options?: Partial<EngineTimes>;
+}
+
+/** What the parts of one worker share. */
+export interface WorkerGround extends Surroundings {
+  readonly workerId: string;
+  readonly times: EngineTimes;
+  readonly metrics: EngineMetrics;
+  readonly outage: Outage;
+  /** The database's time, as a text for a parameter. */
+  readonly databaseNow: () => string;
+  /** False when the lease can no longer be relied on: nothing may be sent or written. */
+  readonly holdsLease: () => boolean;
+  /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
+  readonly owns: (slot: number) => boolean;
+  /** Called when a customer who watches the payment would see something new. */
+  readonly changed: (platform_payment_id: string) => void;
+}
+
+/** The same with the signals that end calls: all of them, and reads that wait, which would otherwise hold up a stop. */
+export interface CallGround extends WorkerGround {
+  readonly signals: { readonly calls: AbortSignal; readonly waits: AbortSignal };
 }

@@ -20,7 +20,7 @@ const CALM_MS = 2_000;
 /** How often the log repeats that the outage goes on. */
 const REPEAT_MS = 60_000;
 
-/** What an outage needs; `signal` ends the probing, when the engine stops. */
+/** What an outage needs; `signal` ends all waiting, when a stop begins. */
 interface OutageOptions {
   readonly database: Database;
   readonly clock: Clock;
@@ -28,17 +28,10 @@ interface OutageOptions {
   readonly signal: AbortSignal;
 }
 
-/** An outage that is not over. */
-interface Current {
-  readonly over: Promise<void>;
-  /** What callers wait for, by the signal that ends their waiting: one listener serves a hundred thousand payments. */
-  readonly waiting: Map<AbortSignal, Promise<void>>;
-}
-
 /** One database's outages. */
 export class Outage {
   readonly #options: OutageOptions;
-  #current: Current | undefined;
+  #over: Promise<void> | undefined;
   /** The outage that the log has told: when it began, when a line about it was written, and when the database last answered again. */
   #told: { readonly from: number; at: number; answeredAt: number } | undefined;
 
@@ -46,32 +39,17 @@ export class Outage {
     this.#options = options;
   }
 
-  /**
-   * Resolves when the database answers again, at the earliest after one pause, or when `signal` is aborted. `cause` is the error
-   * that the caller met.
-   */
-  async over(signal: AbortSignal, cause: unknown): Promise<void> {
-    this.#current ??= this.#begin(cause);
-    if (signal.aborted) return;
-    const { over, waiting } = this.#current;
-    let wait = waiting.get(signal);
-    if (wait === undefined) {
-      wait = unlessAborted(over, signal);
-      waiting.set(signal, wait);
-    }
-    await wait;
-  }
-
-  #begin(cause: unknown): Current {
-    const over = this.#probe(cause).finally(() => {
-      this.#current = undefined;
+  /** Resolves when the database answers again, or a stop begins. `cause` is the error that the caller met. */
+  over(cause: unknown): Promise<void> {
+    this.#over ??= this.#probe(cause).finally(() => {
+      this.#over = undefined;
     });
-    return { over, waiting: new Map() };
+    return this.#over;
   }
 
   /** For a loop that failed: waits as `over` does if the database is the reason, and otherwise logs `message`. */
-  async met(signal: AbortSignal, error: unknown, message: string): Promise<void> {
-    if (isDatabaseTrouble(error)) await this.over(signal, error);
+  async met(error: unknown, message: string): Promise<void> {
+    if (isDatabaseTrouble(error)) await this.over(error);
     else this.#options.log.warn({ error: messageOf(error) }, message);
   }
 
@@ -102,17 +80,8 @@ export class Outage {
     const { clock, log, signal } = this.#options;
     await clock.sleep(CALM_MS, signal);
     const told = this.#told;
-    if (signal.aborted || this.#current !== undefined || told?.answeredAt !== answeredAt) return;
+    if (signal.aborted || this.#over !== undefined || told?.answeredAt !== answeredAt) return;
     this.#told = undefined;
     log.info({ ms: Math.round(answeredAt - told.from) }, 'the database answers again');
   }
-}
-
-/** Resolves with `promise`, or when `signal` is aborted. */
-async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  const aborted = Promise.withResolvers<void>();
-  const abort = (): void => aborted.resolve();
-  signal.addEventListener('abort', abort);
-  await Promise.race([promise, aborted.promise]);
-  signal.removeEventListener('abort', abort);
 }

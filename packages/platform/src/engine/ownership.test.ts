@@ -7,13 +7,7 @@ import test from 'node:test';
 import type { Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
-import {
-  DatabaseTime,
-  forgetDeadWorkers,
-  registerWorker,
-  removeWorker,
-  renewHeartbeat,
-} from './ownership.ts';
+import { WorkerList } from './ownership.ts';
 
 const LEASE_MS = 10_000;
 /** Far more than any statement takes here, far less than a lease. */
@@ -38,37 +32,31 @@ async function ages(database: Database): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ worker_id, age }) => [worker_id, age]));
 }
 
-test('the database’s time is carried on between heartbeats, whatever the wall clock does [EE7]', async () => {
+test('the database’s time is learned at a heartbeat and carried on, whatever the wall clock does [EE7]', async () => {
   const clock = manualClock(START);
-  // The process has run for a minute already.
-  await clock.advance(60_000);
-  const time = new DatabaseTime(clock);
-  await clock.advance(1_000);
-  assert.equal(Date.parse(time.now()), START + 61_000, 'until it is learned, our own');
   // The database is an hour ahead; its answer takes two seconds, and was right in the middle of them.
   const heartbeat_at = new Date(START + 3_600_000).toISOString();
-  const rows = await time.learn(async () => {
+  let rows = [{ heartbeat_at }];
+  const query = async () => {
     await clock.advance(2_000);
-    return [{ heartbeat_at }];
-  });
-  assert.deepEqual(rows, [{ heartbeat_at }]);
-  assert.equal(Date.parse(time.now()), START + 3_600_000 + 1_000);
+    return rows;
+  };
+  const list = new WorkerList({ query } as unknown as Database, clock, LEASE_MS);
+  assert.equal(Date.parse(list.now()), START, 'until it is learned, our own');
+  assert.equal(await list.renew('me'), true);
+  assert.equal(Date.parse(list.now()), START + 3_600_000 + 1_000);
   clock.stepWallClock(-86_400_000);
-  await clock.advance(5_000);
-  assert.equal(Date.parse(time.now()), START + 3_600_000 + 6_000);
   // No row, nothing learned: the lease was refused.
-  await time.learn(() => Promise.resolve([]));
-  assert.equal(Date.parse(time.now()), START + 3_600_000 + 6_000);
+  rows = [];
+  assert.equal(await list.renew('me'), false);
+  assert.equal(Date.parse(list.now()), START + 3_600_000 + 3_000);
 });
 
 test('a heartbeat is renewed only while nobody may have taken over, and only the own one [PL10 EE7]', async (t) => {
   const database = await testDatabase(t, { migrations, name: 'ownership' });
-  const clock = manualClock(START);
-  const time = new DatabaseTime(clock);
-  await registerWorker(database, 'me', time);
-  const learned = Date.parse(time.now());
-  assert.ok(Math.abs(learned - Date.now()) < 60_000, 'the time of the database is learned');
-  await registerWorker(database, 'without a clock');
+  const list = new WorkerList(database, manualClock(START), LEASE_MS);
+  await list.register('me');
+  assert.ok(Math.abs(Date.parse(list.now()) - Date.now()) < 60_000);
   await workers(database, {
     fresh: LEASE_MS - SLACK_MS,
     stale: LEASE_MS + SLACK_MS,
@@ -76,20 +64,21 @@ test('a heartbeat is renewed only while nobody may have taken over, and only the
     ahead: -(LEASE_MS - SLACK_MS),
     'far ahead': -(LEASE_MS + SLACK_MS),
   });
-  const renew = (id: string): Promise<boolean> => renewHeartbeat(database, id, LEASE_MS, time);
-  assert.deepEqual(
-    [await renew('fresh'), await renew('ahead'), await renew('stale'), await renew('far ahead')],
-    [true, true, false, false],
-  );
-  assert.equal(await renew('nobody'), false);
+  for (const [id, is] of [
+    ['fresh', true],
+    ['ahead', true],
+    ['stale', false],
+    ['far ahead', false],
+    ['nobody', false],
+  ] as const) {
+    assert.equal(await list.renew(id), is, id);
+  }
   const after = await ages(database);
   assert.ok((after['fresh'] ?? Infinity) < SLACK_MS && (after['ahead'] ?? -Infinity) >= 0);
   assert.ok((after['stale'] ?? 0) > LEASE_MS && (after['far ahead'] ?? 0) < -LEASE_MS);
-  await removeWorker(database, 'fresh');
-  assert.deepEqual(
-    Object.keys(await ages(database)),
-    Object.keys(after).filter((id) => id !== 'fresh'),
-  );
+  await list.remove('fresh');
+  const { fresh: _, ...others } = after;
+  assert.deepEqual(Object.keys(await ages(database)), Object.keys(others));
 });
 
 test('workers that died long ago are forgotten, on either side of now, and no other [EE7]', async (t) => {
@@ -102,7 +91,7 @@ test('workers that died long ago are forgotten, on either side of now, and no ot
     ahead: -10 * LEASE_MS + SLACK_MS,
     'impossibly ahead': -10 * LEASE_MS - SLACK_MS,
   });
-  await forgetDeadWorkers(database, LEASE_MS);
+  await new WorkerList(database, manualClock(START), LEASE_MS).forgetDead();
   assert.deepEqual(Object.keys(await ages(database)).toSorted(), [
     'ahead',
     'dead',

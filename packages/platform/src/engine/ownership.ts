@@ -6,70 +6,12 @@
  * writes that the old one still had in flight fail at the fence.
  */
 import { sql, type Clock, type Database } from '@duebridge/runtime';
-import type { Queryable } from '../store/payments.ts';
 
-/**
- * The database's time as this process knows it: learned at every heartbeat, carried on by the monotonic clock in between, so that a
- * step of the wall clock does not show in it (EE7). Statements take it as a parameter, because a sharded PostgreSQL refuses the
- * clock's own function in an UPDATE.
- */
-export class DatabaseTime {
-  readonly #clock: Clock;
-  #aheadMs: number;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#aheadMs = clock.now() - clock.monotonic();
-  }
-
-  /** Runs a statement that sets a heartbeat to the database's time, and records the time; that time lies between our two clock readings. */
-  async learn<Row extends { readonly heartbeat_at: string }>(
-    run: () => Promise<Row[]>,
-  ): Promise<Row[]> {
-    const before = this.#clock.monotonic();
-    const rows = await run();
-    const after = this.#clock.monotonic();
-    const [row] = rows;
-    if (row !== undefined) this.#aheadMs = Date.parse(row.heartbeat_at) - (before + after) / 2;
-    return rows;
-  }
-
-  /** As a text for a parameter. */
-  now(): string {
-    return new Date(this.#clock.monotonic() + this.#aheadMs).toISOString();
-  }
-}
-
-/** Puts a new worker on the list. */
-export async function registerWorker(
-  database: Database,
-  worker_id: string,
-  time?: DatabaseTime,
-): Promise<void> {
-  // The column, not now(): a sharded database calls no function of time in RETURNING.
-  const run = (): Promise<{ heartbeat_at: string }[]> =>
-    database.query(
-      'INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING heartbeat_at',
-      [worker_id],
-    );
-  await (time === undefined ? run() : time.learn(run));
-}
-
-/**
- * Renews the heartbeat: one statement that waits for no other worker. False when the lease has run out: others may have taken
- * over already.
- */
-export async function renewHeartbeat(
-  database: Database,
-  worker_id: string,
-  leaseMs: number,
-  time: DatabaseTime,
-): Promise<boolean> {
-  const rows = await time.learn(() =>
-    database.query<{ heartbeat_at: string }>(renewStatement, [worker_id, leaseMs]),
-  );
-  return rows.length > 0;
-}
+// The column, not now(): a sharded database calls no function of time in RETURNING.
+const registerStatement = sql(
+  'worker_register',
+  'INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING heartbeat_at',
+);
 
 const renewStatement = sql(
   'worker_renew',
@@ -80,24 +22,74 @@ const renewStatement = sql(
   RETURNING heartbeat_at`,
 );
 
-/** Removes a worker from the list: anybody may take what names it as its owner. */
-export async function removeWorker(database: Database, worker_id: string): Promise<void> {
-  await database.query(
-    sql('worker_remove', 'DELETE FROM duebridge_platform.workers WHERE worker_id = $1'),
-    [worker_id],
-  );
-}
+const removeStatement = sql(
+  'worker_remove',
+  'DELETE FROM duebridge_platform.workers WHERE worker_id = $1',
+);
 
-/** Removes workers that died long ago from the list; takeover does not need their rows. */
-export async function forgetDeadWorkers(on: Queryable, leaseMs: number): Promise<void> {
-  await on.query(
-    sql(
-      'worker_forget',
-      // A heartbeat from further ahead was written before the clock stepped back and proves nothing (EE7).
-      `DELETE FROM duebridge_platform.workers
-        WHERE heartbeat_at <= now() - 10 * $1 * interval '1 millisecond'
-           OR heartbeat_at > now() + 10 * $1 * interval '1 millisecond'`,
-    ),
-    [leaseMs],
-  );
+const forgetStatement = sql(
+  'worker_forget',
+  // A heartbeat from further ahead was written before the clock stepped back and proves nothing (EE7).
+  `DELETE FROM duebridge_platform.workers
+    WHERE heartbeat_at <= now() - 10 * $1 * interval '1 millisecond'
+       OR heartbeat_at > now() + 10 * $1 * interval '1 millisecond'`,
+);
+
+/** The list, as one process uses it. */
+export class WorkerList {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+  /**
+   * How far the database's time is ahead of our monotonic clock: learned at every heartbeat, so that a step of the wall clock does not
+   * show in it (EE7).
+   */
+  #aheadMs: number;
+
+  constructor(database: Database, clock: Clock, leaseMs: number) {
+    this.#database = database;
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+    this.#aheadMs = clock.now() - clock.monotonic();
+  }
+
+  /**
+   * The database's time as this process knows it, as a text for a parameter: a sharded PostgreSQL refuses the clock's own function in an
+   * UPDATE.
+   */
+  now(): string {
+    return new Date(this.#clock.monotonic() + this.#aheadMs).toISOString();
+  }
+
+  /** Puts a new worker on the list. */
+  async register(worker_id: string): Promise<void> {
+    await this.#beat(() => this.#database.query(registerStatement, [worker_id]));
+  }
+
+  /**
+   * Renews the heartbeat: one statement that waits for no other worker. False when the lease has run out: others may have taken
+   * over already.
+   */
+  renew(worker_id: string): Promise<boolean> {
+    return this.#beat(() => this.#database.query(renewStatement, [worker_id, this.#leaseMs]));
+  }
+
+  /** Runs a statement that sets a heartbeat to the database's time, which lies between our two clock readings. True if it set one. */
+  async #beat(run: () => Promise<{ readonly heartbeat_at: string }[]>): Promise<boolean> {
+    const before = this.#clock.monotonic();
+    const [row] = await run();
+    if (row === undefined) return false;
+    this.#aheadMs = Date.parse(row.heartbeat_at) - (before + this.#clock.monotonic()) / 2;
+    return true;
+  }
+
+  /** Removes a worker from the list: anybody may take what names it as its owner. */
+  async remove(worker_id: string): Promise<void> {
+    await this.#database.query(removeStatement, [worker_id]);
+  }
+
+  /** Removes workers that died long ago from the list; takeover does not need their rows. */
+  async forgetDead(): Promise<void> {
+    await this.#database.query(forgetStatement, [this.#leaseMs]);
+  }
 }

@@ -23,6 +23,7 @@ const CREATED: PaymentMemory = {
   status: 'processing',
   payment_id: null,
   acceptedAt: 0,
+  processingMs: 0,
   polls: 0,
   tries: 0,
   failedAt: undefined,
@@ -50,9 +51,11 @@ const AROUND: Surroundings = {
 };
 const FACTS: AnswerFacts = {
   status: 200,
+  dueAt: NOW - 10,
   startedAt: NOW - 10,
   retryAfterMs: undefined,
   waited: false,
+  askedToWait: false,
 };
 const TOLD: Acceptance = { payment_id: 'P-1', initiated_at: '2026-03-01T10:00:00.000Z' };
 const ENDED: Ending = {
@@ -66,28 +69,31 @@ const ENDED: Ending = {
 type Outcome = Extract<PaymentEvent, { kind: 'polled' }>['outcome'];
 type Submitted = Extract<PaymentEvent, { kind: 'submitted' }>['outcome'];
 
+/** The decision without what it leaves out. */
+const decided = (
+  payment: PaymentMemory,
+  event: PaymentEvent,
+  around: Partial<Surroundings> = {},
+): Decision => bare(decide(payment, event, { ...AROUND, ...around }));
+const bare = <T extends object>(value: T): T =>
+  Object.fromEntries(
+    Object.entries(value)
+      .filter(([, one]) => one !== undefined)
+      .map(([name, one]) => [name, name === 'write' || name === 'signal' ? bare(one) : one]),
+  ) as T;
 const submitted = (
   payment: PaymentMemory,
   outcome: Submitted,
   facts: Partial<AnswerFacts> = {},
   around: Partial<Surroundings> = {},
 ): Decision =>
-  decide(
-    payment,
-    { kind: 'submitted', outcome, facts: { ...FACTS, ...facts } },
-    { ...AROUND, ...around },
-  );
+  decided(payment, { kind: 'submitted', outcome, facts: { ...FACTS, ...facts } }, around);
 const polled = (
   payment: PaymentMemory,
   outcome: Outcome,
   facts: Partial<AnswerFacts> = {},
   around: Partial<Surroundings> = {},
-): Decision =>
-  decide(
-    payment,
-    { kind: 'polled', outcome, facts: { ...FACTS, ...facts } },
-    { ...AROUND, ...around },
-  );
+): Decision => decided(payment, { kind: 'polled', outcome, facts: { ...FACTS, ...facts } }, around);
 const PROCESSING = { kind: 'processing', acceptance: TOLD, anomaly: undefined } as const;
 const TIMEOUT = { kind: 'unknown', reason: 'timeout' } as const;
 
@@ -107,8 +113,7 @@ test('each stage has its one next call', () => {
 });
 
 test('funds come first: authorized, declined, waited for, failed, settled', () => {
-  assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'authorized' }, AROUND), {
-    breaches: [],
+  assert.deepEqual(decided({ ...CREATED, tries: 2 }, { kind: 'authorized' }), {
     memory: { tries: 0, hold: {} },
     next: 0,
   });
@@ -127,43 +132,36 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
   });
   const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
   assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
-  assert.deepEqual(
-    decide(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }, AROUND),
-    {
-      breaches: [],
-      memory: { tries: 0 },
-      write: {
-        kind: 'end',
-        by: 'funding',
-        ending: {
-          status: 'failed',
-          payment_id: null,
-          initiated_at: null,
-          posted_at: null,
-          failure_reason: 'x'.repeat(500),
-        },
+  assert.deepEqual(decided(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }), {
+    memory: { tries: 0 },
+    write: {
+      kind: 'end',
+      by: 'funding',
+      ending: {
+        status: 'failed',
+        payment_id: null,
+        initiated_at: null,
+        posted_at: null,
+        failure_reason: 'x'.repeat(500),
       },
-      next: 0,
     },
-  );
-  assert.deepEqual(decide(CREATED, { kind: 'funding_waits', afterMs: 77 }, AROUND), {
-    breaches: [],
+    next: 0,
+  });
+  assert.deepEqual(decided(CREATED, { kind: 'funding_waits', afterMs: 77 }), {
     memory: { tries: 0 },
     next: 77,
   });
-  assert.deepEqual(decide({ ...CREATED, tries: 2 }, { kind: 'funding_failed' }, AROUND), {
-    breaches: [],
+  assert.deepEqual(decided({ ...CREATED, tries: 2 }, { kind: 'funding_failed' }), {
     memory: { tries: 3 },
     next: 600,
   });
-  assert.deepEqual(decide(TAKEN, { kind: 'funds_settled' }, AROUND), {
-    breaches: [],
+  assert.deepEqual(decided(TAKEN, { kind: 'funds_settled' }), {
     memory: {},
     write: { kind: 'settle' },
     next: 'forget',
   });
   const settled = { kind: 'refunded' } as const;
-  assert.deepEqual(decide(TAKEN, { kind: 'funds_settled', settled }, AROUND).write, {
+  assert.deepEqual(decided(TAKEN, { kind: 'funds_settled', settled }).write, {
     kind: 'settle',
     settled,
   });
@@ -173,7 +171,6 @@ test('an acceptance is written once and resets the failures before it [PF1 RU5]'
   const before = { ...SENT, tries: 3, failedAt: 5, ownFaults: 2, crossed: 3, polls: 9 };
   assert.deepEqual(submitted(before, PROCESSING), {
     signal: { kind: 'works' },
-    breaches: [],
     memory: {
       tries: 0,
       failedAt: undefined,
@@ -183,6 +180,7 @@ test('an acceptance is written once and resets the failures before it [PF1 RU5]'
       anomaly: undefined,
       acceptedAt: NOW,
       polls: 0,
+      payment_id: 'P-1',
     },
     write: { kind: 'advance', to: 'accepted', acceptance: TOLD },
     next: 1_000,
@@ -215,9 +213,9 @@ test('an open read replaces polls while the partner holds it, for ten minutes', 
 
 test('a repeated anomaly is reported once', () => {
   const odd = { ...PROCESSING, anomaly: 'unknown_status' } as const;
-  assert.deepEqual(submitted(SENT, odd).breaches, ['unknown_status']);
-  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, odd).breaches, []);
-  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, PROCESSING).breaches, []);
+  assert.deepEqual(submitted(SENT, odd).breach, 'unknown_status');
+  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, odd).breach, undefined);
+  assert.deepEqual(submitted({ ...SENT, anomaly: 'unknown_status' }, PROCESSING).breach, undefined);
 });
 
 test('the end is written with the partner’s own record, and the funds with it [PF8 ST2]', () => {
@@ -225,7 +223,7 @@ test('the end is written with the partner’s own record, and the funds with it 
   const decision = submitted({ ...SENT, tries: 1 }, end);
   assert.deepEqual(decision, {
     signal: { kind: 'works' },
-    breaches: [],
+    tookMs: 2_000,
     memory: {
       tries: 0,
       failedAt: undefined,
@@ -244,7 +242,7 @@ test('succeeded without posted_at is accepted, polled five more times, and then 
   const incomplete = { kind: 'incomplete', acceptance: TOLD } as const;
   const first = submitted({ ...SENT, grace: 8 }, incomplete);
   assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', acceptance: TOLD });
-  assert.deepEqual(first.breaches, ['succeeded_without_posted_at']);
+  assert.deepEqual(first.breach, 'succeeded_without_posted_at');
   assert.deepEqual(first.signal, { kind: 'works' });
   assert.equal(first.next, 1_000);
   const fifth = polled({ ...TAKEN, grace: 4, tries: 2 }, incomplete);
@@ -258,13 +256,13 @@ test('succeeded without posted_at is accepted, polled five more times, and then 
     review_reason: 'succeeded_without_posted_at',
   });
   assert.equal(sixth.next, 'forget');
-  assert.deepEqual(sixth.memory, { polls: 1, grace: 6 });
+  assert.deepEqual(sixth.memory, { polls: 1, losses: 0, grace: 6 });
 });
 
 test('an answer about another payment is requested again on fresh connections, three times, then reviewed [PF2]', () => {
   const other = { kind: 'mismatch', field: 'platform_payment_id' } as const;
   assert.deepEqual(submitted({ ...SENT, tries: 1, ownFaults: 1 }, other), {
-    breaches: ['crossed_answer'],
+    breach: 'crossed_answer',
     memory: { tries: 2, failedAt: NOW, ownFaults: 2, crossed: 1 },
     resetConnections: true,
     next: 300,
@@ -283,7 +281,7 @@ test('an answer about another payment is requested again on fresh connections, t
   assert.equal(submitted({ ...SENT, tries: 3 }, other).write, undefined);
   assert.deepEqual(submitted(SENT, { kind: 'mismatch', field: 'amount_in_cents' }), {
     signal: { kind: 'works' },
-    breaches: ['mismatch_amount_in_cents'],
+    breach: 'mismatch_amount_in_cents',
     memory: {},
     write: { kind: 'advance', to: 'review', review_reason: 'mismatch_amount_in_cents' },
     next: 'forget',
@@ -295,7 +293,7 @@ test('an accepted payment that is no longer found gets the same PUT again [RU5 P
   const decision = polled(before, { kind: 'not_found', believed: true }, { retryAfterMs: 5_000 });
   assert.deepEqual(decision, {
     signal: { kind: 'works' },
-    breaches: ['accepted_payment_not_found'],
+    breach: 'accepted_payment_not_found',
     memory: { polls: 5, losses: 1, tries: 2, failedAt: NOW, ownFaults: 2, resubmit: true },
     write: {
       kind: 'advance',
@@ -343,7 +341,7 @@ test('only a refusal that the partner declared final, of a payment it never had,
     message?: string,
     collection: Surroundings['collection'] = 'reserved',
   ): Decision =>
-    decide(
+    decided(
       payment,
       {
         kind: 'rejected',
@@ -356,7 +354,6 @@ test('only a refusal that the partner declared final, of a payment it never had,
   const absent = { kind: 'not_found', believed: true } as const;
   assert.deepEqual(rejected({ ...SENT, tries: 3 }, 'CLOSED', absent, 'The account is closed.'), {
     signal: { kind: 'works' },
-    breaches: [],
     memory: { tries: 0 },
     write: {
       kind: 'end',
@@ -396,7 +393,6 @@ test('refused credentials concern the partner, or one payment when the others ar
   // However often it has failed, it is there for the next trial of its partner.
   assert.deepEqual(submitted({ ...SENT, tries: 9 }, held, { status: 401 }), {
     signal,
-    breaches: [],
     memory: { tries: 10, failedAt: NOW, ownFaults: 0 },
     next: 2_000,
   });
@@ -406,7 +402,7 @@ test('refused credentials concern the partner, or one payment when the others ar
     signal,
   );
   assert.deepEqual(submitted({ ...SENT, tries: 9 }, held, { status: 401 }, { workedAt: NOW }), {
-    breaches: ['refused_alone_credentials'],
+    breach: 'refused_alone_credentials',
     memory: { tries: 10, failedAt: NOW, ownFaults: 1 },
     next: 45_000,
   });
@@ -415,16 +411,14 @@ test('refused credentials concern the partner, or one payment when the others ar
 test('an unknown outcome is retried, and counts against the partner only if other payments fail too [RU5 LV3]', () => {
   assert.deepEqual(submitted({ ...SENT, tries: 1 }, TIMEOUT, { status: undefined }), {
     signal: { kind: 'fails', reason: 'timeout', isAnswer: false },
-    breaches: [],
     memory: { tries: 2, failedAt: NOW, ownFaults: 0 },
     next: 300,
   });
   assert.deepEqual(submitted(SENT, { kind: 'unknown', reason: 'stopped' }), {
-    breaches: [],
     memory: {},
     next: 200,
   });
-  assert.deepEqual(submitted(SENT, { kind: 'unknown', reason: 'redirect' }).breaches, ['redirect']);
+  assert.deepEqual(submitted(SENT, { kind: 'unknown', reason: 'redirect' }).breach, 'redirect');
   // Others were answered since this call left, or since this payment last failed: it fails alone.
   const own = (payment: Partial<PaymentMemory>, workedAt: number): number | undefined =>
     submitted({ ...SENT, ...payment }, TIMEOUT, {}, { workedAt }).memory.ownFaults;
@@ -458,4 +452,26 @@ test('a Retry-After binds the payment that got it; a 429 without one says nothin
   }
   const many = submitted({ ...SENT, tries: 9 }, busy, { status: 429 });
   assert.deepEqual([many.signal, many.next], [undefined, 45_000]);
+});
+
+test('a partner’s times are learned from its own clock where our polls do not contradict it', () => {
+  const ended = (ms: number | null) => {
+    const posted_at =
+      ms === null ? null : new Date(Date.parse(TOLD.initiated_at) + ms).toISOString();
+    return { kind: 'ended', ending: { ...ENDED, posted_at }, anomaly: undefined } as const;
+  };
+  const payment = { ...TAKEN, acceptedAt: NOW - 2_000, processingMs: 500 };
+  // The poll was due 1,000 ms after the acceptance.
+  const found = (
+    ms: number | null,
+    more: Partial<PaymentMemory> = {},
+    facts: Partial<AnswerFacts> = {},
+  ) => polled({ ...payment, ...more }, ended(ms), { dueAt: NOW - 1_000, ...facts }).tookMs;
+  assert.equal(found(999), 999);
+  assert.equal(found(1_000), undefined, 'posted after the poll was due, as if by the poll');
+  assert.equal(found(499), undefined, 'dated back before the poll that found it processing');
+  assert.equal(found(null), undefined, 'failed: it has no time');
+  assert.equal(found(1_500, { tries: 1 }), 1_500, 'by its clock alone where the call was a retry');
+  assert.equal(found(null, {}, { askedToWait: true }), 2_000, 'a read that was held until then');
+  assert.equal(polled(payment, PROCESSING, { startedAt: NOW - 300 }).memory.processingMs, 1_700);
 });

@@ -42,6 +42,8 @@ export interface PaymentMemory {
   payment_id: string | null;
   /** Monotonic time of acceptance, in milliseconds. */
   acceptedAt: number;
+  /** Its age since the acceptance, in milliseconds, at the last poll that found it processing. */
+  processingMs: number;
   /** Polls since acceptance. */
   polls: number;
   /** Failures in a row. */
@@ -86,12 +88,15 @@ export function isUnsent({ stage }: Pick<PaymentMemory, 'stage'>): boolean {
 export interface AnswerFacts {
   /** The HTTP status; undefined when there was no reply. */
   readonly status: number | undefined;
-  /** Monotonic time at which the call left. */
+  /** Monotonic times at which the call was due, and at which it left. */
+  readonly dueAt: number;
   readonly startedAt: number;
   /** What Retry-After asked for, in milliseconds. */
   readonly retryAfterMs: number | undefined;
   /** The partner held the answer back, as `Prefer: wait` asked (decision 24). */
   readonly waited: boolean;
+  /** It was asked to. */
+  readonly askedToWait: boolean;
 }
 
 /** The events of a payment. */
@@ -102,7 +107,7 @@ export type PaymentEvent =
   | { readonly kind: 'funding_waits'; readonly afterMs: number }
   | { readonly kind: 'funding_failed' }
   /** `settled`: what became of the funds, where the payment's status does not say it. */
-  | { readonly kind: 'funds_settled'; readonly settled?: SettledFunds }
+  | { readonly kind: 'funds_settled'; readonly settled?: SettledFunds | undefined }
   /** The partner answered the PUT. */
   | {
       readonly kind: 'submitted';
@@ -158,7 +163,7 @@ export type PartnerSignal =
       readonly kind: 'fails';
       readonly reason: string;
       readonly isAnswer: boolean;
-      readonly hold?: HoldReason;
+      readonly hold?: HoldReason | undefined;
     };
 
 /** The one write of a step. */
@@ -168,7 +173,7 @@ export type StepWrite =
       readonly to: 'authorized' | 'dispatching' | 'accepted' | 'review';
       readonly acceptance?: Acceptance;
       readonly review_reason?: string;
-      readonly rejection_message?: string;
+      readonly rejection_message?: string | undefined;
       readonly detail?: AuditDetail;
       /** Notes in the same statement that these funds are reserved. */
       readonly hold?: Hold | undefined;
@@ -180,20 +185,22 @@ export type StepWrite =
       /** Nothing is left to do for the funds: they are collected elsewhere. */
       readonly settles?: boolean;
     }
-  | { readonly kind: 'settle'; readonly settled?: SettledFunds };
+  | { readonly kind: 'settle'; readonly settled?: SettledFunds | undefined };
 
 /**
- * What to do, in this order: `signal`, `breaches`, `memory`, `write`, and, when the write changed the row, `next`. The next step need
+ * What to do, in this order: `signal`, `breach`, `memory`, `write`, and, when the write changed the row, `next`. The next step need
  * not wait for the write of an acceptance: the partner has the payment, and a crash before that write only repeats the PUT (RU5).
  */
 export interface Decision {
-  readonly signal?: PartnerSignal;
-  /** Breaches of the interface to count and to log. */
-  readonly breaches: readonly string[];
+  readonly signal?: PartnerSignal | undefined;
+  /** A breach of the interface to count and to log. */
+  readonly breach?: string | undefined;
+  /** How long the partner took for this payment, in milliseconds, where that is known: its polls are planned by it. */
+  readonly tookMs?: number | undefined;
   readonly memory: Partial<PaymentMemory>;
   /** Answers were crossed on a connection: discard all open connections (F50). */
   readonly resetConnections?: boolean;
-  readonly write?: StepWrite;
+  readonly write?: StepWrite | undefined;
   /** Milliseconds until the next step is due; `forget` when there is none. */
   readonly next: number | 'forget';
 }
@@ -210,35 +217,31 @@ const CROSSED_TRIES = 4;
 /** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
 export const WAITING_AGE_MS = 10 * 60_000;
 
+type Payment = Readonly<PaymentMemory>;
+
+const WORKS: PartnerSignal = { kind: 'works' };
+/** What a normal answer about the payment resets. */
+const ANSWERED = { tries: 0, failedAt: undefined, ownFaults: 0, crossed: 0 } as const;
+
 /** Decides what an event leads to. Pure. */
-export function decide(
-  payment: Readonly<PaymentMemory>,
-  event: PaymentEvent,
-  around: Surroundings,
-): Decision {
+export function decide(payment: Payment, event: PaymentEvent, around: Surroundings): Decision {
   switch (event.kind) {
     case 'authorized':
       return authorized(payment, event, around);
     case 'declined':
       return {
-        breaches: [],
         memory: { tries: 0 },
         write: { kind: 'end', by: 'funding', ending: failedEnding(event.reason) },
         next: 0,
       };
     case 'funding_waits':
-      return { breaches: [], memory: { tries: 0 }, next: event.afterMs };
+      return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
       const tries = payment.tries + 1;
-      return { breaches: [], memory: { tries }, next: retryIn(tries, around) };
+      return { memory: { tries }, next: retryIn(tries, around) };
     }
     case 'funds_settled':
-      return {
-        breaches: [],
-        memory: {},
-        write: { kind: 'settle', ...(event.settled ? { settled: event.settled } : {}) },
-        next: 'forget',
-      };
+      return { memory: {}, write: { kind: 'settle', settled: event.settled }, next: 'forget' };
     case 'submitted':
       return learnt(payment, event.outcome, event.facts, around);
     case 'rejected':
@@ -248,28 +251,12 @@ export function decide(
   }
 }
 
-const WORKS: PartnerSignal = { kind: 'works' };
-const ANSWERED: Partial<PaymentMemory> = {
-  tries: 0,
-  failedAt: undefined,
-  ownFaults: 0,
-  crossed: 0,
-};
-
 /** The hold is written with `dispatching`, when the PUT leaves; at once only if the payment has to wait for its partner. */
-function authorized(
-  payment: Readonly<PaymentMemory>,
-  { expires_at }: Hold,
-  around: Surroundings,
-): Decision {
+function authorized(payment: Payment, { expires_at }: Hold, around: Surroundings): Decision {
   const hold: Hold = expires_at === undefined ? {} : { expires_at };
   const waits = !around.partnerIsOpen && payment.stage === 'created';
-  return {
-    breaches: [],
-    memory: { tries: 0, hold },
-    ...(waits ? { write: { kind: 'advance', to: 'authorized', hold } } : {}),
-    next: 0,
-  };
+  const write = waits ? ({ kind: 'advance', to: 'authorized', hold } as const) : undefined;
+  return { memory: { tries: 0, hold }, write, next: 0 };
 }
 
 /** The write with which a payment of which no PUT can have left is sent. Pure. */
@@ -297,104 +284,97 @@ function failedEnding(reason: string): Ending {
 }
 
 function rejected(
-  payment: Readonly<PaymentMemory>,
-  event: Extract<PaymentEvent, { kind: 'rejected' }>,
+  payment: Payment,
+  { rejection, found, facts }: Extract<PaymentEvent, { kind: 'rejected' }>,
   around: Surroundings,
 ): Decision {
-  const { rejection, found, facts } = event;
   if (found.kind !== 'not_found') return learnt(payment, found, facts, around);
   const { code, message, status } = rejection;
   // Only an operator may end a payment that the partner once accepted: it may have been posted before the partner lost it.
   const isFinal = code !== undefined && around.refusals.includes(code);
-  if (isFinal && found.believed && payment.payment_id === null) {
-    return {
-      signal: WORKS,
-      breaches: [],
-      memory: { tries: 0 },
-      write: {
-        kind: 'end',
-        by: 'refusal',
-        ending: failedEnding(message ?? refusalText(code)),
-        settles: around.collection === 'elsewhere',
-      },
-      next: 0,
-    };
+  if (!isFinal || !found.believed || payment.payment_id !== null) {
+    return review(`rejected_${status}${code === undefined ? '' : `_${code}`}`, message);
   }
-  return review(`rejected_${status}${code === undefined ? '' : `_${code}`}`, message);
+  return {
+    signal: WORKS,
+    memory: { tries: 0 },
+    write: {
+      kind: 'end',
+      by: 'refusal',
+      ending: failedEnding(message ?? refusalText(code)),
+      settles: around.collection === 'elsewhere',
+    },
+    next: 0,
+  };
 }
 
 function polled(
-  payment: Readonly<PaymentMemory>,
-  event: Extract<PaymentEvent, { kind: 'polled' }>,
+  payment: Payment,
+  { outcome, facts }: Extract<PaymentEvent, { kind: 'polled' }>,
   around: Surroundings,
 ): Decision {
-  const { outcome, facts } = event;
   const { polls } = payment;
   if (outcome.kind !== 'not_found') {
     const isFound = outcome.kind === 'processing' || outcome.kind === 'incomplete';
-    const found = isFound && payment.losses > 0 ? { losses: 0 } : {};
+    const processingMs = Math.floor(facts.startedAt - payment.acceptedAt);
+    const found = {
+      polls,
+      ...(isFound && { losses: 0 }),
+      ...(outcome.kind === 'processing' && { processingMs }),
+    };
     const decision = learnt({ ...payment, ...found }, outcome, facts, around);
-    return { ...decision, memory: { polls, ...found, ...decision.memory } };
+    return { ...decision, memory: { ...found, ...decision.memory } };
   }
   // Accepted earlier, now a 404: a breach that proves nothing. Send the same PUT again (F15, decision 22). If the partner itself
   // says that it does not know the payment, record that: it may then accept it under a new id.
-  const tries = payment.tries + 1;
   const losses = payment.losses + 1;
   const reason = 'accepted_payment_not_found';
   // A partner that takes the same PUT again and again, and knows nothing of it when it is asked, does so until a person asks why.
   if (outcome.believed && losses > MAX_LOSSES) {
     return { ...review(reason), memory: { polls, losses } };
   }
+  const fault = ownFault(payment, around);
   return {
     signal: WORKS,
-    breaches: [reason],
-    memory: {
-      polls,
-      losses,
-      tries,
-      failedAt: around.now,
-      ownFaults: payment.ownFaults + 1,
-      resubmit: true,
-    },
-    ...(outcome.believed
-      ? { write: { kind: 'advance', to: 'dispatching', detail: { reason } } }
-      : {}),
-    next: later(retryIn(Math.max(tries, losses), around), facts, around),
+    breach: reason,
+    memory: { ...fault, polls, losses, resubmit: true },
+    write: outcome.believed
+      ? { kind: 'advance', to: 'dispatching', detail: { reason } }
+      : undefined,
+    next: later(retryIn(Math.max(fault.tries, losses), around), facts, around),
   };
 }
 
 /** What an answer about the payment leads to, PUT and GET alike. */
 function learnt(
-  payment: Readonly<PaymentMemory>,
+  payment: Payment,
   outcome: AnswerOutcome,
   facts: AnswerFacts,
   around: Surroundings,
 ): Decision {
   switch (outcome.kind) {
     case 'processing': {
-      const accepts = acceptance(payment, outcome.acceptance, around);
-      const memory = {
-        ...ANSWERED,
-        resubmit: false,
-        anomaly: outcome.anomaly,
-        ...accepts.memory,
-      };
+      const accepted = acceptance(payment, outcome.acceptance, around);
+      const { anomaly } = outcome;
+      const memory = { ...ANSWERED, resubmit: false, anomaly, ...accepted?.memory };
+      const ms = Math.max(
+        pollIn({ ...payment, ...memory }, facts, around),
+        // PUT and poll of a payment that the partner has lost must not follow each other at once for ever.
+        payment.losses === 0 ? 0 : retryIn(payment.losses, around),
+      );
       return {
         signal: WORKS,
-        breaches: newAnomaly(payment, outcome.anomaly),
+        breach: newAnomaly(payment, anomaly),
         memory,
-        ...accepts.write,
-        next: later(
-          Math.max(pollIn({ ...payment, ...memory }, facts, around), lossIn(payment, around)),
-          facts,
-          around,
-        ),
+        write: accepted?.write,
+        next: later(ms, facts, around),
       };
     }
     case 'ended':
       return {
         signal: WORKS,
-        breaches: newAnomaly(payment, outcome.anomaly),
+        breach: newAnomaly(payment, outcome.anomaly),
+        tookMs: tookMs(payment, outcome.ending, facts, around),
         memory: { ...ANSWERED, anomaly: outcome.anomaly },
         write: {
           kind: 'end',
@@ -405,17 +385,17 @@ function learnt(
         next: 0,
       };
     case 'incomplete': {
-      const reason = 'succeeded_without_posted_at';
+      const breach = 'succeeded_without_posted_at';
       const grace = payment.grace + 1;
       if (grace > GRACE_POLLS && payment.stage === 'accepted') {
-        return { ...review(reason), breaches: [reason, reason], memory: { grace } };
+        return { ...review(breach), memory: { grace } };
       }
-      const accepts = acceptance(payment, outcome.acceptance, around);
+      const accepted = acceptance(payment, outcome.acceptance, around);
       return {
         signal: WORKS,
-        breaches: [reason],
-        memory: { ...ANSWERED, grace, ...accepts.memory },
-        ...accepts.write,
+        breach,
+        memory: { ...ANSWERED, grace, ...accepted?.memory },
+        write: accepted?.write,
         next: later(around.times.pollMs, facts, around),
       };
     }
@@ -424,83 +404,88 @@ function learnt(
         ? crossed(payment, around)
         : review(`mismatch_${outcome.field}`);
     case 'held':
-      return held(payment, outcome.reason, facts, around);
+      return failed(payment, outcome.reason, outcome.reason, facts, around);
     case 'unknown':
-      return unknown(payment, outcome.reason, facts, around);
+      // Our own stop ended a waiting read, or connections were replaced: the call is repeated.
+      return outcome.reason === 'stopped'
+        ? { memory: {}, next: around.times.retryMs }
+        : failed(payment, outcome.reason, undefined, facts, around);
   }
 }
 
-/** Records the acceptance, once. */
-function acceptance(
-  payment: Readonly<PaymentMemory>,
-  accepted: Acceptance,
-  around: Surroundings,
-): { readonly memory: Partial<PaymentMemory>; readonly write?: { readonly write: StepWrite } } {
-  if (payment.stage === 'accepted') return { memory: {} };
+/** What records the acceptance; undefined when it was recorded before. */
+function acceptance({ stage }: Payment, accepted: Acceptance, { now }: Surroundings) {
+  if (stage === 'accepted') return undefined;
   return {
-    memory: { acceptedAt: around.now, polls: 0 },
-    write: { write: { kind: 'advance', to: 'accepted', acceptance: accepted } },
-  };
+    memory: { acceptedAt: now, polls: 0, payment_id: accepted.payment_id },
+    write: { kind: 'advance', to: 'accepted', acceptance: accepted },
+  } as const;
+}
+
+/**
+ * How long the partner took for a payment that has ended, in milliseconds; undefined where nobody can tell. A read that was held ended
+ * with the payment. Both times of the record come from the partner's own clock, so their difference is exact whatever that clock shows.
+ * It is believed if it lies between the poll that last found the payment processing and the time at which this one was due: some partners
+ * date a posting back, and some by the poll that asks for it, which polls planned by it would make later and later.
+ */
+function tookMs(
+  { stage, tries, acceptedAt, processingMs }: Payment,
+  { posted_at, initiated_at }: Ending,
+  { askedToWait, dueAt }: AnswerFacts,
+  { now }: Surroundings,
+): number | undefined {
+  if (askedToWait) return now - acceptedAt;
+  if (posted_at === null || initiated_at === null) return undefined;
+  const ms = Date.parse(posted_at) - Date.parse(initiated_at);
+  const dueMs = stage === 'accepted' && tries === 0 ? dueAt - acceptedAt : Infinity;
+  return ms >= processingMs && ms < dueMs ? ms : undefined;
 }
 
 /**
  * The answer is about another payment, perhaps crossed on a connection. Ask again on fresh connections, a few times, before involving
  * an operator (F50): a gateway that mixes up one answer in ten does so twice in a row for one payment in a hundred.
  */
-function crossed(payment: Readonly<PaymentMemory>, around: Surroundings): Decision {
-  const tries = payment.tries + 1;
+function crossed(payment: Payment, around: Surroundings): Decision {
+  const fault = ownFault(payment, around);
   return {
-    breaches: ['crossed_answer'],
-    memory: {
-      tries,
-      failedAt: around.now,
-      ownFaults: payment.ownFaults + 1,
-      crossed: payment.crossed + 1,
-    },
+    breach: 'crossed_answer',
+    memory: { ...fault, crossed: payment.crossed + 1 },
     resetConnections: true,
-    next: retryIn(tries, around),
+    next: retryIn(fault.tries, around),
   };
+}
+
+/** A failure that concerns this payment alone. */
+function ownFault({ tries, ownFaults }: Payment, { now }: Surroundings) {
+  return { tries: tries + 1, failedAt: now, ownFaults: ownFaults + 1 };
 }
 
 /**
- * 401, 403 and the like usually concern every payment of the partner. But if the partner keeps answering others, it refuses only this
- * payment: this one waits, and the others do not (LV3).
+ * The outcome is unknown, or the call was refused as a whole (`hold`: 401, 403 and the like), which usually concerns every payment of the
+ * partner. But if the partner keeps answering others, it fails only this payment: this one waits, and the others do not (LV3).
  */
-function held(
-  payment: Readonly<PaymentMemory>,
-  reason: HoldReason,
+function failed(
+  payment: Payment,
+  reason: UnknownReason | HoldReason,
+  hold: HoldReason | undefined,
   facts: AnswerFacts,
   around: Surroundings,
 ): Decision {
-  const ownFaults = facts.status === undefined ? 0 : countOwn(payment, facts, around);
-  const isOwn = ownFaults > 0;
   const tries = payment.tries + 1;
-  return {
-    ...(isOwn ? {} : { signal: { kind: 'fails', reason, isAnswer: false, hold: reason } }),
-    breaches: isOwn ? [`refused_alone_${reason}`] : [],
-    memory: { tries, failedAt: around.now, ownFaults },
-    next: later(isOwn ? retryIn(tries, around) : trialIn(tries, around), facts, around),
-  };
-}
-
-function unknown(
-  payment: Readonly<PaymentMemory>,
-  reason: UnknownReason,
-  facts: AnswerFacts,
-  around: Surroundings,
-): Decision {
-  // Our own stop ended a waiting read, or connections were replaced: the call is repeated.
-  if (reason === 'stopped') return { breaches: [], memory: {}, next: around.times.retryMs };
-  const tries = payment.tries + 1;
-  const ownFaults = countOwn(payment, facts, around);
+  const { status, retryAfterMs } = facts;
+  // Without an answer a refusal is that of the token endpoint or of our own guard, and concerns them all.
+  const ownFaults = hold && status === undefined ? 0 : countOwn(payment, facts, around);
   // 429 that names no time concerns the payments that get it: each keeps a growing delay of its own.
-  const isOwn =
-    ownFaults > 0 || (reason === 'too_many_requests' && facts.retryAfterMs === undefined);
+  const isOwn = ownFaults > 0 || (reason === 'too_many_requests' && retryAfterMs === undefined);
+  const isAnswer = !hold && status !== undefined;
+  const refusedAlone = isOwn && hold ? `refused_alone_${hold}` : undefined;
+  // One that fails as the others do has to be there as soon as the partner's breaker, which bounds the calls, allows a trial.
+  const longestMs = isOwn ? Infinity : around.times.trialMs;
   return {
-    ...(isOwn ? {} : { signal: { kind: 'fails', reason, isAnswer: facts.status !== undefined } }),
-    breaches: reason === 'redirect' ? ['redirect'] : [],
+    signal: isOwn ? undefined : { kind: 'fails', reason, isAnswer, hold },
+    breach: reason === 'redirect' ? reason : refusedAlone,
     memory: { tries, failedAt: around.now, ownFaults },
-    next: later(isOwn ? retryIn(tries, around) : trialIn(tries, around), facts, around),
+    next: later(Math.min(retryIn(tries, around), longestMs), facts, around),
   };
 }
 
@@ -514,74 +499,45 @@ const SUSPECTED_MS = 2_000;
  * call left. One such failure may be the first of an outage; only the second is proof.
  */
 function countOwn(
-  payment: Readonly<PaymentMemory>,
-  facts: AnswerFacts,
-  around: Surroundings,
+  { failedAt, ownFaults }: Payment,
+  { startedAt }: AnswerFacts,
+  { workedAt, now }: Surroundings,
 ): number {
-  const { failedAt, ownFaults } = payment;
-  if (around.workedAt > (failedAt ?? facts.startedAt)) return ownFaults + 1;
-  const isSuspected = ownFaults > 0 && around.now - around.workedAt < SUSPECTED_MS;
+  if (workedAt > (failedAt ?? startedAt)) return ownFaults + 1;
+  const isSuspected = ownFaults > 0 && now - workedAt < SUSPECTED_MS;
   return isSuspected || ownFaults >= PROVEN_FAULTS ? ownFaults : 0;
 }
 
 function review(review_reason: string, rejection_message?: string): Decision {
   return {
     signal: WORKS,
-    breaches: [review_reason],
+    breach: review_reason,
     memory: {},
-    write: {
-      kind: 'advance',
-      to: 'review',
-      review_reason,
-      ...(rejection_message === undefined ? {} : { rejection_message }),
-    },
+    write: { kind: 'advance', to: 'review', review_reason, rejection_message },
     next: 'forget',
   };
 }
 
-function newAnomaly(
-  payment: Readonly<PaymentMemory>,
-  anomaly: Anomaly | undefined,
-): readonly string[] {
-  return anomaly !== undefined && payment.anomaly !== anomaly ? [anomaly] : [];
+function newAnomaly(payment: Payment, anomaly: Anomaly | undefined): Anomaly | undefined {
+  return payment.anomaly === anomaly ? undefined : anomaly;
 }
 
 function retryIn(tries: number, { random, times }: Surroundings): number {
   return retryMs(tries, random(), times.retryMs, times.maxRetryMs);
 }
 
-/**
- * The delay of a payment that failed as others of the partner do: its breaker bounds the calls, and a payment must be there to be tried
- * as soon as the breaker allows one.
- */
-function trialIn(tries: number, around: Surroundings): number {
-  return Math.min(retryIn(tries, around), around.times.trialMs);
-}
-
-/** The delay of a poll after the partner has lost the payment, so that PUT and poll do not follow each other at once for ever. */
-function lossIn({ losses }: Readonly<PaymentMemory>, around: Surroundings): number {
-  return losses === 0 ? 0 : retryIn(losses, around);
-}
-
-function pollIn(
-  payment: Readonly<PaymentMemory>,
-  facts: AnswerFacts,
-  around: Surroundings,
-): number {
+function pollIn(payment: Payment, facts: AnswerFacts, around: Surroundings): number {
   const age = around.now - payment.acceptedAt;
   // An open read replaces polls while the partner holds it; the first poll finds out whether it does.
   if (age < WAITING_AGE_MS && around.canWait && (facts.waited || payment.polls === 0)) return 0;
-  return nextPollMs(around.settlements, age, payment.polls, around.random(), {
-    firstMs: around.times.pollMs,
-  });
+  const { settlements, times, random } = around;
+  return nextPollMs(settlements, age, payment.polls, random(), times.pollMs);
 }
 
-/** The longer of our own delay and the partner's Retry-After, on any answer (decision 23, F09). */
-function later(ms: number, facts: AnswerFacts, around: Surroundings): number {
-  return Math.max(ms, retryAfter(facts, around) ?? 0);
-}
-
-/** Add jitter only: calling earlier than Retry-After would ignore the request. */
-function retryAfter(facts: AnswerFacts, { random }: Surroundings): number | undefined {
-  return facts.retryAfterMs === undefined ? undefined : facts.retryAfterMs * (1 + random() * 0.1);
+/**
+ * The longer of our own delay and the partner's Retry-After, on any answer (decision 23, F09), with jitter that only adds: calling
+ * earlier would ignore the request.
+ */
+function later(ms: number, { retryAfterMs }: AnswerFacts, { random }: Surroundings): number {
+  return retryAfterMs === undefined ? ms : Math.max(ms, retryAfterMs * (1 + random() * 0.1));
 }

@@ -39,10 +39,9 @@ interface Statement {
 
 function worker() {
   const clock = manualClock();
-  const [calls, engine] = [new AbortController(), new AbortController()];
+  const stop = new AbortController();
   const world = {
     isOurs: true,
-    at: 'then',
     statements: [] as Statement[],
     /** What comes of a statement that writes; default: it changes all rows. */
     answer: undefined as
@@ -64,18 +63,17 @@ function worker() {
   const records = new PaymentRecords({
     database,
     clock,
-    writer: () => ({ worker_id: 'me', at: world.at }),
-    mayWrite: () => world.isOurs,
-    outage: new Outage({ database, clock, log: silentLog, signal: engine.signal }),
-    signal: calls.signal,
+    workerId: 'me',
+    databaseNow: () => 'then',
+    holdsLease: () => world.isOurs,
+    outage: new Outage({ database, clock, log: silentLog, signal: stop.signal }),
+    signals: { calls: stop.signal, waits: stop.signal },
   });
   return {
     clock,
-    calls,
-    engine,
+    stop,
     world,
     records,
-    names: () => world.statements.map(({ name }) => name),
   };
 }
 
@@ -85,41 +83,6 @@ async function settled(): Promise<void> {
 }
 
 const kindOf = (recorded: Recorded): string => recorded.kind;
-
-test('each step reaches its own statement with all that it says, and as whoever writes at that time [PL10]', async () => {
-  const { world, records } = worker();
-  const steps: [StepWrite, string, readonly string[]][] = [
-    [
-      {
-        kind: 'advance',
-        to: 'accepted',
-        acceptance: { payment_id: 'P', initiated_at: SUCCEEDED.initiated_at },
-      },
-      'payment_advance',
-      ['{dispatching}', '{accepted}', '{P}', `{${SUCCEEDED.initiated_at}}`],
-    ],
-    [
-      { ...END, settles: true },
-      'payment_end',
-      ['{dispatching}', '{partner}', '{succeeded}', '{P}'],
-    ],
-    [SETTLE, 'payment_settle', ['now', '{NULL}']],
-    [
-      { kind: 'settle', settled: { kind: 'uncollected', reason: 'declined' } },
-      'payment_settle',
-      ['now', '{uncollected}'],
-    ],
-  ];
-  world.at = 'now';
-  for (const [step, name, values] of steps) {
-    assert.deepEqual(await records.write('p', 'dispatching', step), { kind: 'changed' });
-    const statement = world.statements.at(-1);
-    assert.equal(statement?.name, name);
-    assert.deepEqual(statement.values.slice(0, 2), ['me', '{p}']);
-    const given = statement.values.map(String);
-    for (const value of values) assert.ok(given.includes(value), `${given.join(' ')}: ${value}`);
-  }
-});
 
 test('a step that changes no row is refused with the row as it is, and holds up no other [PL10 RU2]', async () => {
   const { world, records } = worker();
@@ -195,17 +158,14 @@ test('while the database is away a step waits, and is written when it answers [P
 });
 
 test('a stop ends the waiting for a database that is away, and waits for no new outage [LV5]', async () => {
-  const { calls, world, records } = worker();
+  const { stop, world, records } = worker();
   world.answer = () => Promise.reject(away());
   const waiting = records.write('p', 'created', ADVANCE);
   await settled();
-  calls.abort();
-  world.isOurs = false;
+  stop.abort();
   assert.deepEqual(await waiting, { kind: 'given_up' });
-  // One that was under way at the stop, while the lease was still held.
-  world.isOurs = true;
   assert.deepEqual(await records.write('p', 'created', ADVANCE), { kind: 'given_up' });
-  assert.equal(world.statements.length, 2);
+  assert.equal(world.statements.length, 1);
 });
 
 test('a bug in one step fails that step alone, and is not retried [LV7]', async () => {
@@ -255,21 +215,4 @@ test('a table that is locked is not asked for every row of a statement', async (
   world.answer = undefined;
   await clock.advance(1_000);
   await Promise.all(all);
-});
-
-test('a drain waits for the steps of each kind that are under way, and for no other [LV5]', async () => {
-  const { world, records, names } = worker();
-  for (const step of [ADVANCE, END, SETTLE]) {
-    const held = Promise.withResolvers<undefined>();
-    world.answer = ({ ids }) => held.promise.then(() => ids);
-    const writing = records.write('p', 'created', step);
-    let isDrained = false;
-    const drained = records.drain().then(() => (isDrained = true));
-    await settled();
-    assert.equal(isDrained, false, step.kind);
-    held.resolve(undefined);
-    await drained;
-    await writing;
-  }
-  assert.deepEqual(names(), ['payment_advance', 'payment_end', 'payment_settle']);
 });

@@ -7,23 +7,10 @@
  *         statement makes that harmless, because a step that was already taken changes no row.
  */
 import { Refusal, type PaymentStage } from '@duebridge/contract';
-import {
-  groupCommit,
-  isDatabaseTrouble,
-  sqlState,
-  type Clock,
-  type Database,
-  type GroupCommit,
-} from '@duebridge/runtime';
-import {
-  advance,
-  findPayment,
-  type Advance,
-  type PaymentRow,
-  type Writer,
-} from '../store/payments.ts';
-import { endPayments, settlePayments, type End, type Settlement } from '../store/terminal.ts';
-import type { Outage } from './outage.ts';
+import { groupCommit, isDatabaseTrouble, sqlState, type GroupCommit } from '@duebridge/runtime';
+import { advance, findPayment, type PaymentRow, type Writer } from '../store/payments.ts';
+import { endPayments, settlePayments } from '../store/terminal.ts';
+import type { CallGround } from './options.ts';
 import type { StepWrite } from './payment-steps.ts';
 
 /** Rows in one statement of a group commit. */
@@ -34,23 +21,10 @@ const AT_ONCE = 4;
 const MANY_LOCKED = 8;
 /** Pause before a locked row is tried again, by itself. */
 const LOCKED_MS = 1_000;
-/** A flush of ends that takes longer than this is held up, and the next starts beside it. */
+/** A flush of ends, for which no call waits, that takes longer than this is held up, and the next starts beside it. */
 const END_PATIENCE_MS = 100;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
-
-/** What the writes depend on. */
-export interface RecordOptions {
-  readonly database: Database;
-  readonly clock: Clock;
-  /** Who writes, at the time of a write. */
-  readonly writer: () => Writer;
-  /** False once nothing may be written any more: the lease can no longer be relied on. */
-  readonly mayWrite: () => boolean;
-  readonly outage: Outage;
-  /** Aborts the pauses between tries. */
-  readonly signal: AbortSignal;
-}
 
 /** The result of a write. `refused`: the row did not change; this is its current state. */
 export type Recorded =
@@ -59,53 +33,76 @@ export type Recorded =
   /** Not written, and nothing more may be written: the lease is lost or the worker is stopping. */
   | { readonly kind: 'given_up' };
 
+/** A step of a payment that stands at `from`. */
+type Step<Kind extends StepWrite['kind'] = StepWrite['kind']> = {
+  readonly platform_payment_id: string;
+  readonly from: PaymentStage;
+} & Extract<StepWrite, { kind: Kind }>;
+
+/** Whether a row was written; `locked`: somebody else holds it. */
+type Written = boolean | 'locked';
+/** A group commit for each of the three statements. */
+type Writes = { readonly [Kind in StepWrite['kind']]: GroupCommit<Step<Kind>, Written> };
+
+/** What the writes depend on. */
+type Ground = Pick<
+  CallGround,
+  'database' | 'clock' | 'workerId' | 'databaseNow' | 'holdsLease' | 'outage' | 'signals'
+>;
+
 /** The writes of one worker. */
 export class PaymentRecords {
-  readonly #options: RecordOptions;
+  readonly #on: Ground;
   readonly #together: Writes;
   /** For rows that were locked. */
   readonly #alone: Writes;
 
-  constructor(options: RecordOptions) {
-    this.#options = options;
+  constructor(on: Ground) {
+    this.#on = on;
     this.#together = this.#writes(MAX_BATCH);
     this.#alone = this.#writes(1);
   }
 
   #writes(maxBatch: number): Writes {
-    const { database, writer, clock } = this.#options;
-    // Two flushes: one fills while the other waits for the disk; the rows of one payment are never in both.
-    const limits = { maxBatch, maxQueued: MAX_QUEUED, concurrency: 2 };
-    return {
-      advances: groupCommit({
-        ...limits,
-        flush: (steps) => unlocked((some) => advance(database, writer(), some), steps),
-      }),
-      ends: groupCommit({
-        ...limits,
-        // No call waits for an end.
-        patienceMs: END_PATIENCE_MS,
+    const { database, clock, workerId, databaseNow } = this.#on;
+    const writer = (): Writer => ({ worker_id: workerId, at: databaseNow() });
+    const group = <One>(write: (steps: One[]) => Promise<boolean[]>, patienceMs: number) =>
+      groupCommit<One, Written>({
+        maxBatch,
+        maxQueued: MAX_QUEUED,
+        // One fills while the other waits for the disk; the rows of one payment are never in both.
+        concurrency: 2,
+        patienceMs,
         clock,
-        flush: (ends) => unlocked((some) => endPayments(database, writer(), some), ends),
-      }),
-      settles: groupCommit({
-        ...limits,
-        flush: (some) => unlocked((few) => settlePayments(database, writer(), few), some),
-      }),
+        flush: (steps) => unlocked(write, steps),
+      });
+    return {
+      advance: group(
+        (steps) =>
+          advance(
+            database,
+            writer(),
+            steps.map(({ acceptance, ...step }) => ({ ...step, ...acceptance })),
+          ),
+        0,
+      ),
+      end: group((steps) => endPayments(database, writer(), steps), END_PATIENCE_MS),
+      settle: group((steps) => settlePayments(database, writer(), steps), 0),
     };
   }
 
   /** Writes one step of a payment that stands at `from`. */
   async write(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<Recorded> {
-    const { database, clock, mayWrite, outage, signal } = this.#options;
+    const { database, clock, holdsLease, outage, signals } = this.#on;
     let writes = this.#together;
     for (;;) {
-      if (!mayWrite()) return { kind: 'given_up' };
+      // A stop lets steps under way be recorded, as long as the lease is held.
+      if (!holdsLease() || signals.calls.aborted) return { kind: 'given_up' };
       try {
-        const written = await add(writes, platform_payment_id, from, step);
+        const written = await add(writes, { platform_payment_id, from, ...step });
         if (written === 'locked') {
           writes = this.#alone;
-          await clock.sleep(LOCKED_MS, signal);
+          await clock.sleep(LOCKED_MS, signals.calls);
           continue;
         }
         if (written) return { kind: 'changed' };
@@ -113,67 +110,35 @@ export class PaymentRecords {
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
-        if (signal.aborted) return { kind: 'given_up' };
-        await outage.over(signal, error);
+        // A stop waits for no database: whoever takes the payment over repeats the step.
+        if (signals.waits.aborted) return { kind: 'given_up' };
+        await outage.over(error);
       }
     }
   }
 
   /** Resolves when everything added so far is written or has failed. */
   async drain(): Promise<void> {
-    await Promise.all(
-      [this.#together, this.#alone].flatMap(({ advances, ends, settles }) => [
-        advances.drain(),
-        ends.drain(),
-        settles.drain(),
-      ]),
-    );
+    const all = [this.#together, this.#alone].flatMap((writes) => Object.values(writes));
+    await Promise.all(all.map((writes) => writes.drain()));
   }
 }
 
-/** Whether a row was written; `locked`: somebody else holds it. */
-type Written = boolean | 'locked';
-
-/** The three statements. */
-interface Writes {
-  readonly advances: GroupCommit<Advance, Written>;
-  readonly ends: GroupCommit<End, Written>;
-  readonly settles: GroupCommit<Settlement, Written>;
-}
-
-function add(
-  { advances, ends, settles }: Writes,
-  platform_payment_id: string,
-  from: PaymentStage,
-  step: StepWrite,
-): Promise<Written> {
+function add(writes: Writes, step: Step): Promise<Written> {
   switch (step.kind) {
-    case 'advance': {
-      const { kind: _, acceptance, hold, ...rest } = step;
-      return advances.add({
-        platform_payment_id,
-        from,
-        ...rest,
-        ...acceptance,
-        ...(hold === undefined ? {} : { hold }),
-      });
-    }
-    case 'end': {
-      const { kind: _, ...rest } = step;
-      return ends.add({ platform_payment_id, from, ...rest });
-    }
+    case 'advance':
+      return writes.advance.add(step);
+    case 'end':
+      return writes.end.add(step);
     case 'settle':
-      return settles.add({
-        platform_payment_id,
-        ...(step.settled ? { settled: step.settled } : {}),
-      });
+      return writes.settle.add(step);
   }
 }
 
 /** Writes rows in one statement or, if one of them is locked, each by itself, so that the others are written. */
-async function unlocked<Step>(
-  write: (steps: Step[]) => Promise<boolean[]>,
-  steps: Step[],
+async function unlocked<One>(
+  write: (steps: One[]) => Promise<boolean[]>,
+  steps: One[],
 ): Promise<Written[]> {
   try {
     return await write(steps);

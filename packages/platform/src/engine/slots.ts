@@ -10,7 +10,7 @@
  * just started, or lost its lease) leaves it in ARRIVALS; the owner of slot 0 moves what arrives there into its own slots.
  */
 import { sql } from '@duebridge/runtime';
-import { ARRIVALS, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
+import { ARRIVALS, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** How many slots there are: enough that twenty workers differ by 2 % at most, few enough to be read every second. */
 export const SLOTS = 1_024;
@@ -163,17 +163,14 @@ export async function giveAllSlots(on: Queryable, worker_id: string): Promise<vo
 
 const idsStatement = sql(
   'slot_ids',
-  `SELECT p.slot, array_agg(p.platform_payment_id) AS ids FROM duebridge_platform.payments p
+  `SELECT array_agg(p.platform_payment_id) AS ids FROM duebridge_platform.payments p
     WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`,
 );
 
-/** The payments in flight of each of the slots; a slot without any is not in it. */
-export async function idsInSlots(
-  on: Queryable,
-  slots: readonly number[],
-): Promise<Map<number, readonly string[]>> {
-  const rows = await on.query<{ slot: number; ids: string[] }>(idsStatement, [slots]);
-  return new Map(rows.map((row) => [row.slot, row.ids]));
+/** The payments in flight of these slots. */
+export async function idsInSlots(on: Queryable, slots: readonly number[]): Promise<string[]> {
+  const rows = await on.query<{ ids: string[] }>(idsStatement, [slots]);
+  return rows.flatMap((row) => row.ids);
 }
 
 /** The minimum that a worker needs to drive a payment: up to a million are loaded at once. */
@@ -196,23 +193,20 @@ export interface LoadedRow extends Pick<
   readonly accepted_age_ms: number | null;
 }
 
-const AGE = `(extract(epoch FROM now() - p.accepted_at) * 1000)::bigint AS accepted_age_ms`;
-
-const pageStatement = sql(
-  'slot_page',
+const loadStatement = sql(
+  'slot_load',
   `SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id, p.amount_in_cents,
-          p.funding_method, p.status, p.stage, p.payment_id, p.slot, p.created_at, ${AGE}
-     FROM duebridge_platform.payments p
-    WHERE p.slot = $1 AND p.settled_at IS NULL AND p.platform_payment_id > $2
-    ORDER BY p.platform_payment_id LIMIT $3`,
+          p.funding_method, p.status, p.stage, p.payment_id, p.slot, p.created_at,
+          (extract(epoch FROM now() - p.accepted_at) * 1000)::bigint AS accepted_age_ms
+     FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1::text[]) AND p.settled_at IS NULL`,
 );
 
 /** Payments read by one statement at most: little enough that most of a page is garbage before V8 moves it to the old generation. */
 export const PAGE = 500;
 
-/** The payments in flight of a slot, after `cursor` in the order of their ids; at most PAGE. */
-export function pageOfSlot(on: Queryable, slot: number, cursor: string): Promise<LoadedRow[]> {
-  return on.query<LoadedRow>(pageStatement, [slot, cursor, PAGE]);
+/** Those of these payments that are in flight, whosever slots they are in. */
+export function loadPayments(on: Queryable, ids: readonly string[]): Promise<LoadedRow[]> {
+  return on.query<LoadedRow>(loadStatement, [ids]);
 }
 
 const arrivedStatement = sql(
@@ -230,19 +224,15 @@ const placeStatement = sql(
   RETURNING p.platform_payment_id`,
 );
 
-// Read apart: a sharded database calls no function of time in RETURNING.
-const placedStatement = sql(
-  'slot_placed',
-  `SELECT ${PAYMENT_COLUMNS}, ${AGE} FROM duebridge_platform.payments p
-    WHERE p.platform_payment_id = ANY($1::text[]) AND p.slot <> ${ARRIVALS} AND p.settled_at IS NULL`,
-);
-
-/** Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Returns their rows. */
+/**
+ * Moves up to PAGE payments from ARRIVALS into slots of this worker, by turns. Returns their rows, read apart: a sharded database
+ * calls no function of time in RETURNING.
+ */
 export async function placeArrivals(
   on: Queryable,
   worker_id: string,
   slots: readonly number[],
-): Promise<(PaymentRow & LoadedRow)[]> {
+): Promise<LoadedRow[]> {
   const arrived = await on.query<{ platform_payment_id: string }>(arrivedStatement, [PAGE]);
   if (arrived.length === 0 || slots.length === 0) return [];
   const placed = await on.query<{ platform_payment_id: string }>(placeStatement, [
@@ -250,7 +240,8 @@ export async function placeArrivals(
     arrived.map((row) => row.platform_payment_id),
     arrived.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
   ]);
-  return on.query<PaymentRow & LoadedRow>(placedStatement, [
+  return loadPayments(
+    on,
     placed.map((row) => row.platform_payment_id),
-  ]);
+  );
 }

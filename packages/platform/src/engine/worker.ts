@@ -6,8 +6,8 @@
  * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
  * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
  *         a stale belief of this worker has no effect. Payments are loaded page by page, concurrently with the lease and the
- *         rounds, which do not wait for it. No payment is left behind: the ids in our slots are read in turn, and a slot with one
- *         that is not in memory is read again (PL9).
+ *         rounds, which do not wait for it. No payment is left behind: the ids in our slots are read in turn, and those that are
+ *         not in memory are loaded (PL9).
  */
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
@@ -15,17 +15,14 @@ import { pausedPayments } from '../store/pause.ts';
 import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
-import type { DatabaseTime } from './ownership.ts';
-import type { EngineMetrics } from './metrics.ts';
-import type { EngineOptions, EngineTimes } from './options.ts';
-import type { Outage } from './outage.ts';
+import type { WorkerGround } from './options.ts';
 import {
   ARRIVALS_KEEPER,
   giveAllSlots,
   giveSlots,
   idsInSlots,
+  loadPayments,
   PAGE,
-  pageOfSlot,
   placeArrivals,
   planSlots,
   readSlots,
@@ -39,7 +36,7 @@ const MAX_SPREAD_MS = 60_000;
 const IDS_AT_ONCE = 64;
 /** Rounds in which every slot is looked through once: at the usual round every 2 s, within half a minute. */
 const SWEEP_ROUNDS = 16;
-/** Slots read concurrently: one is parsed while the next is in transit. */
+/** Pages read concurrently: one is parsed while the next is in transit. */
 const LOADERS = 3;
 /** How long the release of a slot waits for calls in flight to be recorded. */
 const LEAVE_MS = 2_000;
@@ -47,13 +44,11 @@ const LEAVE_MS = 2_000;
 /** One life of a worker. */
 export class Worker {
   readonly workerId: string;
-  readonly #options: EngineOptions;
-  readonly #times: EngineTimes;
   readonly dispatcher: Dispatcher;
+  readonly #on: WorkerGround;
   readonly #slots = new Set<number>();
   /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
-  readonly #outage: Outage;
   #ended = false;
   /** When the request that last proved the lease was sent. */
   #provenAt: number;
@@ -62,43 +57,21 @@ export class Worker {
   #nextNew = 0;
   #newSlots: readonly number[] = [];
 
-  constructor(
-    options: EngineOptions,
-    times: EngineTimes,
-    metrics: EngineMetrics,
-    workerId: string,
-    provenAt: number,
-    time: DatabaseTime,
-    outage: Outage,
-    changed: (platform_payment_id: string) => void,
-  ) {
-    this.workerId = workerId;
-    this.#outage = outage;
-    this.#options = options;
-    this.#times = times;
+  constructor(ground: Omit<WorkerGround, 'holdsLease' | 'owns'>, provenAt: number) {
+    const { clock, times } = ground;
+    this.workerId = ground.workerId;
     this.#provenAt = provenAt;
-    this.dispatcher = new Dispatcher(
-      options,
-      times,
-      metrics,
-      {
-        workerId,
-        databaseNow: () => time.now(),
-        holds: () => !this.#leaseRanOut,
-        owns: (slot) => this.#slots.has(slot),
-      },
-      outage,
-      changed,
-    );
+    this.#on = {
+      ...ground,
+      holdsLease: () => clock.monotonic() - this.#provenAt < keptMs(times),
+      owns: (slot) => this.#slots.has(slot),
+    };
+    this.dispatcher = new Dispatcher(this.#on);
   }
 
   /** Slots owned now. */
   get slots(): number {
     return this.#slots.size;
-  }
-
-  get #leaseRanOut(): boolean {
-    return this.#options.clock.monotonic() - this.#provenAt >= keptMs(this.#times);
   }
 
   /** The lease was proven by a request that left at this time; see lease.ts. */
@@ -111,11 +84,12 @@ export class Worker {
     partner: Pick<Partner, 'partner_id' | 'paused'>,
     order: Pick<FundingOrder, 'funding_method'>,
   ): NewPlace {
-    const waits = { slot: ARRIVALS, stage: 'created' } as const;
     this.#nextNew += 1;
     const slot = this.#newSlots[this.#nextNew % this.#newSlots.length];
     // There is none while this worker owns no slot.
-    if (slot === undefined || this.#ended || this.#leaseRanOut) return waits;
+    if (slot === undefined || this.#ended || !this.#on.holdsLease()) {
+      return { slot: ARRIVALS, stage: 'created' };
+    }
     return { slot, stage: this.dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
@@ -133,8 +107,8 @@ export class Worker {
    */
   async round(): Promise<boolean> {
     if (this.#ended) return true;
-    const { database } = this.#options;
-    const view = await readSlots(database, this.workerId, this.#times.leaseMs);
+    const { database, times } = this.#on;
+    const view = await readSlots(database, this.workerId, times.leaseMs);
     if (this.#ended) return true;
     this.#follow(view.owners);
     // Budgets are divided by the workers that live. A worker gives slots to another in the round in which it first sees it, so what the
@@ -163,7 +137,7 @@ export class Worker {
   #follow(owners: readonly (string | null)[]): void {
     const lost = [...this.#slots].filter((slot) => owners[slot] !== this.workerId);
     if (lost.length > 0) {
-      this.#options.log.warn({ slots: lost.length }, 'slots were taken by another worker');
+      this.#on.log.warn({ slots: lost.length }, 'slots were taken by another worker');
       this.#disown(lost);
       void this.dispatcher.leave(new Set(lost), 0);
     }
@@ -178,7 +152,7 @@ export class Worker {
       this.#unread.add(slot);
     }
     this.#newSlots = [...this.#slots];
-    this.#options.log.info({ slots: fresh.length, of: this.#slots.size }, 'slots taken over');
+    this.#on.log.info({ slots: fresh.length, of: this.#slots.size }, 'slots taken over');
   }
 
   #disown(slots: readonly number[]): void {
@@ -194,39 +168,37 @@ export class Worker {
     if (slots.length === 0) return;
     this.#disown(slots);
     await this.dispatcher.leave(new Set(slots), LEAVE_MS);
-    await giveSlots(this.#options.database, this.workerId, slots);
-    this.#options.log.info({ slots: slots.length, of: this.#slots.size }, 'slots returned');
+    await giveSlots(this.#on.database, this.workerId, slots);
+    this.#on.log.info({ slots: slots.length, of: this.#slots.size }, 'slots returned');
   }
 
   async #placeArrivals(): Promise<void> {
     for (;;) {
-      let rows: Awaited<ReturnType<typeof placeArrivals>>;
+      let rows: LoadedRow[];
       try {
-        rows = await placeArrivals(this.#options.database, this.workerId, this.#newSlots);
+        rows = await placeArrivals(this.#on.database, this.workerId, this.#newSlots);
       } catch (error) {
         // They may have been placed nevertheless.
         for (const slot of this.#slots) this.#unread.add(slot);
         throw error;
       }
-      if (this.#ended) return;
-      await this.#learnBudgets(rows);
       // The state in memory is out of date for a row that an operator has changed.
-      for (const row of rows) this.dispatcher.replace(row, this.#spreadMs(row, rows.length));
-      if (rows.length < PAGE) return;
+      for (const row of rows) this.dispatcher.dropById(row.platform_payment_id);
+      await this.#drive(rows, rows.length);
+      if (rows.length < PAGE || this.#ended) return;
     }
   }
 
   /** Stops driving what an operator paused: it is in no slot of ours any more. */
   async #dropPaused(): Promise<void> {
-    if (this.dispatcher.payments.size === 0) return;
-    for (const id of await pausedPayments(this.#options.database)) this.dispatcher.dropById(id);
+    if (this.dispatcher.size === 0) return;
+    for (const id of await pausedPayments(this.#on.database)) this.dispatcher.dropById(id);
   }
 
   /** Checks some slots in turn, so that every payment is found eventually, whatever went wrong. */
   #sweep(): void {
     const slots = this.#newSlots;
-    const some = Math.ceil(slots.length / SWEEP_ROUNDS);
-    const to = this.#sweptTo + some;
+    const to = this.#sweptTo + Math.ceil(slots.length / SWEEP_ROUNDS);
     for (const slot of slots.slice(this.#sweptTo, to)) this.#unread.add(slot);
     this.#sweptTo = to >= slots.length ? 0 : to;
   }
@@ -236,35 +208,31 @@ export class Worker {
   /** Reads the unread slots in the background; a failed read is retried at the next round. */
   #load(): void {
     this.#loading ??= this.#loadUnread()
-      .catch((error: unknown) =>
-        this.#outage.met(this.dispatcher.signal, error, 'reading payments failed; retrying'),
-      )
+      .catch((error: unknown) => this.#on.outage.met(error, 'reading payments failed; retrying'))
       .finally(() => {
         this.#loading = undefined;
       });
   }
 
   async #loadUnread(): Promise<void> {
-    const { database, clock, log } = this.#options;
+    const { database, clock, log } = this.#on;
     const startedAt = clock.monotonic();
     let loaded = 0;
     while (this.#unread.size > 0 && !this.#ended) {
-      const some = [...this.#unread].slice(0, IDS_AT_ONCE);
-      const ids = await idsInSlots(database, some);
-      // Not by their number: one that was lost and one that was withdrawn would make it even.
-      const more = new Map(
-        [...ids].filter(([, inSlot]) => inSlot.some((id) => !this.dispatcher.payments.has(id))),
-      );
-      for (const slot of some) if (!more.has(slot)) this.#unread.delete(slot);
-      const next = more.entries();
-      const loader = async (): Promise<void> => {
-        for (const [slot, { length }] of next) {
-          const fresh = await this.#loadSlot(slot, length);
-          loaded += fresh;
-          this.#unread.delete(slot);
-        }
-      };
-      await Promise.all(Array.from({ length: LOADERS }, loader));
+      const slots = [...this.#unread].slice(0, IDS_AT_ONCE);
+      for (const slot of slots) this.#unread.delete(slot);
+      try {
+        const ids = await idsInSlots(database, slots);
+        const missing = ids.filter((id) => !this.dispatcher.has(id));
+        const pages = pagesOf(missing);
+        const loader = async (): Promise<void> => {
+          for (const page of pages) loaded += await this.#loadPage(page, missing.length);
+        };
+        await Promise.all(Array.from({ length: LOADERS }, loader));
+      } catch (error) {
+        for (const slot of slots) if (this.#slots.has(slot)) this.#unread.add(slot);
+        throw error;
+      }
     }
     if (loaded > 0) {
       const ms = Math.round(clock.monotonic() - startedAt);
@@ -272,44 +240,46 @@ export class Worker {
     }
   }
 
-  /** Reads one slot page by page. Returns how many payments were new. */
-  async #loadSlot(slot: number, count: number): Promise<number> {
-    let cursor = '';
-    let fresh = 0;
-    for (;;) {
-      const meanwhile = this.dispatcher.payments.watchForgotten();
-      try {
-        const rows = await pageOfSlot(this.#options.database, slot, cursor);
-        await this.#learnBudgets(rows);
-        if (this.#ended || !this.#slots.has(slot)) return fresh;
-        for (const row of rows) {
-          // A payment that ended since the page was read is not driven again (PL8).
-          if (meanwhile.has(row.platform_payment_id)) continue;
-          if (this.dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
-        }
-        const last = rows.at(-1);
-        if (last === undefined || rows.length < PAGE) return fresh;
-        cursor = last.platform_payment_id;
-      } finally {
-        this.dispatcher.payments.unwatchForgotten(meanwhile);
-      }
+  /** Loads a page of the payments of our slots. Returns how many were new. */
+  async #loadPage(ids: readonly string[], count: number): Promise<number> {
+    const forgotten = new Set<string>();
+    const { readers } = this.dispatcher;
+    readers.add(forgotten);
+    try {
+      const rows = await loadPayments(this.#on.database, ids);
+      // A payment that ended since the page was read is not driven again (PL8).
+      return await this.#drive(rows, count, (row) => !forgotten.has(row.platform_payment_id));
+    } finally {
+      readers.delete(forgotten);
     }
   }
 
-  async #learnBudgets(rows: readonly LoadedRow[]): Promise<void> {
+  /**
+   * Drives those of these rows that are in our slots, spread over the time that their partners need for `count`. Returns how many are
+   * new.
+   */
+  async #drive(
+    rows: readonly LoadedRow[],
+    count: number,
+    mayDrive: (row: LoadedRow) => boolean = () => true,
+  ): Promise<number> {
     for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
-      const partner = await this.#options.registry.get(partner_id);
+      const partner = await this.#on.registry.get(partner_id);
       if (partner !== undefined) this.dispatcher.partnerOf(partner_id).applyBudget(partner.budget);
     }
+    let fresh = 0;
+    for (const row of rows) {
+      if (row.slot === null || !this.#slots.has(row.slot) || !mayDrive(row)) continue;
+      if (this.dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
+    }
+    return fresh;
   }
 
   /** A few payments are due at once; many are spread over the time that the partner's budget needs for them. */
-  #spreadMs(row: LoadedRow, count: number): number {
-    const rate = this.dispatcher.partnerOf(row.partner_id).callsPerSecond;
-    return (
-      this.#options.clock.random() *
-      Math.min(MAX_SPREAD_MS, ((count + this.dispatcher.payments.size) / rate) * 1_000)
-    );
+  #spreadMs({ partner_id }: LoadedRow, count: number): number {
+    const rate = this.dispatcher.partnerOf(partner_id).callsPerSecond;
+    const neededMs = ((count + this.dispatcher.size) / rate) * 1_000;
+    return this.#on.clock.random() * Math.min(MAX_SPREAD_MS, neededMs);
   }
 
   // The end -------------------------------------------------------------------------------------------------------------
@@ -330,6 +300,10 @@ export class Worker {
 
   /** Releases every slot after the end. The cost does not depend on the payments in flight. */
   async release(): Promise<void> {
-    await giveAllSlots(this.#options.database, this.workerId);
+    await giveAllSlots(this.#on.database, this.workerId);
   }
+}
+
+function* pagesOf(ids: readonly string[]): Generator<readonly string[]> {
+  for (let from = 0; from < ids.length; from += PAGE) yield ids.slice(from, from + PAGE);
 }

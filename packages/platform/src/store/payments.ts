@@ -235,10 +235,10 @@ export interface Advance {
   readonly initiated_at?: string;
   /** Set when it stops in review. */
   readonly review_reason?: string;
-  readonly rejection_message?: string;
+  readonly rejection_message?: string | undefined;
   readonly detail?: AuditDetail;
   /** The funds that are reserved: noted in the same statement, in their own row. */
-  readonly hold?: Hold;
+  readonly hold?: Hold | undefined;
 }
 
 /**

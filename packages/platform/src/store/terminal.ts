@@ -107,7 +107,7 @@ export async function endPayments(
 /** Funds that were captured or released; `settled` when that differs from what the payment's status implies (decision 110). */
 export interface Settlement {
   readonly platform_payment_id: string;
-  readonly settled?: SettledFunds;
+  readonly settled?: SettledFunds | undefined;
 }
 
 /**
