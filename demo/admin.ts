@@ -1,4 +1,5 @@
 /** Calls to the admin APIs, as the command line makes them. */
+import { setTimeout as delay } from 'node:timers/promises';
 import type { ErrorBody } from '@duebridge/contract';
 import { request } from 'undici';
 
@@ -26,3 +27,16 @@ export async function call<T>(
 
 /** The header of an admin key or of a flow session. */
 export const bearer = (key: string): Record<string, string> => ({ authorization: `Bearer ${key}` });
+
+/** Whatever the demo waits for takes a fraction of a second. */
+const PATIENCE_MS = 30_000;
+
+/** Asks again until there is an answer. Throws when there is none in time. */
+export async function repeated<T>(what: string, ask: () => Promise<T | undefined>): Promise<T> {
+  for (const until = performance.now() + PATIENCE_MS; performance.now() < until;) {
+    const found = await ask();
+    if (found !== undefined) return found;
+    await delay(10);
+  }
+  throw new Error(`${what} did not come within ${PATIENCE_MS / 1000} s`);
+}

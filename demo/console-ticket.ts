@@ -10,47 +10,46 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The link, and the end of its listener. */
-export interface ConsoleTicket {
-  readonly url: string;
-  stop(): void;
-}
-
-/** Opens the listener on a free port. `adminUrl`: such as http://127.0.0.1:4001. */
+/** Opens the listener on a free port; gives the link, and the end of the listener. `adminUrl`: such as http://127.0.0.1:4001. */
 export async function consoleTicket(platform: {
   readonly adminUrl: string;
   readonly adminKey: string;
-}): Promise<ConsoleTicket> {
+}): Promise<{ readonly url: string; stop(): void }> {
   const { hostname } = new URL(platform.adminUrl);
-  let ticket: string | undefined = randomBytes(16).toString('hex');
-  const path = `/${ticket}`;
+  const path = `/${randomBytes(16).toString('hex')}`;
+  let isUsed = false;
   const server = createServer((request, response) => {
-    void (async () => {
-      if (ticket === undefined || request.method !== 'GET' || request.url !== path) {
-        response.writeHead(404, { 'content-type': 'text/plain' });
-        response.end('This link signed in once already. npm start prints a new one.\n');
-        return;
-      }
-      ticket = undefined;
-      const session = await fetch(`${platform.adminUrl}/console/sign-in`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ key: platform.adminKey }),
-      });
-      response.writeHead(303, {
-        location: `${platform.adminUrl}/console`,
-        'set-cookie': session.headers.getSetCookie(),
-        'cache-control': 'no-store',
-      });
-      response.end();
-    })().catch(() => response.destroy());
+    if (isUsed || request.method !== 'GET' || request.url !== path) {
+      response.writeHead(404, { 'content-type': 'text/plain' });
+      response.end('This link signed in once already. npm start prints a new one.\n');
+      return;
+    }
+    isUsed = true;
+    const session = fetch(`${platform.adminUrl}/console/sign-in`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ key: platform.adminKey }),
+    });
+    session.then(
+      ({ headers }) =>
+        response
+          .writeHead(303, {
+            location: `${platform.adminUrl}/console`,
+            'set-cookie': headers.getSetCookie(),
+            'cache-control': 'no-store',
+          })
+          .end(),
+      () => response.destroy(),
+    );
   });
   server.listen(0, hostname);
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const stop = (): void => {
-    server.close();
-    server.closeAllConnections();
+  return {
+    url: `http://${hostname}:${port}${path}`,
+    stop() {
+      server.close();
+      server.closeAllConnections();
+    },
   };
-  return { url: `http://${hostname}:${port}${path}`, stop };
 }

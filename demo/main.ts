@@ -3,10 +3,11 @@
  * posted, and prints the addresses to try. With --once it stops after that: exit code 0 when the payment succeeded, 1 when it did
  * not.
  */
+import { styleText } from 'node:util';
 import { exitCodes } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
-import type { Story } from './story.ts';
-import { pageOf, screen } from './screen.ts';
+import type { Demo } from './servers.ts';
+import type { Tell } from './story.ts';
 
 /** The command. `--json` prints one JSON value on standard output, everything for people on standard error. */
 export function demoCommand(): Command {
@@ -21,61 +22,70 @@ Environment:
   PORT                port of the platform, the others follow it at fixed distances; 4000
   DUEBRIDGE_DATA_DIR  folder of the embedded database and of what the demo made; .duebridge`,
     )
-    .action(async (options: { once?: true; json?: true }) => {
-      const started = performance.now();
-      const out = screen(options.json === true ? process.stderr : process.stdout);
-      out.line(
-        'duebridge demo: starts PostgreSQL, a platform, two partners and the site of a biller,',
-      );
-      out.line(
-        'then pays one bill. The first start takes about ten seconds, later ones about four.',
-      );
-      out.line();
-      const stop = stopSignal(() => out.line('Stopping …'));
-      // Loaded after the first lines are printed, so that they appear at once.
-      const [{ bringUp }, { tellStory }] = await Promise.all([
-        import('./servers.ts'),
-        import('./story.ts'),
-      ]);
-      const demo = await bringUp((text) => out.progress(text), stop.signal).catch(
-        (error: unknown) => {
-          if (error !== stop.signal.reason) throw error;
-        },
-      );
-      if (demo === undefined) {
-        process.exitCode = exitCodes.failed;
-        return;
-      }
-      try {
-        out.block(pageOf(demo));
-        const story = await Promise.race([tellStory(demo, (step) => out.step(step)), stop.promise]);
-        if (story === undefined) {
-          process.exitCode = exitCodes.failed;
-          return;
-        }
-        const ms = Math.round(performance.now() - started);
-        out.end(story, ms);
-        if (options.json === true) process.stdout.write(`${JSON.stringify(toJson(story, ms))}\n`);
-        if (story.payment.status !== 'succeeded') process.exitCode = exitCodes.failed;
-        if (options.once === true) return;
-        out.line('Everything keeps running. Ctrl-C stops it.');
-        await stop.promise;
-      } finally {
-        await demo.stop();
-      }
-    });
+    .action(run);
 }
 
-function toJson(story: Story, ms: number): object {
-  const { payment, account, balance_before_in_cents, balance_after_in_cents } = story;
-  const { biller_id, account_id } = account;
-  return {
-    payment,
-    account: { biller_id, account_id },
-    balance_before_in_cents,
-    balance_after_in_cents,
-    elapsed_ms: ms,
-  };
+async function run(options: { once?: true; json?: true }): Promise<void> {
+  const started = performance.now();
+  const stream = options.json === true ? process.stderr : process.stdout;
+  const line = (text = ''): void => void stream.write(`${text}\n`);
+  const paint = (style: 'bold' | 'dim' | 'green' | 'red', text: string): string =>
+    styleText(style, text, { stream });
+  line('duebridge demo: starts PostgreSQL, a platform, two partners and the site of a biller,');
+  line('then pays one bill. The first start takes about ten seconds, later ones about four.\n');
+  const stop = stopSignal(() => line('Stopping …'));
+  process.exitCode = exitCodes.failed;
+  // Loaded after the first lines are printed, so that they appear at once.
+  const [{ bringUp }, { tellStory }] = await Promise.all([
+    import('./servers.ts'),
+    import('./story.ts'),
+  ]);
+  // On a terminal each step replaces the one before.
+  const over = stream.isTTY ? '\u001b[2K\r' : '';
+  const progress = (text: string): void =>
+    void stream.write(`${over}  starting ${text} …${over === '' ? '\n' : ''}`);
+  const demo = await bringUp(progress, stop.signal).catch((error: unknown) => {
+    if (error !== stop.signal.reason) throw error;
+  });
+  if (demo === undefined) return;
+  try {
+    stream.write(`${over}${addresses(demo).join('\n')}\n`);
+    line('\nOne payment, from token to the biller’s bank account');
+    const step: Tell = (at, what, says) => {
+      const when = `${(at / 1000).toFixed(2)} s`.padStart(8);
+      line(`${paint('dim', when)}  ${paint('bold', what.padEnd(10))} ${says}`);
+    };
+    const story = await Promise.race([tellStory(demo, step), stop.promise]);
+    if (story === undefined) return;
+    const elapsed_ms = Math.round(performance.now() - started);
+    const { payment, account, ...balances } = story;
+    const { biller_id, account_id } = account;
+    const hasSucceeded = payment.status === 'succeeded';
+    const verdict = paint(hasSucceeded ? 'green' : 'red', payment.status);
+    line(`\nThe payment has ${verdict}; ${(elapsed_ms / 1000).toFixed(1)} s after the start.\n`);
+    if (options.json === true) {
+      const told = { payment, account: { biller_id, account_id }, ...balances, elapsed_ms };
+      process.stdout.write(`${JSON.stringify(told)}\n`);
+    }
+    if (hasSucceeded) process.exitCode = exitCodes.done;
+    if (options.once === true) return;
+    line('Everything keeps running. Ctrl-C stops it.');
+    await stop.promise;
+  } finally {
+    await demo.stop();
+  }
+}
+
+/** The addresses to try. */
+function addresses({ siteUrl, consoleUrl, platform, partners }: Demo): string[] {
+  return [
+    ['pay a bill', siteUrl, "Northwind Gas's own site, with the payment page in it"],
+    ['console', consoleUrl, 'signs you in, once'],
+    ['platform', platform.url, `/docs, /openapi.json; admin ${platform.adminUrl}`],
+    ...partners.map(({ name, server, about, accounts }) => {
+      return [name, server.url, `${about}; ${accounts.length} accounts`];
+    }),
+  ].map(([name = '', url = '', about]) => `  ${name.padEnd(14)} ${url.padEnd(24)} ${about}`);
 }
 
 /**

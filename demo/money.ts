@@ -7,7 +7,6 @@
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   formatCents,
   type BankFileView,
@@ -17,21 +16,16 @@ import {
 } from '@duebridge/contract';
 import { partnerCommand } from '@duebridge/partner/main';
 import { request } from 'undici';
-import { bearer, call } from './admin.ts';
+import { bearer, call, repeated } from './admin.ts';
 import type { Demo } from './servers.ts';
 import { dataDirectory } from './settings.ts';
-
-/** The capture of a payment takes a fraction of a second. */
-const PATIENCE_MS = 30_000;
-/** A round compares the batch, the next makes its remittance and sends it: it takes three at most. */
-const MAX_ROUNDS = 5;
 
 /** An account that no bank has. */
 const ACCOUNT = { routing_number: '021000021', account_number: '000111222' } as const;
 
 /** Remits the batch of a payment of the first partner. `tell` gets each step as it was done. Throws when a step is refused. */
 export async function remitBatch(
-  { platform, partners: [partner] }: Demo,
+  { platform, partners: [{ partner_id, accounts, server }] }: Demo,
   platform_payment_id: string,
   tell: (what: string, says: string) => void,
 ): Promise<void> {
@@ -43,62 +37,44 @@ export async function remitBatch(
 
   const { payment } = await get<PaymentDetail>(`/payments/${platform_payment_id}`);
   const { biller_id, platform_batch_id } = payment;
-  const taken = await ownOf(get, biller_id, (one) => one.owed > 0);
-  tell('money', `${formatCents(taken.owed)} captured, and owed to ${biller_id}`);
+  const { owed } = await repeated('the money of the payment', async () => {
+    const { balances } = await get<Pick<MoneyCheck, 'balances'>>('/money');
+    return balances.find((one) => one.biller_id === biller_id && one.owed > 0);
+  });
+  tell('money', `${formatCents(owed)} captured, and owed to ${biller_id}`);
 
   // Every biller of the batch has an account, whichever bills earlier starts have paid.
-  for (const each of new Set(partner.accounts.map((one) => one.biller_id))) {
+  for (const each of new Set(accounts.map((one) => one.biller_id))) {
     const payout = { biller_id: each, way: 'pain001', holder_name: each, held: false, ...ACCOUNT };
-    await post(`/partners/${partner.partner_id}/payout`, payout);
+    await post(`/partners/${partner_id}/payout`, payout);
   }
   await post(`/batches/${platform_batch_id}/close`, { reason: 'the demo ends its day' });
-  let remittance: RemittanceView | undefined;
-  for (let round = 0; remittance === undefined && round < MAX_ROUNDS; round += 1) {
+  const { remittance_id, net_in_cents } = await repeated('the remittance', async () => {
+    // One round compares the batch, the next makes its remittance and sends it.
     await post('/money/remittances');
-    const { remittances } = await get<{ remittances: RemittanceView[] }>(
-      `/money/remittances?partner_id=${partner.partner_id}&state=sent`,
-    );
-    remittance = remittances.find((one) => one.platform_batch_id === platform_batch_id);
-  }
-  if (remittance === undefined) throw new Error(`batch ${platform_batch_id} was not remitted`);
-  const { remittance_id, net_in_cents } = remittance;
+    const path = `/money/remittances?partner_id=${partner_id}&state=sent`;
+    const { remittances } = await get<{ remittances: RemittanceView[] }>(path);
+    return remittances.find((one) => one.platform_batch_id === platform_batch_id);
+  });
   const file = await post<BankFileView>('/money/files', { way: 'pain001', mode: 'test' });
   const bankFile = join(dataDirectory, 'bank-file.xml');
   await writeFile(bankFile, file.content, { mode: 0o600 });
-  tell(
-    'bank',
-    `${formatCents(net_in_cents)} for ${biller_id} is in a file for the bank: ${bankFile}`,
-  );
+  const net = formatCents(net_in_cents);
+  tell('bank', `${net} for ${biller_id} is in a file for the bank: ${bankFile}`);
 
   const paid = { outcome: 'paid', reference: 'DEMO-1' };
   await post(`/money/remittances/${file.file_id}/end`, paid);
   await post('/money/remittances');
   const statement = join(dataDirectory, 'statement.csv');
-  const answer = await request(`${admin}/money/remittances/${remittance_id}/statement`, {
-    headers,
-  });
+  const path = `${admin}/money/remittances/${remittance_id}/statement`;
+  const answer = await request(path, { headers });
   await writeFile(statement, await answer.body.text(), { mode: 0o600 });
-  tell('statement', await checkStatement(partner.server, statement));
+  tell('statement', await checkStatement(server, statement));
 
-  const { paid: arrived } = await ownOf(get, biller_id, () => true);
-  const { holds, faults } = await get<MoneyCheck>('/money/check');
+  const { balances, holds, faults } = await get<MoneyCheck>('/money/check');
   if (!holds) throw new Error(faults.join('; '));
+  const arrived = balances.find((one) => one.biller_id === biller_id)?.paid ?? 0;
   tell('book', `${formatCents(arrived)} paid to ${biller_id}; every cent is somewhere`);
-}
-
-/** The balances of a biller, once they are as `fits` says. */
-async function ownOf(
-  get: <T>(path: string) => Promise<T>,
-  biller_id: string,
-  fits: (one: MoneyCheck['balances'][number]) => boolean,
-): Promise<MoneyCheck['balances'][number]> {
-  for (const until = performance.now() + PATIENCE_MS; performance.now() < until;) {
-    const { balances } = await get<Pick<MoneyCheck, 'balances'>>('/money');
-    const own = balances.find((one) => one.biller_id === biller_id);
-    if (own !== undefined && fits(own)) return own;
-    await delay(10);
-  }
-  throw new Error(`the money of the payment was not taken within ${PATIENCE_MS / 1000} s`);
 }
 
 /** `duebridge partner check-remittance`, as the biller runs it. */

@@ -11,22 +11,18 @@ import {
   keepOwner,
 } from '@duebridge/runtime';
 
-/** Credentials of a partner at the platform's token endpoint; null until they have been issued. */
+/** Credentials of a partner at the platform's token endpoint. */
 export interface ClientKey {
   readonly client_id: string;
   readonly api_key: string;
 }
 
-/** Kept between starts, readable only by its owner. */
-export interface Settings {
-  /** Credentials that the aggregator issued to the platform (OA1). */
-  readonly oauth_secret: string;
-  /** Key that the biller issued to the platform (KY1). */
-  readonly static_key: string;
-  /** Partners whose accounts have been loaded; loading again would undo what was paid. */
-  readonly loaded: readonly string[];
-  /** Credentials that the platform issued to each partner (AU1), by partner id. */
-  readonly clients: Readonly<Record<string, ClientKey>>;
+/** Kept between starts, readable only by its owner; both by partner id. */
+interface Settings {
+  /** With which the platform calls each partner (OA1, KY1). */
+  readonly secrets: Readonly<Record<string, string>>;
+  /** What the platform issued to each partner whose accounts are loaded (AU1). */
+  readonly clients: Record<string, ClientKey>;
 }
 
 /** Where the demo keeps everything: DUEBRIDGE_DATA_DIR, or `.duebridge` (decision 28). */
@@ -35,23 +31,19 @@ const file = join(dataDirectory, 'demo.json');
 
 /** The settings of an earlier start, or new ones. Throws ConfigurationError when the file cannot be read. */
 export async function readSettings(): Promise<Settings> {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return fresh();
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return JSON.stringify(fresh());
     throw new ConfigurationError(
-      code === 'EACCES'
-        ? `${file} belongs to another user: start as that user, or set DUEBRIDGE_DATA_DIR to a folder of your own`
-        : `${file} cannot be read (${String(code)}): set DUEBRIDGE_DATA_DIR to a folder of your own`,
+      `${file} cannot be read (${error.code}): start as the user whom it belongs to, or set DUEBRIDGE_DATA_DIR to a folder of your own`,
     );
-  }
+  });
   try {
-    return JSON.parse(text) as Settings;
+    const { secrets, clients } = JSON.parse(text) as Partial<Settings>;
+    if (secrets && clients) return { secrets, clients };
   } catch {
-    throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to start over`);
+    // Said below.
   }
+  throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to start over`);
 }
 
 /** Writes the settings atomically. */
@@ -64,10 +56,6 @@ export async function keepSettings(settings: Settings): Promise<void> {
 }
 
 function fresh(): Settings {
-  return {
-    oauth_secret: randomBytes(32).toString('base64url'),
-    static_key: randomBytes(32).toString('base64url'),
-    loaded: [],
-    clients: {},
-  };
+  const secret = (): string => randomBytes(32).toString('base64url');
+  return { secrets: { 'city-services': secret(), 'northwind-gas': secret() }, clients: {} };
 }
