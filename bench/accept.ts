@@ -12,13 +12,14 @@
  * The last lines are the ratios: the median of the rounds, with minimum and maximum.
  */
 import assert from 'node:assert/strict';
-import { execFile, fork, type ChildProcess } from 'node:child_process';
+import { execFile, fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import {
   createServer,
@@ -27,10 +28,9 @@ import {
   openDatabase,
   partnerKit,
 } from '@duebridge/partner';
-import { ensureDatabase } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { sql } from '@duebridge/runtime';
 import { fastify } from 'fastify';
-import pg from 'pg';
+import { end, withDatabase } from './database.ts';
 import { benchOptions } from './options.ts';
 import { ratios, report } from './report.ts';
 
@@ -40,76 +40,46 @@ const key = 'a-static-key-for-benchmarks';
 /** Connections of pgbench and of the handler: where their figures were best. */
 const bareConnections = 64;
 
-const flags = benchOptions(import.meta.main, { rounds: '3', seconds: '5', connections: '256' });
+const flags = benchOptions({ rounds: '3', seconds: '5', connections: '256' });
 
-/** Messages to a server process and back. */
-interface Start {
-  readonly kind: 'kit' | 'kit-accept' | 'handler';
-  readonly url: string;
-}
+type Kind = 'kit' | 'kit-accept' | 'handler';
+
+/** What is measured, in this order in each round. */
+const CONTENDERS = {
+  pgbench,
+  handler: (url: string) => driveKit('handler', url),
+  accept: (url: string) => driveKit('kit-accept', url),
+  post: (url: string) => driveKit('kit', url),
+};
 
 async function main(): Promise<void> {
-  const rounds = Number(flags.rounds);
-  const seconds = Number(flags.seconds);
-  const connections = Number(flags.connections);
-  const server = await testServer();
-  const hasPgbench = await isInstalled('pgbench');
-  if (!hasPgbench) console.log('pgbench is not installed: apt-get install postgresql-contrib');
-  const rates = {
-    pgbench: [] as number[],
-    handler: [] as number[],
-    accept: [] as number[],
-    post: [] as number[],
+  const rates: Record<keyof typeof CONTENDERS, number[]> = {
+    pgbench: [],
+    handler: [],
+    accept: [],
+    post: [],
   };
-  const measure = async (work: (url: string) => Promise<number>): Promise<number> => {
-    const name = `bench_${randomBytes(5).toString('hex')}`;
-    const url = await ensureDatabase(server.url, name);
-    await prepareKit(url);
-    const perSecond = await work(url);
-    await drop(server.url, name);
-    return perSecond;
-  };
-  for (let round = 1; round <= rounds; round += 1) {
-    if (hasPgbench) rates.pgbench.push(await measure((url) => pgbench(url, seconds)));
-    rates.handler.push(await measure((url) => driveKit('handler', url, connections, seconds)));
-    rates.accept.push(await measure((url) => driveKit('kit-accept', url, connections, seconds)));
-    rates.post.push(await measure((url) => driveKit('kit', url, connections, seconds)));
-    const line = Object.entries(rates).map(([what, list]) => `${what} ${rate(list.at(-1) ?? 0)}`);
-    console.log(`round ${round}: ${line.join(', ')}`);
+  for (let round = 1; round <= flags.rounds; round += 1) {
+    for (const [name, work] of Object.entries(CONTENDERS)) {
+      const perSecond = await withDatabase(async (url) => {
+        await prepareKit(url);
+        return work(url);
+      });
+      rates[name as keyof typeof CONTENDERS].push(perSecond);
+      console.log(`round ${round}: ${name} ${(perSecond / 1000).toFixed(2)} k/s`);
+    }
   }
-  await server.stop();
-  console.log(`${connections} connections, ${seconds} s a measurement, fsync on, ${rounds} rounds`);
-  if (hasPgbench) {
-    report({
-      figure: 'F1',
-      what: 'accept / pgbench',
-      ...ratios(rates.accept, rates.pgbench),
-      target: 'at least 1.0',
-    });
-    report({
-      figure: 'F2',
-      what: 'accept and post / pgbench',
-      ...ratios(rates.post, rates.pgbench),
-      target: 'at least 0.5',
-    });
+  for (const [figure, what, one, other, target] of [
+    ['F1', 'accept / pgbench', 'accept', 'pgbench', 'at least 1.0'],
+    ['F2', 'accept and post / pgbench', 'post', 'pgbench', 'at least 0.5'],
+    ['F1', 'accept / one INSERT per request', 'accept', 'handler', 'at least 2.5'],
+  ] as const) {
+    report({ figure, what, ...ratios(rates[one], rates[other]), target });
   }
-  report({
-    figure: 'F1',
-    what: 'accept / one INSERT per request',
-    ...ratios(rates.accept, rates.handler),
-    target: 'at least 2.5',
-  });
 }
 
-async function isInstalled(program: string): Promise<boolean> {
-  return promisify(execFile)(program, ['--version']).then(
-    () => true,
-    () => false,
-  );
-}
-
-/** The same insert by pgbench: 64 clients on two threads, prepared. Returns rows per second. */
-async function pgbench(url: string, seconds: number): Promise<number> {
+/** The same insert by pgbench: 64 clients on two threads, prepared. Returns rows per second; NaN where it is not installed. */
+async function pgbench(url: string): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-pgbench-'));
   const script = join(folder, 'insert.sql');
   await writeFile(
@@ -119,14 +89,16 @@ INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform
 VALUES (gen_random_uuid()::text, gen_random_uuid(), 'batch-bare', 'acme', 'A-' || :account, 'static-key', 2500) ON CONFLICT (platform_payment_id) DO NOTHING;
 `,
   );
-  const words = `-n -M prepared -c ${bareConnections} -j 2 -T ${seconds} -f`.split(' ');
-  const { stdout } = await promisify(execFile)('pgbench', [...words, script, url]);
+  const words = `-n -M prepared -c ${bareConnections} -j 2 -T ${flags.seconds} -f`.split(' ');
+  const { stdout } = await promisify(execFile)('pgbench', [...words, script, url]).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+      console.log('pgbench is not installed: apt-get install postgresql-contrib');
+      return { stdout: '' };
+    },
+  );
   await rm(folder, { recursive: true });
   return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
-}
-
-function rate(perSecond: number): string {
-  return `${(perSecond / 1000).toFixed(2)} k/s`;
 }
 
 async function prepareKit(url: string): Promise<void> {
@@ -143,21 +115,13 @@ async function prepareKit(url: string): Promise<void> {
   await database.close();
 }
 
-async function drop(adminUrl: string, name: string): Promise<void> {
-  const admin = new pg.Client(adminUrl);
-  await admin.connect();
-  await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-  await admin.query('CHECKPOINT');
-  await admin.end();
-}
-
 /** The row that the kit writes, one per statement. */
-const insertOne = {
-  name: 'insert_one',
-  text: `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-         VALUES ($1, gen_random_uuid(), $2, $3, $4, 'static-key', $5) ON CONFLICT (platform_payment_id) DO NOTHING
-         RETURNING payment_id, initiated_at`,
-};
+const insertOne = sql(
+  'insert_one',
+  `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+   VALUES ($1, gen_random_uuid(), $2, $3, $4, 'static-key', $5) ON CONFLICT (platform_payment_id) DO NOTHING
+   RETURNING payment_id, initiated_at`,
+);
 
 /** Ids as the platform generates them: ordered by time (UUIDv7), so that an index grows at one end. */
 let minted = 0;
@@ -170,56 +134,40 @@ function mint(): string {
  * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
  * per second.
  */
-async function driveKit(
-  kind: Start['kind'],
-  url: string,
-  connections: number,
-  seconds: number,
-): Promise<number> {
+async function driveKit(kind: Kind, url: string): Promise<number> {
   const child = fork(new URL(import.meta.url), ['serve'], { execArgv: [] });
-  child.send({ kind, url } satisfies Start);
-  const [{ port }] = (await once(child, 'message')) as [{ port: number }];
+  child.send({ kind, url });
+  const [port] = (await once(child, 'message')) as [number];
+  const ended = (): Promise<void> => (kind === 'kit' ? allEnded(url) : Promise.resolve());
   // A warm-up that is not counted.
-  await put(port, connections, 1);
-  if (kind === 'kit') await allEnded(url);
+  await put(port, 1);
+  await ended();
   const began = performance.now();
-  const accepted = await put(port, connections, seconds);
-  if (kind === 'kit') await allEnded(url);
+  const accepted = await put(port, flags.seconds);
+  await ended();
   const perSecond = (accepted / (performance.now() - began)) * 1000;
-  await stop(child);
-  return perSecond;
-}
-
-async function stop(child: ChildProcess): Promise<void> {
   const gone = once(child, 'exit');
   child.send('stop');
   await gone;
+  return perSecond;
 }
 
 async function allEnded(url: string): Promise<void> {
-  const client = new pg.Client(url);
-  await client.connect();
-  for (;;) {
-    // Checks every 20 ms; the resulting error is small compared with the seconds measured.
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    const { rows } = await client.query<{ left: number }>(
-      `SELECT count(*)::int AS left FROM (SELECT FROM duebridge_partner.payment_processing LIMIT 1) AS one`,
-    );
-    if (rows[0]?.left === 0) break;
-  }
-  const { rows } = await client.query<{ bad: number }>(
-    `SELECT count(*)::int AS bad FROM duebridge_partner.payment WHERE platform_batch_id = 'batch-kit' AND status <> 'succeeded'`,
-  );
-  assert.equal(rows[0]?.bad, 0, 'a payment did not succeed');
-  await client.end();
+  const database = openDatabase({ url, applicationName: 'bench', maxConnections: 1 });
+  const processing = 'SELECT FROM duebridge_partner.payment_processing LIMIT 1';
+  // Checks every 20 ms; the resulting error is small compared with the seconds measured.
+  while ((await database.query(processing)).length > 0) await delay(20);
+  const bad = `SELECT FROM duebridge_partner.payment WHERE platform_batch_id = 'batch-kit' AND status <> 'succeeded' LIMIT 1`;
+  assert.deepEqual(await database.query(bad), [], 'a payment did not succeed');
+  await database.close();
 }
 
-/** Puts payments over this many connections, each with one request in flight. Returns how many were answered 200. */
-async function put(port: number, connections: number, seconds: number): Promise<number> {
+/** Puts payments over all connections, each with one request in flight. Returns how many were answered 200. */
+async function put(port: number, seconds: number): Promise<number> {
   let done = 0;
   const until = performance.now() + seconds * 1000;
   await Promise.all(
-    Array.from({ length: connections }, async () => {
+    Array.from({ length: flags.connections }, async () => {
       const socket = connect({ port, host: '127.0.0.1', noDelay: true });
       await once(socket, 'connect');
       await new Promise<void>((resolve, reject) => {
@@ -256,10 +204,10 @@ async function put(port: number, connections: number, seconds: number): Promise<
   return done;
 }
 
-async function serve({ kind, url }: Start): Promise<void> {
-  const app = kind === 'handler' ? await handlerServer(url) : await kitServer(url, kind === 'kit');
+async function serve(kind: Kind, url: string): Promise<void> {
+  const app = kind === 'handler' ? handlerServer(url) : await kitServer(url, kind === 'kit');
   const address = await app.listen({ host: '127.0.0.1', port: 0 });
-  process.send?.({ port: Number(new URL(address).port) });
+  process.send?.(Number(new URL(address).port));
   await once(process, 'message');
   await app.close();
   process.exit(0);
@@ -279,56 +227,40 @@ async function kitServer(url: string, posting: boolean) {
 }
 
 /** The usual hand-written handler. */
-async function handlerServer(url: string) {
-  const pool = new pg.Pool({ connectionString: url, max: bareConnections });
+function handlerServer(url: string) {
+  const pool = { applicationName: 'bench handler', maxConnections: bareConnections };
+  const database = openDatabase({ url, ...pool });
   const app = fastify();
+  const properties = {
+    amount_in_cents: { type: 'integer', minimum: 1 },
+    platform_batch_id: { type: 'string' },
+  };
+  const body = { type: 'object', required: Object.keys(properties), properties };
   app.put<{
     Params: { biller_id: string; account_id: string; platform_payment_id: string };
     Body: { amount_in_cents: number; platform_batch_id: string };
   }>(
     '/biller/:biller_id/account/:account_id/payment/:platform_payment_id',
-    {
-      schema: {
-        body: {
-          type: 'object',
-          required: ['amount_in_cents', 'platform_batch_id'],
-          properties: {
-            amount_in_cents: { type: 'integer', minimum: 1 },
-            platform_batch_id: { type: 'string' },
-          },
-        },
-      },
-    },
-    async (request, reply) => {
-      if (request.headers['x-api-key'] !== key) return reply.code(401).send({});
-      const { biller_id, account_id, platform_payment_id } = request.params;
-      const { amount_in_cents, platform_batch_id } = request.body;
-      const values = [
-        platform_payment_id,
-        platform_batch_id,
-        biller_id,
-        account_id,
-        amount_in_cents,
-      ];
-      const { rows } = await pool.query<{ payment_id: string; initiated_at: Date }>({
-        ...insertOne,
-        values,
-      });
-      return {
-        ...rows[0],
-        platform_payment_id,
-        status: 'processing',
-        amount_in_cents,
-        posted_at: null,
-      };
+    { schema: { body } },
+    async ({ headers, params, body }, reply) => {
+      if (headers['x-api-key'] !== key) return reply.code(401).send({});
+      const { platform_payment_id, biller_id, account_id } = params;
+      const { amount_in_cents, platform_batch_id } = body;
+      const keys = [platform_payment_id, platform_batch_id, biller_id, account_id];
+      const [row] = await database.query<object>(insertOne, [...keys, amount_in_cents]);
+      const shown = { platform_payment_id, amount_in_cents };
+      return { ...row, ...shown, status: 'processing', posted_at: null };
     },
   );
-  app.addHook('onClose', () => pool.end());
-  return Promise.resolve(app);
+  app.addHook('onClose', () => database.close());
+  return app;
 }
 
 // As a child of itself it is the server.
 if (process.argv[2] === 'serve') {
-  const [start] = (await once(process, 'message')) as [Start];
-  await serve(start);
-} else await main();
+  const [{ kind, url }] = (await once(process, 'message')) as [{ kind: Kind; url: string }];
+  await serve(kind, url);
+} else {
+  await main();
+  await end();
+}

@@ -13,28 +13,21 @@
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  ensureDatabase,
-  migrate,
-  openDatabase,
-  silentLog,
-  systemClock,
-  type Database,
-} from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
+import { migrate, openDatabase, silentLog, systemClock, type Database } from '@duebridge/runtime';
+import { freePort } from '@duebridge/runtime/testing';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
 import { buildPackages } from '../scripts/build.ts';
+import { end, withDatabase } from './database.ts';
 import { benchOptions } from './options.ts';
 import { report } from './report.ts';
 
-const flags = benchOptions(import.meta.main, { payments: '1000000', partners: '20' });
+const flags = benchOptions({ payments: '1000000', partners: '20' });
 
 /** Time limit for a worker to hold every payment. */
 const PATIENCE_MS = 180_000;
@@ -51,17 +44,15 @@ interface Taken {
   readonly megabytes: number;
 }
 
-async function main(): Promise<boolean> {
-  const payments = Number(flags.payments);
-  const server = await testServer();
-  const url = await ensureDatabase(server.url, `bench_adopt_${randomBytes(4).toString('hex')}`);
+async function main(url: string): Promise<boolean> {
+  const { payments, partners } = flags;
   const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 0 });
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-adopt-'));
   const children: ChildProcess[] = [];
   try {
     const command = await productionCommand(folder);
     await migrate(database, migrations, { log: silentLog });
-    await fill(database, payments, Number(flags.partners));
+    await fill(database, payments, partners);
     const first = await takeOver(url, payments, { command, children });
     show('first start', first);
     first.child.kill('SIGKILL');
@@ -95,7 +86,6 @@ async function main(): Promise<boolean> {
   } finally {
     for (const child of children) child.kill('SIGKILL');
     await database.close();
-    await server.stop();
     rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -193,38 +183,27 @@ async function takeOver(
     stdio: 'inherit',
   });
   children.push(child);
-  await answering(`http://127.0.0.1:${port}/healthz`, child);
-  await answering(`http://127.0.0.1:${adminPort}/metrics`, child);
-  const startedMs = performance.now() - startedAt;
-  for (;;) {
-    const response = await fetch(`http://127.0.0.1:${adminPort}/metrics`);
-    const text = await response.text();
-    const held = Number(/^duebridge_payments_in_flight (\d+)$/m.exec(text)?.[1] ?? 0);
-    if (held === payments) break;
-    assert(performance.now() - startedAt < PATIENCE_MS, `only ${held} payments are held`);
-    // Each reading goes through all payments for the age of the oldest, and takes the time from the takeover.
-    await delay(500);
+  const text = async (address: string): Promise<string | undefined> => {
+    assert(child.exitCode === null, 'the platform did not start');
+    assert(performance.now() - startedAt < PATIENCE_MS, `${address}: not in time`);
+    return fetch(address).then(
+      (answer) => answer.text(),
+      () => undefined,
+    );
+  };
+  const metrics = `http://127.0.0.1:${adminPort}/metrics`;
+  for (const address of [`http://127.0.0.1:${port}/healthz`, metrics]) {
+    while ((await text(address)) === undefined) await delay(20);
   }
+  const startedMs = performance.now() - startedAt;
+  const all = new RegExp(`^duebridge_payments_in_flight ${payments}$`, 'm');
+  // Each reading goes through all payments for the age of the oldest, and takes the time from the takeover.
+  while (!all.test((await text(metrics)) ?? '')) await delay(500);
   const heldMs = performance.now() - startedAt;
   // Let the garbage collector free what loading used: the figure is the memory for holding the payments.
   await delay(3_000);
   assert(child.pid !== undefined);
   return { child, startedMs, heldMs, megabytes: megabytesOf(child.pid) };
-}
-
-/** Waits until an address answers. */
-async function answering(url: string, child: ChildProcess): Promise<void> {
-  const until = performance.now() + PATIENCE_MS;
-  for (;;) {
-    assert(child.exitCode === null, 'the platform did not start');
-    const isThere = await fetch(url).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-    if (isThere) return;
-    assert(performance.now() < until, `${url} does not answer`);
-    await delay(20);
-  }
 }
 
 /** Resident memory of a process. */
@@ -233,4 +212,4 @@ function megabytesOf(pid: number): number {
   return Math.round(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? Number.NaN) / 1_024);
 }
 
-process.exitCode = (await main()) ? 0 : 1;
+await end((await withDatabase(main)) ? 0 : 1);

@@ -7,17 +7,8 @@
  *
  *     node bench/close-day.ts [--payments 1000000] [--billers 500]
  */
-import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  ensureDatabase,
-  migrate,
-  openDatabase,
-  silentLog,
-  systemClock,
-  type Database,
-} from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { migrate, openDatabase, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { checkMoney } from '../packages/platform/src/money/check.ts';
 import { openDesk } from '../packages/platform/src/money/desk.ts';
@@ -26,17 +17,16 @@ import { remit } from '../packages/platform/src/money/remittance.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
 import { openSealer } from '../packages/platform/src/partners/seal.ts';
 import { closeBatches } from '../packages/platform/src/reconciliation/batch.ts';
+import { end, withDatabase } from './database.ts';
 import { benchOptions } from './options.ts';
 import { report } from './report.ts';
 
-const flags = benchOptions(import.meta.main, { payments: '1000000', billers: '500' });
+const flags = benchOptions({ payments: '1000000', billers: '500' });
 const sealKey = Buffer.alloc(32, 7).toString('base64');
 const EVERY_MS = 20;
 
-async function main(): Promise<void> {
-  const [payments, billers] = [Number(flags.payments), Number(flags.billers)];
-  const server = await testServer();
-  const url = await ensureDatabase(server.url, `bench_day_${randomBytes(4).toString('hex')}`);
+async function main(url: string): Promise<void> {
+  const { payments, billers } = flags;
   const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 0 });
   try {
     await migrate(database, migrations, { log: silentLog });
@@ -160,4 +150,5 @@ async function fill(
   );
 }
 
-await main();
+await withDatabase(main);
+await end();

@@ -13,20 +13,31 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** The benchmarks, in the order in which they run. */
-const BENCHMARKS: Readonly<Record<string, string>> = {
-  accept:
+/** The benchmarks, in the order in which they run: what they measure, and the program with its words where it is not of the name. */
+const BENCHMARKS: Readonly<Record<string, readonly [what: string, ...words: string[]]>> = {
+  accept: [
     'durable PUTs at the partner kit, and posted in its ledger; beside pgbench and a plain handler',
-  drive: 'payments driven by the platform, beside a bare loop; writes of a poll without news',
-  peers: 'the same job by a plain loop and by graphile-worker',
-  adopt: 'a million payments in flight: memory, and how soon another worker has them',
-  'close-day': 'a day of a million payments for 500 billers: closed and remitted',
-  token: 'tokens per second, beside the same server without storage',
-  weight: 'bytes that a payment leaves in the tables of both sides',
-  neighbours: 'time to the end of payments whose neighbours hang, fail or are refused',
-  'kit-far': 'payments at a partner kit whose database is 0, 100 and 300 ms away',
-  'kit-neighbours':
+  ],
+  drive: ['payments driven by the platform, beside plain loops; writes of a poll without news'],
+  peers: [
+    'the same job by the least that is durable and by graphile-worker',
+    'drive',
+    '--only=bare,least,loop,graphile,graphile-local,elsewhere',
+  ],
+  adopt: ['a million payments in flight: memory, and how soon another worker has them'],
+  'close-day': ['a day of a million payments for 500 billers: closed and remitted'],
+  token: ['tokens per second, beside the same server without storage'],
+  weight: ['bytes that a payment leaves in the tables of both sides'],
+  neighbours: ['time to the end of payments whose neighbours hang, fail or are refused'],
+  'kit-neighbours': [
     'the same at the partner kit: locked accounts, cores that hang, fail or are slow',
+  ],
+  'kit-far': [
+    'payments at a partner kit whose database is 100 and 300 ms away',
+    'kit-neighbours',
+    '--only=far-100,far-300',
+    '--rate=50',
+  ],
 };
 
 const words = process.argv.slice(2).filter((word) => word !== '--');
@@ -38,7 +49,8 @@ const options = firstOption < 0 ? [] : rest.slice(firstOption);
 
 if (names.length === 0 && options.some((word) => word === '--help' || word === '-h')) {
   console.log('npm run bench [-- NAME …] [--json] [options of the one NAME]\n');
-  for (const [name, what] of Object.entries(BENCHMARKS)) console.log(`  ${name.padEnd(16)}${what}`);
+  for (const [name, [what]] of Object.entries(BENCHMARKS))
+    console.log(`  ${name.padEnd(16)}${what}`);
   process.exit(0);
 }
 const unknown = names.find((name) => !Object.hasOwn(BENCHMARKS, name));
@@ -70,7 +82,9 @@ rmSync(folder, { recursive: true, force: true });
 process.exitCode = failed === 0 ? 0 : 1;
 
 function run(name: string): Promise<number> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, `${name}.ts`), ...options], {
+  const [, program = name, ...first] = BENCHMARKS[name] ?? [];
+  const file = join(import.meta.dirname, `${program}.ts`);
+  const child = spawn(process.execPath, [file, ...first, ...options], {
     // Progress of a benchmark goes to standard error when standard output is for the figures.
     stdio: ['ignore', isJson ? 2 : 'inherit', 'inherit'],
     env: { ...process.env, BENCH_RESULTS: results },

@@ -14,15 +14,11 @@ import {
   type EngineRig,
 } from '../packages/platform/test/engine-rig.ts';
 import type { Engine } from '../packages/platform/src/engine/engine.ts';
-import { benchOptions, chosenOf } from './options.ts';
-import { quantile, report, spread } from './report.ts';
+import { end } from './database.ts';
+import { benchOptions } from './options.ts';
+import { compareTroubles, steadily, type Trouble } from './report.ts';
 
-const flags = benchOptions(import.meta.main, {
-  rounds: '3',
-  rate: '40',
-  seconds: '6',
-  only: undefined,
-});
+const flags = benchOptions({ rounds: '3', rate: '40', seconds: '6', only: 'all' });
 const PARTNERS = 10;
 /** Intervals as in production. */
 const TIMES = {
@@ -42,12 +38,11 @@ interface Place {
   readonly funding: { hangs: boolean };
 }
 
-interface Trouble {
-  readonly figure: 'F9' | 'F12';
-  readonly what: string;
-  readonly target: string;
+interface PartnerTrouble extends Trouble {
   /** Starts the trouble; returns a function that ends it. */
   readonly begin: (ground: Place) => Promise<() => Promise<void>>;
+  /** The partner in trouble has no healthy payments (F9). */
+  readonly isWhole?: true;
 }
 
 /** Payments of partner 0, whose account id selects the partner's behaviour. */
@@ -66,27 +61,24 @@ async function waitingPuts({ rig }: Place): Promise<number> {
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-const TROUBLES: Readonly<Record<string, Trouble>> = {
+const TROUBLES: Readonly<Record<string, PartnerTrouble>> = {
   hanging: {
-    figure: 'F9',
+    isWhole: true,
     what: 'one of ten partners hangs every call',
     target: 'at most 1.2',
     begin: async (ground) => (await sick(ground, 'hangs', 100), nothing),
   },
   refused: {
-    figure: 'F12',
     what: 'one payment is answered 403',
     target: 'at most 1.5',
     begin: async (ground) => (await sick(ground, 'refused', 1), nothing),
   },
   failing: {
-    figure: 'F12',
     what: '40 payments are answered 500',
     target: 'at most 1.5',
     begin: async (ground) => (await sick(ground, 'broken', 40), nothing),
   },
   polls: {
-    figure: 'F12',
     what: '3,000 accepted payments are polled',
     target: 'at most 1.5',
     async begin(ground) {
@@ -97,7 +89,6 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     },
   },
   funding: {
-    figure: 'F12',
     what: '256 funding calls of one method hang',
     target: 'at most 1.5',
     async begin({ rig, engine, funding }) {
@@ -108,7 +99,6 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
     },
   },
   locked: {
-    figure: 'F12',
     what: 'the row of one payment is locked',
     target: 'at most 1.5',
     async begin({ rig, engine }) {
@@ -123,7 +113,7 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 };
 
 /** One stream; returns the sorted times to the end in milliseconds. */
-async function stream(trouble: Trouble | undefined): Promise<number[]> {
+async function stream(trouble: PartnerTrouble, isThere: boolean): Promise<readonly number[]> {
   const hooks: (() => Promise<void>)[] = [];
   try {
     const rig = await engineRig({ after: (hook) => hooks.push(hook) });
@@ -169,62 +159,28 @@ async function stream(trouble: Trouble | undefined): Promise<number[]> {
       const row = await rig.pay(engine, `partner-${n % PARTNERS}`);
       await rig.until(row.platform_payment_id, (now) => now.stage === 'ended');
     }
-    const end = await trouble?.begin({ rig, engine, funding });
-    if (trouble !== undefined) await systemClock.sleep(1_000);
+    const heal = isThere ? await trouble.begin({ rig, engine, funding }) : undefined;
+    if (isThere) await systemClock.sleep(1_000);
     const times: number[] = [];
-    const all: Promise<void>[] = [];
-    const count = Number(flags.rate) * Number(flags.seconds);
-    const from = performance.now();
-    for (let n = 0; n < count; n += 1) {
-      const wait = from + (n * 1_000) / Number(flags.rate) - performance.now();
-      if (wait > 0) await systemClock.sleep(wait);
-      // For F9 the hanging partner itself is left out; for F12 its healthy payments count.
-      const first = trouble?.figure === 'F12' ? 0 : 1;
-      const partner_id = `partner-${first + (n % (PARTNERS - first))}`;
+    const first = trouble.isWhole === true ? 1 : 0;
+    await steadily(flags, async (n) => {
       const began = performance.now();
-      const row = await rig.pay(engine, partner_id);
-      all.push(
-        new Promise((resolve) => {
-          const unwatch = engine.watch(row.platform_payment_id, (now) => {
-            if (now.stage !== 'ended') return;
-            unwatch();
-            times.push(performance.now() - began);
-            resolve();
-          });
-        }),
-      );
-    }
-    await Promise.all(all);
-    await end?.();
+      const row = await rig.pay(engine, `partner-${first + (n % (PARTNERS - first))}`);
+      await new Promise<void>((resolve) => {
+        const unwatch = engine.watch(row.platform_payment_id, (now) => {
+          if (now.stage !== 'ended') return;
+          unwatch();
+          times.push(performance.now() - began);
+          resolve();
+        });
+      });
+    });
+    await heal?.();
     return times.toSorted((a, b) => a - b);
   } finally {
     for (const hook of hooks) await hook();
   }
 }
 
-const chosen = chosenOf(flags.only, Object.keys(TROUBLES));
-for (const [name, trouble] of Object.entries(TROUBLES)) {
-  if (!chosen.includes(name)) continue;
-  const [p50s, p99s, added]: [number[], number[], number[]] = [[], [], []];
-  for (let round = 1; round <= Number(flags.rounds); round += 1) {
-    const calm = await stream(undefined);
-    const with_it = await stream(trouble);
-    p50s.push(quantile(with_it, 0.5) / quantile(calm, 0.5));
-    p99s.push(quantile(with_it, 0.99) / quantile(calm, 0.99));
-    added.push(quantile(with_it, 0.99) - quantile(calm, 0.99));
-    console.log(
-      `${name}, round ${round}: p50 ${quantile(calm, 0.5).toFixed(0)} -> ${quantile(with_it, 0.5).toFixed(0)} ms, p99 ${quantile(calm, 0.99).toFixed(0)} -> ${quantile(with_it, 0.99).toFixed(0)} ms`,
-    );
-  }
-  const { figure, what, target } = trouble;
-  report({ figure, what: `p50 while ${what} / without`, ...spread(p50s), target });
-  report({ figure, what: `p99 while ${what} / without`, ...spread(p99s), target });
-  report({
-    figure,
-    what: `p99 while ${what}, added`,
-    ...spread(added),
-    unit: 'ms',
-    target: 'at most 2,000 ms',
-  });
-}
-process.exit(0);
+await compareTroubles('F12', flags, TROUBLES, stream);
+await end();

@@ -4,54 +4,49 @@ import { basename } from 'node:path';
 import { readWords, refuse } from '../scripts/words.ts';
 
 /**
- * Reads the options of the benchmark that was started, with what holds when one is not given. A benchmark that another one imports
- * (`isMain` false) ignores what it does not know. Words without dashes, such as `serve` for a process of its own, are left to the
- * benchmark. `--help` prints the options and the comment at the top of the file.
+ * Reads the options of the benchmark that was started, with what holds when one is not given. Words without dashes, such as `serve` for
+ * a process of its own, are left to the benchmark. `--help` prints the options and the comment at the top of the file.
  */
-export function benchOptions<const T extends Readonly<Record<string, string | undefined>>>(
-  isMain: boolean,
+export function benchOptions<const T extends Readonly<Record<string, string>>>(
   defaults: T,
-): { readonly [K in keyof T]: T[K] extends string ? string : string | undefined } {
+): { readonly [K in keyof T]: T[K] extends `${number}` ? number : string } {
   const name = basename(process.argv[1] ?? '', '.ts');
-  const list = Object.entries(defaults).map(([option, value]) => `[--${option} ${value ?? '…'}]`);
-  const options = Object.fromEntries(
-    Object.entries(defaults).map(([option, value]) => [
-      option,
-      { type: 'string' as const, ...(value === undefined ? {} : { default: value }) },
-    ]),
+  const list = Object.entries(defaults).map(([option, value]) => `[--${option} ${value}]`);
+  const [comment = ''] = readFileSync(process.argv[1] ?? '', 'utf8').split('*/');
+  const text = comment.replace(/^\/\*\*\n?/, '').replaceAll(/^ \* ?/gm, '');
+  const { values } = readWords(
+    `bench ${name}`,
+    `npm run bench -- ${[name, ...list].join(' ')}\n\n${text}`,
+    {
+      args: process.argv.slice(2).filter((word) => word !== '--'),
+      options: Object.fromEntries(
+        Object.entries(defaults).map(([option, value]) => [
+          option,
+          { type: 'string' as const, default: value },
+        ]),
+      ),
+      allowPositionals: true,
+    },
   );
-  const usage = `npm run bench -- ${[name, ...list].join(' ')}`;
-  const words = process.argv.slice(2).filter((word) => word !== '--');
-  const { values } = readWords(`bench ${name}`, isMain ? `${usage}\n\n${commentAtTop()}` : usage, {
-    // The imported one must not answer for the one that was started.
-    args: isMain ? words : words.filter((word) => word !== '--help' && word !== '-h'),
-    options,
-    strict: isMain,
-    allowPositionals: true,
-  });
-  for (const [option, value] of Object.entries(values)) {
+  const read = Object.entries(values).map(([option, value]) => {
     // An option whose default is a number is one.
-    if (!isNumber(defaults[option]) || isNumber(value)) continue;
-    refuse(`bench ${name}`, `--${option} must be a number, not "${String(value)}"`);
-  }
-  return values as never;
+    if (!isNumber(defaults[option])) return [option, value];
+    if (isNumber(value)) return [option, Number(value)];
+    return refuse(`bench ${name}`, `--${option} must be a number, not "${value}"`);
+  });
+  return Object.fromEntries(read) as never;
 }
 
 function isNumber(value: unknown): boolean {
   return typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value);
 }
 
-/** The comment with which the started benchmark begins, without its stars. */
-function commentAtTop(): string {
-  const [comment = ''] = readFileSync(process.argv[1] ?? '', 'utf8').split('*/');
-  return comment.replace(/^\/\*\*\n?/, '').replaceAll(/^ \* ?/gm, '');
-}
-
-/** The names chosen by `--only`, comma-separated; all when it is absent. A name that does not exist is refused. */
-export function chosenOf(only: string | undefined, names: readonly string[]): readonly string[] {
-  if (only === undefined) return names;
-  const chosen = only.split(',');
-  const unknown = chosen.find((name) => !names.includes(name));
-  if (unknown === undefined) return chosen;
-  return refuse('bench', `there is no "${unknown}"; there are ${names.join(', ')}`);
+/** Those entries of a table that `--only` names, comma-separated; all for `all`. A name that does not exist is refused. */
+export function chosenOf<T>(only: string, table: Readonly<Record<string, T>>): [string, T][] {
+  const names = only === 'all' ? Object.keys(table) : only.split(',');
+  const unknown = names.find((name) => !Object.hasOwn(table, name));
+  if (unknown !== undefined) {
+    refuse('bench', `there is no "${unknown}"; there are ${Object.keys(table).join(', ')}`);
+  }
+  return Object.entries(table).filter(([name]) => names.includes(name));
 }

@@ -15,8 +15,8 @@ import { createToken, openSession } from '../test/support/customer.ts';
 import { benchOptions } from './options.ts';
 import { report } from './report.ts';
 
-const flags = benchOptions(import.meta.main, { payments: '20000', customers: '32' });
-const payments = Number(flags.payments);
+const flags = benchOptions({ payments: '20000', customers: '32' });
+const { payments } = flags;
 /** No more payments an account than a customer makes in three years of monthly bills. */
 const PAYMENTS_OF_AN_ACCOUNT = 36;
 /** Stands for the processor of a live platform, whose own book is the processor's. */
@@ -70,7 +70,7 @@ try {
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [PARTNER_KEY] },
   });
-  const accounts = Math.ceil(payments / PAYMENTS_OF_AN_ACCOUNT) + Number(flags.customers);
+  const accounts = Math.ceil(payments / PAYMENTS_OF_AN_ACCOUNT) + flags.customers;
   const rows = Array.from({ length: accounts }, (_, at) => `gas,acc-${at},active,20000.00\n`);
   await partner.importAccounts(`biller_id,account_id,status,amount_due\n${rows.join('')}`);
   const platform = await sides.platform();
@@ -91,7 +91,7 @@ try {
       assert.equal(confirmed.status, 200, JSON.stringify(confirmed.body));
     }
   };
-  await Promise.all(Array.from({ length: Number(flags.customers) }, customer));
+  await Promise.all(Array.from({ length: flags.customers }, customer));
   const open = `SELECT count(*)::int AS n FROM duebridge_platform.payments WHERE settled_at IS NULL`;
   for (;;) {
     const [left] = await platform.books.query<{ n: number }>(open);
