@@ -4,16 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,6 +12,7 @@ import test, { after } from 'node:test';
 import { judgePartner, MACHINE_CLOCK, memoryHistory, partnerTarget } from '@duebridge/conformance';
 import { freePort } from '@duebridge/runtime/testing';
 import { PACE } from './support/judged.ts';
+import { PageShell, runPage } from './support/page.ts';
 
 const root = join(import.meta.dirname, '..');
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-prove-'));
@@ -151,93 +143,14 @@ function raw(port: number, bytes: string): Promise<string> {
   });
 }
 
-test('every command of the guide does what the guide says', async () => {
-  const port = await freePort();
-  const guide = readFileSync(join(root, 'docs', 'prove-your-server.md'), 'utf8').replaceAll(
-    '127.0.0.1:4400',
-    `127.0.0.1:${port}`,
-  );
-  const blocks = [...guide.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map((match) => ({
-    language: match[1] ?? '',
-    text: match[2] ?? '',
-  }));
-  const steps: { script: string; expected?: string }[] = [];
-  for (const [index, { language, text }] of blocks.entries()) {
-    if (language === 'sh') {
-      steps.push({ script: text });
-      const next = blocks[index + 1];
-      if (next?.language === 'text') steps.at(-1)!.expected = next.text;
-    } else if (language === 'json' && text.includes('"payable"')) {
-      // The guide fills in by hand what init wrote.
-      writeFileSync(join(folder, 'filled.json'), text);
-      steps.push({ script: 'cp filled.json my-server.json\n' });
-    }
-  }
-  assert.ok(steps.length > 8);
-  // What needs a runtime that is missing here cannot be carried out, nor what follows from it.
-  const last =
-    python === undefined ? steps.findIndex(({ script }) => /python3/.test(script)) : steps.length;
-  const outputs = carryOut(
-    steps.slice(0, last).map(({ script }) => script),
-    port,
-  );
-  for (const [index, { script, expected }] of steps.slice(0, last).entries()) {
-    const output = outputs[index]!;
-    assert.equal(output.code, 0, `${script}\n${output.text}`);
-    if (expected !== undefined) {
-      assert.match(output.text.trim(), pattern(expected.trim()), script);
-    }
-  }
-  assert.match(readFileSync(join(folder, 'report.html'), 'utf8'), /Conforms to the interface/);
-  assert.match(readFileSync(join(folder, 'conformance.xml'), 'utf8'), /<testcase /);
-  const json = JSON.parse(readFileSync(join(folder, 'conformance.json'), 'utf8')) as object;
-  assert.ok('verdict' in json);
+test('every command of the guide does what the guide says', async (t) => {
+  const shell = await PageShell.open(t);
+  await runPage('docs/prove-your-server.md', shell);
+  const written = (file: string): string => readFileSync(join(shell.consumer.folder, file), 'utf8');
+  assert.match(written('report.html'), /Conforms to the interface/);
+  assert.match(written('conformance.xml'), /<testcase /);
+  assert.ok('verdict' in (JSON.parse(written('conformance.json')) as object));
 });
-
-/** Runs the blocks one after another in one shell, as a reader does, and gives what each printed. */
-function carryOut(scripts: readonly string[], port: number): { text: string; code: number }[] {
-  const bin = join(folder, 'bin');
-  mkdirSync(bin, { recursive: true });
-  if (!existsSync(join(folder, 'docs'))) symlinkSync(join(root, 'docs'), join(folder, 'docs'));
-  const shim = (name: string, command: string): void => {
-    writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`);
-    chmodSync(join(bin, name), 0o755);
-  };
-  shim('node', `exec "${process.execPath}" "$@"`);
-  shim('npx', `shift; exec "${process.execPath}" "${join(root, 'bin', 'duebridge.ts')}" "$@"`);
-  const mark = (index: number): string => `=== end of block ${index}: `;
-  const script = scripts.flatMap((text, index) => [
-    text.trimEnd(),
-    `echo "${mark(index)}$?"`,
-    // A reader needs a moment between starting a server and calling it.
-    ...(text.includes('&\n')
-      ? [`until (exec 3<>/dev/tcp/127.0.0.1/${port}) 2>/dev/null; do sleep 0.05; done`]
-      : []),
-  ]);
-  const run = spawnSync('bash', ['-c', `trap 'kill $(jobs -p)' EXIT\n${script.join('\n')}\n`], {
-    cwd: folder,
-    encoding: 'utf8',
-    timeout: 120_000,
-    env: { PATH: `${bin}:${process.env['PATH'] ?? ''}`, HOME: folder, PORT: String(port) },
-  });
-  const outputs: { text: string; code: number }[] = [];
-  let rest = run.stdout;
-  for (const index of scripts.keys()) {
-    const place = rest.indexOf(mark(index));
-    assert.ok(place >= 0, `block ${index} did not end\n${run.stdout}\n${run.stderr}`);
-    const text = rest.slice(0, place);
-    rest = rest.slice(place + mark(index).length);
-    outputs.push({ text, code: Number.parseInt(rest, 10) });
-    rest = rest.slice(rest.indexOf('\n') + 1);
-  }
-  return outputs;
-}
-
-/** What the guide shows, with `…` for what differs from run to run. */
-function pattern(shown: string): RegExp {
-  const parts = shown.split('…').map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  return new RegExp(parts.join('[^\\n]*'));
-}
 
 /** Starts an example server on a free port; gives its address once it says it. */
 async function start(

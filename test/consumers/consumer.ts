@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { freePort } from '@duebridge/runtime/testing';
 import { buildPackages, pack } from '../../scripts/build.ts';
 
 const execute = promisify(execFile);
@@ -32,6 +33,13 @@ export async function emptyFolder(cleanup: Cleanup, name: string): Promise<strin
   const folder = await mkdtemp(join(tmpdir(), `duebridge-${name}-`));
   cleanup.after(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }));
   return folder;
+}
+
+/** A fenced block of a page: `sh` commands, or a program whose file name stands after the language. */
+export interface Block {
+  readonly language: string;
+  readonly file: string | undefined;
+  readonly text: string;
 }
 
 /** The part of a built package.json that is read here. */
@@ -101,13 +109,14 @@ export interface ConsumerOptions {
 export class Consumer {
   readonly folder: string;
   readonly #packed: Packed;
-  readonly #environment: NodeJS.ProcessEnv;
+  /** The environment of its programs. */
+  readonly environment: NodeJS.ProcessEnv;
 
   /** A project in a folder that is there. */
   constructor(folder: string, options: Omit<ConsumerOptions, 'name'>) {
     this.folder = folder;
     this.#packed = options.packed;
-    this.#environment = {
+    this.environment = {
       ...strangersEnvironment(options.node ?? process.execPath),
       ...options.environment,
     };
@@ -178,7 +187,7 @@ export class Consumer {
   ): Promise<{ stdout: string; stderr: string; code: number }> {
     const options = {
       cwd: this.folder,
-      env: { ...this.#environment, ...env },
+      env: { ...this.environment, ...env },
       maxBuffer: 16 * 1024 * 1024,
     };
     return execute(program, [...args], options).then(
@@ -199,7 +208,7 @@ export class Consumer {
   ): Promise<{ terminate(): Promise<void> }> {
     const child = spawn('bash', ['-c', command], {
       cwd: this.folder,
-      env: { ...this.#environment, ...env },
+      env: { ...this.environment, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
       // A group of its own, so that a signal reaches what npm or npx started in between.
       detached: true,
@@ -224,6 +233,39 @@ export class Consumer {
       },
     };
   }
+
+  /**
+   * Carries out blocks of the quickstart: writes its programs, installs, starts what ends with `&` and waits until it listens. Its ports
+   * become ours: 4100, the partner server's, is PORT. Gives what the last command printed; fails the test when one fails.
+   */
+  async follow(cleanup: Cleanup, blocks: readonly Block[]): Promise<string> {
+    const ports = { '4300': String(await freePort()), '4100': this.environment['PORT'] ?? '' };
+    const inOurs = (text: string): string =>
+      text.replaceAll('4300', ports['4300']).replaceAll('4100', ports['4100']);
+    // A service beside the kit starts before it.
+    const starting = blocks.some(({ text }) => text.includes('4300')) ? [ports['4300']] : [];
+    starting.push(ports['4100']);
+    const env: Record<string, string> = {};
+    let output = '';
+    for (const { language, file, text } of blocks) {
+      if (file !== undefined) await this.write(file, inOurs(text));
+      if (language !== 'sh') continue;
+      const commands = inOurs(text)
+        .replaceAll(/\\\n\s*/g, '')
+        .split('\n');
+      for (const command of commands.filter((line) => line !== '' && !line.startsWith('#'))) {
+        const [, name, value = ''] = /^export ([A-Z_]+)='?([^'\s]+)'?$/.exec(command) ?? [];
+        if (name !== undefined) env[name] = value;
+        else if (command.startsWith('npm install ')) {
+          await this.install(...command.split(/\s+/).slice(2));
+        } else if (command.endsWith(' &')) {
+          const port = Number(starting.shift());
+          await this.serve(cleanup, `exec ${command.slice(0, -2)}`, port, env);
+        } else output = await this.run('bash', ['-c', command], { env });
+      }
+    }
+    return output;
+  }
 }
 
 /** What a stranger's shell would have: no setting of the npm run around us, no program of the workspace. */
@@ -247,7 +289,8 @@ async function stop(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-function listens(port: number): Promise<boolean> {
+/** Whether somebody listens at a port of this machine. */
+export function listens(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host: '127.0.0.1', port });
     socket.once('connect', () => resolve(true)).once('error', () => resolve(false));

@@ -12,8 +12,8 @@ import test, { after, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
-import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
-import { follow, portsOf, readPage } from './page.ts';
+import { readPage } from '../support/page.ts';
+import { Consumer, emptyFolder, packAll, type Block, type Cleanup } from './consumer.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -30,7 +30,11 @@ const { dependencies: tools } = JSON.parse(
 const at = (name: string): string => `${name}@${devDependencies[name] ?? tools[name] ?? 'latest'}`;
 const TYPES = [at('@types/node'), at('typescript')];
 
-const page = readPage(readFileSync(join(root, 'docs/quickstart-partner.md'), 'utf8'));
+const page = readPage('docs/quickstart-partner.md');
+const guide = readPage('docs/partner-kit.md');
+/** The blocks of the sections of a page whose heading fits. */
+const blocksOf = (of: typeof page, fits: (heading: string) => boolean): readonly Block[] =>
+  of.filter(({ heading }) => fits(heading)).flatMap(({ blocks }) => blocks);
 const VARIANTS = page
   .filter(({ heading }) => /^(With|Beside) /.test(heading))
   .map(({ heading }) => heading);
@@ -88,75 +92,60 @@ async function project(
   return { consumer, port, cleanup: { after: (hook) => database.closing(hook) } };
 }
 
-/** The blocks of the page up to its servers, and those after them. */
-const before = page
-  .filter(({ heading }) => /^[12]\. /.test(heading))
-  .flatMap(({ blocks }) => blocks);
-const judging = page
-  .filter(({ heading }) => /^[34]\. /.test(heading))
-  .flatMap(({ blocks }) => blocks);
+/** The blocks of the page up to its servers, those after them, and all with one of its servers. */
+const before = blocksOf(page, (heading) => /^[12]\. /.test(heading));
+const judging = blocksOf(page, (heading) => /^[34]\. /.test(heading));
+const through = (variant: string): readonly Block[] =>
+  blocksOf(page, (heading) => heading.startsWith(variant) || !VARIANTS.includes(heading));
+
+/** Follows blocks that end with the judge's run, which must pass. */
+async function passes(
+  { consumer, cleanup }: { consumer: Consumer; cleanup: Cleanup },
+  blocks: readonly Block[],
+): Promise<void> {
+  const report = await consumer.follow(cleanup, blocks);
+  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+}
 
 for (const variant of VARIANTS) {
-  test(`the partner's quickstart passes the judge: ${variant}`, async (t) => {
-    const { consumer, cleanup, port } = await project(t);
-    const blocks = page
-      .filter(({ heading }) => heading === variant || !VARIANTS.includes(heading))
-      .flatMap((part) => part.blocks);
-    const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
-    assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
-  });
+  test(`the partner's quickstart passes the judge: ${variant}`, async (t) =>
+    passes(await project(t), through(variant)));
 }
 
 test('an account service in Flask beside the kit passes the judge', async (t) => {
   if (spawnSync('python3', ['-c', 'import flask']).status !== 0)
     return t.skip('Flask is not installed (Debian package python3-flask)');
-  const { consumer, cleanup, port } = await project(t);
   const service = readFileSync(join(import.meta.dirname, 'projects/flask/app.py'), 'utf8');
-  const blocks = page
-    .filter(({ heading }) => heading.startsWith('Beside') || !VARIANTS.includes(heading))
-    .flatMap((part) => part.blocks)
-    .map((block) =>
-      block.file === 'accounts.js'
-        ? { language: 'python', file: 'app.py', text: service }
-        : { ...block, text: block.text.replace('node accounts.js', 'python3 app.py') },
-    );
-  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
-  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+  const blocks = through('Beside').map((block) =>
+    block.file === 'accounts.js'
+      ? { language: 'python', file: 'app.py', text: service }
+      : { ...block, text: block.text.replace('node accounts.js', 'python3 app.py') },
+  );
+  await passes(await project(t), blocks);
 });
 
 test('the kit with OAuth, as partner-kit.md has it, passes the judge', async (t) => {
-  const { consumer, cleanup, port } = await project(t);
-  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
-  const guide = sections.find(({ heading }) => heading === 'OAuth 2.0')?.blocks ?? [];
-  const server = page
-    .filter(({ heading }) => heading === 'With Fastify')
-    .flatMap((part) => part.blocks)
-    .map((block) => ({
-      ...block,
-      text:
-        block.file === undefined
-          ? block.text
-          : `import { auth } from './auth.js';\n${block.text.replace(/auth: \{.*\},/, 'auth,')}`,
-    }));
-  const [judge, ...others] = guide.toReversed();
-  assert.ok(judge);
-  const blocks = [...before, ...others.toReversed(), ...server, judge];
-  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
-  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+  const oauth = blocksOf(guide, (heading) => heading === 'OAuth 2.0');
+  const server = blocksOf(page, (heading) => heading === 'With Fastify').map((block) => ({
+    ...block,
+    text:
+      block.file === undefined
+        ? block.text
+        : `import { auth } from './auth.js';\n${block.text.replace(/auth: \{.*\},/, 'auth,')}`,
+  }));
+  const blocks = [...before, ...oauth.slice(0, -1), ...server, ...oauth.slice(-1)];
+  await passes(await project(t), blocks);
 });
 
 test('the program of partner-kit.md for Hono passes the judge', async (t) => {
-  const { consumer, cleanup, port } = await project(t);
-  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
-  const program = sections.find(({ heading }) => heading === 'Hono')?.blocks ?? [];
+  const program = blocksOf(guide, (heading) => heading === 'Hono');
   const judge = judging.findIndex(({ text }) => text.includes('duebridge conform'));
   const blocks = [...before, ...judging.slice(0, judge), ...program, ...judging.slice(judge)];
   const atPay = blocks.map((block) => ({
     ...block,
     text: block.text.replace(':4100', ':4100/pay'),
   }));
-  const report = await follow(cleanup, consumer, atPay, await portsOf(blocks, port));
-  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+  await passes(await project(t), atPay);
 });
 
 test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its own routes', async (t) => {
@@ -180,8 +169,7 @@ test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its
     body: '{"theirs":1}',
   });
   assert.deepEqual(await own.json(), { theirs: 1 }, 'the body parser of the app still works');
-  const report = await follow(cleanup, consumer, judging, new Map([[4100, port]]));
-  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+  await passes({ consumer, cleanup }, judging);
 });
 
 test("Next.js builds the page's route into a server of its own, and it passes the judge", async (t) => {
@@ -194,9 +182,7 @@ test("Next.js builds the page's route into a server of its own, and it passes th
     at('react'),
     at('react-dom'),
   );
-  const sections = readPage(readFileSync(join(root, 'docs/partner-kit.md'), 'utf8'));
-  const blocks = sections.find(({ heading }) => heading === 'Next.js')?.blocks ?? [];
-  for (const { file = '', text } of blocks) {
+  for (const { file = '', text } of blocksOf(guide, (heading) => heading === 'Next.js')) {
     await consumer.write(file, text);
   }
   await consumer.write(
@@ -251,17 +237,14 @@ test('the oldest Node and Fastify that the packages allow pass the judge', async
   const oldest = /^\^(\d+\.\d+\.\d+)$/.exec(allowed)?.[1];
   assert.ok(oldest, allowed);
   const node = await nodeOf(OLDEST_NODE);
-  const { consumer, cleanup, port } = await project(t, { node });
+  const made = await project(t, { node });
+  const { consumer } = made;
   assert.equal((await consumer.run('node', ['--version'])).trim(), `v${OLDEST_NODE}`);
-  const blocks = page
-    .filter(({ heading }) => heading === 'With Fastify' || !VARIANTS.includes(heading))
-    .flatMap((part) => part.blocks)
-    .map((block) => ({
-      ...block,
-      text: block.text.replace('npm install fastify', `npm install fastify@${oldest}`),
-    }));
-  const report = await follow(cleanup, consumer, blocks, await portsOf(blocks, port));
-  assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
+  const blocks = through('With Fastify').map((block) => ({
+    ...block,
+    text: block.text.replace('npm install fastify', `npm install fastify@${oldest}`),
+  }));
+  await passes(made, blocks);
   const { version } = JSON.parse(
     readFileSync(join(consumer.folder, 'node_modules/fastify/package.json'), 'utf8'),
   ) as { version: string };

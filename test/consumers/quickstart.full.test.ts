@@ -8,15 +8,11 @@ import { join } from 'node:path';
 import { describe, after, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
+import { readPage } from '../support/page.ts';
 import { Consumer, emptyFolder, packAll, type Cleanup } from './consumer.ts';
-import { follow, portsOf, readPage } from './page.ts';
 
-const page = readPage(
-  readFileSync(join(import.meta.dirname, '../../docs', 'quickstart-partner.md'), 'utf8'),
-);
-const kitPage = readPage(
-  readFileSync(join(import.meta.dirname, '../../docs', 'partner-kit.md'), 'utf8'),
-);
+const page = readPage('docs/quickstart-partner.md');
+const kitPage = readPage('docs/partner-kit.md');
 const packed = await packAll(await emptyFolder({ after }, 'packed'));
 const migrations = {
   schema: 'nothing',
@@ -34,7 +30,7 @@ describe('a stranger ends with a green report', { concurrency: true }, () => {
     const blocks = page
       .filter(({ heading }) => heading === VARIANT || !/^(With|Beside) /.test(heading))
       .flatMap((part) => part.blocks);
-    const report = await follow(t, consumer, blocks, await portsOf(blocks, port));
+    const report = await consumer.follow(t, blocks);
     assert.match(report, /conforms to the interface: (\d+) of \1 checks passed/);
   });
 
