@@ -37,7 +37,7 @@ const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import('@duebridge/conformance/main')).conformCommand(),
   },
   sandbox: {
-    summary: 'run a partner with every outcome and fault, or a platform, to develop against',
+    summary: 'run a partner with every outcome and fault, to develop against',
     load: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   },
   init: {

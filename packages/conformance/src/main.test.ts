@@ -148,7 +148,7 @@ const LINES: readonly (readonly [
     () => at('--ca no.pem'),
     2,
     /^$/,
-    /no\.pem cannot be read \(ENOENT.*fix --ca/,
+    /no\.pem holds no certificate .*ENOENT.*fix --ca/,
   ],
   ['no authority at all', () => at('--ca broken.pem'), 2, /^$/, /holds no certificate in PEM form/],
   [

@@ -259,7 +259,7 @@ function runOptions(
   flags: Flags,
   base_url: string,
   restart_command: string | undefined,
-): RunOptions & { readonly restart?: () => Promise<void> } {
+): RunOptions {
   const history = fileHistory(flags.history, (why) => {
     terminal.err(
       `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,

@@ -56,7 +56,7 @@ const RUN_DEADLINE_MS = 300_000;
  */
 const WINDOWS_IN_A_ROW = 3;
 
-/** Options of either kind of run, besides its target. */
+/** Options of a run, besides its target. */
 export interface RunOptions extends ResultOptions {
   readonly profile?: Profile;
   /** Ids of the checks to run; all of the profile unless given. */
@@ -67,22 +67,12 @@ export interface RunOptions extends ResultOptions {
   readonly clock?: Clock;
   /** Ends the run early; the report covers what was judged until then. */
   readonly signal?: AbortSignal;
-}
-
-/** Options of a run against a partner. */
-export interface PartnerRunOptions extends RunOptions {
-  /** Only reads the payments of earlier runs again. */
+  /** Restarts the server under test (P66, C14). */
+  readonly restart?: () => Promise<void>;
+  /** Of a partner: only reads the payments of earlier runs again. */
   readonly recheck?: boolean;
-  /** Restarts the server under test (P66). */
-  readonly restart?: () => Promise<void>;
-}
-
-/** Options of a run against a platform. */
-export interface PlatformRunOptions extends RunOptions {
-  /** Makes the platform pay; by default the driver that the target file selects. */
+  /** Makes a platform pay; by default the driver that the target file selects. */
   readonly driver?: MakeDriver;
-  /** Restarts the platform under test (C14). */
-  readonly restart?: () => Promise<void>;
 }
 
 /** The checks that look at payments of earlier runs. */
@@ -91,7 +81,7 @@ export const RECHECKS: readonly string[] = ['P35', 'P50', 'P54'];
 /** Judges a partner's server. Never throws because of the server; throws UsageProblem for an unknown check. */
 export async function judgePartner(
   target: PartnerTarget,
-  options: PartnerRunOptions = {},
+  options: RunOptions = {},
 ): Promise<RunReport> {
   const { profile = 'contract', recheck = false } = options;
   const cases = choose(PARTNER_CASES, profile, recheck ? RECHECKS : options.only);
@@ -144,7 +134,7 @@ export async function judgePartner(
  */
 export async function judgePlatform(
   target: PlatformTarget,
-  options: PlatformRunOptions = {},
+  options: RunOptions = {},
 ): Promise<RunReport> {
   const cases = choose(PLATFORM_CASES, options.profile ?? 'contract', options.only);
   const { base_url, client_id, api_key, biller_id, account_id, other_client } = target;
@@ -203,7 +193,12 @@ async function judge(
 ): Promise<RunReport> {
   const { profile = 'contract', clock = MACHINE_CLOCK, history = memoryHistory() } = options;
   const { ca_file, base_url } = target;
-  const stop = stopper(longest_ms, options.signal, clock);
+  const stop = new AbortController();
+  const late = 'the run reached its deadline: the server answers too slowly';
+  const cancel = clock.after(longest_ms, () => stop.abort(new Stopped(late)));
+  const interrupt = (): void => stop.abort(new Stopped('the run was interrupted'));
+  if (options.signal?.aborted === true) interrupt();
+  options.signal?.addEventListener('abort', interrupt, { once: true });
   let wire: Wire | undefined;
   try {
     wire = new Wire({ ...(ca_file !== undefined && { ca_file }), clock, stop: stop.signal });
@@ -215,7 +210,8 @@ async function judge(
     keepFailed(history, base_url, report, options.only);
     return report;
   } finally {
-    stop.end();
+    cancel();
+    options.signal?.removeEventListener('abort', interrupt);
     await wire?.close();
   }
 }
@@ -226,7 +222,7 @@ async function judgeCalls(
   means: Means,
   cases: readonly CallerCase[],
   book: ResultBook,
-  { driver, restart }: PlatformRunOptions,
+  { driver, restart }: RunOptions,
 ): Promise<void> {
   if (cases.length === 0) return;
   let caller: CallerRun | undefined;
@@ -357,26 +353,4 @@ function keepFailed(
     .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
     .map(({ id }) => id);
   if (report.results.length > 0) history.keepFailed(base_url, [...kept, ...failed].sort());
-}
-
-const DEADLINE = 'the run reached its deadline: the server answers too slowly';
-
-/** A signal that aborts after this time, or when the caller's own signal does. */
-function stopper(
-  ms: number,
-  signal: AbortSignal | undefined,
-  clock: Clock,
-): { readonly signal: AbortSignal; readonly end: () => void } {
-  const controller = new AbortController();
-  const interrupt = (): void => controller.abort(new Stopped('the run was interrupted'));
-  const cancel = clock.after(ms, () => controller.abort(new Stopped(DEADLINE)));
-  if (signal?.aborted === true) interrupt();
-  signal?.addEventListener('abort', interrupt, { once: true });
-  return {
-    signal: controller.signal,
-    end() {
-      cancel();
-      signal?.removeEventListener('abort', interrupt);
-    },
-  };
 }

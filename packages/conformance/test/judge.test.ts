@@ -426,12 +426,12 @@ describe('a run obeys its options', () => {
 
   test('a damaged history counts as empty instead of stopping the run', () => {
     const place = join(folder, 'damaged');
-    const history = fileHistory(place);
-    history.keepFailed('http://x', ['P01']);
-    writeFileSync(join(place, 'payments.json'), '[{"base_url": 7}, "x", nu');
+    fileHistory(place).keepFailed('http://x', ['P01']);
+    assert.deepEqual(fileHistory(place).lastFailed('http://x'), ['P01']);
+    writeFileSync(join(place, 'payments.json'), '[{"base_url": 7}, "x", null]');
     writeFileSync(join(place, 'failed.json'), '[');
-    assert.deepEqual(history.entries(), []);
-    assert.deepEqual(history.lastFailed('http://x'), []);
+    assert.deepEqual(fileHistory(place).entries(), []);
+    assert.deepEqual(fileHistory(place).lastFailed('http://x'), []);
   });
 
   test('an error in a target file names the field and the flag', () => {
@@ -445,7 +445,7 @@ describe('a run obeys its options', () => {
       [{ biller_id: 7 }, /biller_id must be a non-empty string/],
       [{ accounts: { payable: null } }, /accounts\.payable is missing.*--account/],
       [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is invalid/],
-      [{ paths: { get_account: null } }, /every partner must offer it/],
+      [{ paths: { get_account: null } }, /paths\.get_account is invalid/],
       [{ limits: { max_amount_in_cents: 1.5 } }, /must be an integer/],
       [{ spending_cap: 5 }, /spending_cap is not a field .* spending_cap_in_cents/],
       [{ accounts: { payble: 'A' } }, /accounts\.payble is not a field/],

@@ -25,7 +25,7 @@ export function decoded(segment: string | undefined): string | undefined {
   }
 }
 
-/** Reports every payment as processing until it is over. It replies immediately, like a partner without waiting reads. */
+/** Reports every payment as processing until it is over. */
 export function reportsProcessing(isOver: (call: Call, partner: Insides) => boolean): Behaviour {
   return {
     answer(call, answer, partner) {

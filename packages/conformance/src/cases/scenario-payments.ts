@@ -204,8 +204,6 @@ class Fault {
     this.behaviour = {
       receive: (call, partner) => {
         this.#id = call.params['platform_payment_id'];
-        // Answers at once, like a partner without waiting reads.
-        delete call.headers['prefer'];
         this.#current = call;
         return inner.receive?.(call, partner);
       },

@@ -171,10 +171,6 @@ class TokenFault {
       born: (payment) => {
         if (!this.#released) payment.ending = { ...payment.ending, after_ms: undefined };
       },
-      receive: (call) => {
-        delete call.headers['prefer'];
-        return undefined;
-      },
     };
   }
 
@@ -301,12 +297,10 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
   const refused = new Set<string>();
   t.script({
     receive(call) {
-      if (call.operation !== 'access_token') delete call.headers['prefer'];
-      else {
-        fetched = true;
-        under_way += 1;
-        most = Math.max(most, under_way);
-      }
+      if (call.operation !== 'access_token') return undefined;
+      fetched = true;
+      under_way += 1;
+      most = Math.max(most, under_way);
       return undefined;
     },
     authorize(call, refusal) {

@@ -294,9 +294,7 @@ export class CallerContext extends Context<CallerRun, ScriptedExchange> {
 
   /** Ends a payment as succeeded if the partner has it and it is still processing there. */
   settle({ platform_payment_id: id }: CallerPayment): void {
-    const { partner } = this.run;
-    const stored = partner.payments().find((one) => one.platform_payment_id === id);
-    if (stored?.status === 'processing') partner.end(stored.platform_payment_id, 'succeeded');
+    if (id !== undefined) this.run.partner.settle(id);
   }
 
   /** Runs a job for each item, in parallel as far as the platform and the limit on concurrent faults allow. */

@@ -36,31 +36,31 @@ export interface History {
   keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
-/** The two lists of a history, wherever they are kept. */
-type Kept = 'payments' | 'failed';
+/** What a history holds; each part is a file. */
+interface Kept {
+  payments: readonly HistoryEntry[];
+  failed: Readonly<Record<string, readonly string[]>>;
+}
 
-function historyOver(
-  read: (kept: Kept) => unknown,
-  write: (kept: Kept, value: unknown) => void,
+/** A history in memory, lost when the process exits; `write` is told what has changed. */
+export function memoryHistory(
+  payments: readonly HistoryEntry[] = [],
+  failed: Kept['failed'] = {},
+  write: (part: keyof Kept, value: unknown) => void = () => undefined,
 ): History {
-  const failed = (): Record<string, unknown> => {
-    const value = read('failed');
-    return isObject(value) ? value : {};
-  };
-  const entries = (): readonly HistoryEntry[] => {
-    const value = read('payments');
-    return Array.isArray(value) ? value.filter(isEntry) : [];
-  };
+  const kept: Kept = { payments, failed };
   return {
-    entries,
+    entries: () => kept.payments,
     add(more) {
-      if (more.length > 0) write('payments', [...entries(), ...more].slice(-MAX_ENTRIES));
+      if (more.length === 0) return;
+      kept.payments = [...kept.payments, ...more].slice(-MAX_ENTRIES);
+      write('payments', kept.payments);
     },
-    lastFailed(base_url) {
-      const list = failed()[base_url];
-      return Array.isArray(list) ? list.filter((id) => typeof id === 'string') : [];
+    lastFailed: (base_url) => kept.failed[base_url] ?? [],
+    keepFailed(base_url, checks) {
+      kept.failed = { ...kept.failed, [base_url]: checks };
+      write('failed', kept.failed);
     },
-    keepFailed: (base_url, checks) => write('failed', { ...failed(), [base_url]: checks }),
   };
 }
 
@@ -72,22 +72,25 @@ export function fileHistory(
   folder: string,
   onTrouble: (why: string) => void = () => undefined,
 ): History {
+  const file = (part: keyof Kept): string => join(folder, `${part}.json`);
+  const read = (part: keyof Kept): unknown => {
+    try {
+      return JSON.parse(readFileSync(file(part), 'utf8'));
+    } catch {
+      return undefined;
+    }
+  };
+  const [payments, failed] = [read('payments'), read('failed')];
   let told = false;
-  const file = (kept: Kept): string => join(folder, `${kept}.json`);
-  return historyOver(
-    (kept) => {
-      try {
-        return JSON.parse(readFileSync(file(kept), 'utf8'));
-      } catch {
-        return undefined;
-      }
-    },
-    (kept, value) => {
-      const draft = `${file(kept)}.${process.pid}`;
+  return memoryHistory(
+    Array.isArray(payments) ? payments.filter(isEntry) : [],
+    typeof failed === 'object' ? { ...(failed as Kept['failed']) } : {},
+    (part, value) => {
+      const draft = `${file(part)}.${process.pid}`;
       try {
         mkdirSync(folder, { recursive: true });
         writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
-        renameSync(draft, file(kept));
+        renameSync(draft, file(part));
       } catch (error) {
         if (!told) onTrouble(error instanceof Error ? error.message : String(error));
         told = true;
@@ -96,26 +99,6 @@ export function fileHistory(
   );
 }
 
-/** A history in memory, lost when the process exits. */
-export function memoryHistory(entries: readonly HistoryEntry[] = []): History {
-  const kept = new Map<Kept, unknown>([['payments', entries]]);
-  return historyOver(
-    (name) => kept.get(name),
-    (name, value) => void kept.set(name, value),
-  );
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isEntry(value: unknown): value is HistoryEntry {
-  return (
-    isObject(value) &&
-    typeof value['base_url'] === 'string' &&
-    typeof value['biller_id'] === 'string' &&
-    typeof value['made_at'] === 'string' &&
-    isObject(value['intent']) &&
-    isObject(value['record'])
-  );
+function isEntry(value: Partial<HistoryEntry> | null): value is HistoryEntry {
+  return typeof value?.made_at === 'string' && Boolean(value.intent) && Boolean(value.record);
 }

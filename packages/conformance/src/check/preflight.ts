@@ -36,25 +36,6 @@ export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem |
   return readProblem(read, run);
 }
 
-/** What is wrong with a certificate, by Node's error code. */
-const CERTIFICATE_PROBLEMS: Readonly<Record<string, string>> = {
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'is self-signed',
-  SELF_SIGNED_CERT_IN_CHAIN: 'is issued by an authority that is not public',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'is sent without its chain, or is issued by an authority that is not public',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is issued by an authority that is not public',
-  CERT_HAS_EXPIRED: 'has expired',
-  CERT_NOT_YET_VALID: 'is not valid yet',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'is for another host name',
-};
-
-/** Those of them that no authority changes. */
-const ABOUT_THE_CERTIFICATE: readonly string[] = [
-  'CERT_HAS_EXPIRED',
-  'CERT_NOT_YET_VALID',
-  'ERR_TLS_CERT_ALTNAME_INVALID',
-];
-
 /** Where a request went: the URL, what sets it, and the file of authorities that is trusted. */
 export interface Place {
   readonly url: string;
@@ -68,11 +49,8 @@ function unreachable(code: string | undefined, { url, name, ca_file }: Place): s
   const { hostname, protocol, port } = new URL(url);
   const isSecure = protocol === 'https:';
   const place = `${hostname}:${port || (isSecure ? 443 : 80)}`;
-  const certificate = CERTIFICATE_PROBLEMS[code];
-  if (certificate !== undefined) {
-    return ca_file === undefined || ABOUT_THE_CERTIFICATE.includes(code)
-      ? `The certificate of ${place} ${certificate}: fix it, or, for a test server, pass its authority with --ca FILE.`
-      : `The certificate of ${place} ${certificate}, and ${ca_file} does not hold that authority: fix --ca.`;
+  if (/CERT|SIGNATURE/.test(code)) {
+    return `The certificate of ${place} is not accepted (${code}): fix it, or, for a test server, pass its authority with --ca FILE${ca_file === undefined ? '' : ` (now ${ca_file})`}.`;
   }
   if (code.startsWith('PROXY_')) {
     return `The proxy opens no connection to ${place} (${code}): fix HTTPS_PROXY or ${name}, or set NO_PROXY=${hostname} to go without.`;

@@ -22,19 +22,13 @@ export type Draft = Record<string, unknown>;
 
 /** Reads a target file. Throws TargetProblem when it is missing or not a JSON object. */
 export function readDraft(file: string): Draft {
-  let text: string;
   try {
-    text = readFileSync(file, 'utf8');
-  } catch {
-    throw new TargetProblem(
-      `The target file ${file} cannot be read: fix its path, or write one with "conform partner init ${file}".`,
-    );
-  }
-  try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = JSON.parse(readFileSync(file, 'utf8'));
     if (isRecord(value)) return value;
-  } catch {
-    // Reported below: one sentence covers invalid JSON and JSON that is not an object.
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) {
+      throw new TargetProblem(`The target file ${file} cannot be read: fix its path.`);
+    }
   }
   throw new TargetProblem(`The target file ${file} is not a JSON object: fix its syntax.`);
 }
@@ -129,12 +123,10 @@ const url =
       throw new TargetProblem(`${at.name} must not contain a user, query or fragment: ${fix}.`);
     }
     const isPlain = parsed.protocol === 'http:' && !isLoopback(parsed.hostname);
-    if (isPlain && at.env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] !== '1') {
-      throw new TargetProblem(
-        `${at.name} is plain http, which would expose the credentials on the network: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
-      );
-    }
-    return given;
+    if (!isPlain || at.env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] === '1') return given;
+    throw new TargetProblem(
+      `${at.name} is plain http, which exposes the credentials: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
+    );
   };
 
 const baseUrl: Read<string> = (value, at) => url('--base-url')(value, at).replace(/\/+$/, '');
@@ -160,19 +152,15 @@ const headers: Read<Readonly<Record<string, string>>> = (value, { name }) => {
 /** A file with at least one certificate in PEM form. */
 const certificateFile: Read<string> = (value, at) => {
   const file = text('--ca')(value, at);
-  let pem: string;
   try {
-    pem = readFileSync(file, 'utf8');
+    void new X509Certificate(readFileSync(file));
+    return file;
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new TargetProblem(`The file ${file} cannot be read (${why}): fix --ca.`);
+    throw new TargetProblem(
+      `The file ${file} holds no certificate in PEM form (${why}): fix --ca.`,
+    );
   }
-  try {
-    if (new X509Certificate(pem).raw.length > 0) return file;
-  } catch {
-    // Reported below.
-  }
-  throw new TargetProblem(`The file ${file} holds no certificate in PEM form: fix --ca.`);
 };
 
 /** An object with these fields and no others, so that a typo is reported. */
@@ -258,11 +246,9 @@ const path =
   (operation: PartnerOperation, last: string): Read<string | null> =>
   (value, at) => {
     if (value === null && ['get_balance', 'get_payment'].includes(operation)) return null;
-    if (value === null) {
-      throw new TargetProblem(`${at.name} is null, but every partner must offer it.`);
-    }
     const template = usual(text(), partnerRoutes[operation].path)(value, at);
-    if (template.startsWith('/') && template.includes(`{${last}}`)) return template;
+    if (value !== null && template.startsWith('/') && template.includes(`{${last}}`))
+      return template;
     throw new TargetProblem(`${at.name} is invalid: it must start with "/" and contain {${last}}.`);
   };
 

@@ -23,21 +23,10 @@ function run(...args: string[]): Promise<{ code: number; out: string; err: strin
   });
 }
 
-test('the list describes every scenario and what a correct caller does, as text and JSON', async () => {
-  const [text, json] = await Promise.all([
-    run('partner', '--list'),
-    run('partner', '--list', '--json'),
-  ]);
-  assert.deepEqual([text.code, json.code], [0, 0]);
-  const listed = JSON.parse(json.out) as { name: string; caller: string }[];
-  assert.deepEqual(
-    listed.map(({ name, caller }) => ({ name, caller })),
-    SCENARIOS.map(({ name, caller }) => ({ name, caller })),
-  );
-  for (const { name, caller } of listed) {
-    assert.ok(text.out.includes(name));
-    assert.ok(text.out.includes(caller));
-  }
+test('the list describes every scenario and what a correct caller does', async () => {
+  const { code, out } = await run('partner', '--list');
+  assert.equal(code, 0);
+  for (const { name, caller } of SCENARIOS) assert.ok(out.includes(name) && out.includes(caller));
 });
 
 test('a configuration error is one sentence and exit code 2; wrong usage is 3', async () => {

@@ -1,7 +1,6 @@
-/**
- * `duebridge sandbox …`: a partner, or a platform, to develop against (decision 30).
- */
+/** `duebridge sandbox partner`: a partner to develop against (decision 30). */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import {
   findScenario,
@@ -13,14 +12,10 @@ import {
   type ScriptedAuth,
   type ScriptedExchange,
 } from './partner.ts';
-import { startScriptedPlatform } from './platform.ts';
 
-/** Exit code (decision 30); commander itself exits with 3 for usage errors. */
-const EXIT_CONFIGURATION = 2;
-
-/** One sentence for the person at the terminal. */
+/** One sentence for the person at the terminal. Commander itself exits with 3 for usage errors (decision 30). */
 class SandboxProblem extends Error {
-  readonly exitCode = EXIT_CONFIGURATION;
+  readonly exitCode = 2;
 }
 
 /** How long a closed port stays closed unless --heal-after is given: long enough for a circuit breaker to open. */
@@ -43,21 +38,11 @@ interface PartnerFlags {
   readonly faults?: number;
   readonly healAfter?: number;
   readonly list?: boolean;
-  readonly json?: boolean;
 }
 
 /** Creates the command. Throws errors whose `exitCode` is 2 when something has to be fixed first. */
 export function sandboxCommand(): Command {
-  const command = new Command('sandbox').description(
-    'run a partner with every outcome and fault, or a platform, to develop against',
-  );
-  command.addCommand(partnerCommand());
-  command.addCommand(platformCommand());
-  return command;
-}
-
-function partnerCommand(): Command {
-  return new Command('partner')
+  const partner = new Command('partner')
     .description('run an in-memory partner: correct, or with a chosen fault')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4100)
@@ -69,48 +54,41 @@ function partnerCommand(): Command {
     .option('--expires-in <seconds>', 'lifetime of an access token', whole(1, 86_400), 3600)
     .option('--processing-ms <ms>', 'default time until a payment ends', whole(0, 86_400_000), 2000)
     .option('--scenario <name>', 'a fault by name or number, such as F02; see --list')
-    .option(
-      '--faults <count>',
-      'number of faulty responses before it behaves correctly again',
-      whole(1, 1_000_000),
-    )
+    .option('--faults <count>', 'faulty responses before it is right again', whole(1, 1_000_000))
     .option('--heal-after <seconds>', 'end the fault after this time', whole(1, 86_400))
     .option('--list', 'list the faults and what a correct caller does')
-    .option('--json', 'prints JSON')
     .addHelpText('after', () => `\n${magicHelp()}`)
     .action(runPartner);
+  return new Command('sandbox')
+    .description('run a partner with every outcome and fault, to develop against')
+    .addCommand(partner);
 }
 
 function magicHelp(): string {
-  const accounts = MAGIC_ACCOUNTS.map(
-    ({ biller_id, account_id, note }) => [`${biller_id} / ${account_id}`, note ?? ''] as const,
-  );
-  const amounts = MAGIC_AMOUNTS.map(
-    ({ amount_in_cents, note }) => [String(amount_in_cents), note] as const,
-  );
+  const table = (rows: readonly (readonly [string, string])[]): string[] => {
+    const width = Math.max(...rows.map(([left]) => left.length));
+    return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
+  };
   return [
     'Magic accounts (biller / account):',
-    ...table(accounts),
+    ...table(MAGIC_ACCOUNTS.map((one) => [`${one.biller_id} / ${one.account_id}`, one.note ?? ''])),
     '',
     'Magic amounts in cents, on any active account:',
-    ...table(amounts),
+    ...table(MAGIC_AMOUNTS.map((one) => [String(one.amount_in_cents), one.note])),
     '',
     'While it runs, GET /sandbox/payments, /sandbox/exchanges and /sandbox/accounts show what it holds.',
   ].join('\n');
 }
 
-function table(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
-}
-
 async function runPartner(flags: PartnerFlags): Promise<void> {
   if (flags.list === true) {
-    print(flags.json === true ? JSON.stringify(listed(), null, 2) : listText());
+    for (const { name, title, caller, faults } of SCENARIOS) {
+      const times = faults === 'until_healed' ? 'until healed' : `${faults} times`;
+      print(`${name}\n    ${title} (${times})\n    A correct caller: ${caller}`);
+    }
     return;
   }
-  const wanted = flags.scenario === undefined ? undefined : findScenario(flags.scenario);
-  const method = wanted?.needs ?? flags.auth;
+  const method = findScenario(flags.scenario ?? '')?.needs ?? flags.auth;
   const auth: ScriptedAuth =
     method === 'key'
       ? { method, header: flags.header, key: flags.key ?? madeUp() }
@@ -120,136 +98,44 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
           client_secret: flags.clientSecret ?? madeUp(),
           expires_in: flags.expiresIn,
         };
-  const partner = await started(() =>
-    startScriptedPartner({
-      host: flags.host,
-      port: flags.port,
-      auth,
-      processing_ms: flags.processingMs,
-      ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
-      ...(flags.faults === undefined ? {} : { faults: flags.faults }),
-      seen: (exchange) => {
-        if (flags.json !== true) print(exchangeLine(exchange));
-      },
-    }),
-  );
+  const { host, port, processingMs: processing_ms, scenario: name, faults } = flags;
+  const partner = await startScriptedPartner({
+    host,
+    port,
+    auth,
+    processing_ms,
+    ...(name !== undefined && { scenario: name }),
+    ...(faults !== undefined && { faults }),
+    seen: (exchange) => print(exchangeLine(exchange)),
+  }).catch((error: unknown) => {
+    if (error instanceof ScenarioProblem) throw new SandboxProblem(error.message);
+    if (!(error instanceof Error && 'code' in error && 'port' in error)) throw error;
+    throw new SandboxProblem(`cannot listen on port ${String(error.port)}: ${String(error.code)}`);
+  });
   const { url, token_url, scenario } = partner;
-  const inForce = partner.auth;
-  if (flags.json === true) {
-    print(
-      JSON.stringify({
-        url,
-        auth: { ...inForce, token_url },
-        scenario: scenario?.name ?? null,
-      }),
-    );
-  } else {
-    print(`Sandbox partner at ${url}; look at ${url}/sandbox/payments`);
-    print(
-      inForce.method === 'key'
-        ? `key: ${inForce.header}: ${inForce.key}`
-        : `OAuth: ${token_url} client_id ${inForce.client_id} client_secret ${inForce.client_secret}`,
-    );
-    if (scenario !== undefined) {
-      print(`${scenario.name}: ${scenario.title}.\nA correct caller: ${scenario.caller}`);
-    }
+  print(`Sandbox partner at ${url}; look at ${url}/sandbox/payments`);
+  print(
+    auth.method === 'key'
+      ? `key: ${auth.header}: ${auth.key}`
+      : `OAuth: ${token_url} client_id ${auth.client_id} client_secret ${auth.client_secret}`,
+  );
+  if (scenario !== undefined) {
+    print(`${scenario.name}: ${scenario.title}.\nA correct caller: ${scenario.caller}`);
   }
   const healAfter = flags.healAfter ?? (scenario?.entry === 'closed' ? CLOSED_SECONDS : undefined);
-  const heal = () => {
-    void partner.heal();
-    if (flags.json !== true) print('healed');
-  };
+  const heal = () => void partner.heal().then(() => print('healed'));
   const healing = healAfter === undefined ? undefined : setTimeout(heal, healAfter * 1000);
-  await interrupted();
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   clearTimeout(healing);
   await partner.stop();
 }
 
-/** Starts something; a failure becomes one sentence. */
-async function started<T>(start: () => Promise<T>): Promise<T> {
-  try {
-    return await start();
-  } catch (error) {
-    if (error instanceof ScenarioProblem) throw new SandboxProblem(error.message);
-    if (error instanceof Error && 'code' in error && 'port' in error) {
-      throw new SandboxProblem(
-        `cannot listen on port ${String(error.port)}: ${String(error.code)}`,
-      );
-    }
-    throw error;
-  }
-}
-
-const listed = () =>
-  SCENARIOS.map(({ name, title, caller, needs, faults }) => ({
-    name,
-    title,
-    caller,
-    auth: needs ?? 'any',
-    faults,
-  }));
-
-function listText(): string {
-  return SCENARIOS.map(
-    ({ name, title, caller, faults }) =>
-      `${name}\n    ${title} (${faults === 'until_healed' ? 'until healed' : `${faults} times`})\n    A correct caller: ${caller}`,
-  ).join('\n');
-}
-
-function exchangeLine(exchange: ScriptedExchange): string {
-  const { method, path, answer, credential } = exchange;
+function exchangeLine({ method, path, body, answer, credential }: ScriptedExchange): string {
   const came = answer === undefined ? 'no ordinary response' : `${answer.status} ${answer.body}`;
   const refused = credential === 'refused' ? ' (credential refused)' : '';
-  const sent = exchange.body === '' ? '' : ` ${exchange.body}`;
-  return cut(`${method} ${path}${sent}${refused} -> ${came}`);
+  const line = `${method} ${path}${body === '' ? '' : ` ${body}`}${refused} -> ${came}`;
+  return line.length > SHOWN ? `${line.slice(0, SHOWN)} …` : line;
 }
-
-function platformCommand(): Command {
-  return new Command('platform')
-    .description('run an in-memory platform that issues tokens')
-    .option('--host <host>', 'address to listen on', '127.0.0.1')
-    .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4000)
-    .addOption(
-      new Option('--kind <kind>', 'an aggregator must send biller_id')
-        .choices(['biller', 'aggregator'])
-        .default('biller'),
-    )
-    .option('--client-id <id>', 'generated unless given')
-    .option('--api-key <key>', 'generated unless given')
-    .option('--json', 'prints JSON')
-    .action(
-      async (flags: {
-        host: string;
-        port: number;
-        kind: 'biller' | 'aggregator';
-        clientId?: string;
-        apiKey?: string;
-        json?: boolean;
-      }) => {
-        const platform = await started(() =>
-          startScriptedPlatform({
-            host: flags.host,
-            port: flags.port,
-            client: {
-              kind: flags.kind,
-              client_id: flags.clientId ?? `client_${madeUp()}`,
-              api_key: flags.apiKey ?? madeUp(),
-            },
-          }),
-        );
-        const { url, client_id, api_key } = platform;
-        print(
-          flags.json === true
-            ? JSON.stringify({ url, client_id, api_key })
-            : `Sandbox platform at ${url}\nX-Client-Id: ${client_id}\nX-Api-Key: ${api_key}`,
-        );
-        await interrupted();
-        await platform.stop();
-      },
-    );
-}
-
-const cut = (text: string) => (text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text);
 
 const madeUp = () => randomBytes(18).toString('base64url');
 
@@ -257,20 +143,10 @@ function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Resolves at SIGINT or SIGTERM. */
-function interrupted(): Promise<void> {
-  return new Promise((resolve) => {
-    process.once('SIGINT', () => resolve());
-    process.once('SIGTERM', () => resolve());
-  });
-}
-
 function whole(minimum: number, maximum: number) {
   return (text: string): number => {
     const value = Number(text);
-    if (!/^\d+$/.test(text) || value < minimum || value > maximum) {
-      throw new InvalidArgumentError(`must be an integer from ${minimum} to ${maximum}`);
-    }
-    return value;
+    if (/^\d+$/.test(text) && value >= minimum && value <= maximum) return value;
+    throw new InvalidArgumentError(`must be an integer from ${minimum} to ${maximum}`);
   };
 }

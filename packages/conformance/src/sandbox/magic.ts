@@ -31,17 +31,10 @@ export interface SandboxAccount {
   readonly note?: string;
   /** A deviation from "succeeds after the usual time". */
   readonly ending?: Partial<Ending>;
-  /** Delay of account and balance reads in milliseconds. */
-  readonly read_delay_ms?: number;
-  /** A repeat of the same amount within a day of the sandbox's clock fails as a duplicate (FR1). */
-  readonly refuses_duplicates?: boolean;
 }
 
 /** The delay of "slow": longer than the platform's first polls, short enough to watch. */
 export const SLOW_MS = 30_000;
-
-/** The delay of a slow account read: beyond the platform's 2 s deadline when it makes a token (decision 7). */
-const SLOW_READ_MS = 3_000;
 
 /** The biller of the magic accounts. */
 export const SANDBOX_BILLER = 'sandbox-utility';
@@ -85,9 +78,6 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   account('maximum', 'Accepts at most $500.00; a larger payment fails.', {
     payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: MAGIC_MAXIMUM_IN_CENTS },
   }),
-  account('duplicate', 'A second payment of the same amount within a day fails as a duplicate.', {
-    refuses_duplicates: true,
-  }),
   account('failing', 'Every payment fails.', {
     ending: { status: 'failed', failure_reason: 'The biller could not apply the payment.' },
   }),
@@ -97,9 +87,6 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   }),
   account('stuck', 'Payments stay processing.', {
     ending: { after_ms: undefined },
-  }),
-  account('slow-reads', `Account and balance reads take ${SLOW_READ_MS / 1000} s.`, {
-    read_delay_ms: SLOW_READ_MS,
   }),
   account('unit 4/B', 'An id with a space and a slash, which a path must encode.'),
   account('paid', 'Nothing is due.', { balance: { amount_due_in_cents: 0 } }),

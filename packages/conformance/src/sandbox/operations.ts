@@ -7,29 +7,23 @@
 import { isUtf8 } from 'node:buffer';
 import {
   compileCheck,
-  isTerminal,
   JsonProblem,
   parseJson,
   partnerRoutes,
   PaymentInstruction,
   Refusal,
-  type Check,
   type Detail,
   type Json,
+  type Route,
 } from '@duebridge/contract';
-import { deadline, pause, type Clock } from '../clock.ts';
 import type { openAuthenticator } from './authenticator.ts';
-import type { Answer, Behaviour, Call, Operation, Reply, ScriptedExchange } from './behaviour.ts';
+import type { Answer, Behaviour, Call, Reply, ScriptedExchange } from './behaviour.ts';
 import { mediaTypeOf } from './listeners.ts';
-import { statementOf, type Book } from './state.ts';
-
-/** Longest wait granted to a read, in seconds (decision 24): shorter than the idle timeouts of proxies. */
-const MAX_WAIT_SECONDS = 60;
+import type { Book } from './state.ts';
 
 /** What the operations work on. */
 export interface Inside {
   readonly book: Book;
-  readonly clock: Clock;
   readonly behaviour: Required<Behaviour>;
   readonly authenticator: ReturnType<typeof openAuthenticator>;
 }
@@ -40,7 +34,6 @@ export async function respond(
   call: Call,
   body: Buffer | undefined,
   problem: Refusal | undefined,
-  released: AbortSignal,
   exchange: { credential: ScriptedExchange['credential'] },
 ): Promise<Reply> {
   const { behaviour, book, authenticator } = inside;
@@ -54,33 +47,28 @@ export async function respond(
   const refusal = behaviour.authorize(call, judged, book);
   exchange.credential = refusal === undefined ? 'right' : 'refused';
   if (refusal !== undefined) throw refusal;
-  const wrongParams = PARAMS[call.operation].problems(call.params, 'path');
+  const wrongParams = PARAMS[call.operation]?.problems(call.params, 'path') ?? [];
   if (wrongParams.length > 0) throw new Refusal('INVALID_REQUEST', { details: wrongParams });
 
   book.settle();
   switch (call.operation) {
     case 'get_account':
     case 'get_balance':
-      return readAccount(inside, call, released);
+      return readAccount(book, call);
     case 'put_account_payment':
       return await putPayment(inside, call, body);
     case 'get_account_payment':
     case 'get_payment':
-      return await readPayment(inside, call, released);
-    case 'get_batch_statement':
-      return readStatement(call, book);
+      return readPayment(book, call);
+    default:
+      throw new Refusal('NOT_FOUND');
   }
 }
 
-async function readAccount(
-  { book, clock }: Inside,
-  call: Call,
-  released: AbortSignal,
-): Promise<Answer> {
+function readAccount(book: Book, call: Call): Answer {
   const { biller_id = '', account_id = '' } = call.params;
   const account = book.account(biller_id, account_id);
   if (account === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
-  if (account.read_delay_ms !== undefined) await pause(clock, account.read_delay_ms, released);
   if (call.operation === 'get_balance') return { status: 200, body: { ...account.balance } };
   const { status, holder, balance, payment_rules } = account;
   return {
@@ -152,11 +140,7 @@ function readInstruction(
   };
 }
 
-async function readPayment(
-  { book, clock }: Inside,
-  call: Call,
-  released: AbortSignal,
-): Promise<Answer> {
+function readPayment(book: Book, call: Call): Answer {
   const { biller_id, account_id, platform_payment_id = '' } = call.params;
   const payment =
     book.find(platform_payment_id) ??
@@ -167,46 +151,14 @@ async function readPayment(
     const here = payment.biller_id === biller_id && payment.account_id === account_id;
     if (!here) throw new Refusal('PAYMENT_NOT_FOUND');
   }
-  const seconds = waitSeconds(call);
-  if (seconds === undefined) return { status: 200, body: book.record(payment) };
-  if (!isTerminal(payment.status)) {
-    const enough = deadline(clock, seconds * 1000);
-    await book.whenEnded(payment, AbortSignal.any([released, enough.signal]));
-    enough.cancel();
-  }
-  return {
-    status: 200,
-    headers: { 'Preference-Applied': 'wait' },
-    body: book.record(payment),
-  };
+  return { status: 200, body: book.record(payment) };
 }
 
 const INSTRUCTION = compileCheck(PaymentInstruction);
 
-type PartnerOperation = Exclude<Operation, 'unknown' | 'access_token'>;
-
-const PARAMS: Readonly<Record<PartnerOperation, Check<unknown>>> = {
-  get_account: compileCheck(partnerRoutes.get_account.params),
-  get_balance: compileCheck(partnerRoutes.get_balance.params),
-  put_account_payment: compileCheck(partnerRoutes.put_account_payment.params),
-  get_account_payment: compileCheck(partnerRoutes.get_account_payment.params),
-  get_payment: compileCheck(partnerRoutes.get_payment.params),
-  get_batch_statement: compileCheck(partnerRoutes.get_batch_statement.params),
-};
-
-function readStatement(call: Call, book: Book): Answer {
-  const { platform_batch_id = '' } = call.params;
-  const payments = book.payments().filter((p) => p.platform_batch_id === platform_batch_id);
-  if (payments.length === 0) throw new Refusal('BATCH_NOT_FOUND');
-  return { status: 200, body: statementOf(platform_batch_id, payments) };
-}
-
-/** Seconds of `Prefer: wait=N` (RFC 7240), at most the bound; undefined when the request has none. */
-function waitSeconds(call: Call): number | undefined {
-  const prefer = call.headers['prefer'];
-  const value = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,6})"?/i.exec(String(prefer ?? ''))?.[1];
-  return value === undefined ? undefined : Math.min(MAX_WAIT_SECONDS, Number(value));
-}
+const PARAMS = Object.fromEntries(
+  Object.values<Route>(partnerRoutes).map(({ id, params }) => [id, params && compileCheck(params)]),
+);
 
 function isObject(value: Json | undefined): value is Readonly<Record<string, Json>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -11,7 +11,7 @@ import https from 'node:https';
 import type tls from 'node:tls';
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { isTerminal, partnerRoutes, Refusal } from '@duebridge/contract';
+import { partnerRoutes, Refusal } from '@duebridge/contract';
 import { MACHINE_CLOCK, type Clock } from '../clock.ts';
 import { openAuthenticator } from './authenticator.ts';
 import {
@@ -27,7 +27,7 @@ import {
   type ScriptedExchange,
   type Insides,
 } from './behaviour.ts';
-import { makeBadCertificate } from './certificate.ts';
+import { makeBadCertificate, type Pem } from './certificate.ts';
 import {
   closeButHold,
   closeListener,
@@ -50,45 +50,7 @@ export { SCENARIOS, findScenario, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
 /** A running scripted partner. */
-export interface ScriptedPartner {
-  /** Base URL to register, such as http://127.0.0.1:4100. */
-  readonly url: string;
-  /** The valid credentials. */
-  readonly auth: ScriptedAuth;
-  /** The running scenario. */
-  readonly scenario: Scenario | undefined;
-  /** The OAuth token endpoint (OA1); used in OAuth mode only. */
-  readonly token_url: string;
-  /** Every payment ever stored, oldest first. */
-  payments(): readonly Readonly<StoredPayment>[];
-  /** The ledger: one line per posting, so a payment posted twice appears twice. */
-  postings(): readonly Posting[];
-  /** Every request since the start, oldest first. */
-  exchanges(): readonly ScriptedExchange[];
-  accounts(): readonly SandboxAccount[];
-  /** Faulty answers given since the start. */
-  faults(): number;
-  /** Ends every fault immediately and permanently. */
-  heal(): Promise<void>;
-  /** Another host, to which some scenarios redirect. */
-  readonly stray_url: string;
-  /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
-  strayPaths(): readonly string[];
-  /** Refuses connections, and ends those that are open, until the returned function is called. */
-  refuseConnections(): Promise<() => Promise<void>>;
-  /** TLS handshakes that the caller aborted. */
-  refusedHandshakes(): number;
-  /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
-  replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void;
-  /** Ends a payment by hand, as an operator of the partner would (decision 18). */
-  end(platform_payment_id: string, status: 'succeeded' | 'failed' | 'canceled'): void;
-  /** Moves the partner's clock forward and ends the payments that are then due. */
-  advance(ms: number): void;
-  /** The partner's clock: milliseconds since 1970. */
-  now(): number;
-  /** Ends all connections and closes the port. Calling it twice is harmless. */
-  stop(): Promise<void>;
-}
+export type ScriptedPartner = Awaited<ReturnType<typeof startScriptedPartner>>;
 
 /** Options of a scripted partner. */
 export interface ScriptedPartnerOptions {
@@ -122,9 +84,7 @@ const MAX_EXCHANGES = 10_000;
 const DEFAULT_PROCESSING_MS = 100;
 
 /** Starts a partner; resolves once it listens. Rejects when the port is not available. */
-export async function startScriptedPartner(
-  options: ScriptedPartnerOptions,
-): Promise<ScriptedPartner> {
+export async function startScriptedPartner(options: ScriptedPartnerOptions) {
   const host = options.host ?? '127.0.0.1';
   const clock = options.clock ?? MACHINE_CLOCK;
   const { scenario, faults: most } = options;
@@ -151,10 +111,7 @@ export async function startScriptedPartner(
     ended: behaviour.ended,
   });
   const authenticator = openAuthenticator(auth, book);
-  const desk = new Desk(
-    { book, clock, behaviour, authenticator },
-    { ...options, ...(tls && { tls }) },
-  );
+  const desk = new Desk({ book, behaviour, authenticator }, { ...options, ...(tls && { tls }) });
   const { server } = desk;
   const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
     await stray.stop();
@@ -164,32 +121,39 @@ export async function startScriptedPartner(
   let held = entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   let stopped: Promise<void> | undefined;
 
-  const partner: ScriptedPartner = {
+  return {
+    /** Base URL to register, such as http://127.0.0.1:4100. */
     url,
+    /** The OAuth token endpoint (OA1); used in OAuth mode only. */
     token_url: `${url}${partnerRoutes.access_token.path}`,
-    auth,
     scenario: faults.scenario,
-    payments: () => {
+    /** Every payment ever stored, oldest first. */
+    payments: (): readonly Readonly<StoredPayment>[] => {
       book.settle();
       return book.payments();
     },
-    postings: () => {
+    /** The ledger: one line per posting, so a payment posted twice appears twice. */
+    postings: (): readonly Posting[] => {
       book.settle();
       return book.postings();
     },
-    exchanges: () => desk.exchanges,
+    /** Every request since the start, oldest first. */
+    exchanges: (): readonly ScriptedExchange[] => desk.exchanges,
     accounts: () => book.accounts(),
-    faults: () => faults.count,
-    async heal() {
+    /** Ends every fault immediately and permanently. */
+    async heal(): Promise<void> {
       faults.heal();
       desk.letGo();
       if (entry === 'closed' && !server.listening) await listenAgain(clock, server, port, host);
       held?.resetAndDestroy();
       held = undefined;
     },
+    /** Another host, to which some scenarios redirect. */
     stray_url: stray.url,
-    strayPaths: () => stray.paths(),
-    async refuseConnections() {
+    /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
+    strayPaths: (): readonly string[] => stray.paths(),
+    /** Refuses connections, and ends those that are open, until the returned function is called. */
+    async refuseConnections(): Promise<() => Promise<void>> {
       const closed = closeButHold(server, port, host, stray.port);
       desk.disconnect();
       const holder = await closed;
@@ -198,18 +162,21 @@ export async function startScriptedPartner(
         if (stopped === undefined) await listenAgain(clock, server, port, host);
       };
     },
+    /** TLS handshakes that the caller aborted. */
     refusedHandshakes: () => desk.refusedHandshakes,
-    replaceCertificate: (pem) => desk.replaceCertificate(pem),
-    end(platform_payment_id, status) {
+    /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
+    replaceCertificate: (pem: Pem): (() => void) => desk.replaceCertificate(pem),
+    /** Posts a payment by hand if it is still processing. */
+    settle(platform_payment_id: string): void {
       const payment = book.find(platform_payment_id);
-      if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-      if (isTerminal(payment.status)) throw new Refusal('CONFLICT');
-      const failure_reason = 'Ended by hand in the sandbox.';
-      book.end(payment, { status, after_ms: 0, ...(status === 'failed' && { failure_reason }) });
+      if (payment !== undefined) book.end(payment, { status: 'succeeded', after_ms: 0 });
     },
-    advance: (ms) => book.advance(ms),
+    /** Moves the partner's clock forward and ends the payments that are then due. */
+    advance: (ms: number) => book.advance(ms),
+    /** The partner's clock: milliseconds since 1970. */
     now: () => book.now(),
-    stop() {
+    /** Ends all connections and closes the port. Calling it twice is harmless. */
+    stop(): Promise<void> {
       stopped ??= (async () => {
         book.close();
         desk.letGo();
@@ -221,8 +188,6 @@ export async function startScriptedPartner(
       return stopped;
     },
   };
-  desk.partner = partner;
-  return partner;
 }
 
 /** Serves the requests of one partner: keeps each exchange, and hands the connection to a fault that takes it over. */
@@ -230,8 +195,6 @@ class Desk {
   readonly server: http.Server;
   readonly exchanges: ScriptedExchange[] = [];
   refusedHandshakes = 0;
-  /** What the controls act on; undefined until the partner listens. */
-  partner: ScriptedPartner | undefined;
   readonly #inside: Inside;
   readonly #options: ScriptedPartnerOptions;
   readonly #sockets = new Map<Socket, { readonly number: number; requests: number }>();
@@ -273,7 +236,7 @@ class Desk {
     for (const socket of this.#sockets.keys()) socket.destroy();
   }
 
-  replaceCertificate(pem: { readonly cert: string; readonly key: string }): () => void {
+  replaceCertificate(pem: Pem): () => void {
     const { tls: own } = this.#options;
     const { server } = this;
     if (own === undefined || !(server instanceof https.Server)) {
@@ -296,9 +259,9 @@ class Desk {
     const released = AbortSignal.any([gone.signal, this.#release.signal]);
     const body = await readBody(request);
     const text = body?.toString('utf8') ?? '';
-    const control = this.partner && answerControl(request, this.partner);
-    if (control !== undefined) {
-      const { status, headers, body: bytes } = toSendable(control);
+    const view = request.method === 'GET' ? this.#view(request.url ?? '') : undefined;
+    if (view !== undefined) {
+      const { status, headers, body: bytes } = toSendable({ status: 200, body: view });
       response.writeHead(status, headers).end(bytes);
       return;
     }
@@ -321,9 +284,7 @@ class Desk {
       response.writeHead(status, { ...fixed, ...headers });
       response.end(bytes);
     };
-    let reply: Reply = await respond(this.#inside, call, body, problem, released, exchange).catch(
-      asRefusal,
-    );
+    let reply: Reply = await respond(this.#inside, call, body, problem, exchange).catch(asRefusal);
     const answer =
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     if (typeof reply !== 'function') reply = (await behaviour.answer(call, reply, book)) ?? reply;
@@ -337,6 +298,19 @@ class Desk {
     const close = () => socket.destroy();
     if (released.aborted) close();
     else released.addEventListener('abort', close, { once: true });
+  }
+
+  /**
+   * What the partner holds, for its developer, without a credential: the sandbox listens on this machine and holds no real data. Undefined
+   * for any other path.
+   */
+  #view(path: string): Record<string, unknown> | undefined {
+    const { book } = this.#inside;
+    book.settle();
+    if (path === '/sandbox/exchanges') return { exchanges: this.exchanges };
+    if (path === '/sandbox/accounts') return { accounts: book.accounts() };
+    if (path !== '/sandbox/payments') return undefined;
+    return { payments: book.payments(), postings: book.postings() };
   }
 
   /** Keeps an exchange, with its credentials masked. */
@@ -362,21 +336,6 @@ class Desk {
 function asRefusal(error: unknown): Answer {
   if (!(error instanceof Refusal)) throw error;
   return refusalAnswer(error);
-}
-
-const VIEWS: Readonly<Record<string, (partner: ScriptedPartner) => Record<string, unknown>>> = {
-  '/sandbox/payments': (one) => ({ payments: one.payments(), postings: one.postings() }),
-  '/sandbox/exchanges': (one) => ({ exchanges: one.exchanges() }),
-  '/sandbox/accounts': (one) => ({ accounts: one.accounts() }),
-};
-
-/** The answer to a GET of one of them; undefined for any other request. */
-export function answerControl(
-  { method, url = '' }: { readonly method?: string | undefined; readonly url?: string | undefined },
-  partner: ScriptedPartner,
-): Answer | undefined {
-  const view = method === 'GET' ? VIEWS[url] : undefined;
-  return view && { status: 200, body: view(partner) };
 }
 
 /** There is no such scenario; the message is for a person. */

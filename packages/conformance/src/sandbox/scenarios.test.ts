@@ -1,12 +1,12 @@
 /**
- * Every scenario does on the wire what its title says. The tests observe it with clients other than ours: undici's bare request,
- * and a socket where HTTP would hide the bytes. Falsified fields are proved by the platforms that believe them (kill-matrix.test.ts).
+ * What scenarios do on the wire where no check can see it: what is stored meanwhile, which status comes when, and what a bare socket reads. That
+ * each is a fault at all is proved by the platforms that it misleads (kill-matrix.test.ts).
  */
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import tls from 'node:tls';
 import test, { type TestContext } from 'node:test';
-import { Agent, errors, request } from 'undici';
+import { Agent, request } from 'undici';
 import {
   findScenario,
   SCENARIOS,
@@ -77,19 +77,7 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, c
       },
       ...(method === 'PUT' ? { body: instruction } : {}),
     });
-  const token = (secret = 'secret') =>
-    see(partner.token_url, {
-      dispatcher,
-      method: 'POST',
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({
-        grant_type: 'client_credentials',
-        client_id: 'platform',
-        client_secret: secret,
-        scope: 'read write',
-      }).toString(),
-    });
-  return { partner, call, token, dispatcher };
+  return { partner, call };
 }
 
 /**
@@ -120,8 +108,6 @@ function bytesOf(partner: ScriptedPartner, id = 'p1'): Promise<{ text: string; r
     );
   });
 }
-
-const record = (seen: Seen) => JSON.parse(seen.text) as Record<string, unknown>;
 
 test('each scenario describes what a correct caller does', () => {
   assert.equal(new Set(SCENARIOS.map((scenario) => scenario.name)).size, SCENARIOS.length);
@@ -165,18 +151,6 @@ test('F04 resets before any byte, and stores every other payment', async (t) => 
   assert.deepEqual(stored, [0, 1, 1, 2]);
 });
 
-test('F05 resets in the body, F06 closes the connection on its second request', async (t) => {
-  const f05 = await start(t, { scenario: 'F05' });
-  const broken = await f05.call('PUT');
-  assert.match(String(broken.error), /UND_ERR_SOCKET|ECONNRESET/);
-  assert.equal(f05.partner.payments().length, 1);
-  const f06 = await start(t, { scenario: 'F06' });
-  assert.equal((await f06.call('PUT')).status, 200);
-  const hung = await f06.call('PUT', 'p2');
-  assert.match(String(hung.error), /UND_ERR_SOCKET|ECONNRESET/);
-  assert.equal(f06.partner.faults(), 1);
-});
-
 test('scenarios return their statuses before or after the payment is stored', async (t) => {
   const expected: readonly [string, readonly number[], boolean][] = [
     ['F07', [500, 502, 503, 504, 200], false],
@@ -205,23 +179,6 @@ test('scenarios return their statuses before or after the payment is stored', as
   );
 });
 
-test('F10 sends seven unusual Retry-After values', async (t) => {
-  const { call } = await start(t, { scenario: 'F10' });
-  const values: unknown[] = [];
-  for (let round = 0; round < 7; round += 1) {
-    values.push((await call('PUT')).headers['retry-after']);
-  }
-  assert.ok(!Number.isNaN(Date.parse(String(values[0]))));
-  assert.deepEqual(values.slice(1), [
-    'Thu, 01 Jan 1970 00:00:00 GMT',
-    '0',
-    '-5',
-    'soon',
-    ['1', '2'],
-    '1000000000000',
-  ]);
-});
-
 test('F15 acknowledges a PUT and answers 404 to GET; F16 stores only after the caller has given up', async (t) => {
   const f15 = await start(t, { scenario: 'F15' });
   assert.equal((await f15.call('PUT')).status, 200);
@@ -236,39 +193,6 @@ test('F15 acknowledges a PUT and answers 404 to GET; F16 stores only after the c
   assert.ok(arrived);
   assert.equal((await f16.call('PUT')).status, 200);
   assert.equal(f16.partner.payments().length, 1);
-});
-
-test('redirects lead to a host that counts the requests that follow', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F19' });
-  const { headers } = await call('PUT');
-  assert.equal(partner.strayPaths().length, 0);
-  await see(String(headers['location']), { method: 'PUT', body: 'x' });
-  assert.equal(partner.strayPaths().length, 1);
-  const f21 = await start(t, { scenario: 'F21' });
-  const targets = [];
-  for (let round = 0; round < 3; round += 1) {
-    targets.push(new URL(String((await f21.call('PUT')).headers['location'])).hostname);
-  }
-  assert.deepEqual(targets, ['localhost', '169.254.169.254', '[fd00:ec2::254]']);
-});
-
-test('F24 sends a byte order mark, which text() of a client may hide', async (t) => {
-  const { partner, call } = await start(t, { scenario: 'F24' });
-  for (let round = 0; round < 4; round += 1) await call('PUT');
-  const { text } = await bytesOf(partner);
-  assert.match(text, /\r\n\xef\xbb\xbf\{/);
-});
-
-test('F40 and F41 send more than a caller may read', async (t) => {
-  const f40 = await start(t, { scenario: 'F40' });
-  const huge = await f40.call('PUT');
-  assert.equal(huge.headers['content-length'], String(100 * 1024 * 1024));
-  assert.equal(huge.error, 'UND_ERR_RES_EXCEEDED_MAX_SIZE');
-  const f41 = await start(t, { scenario: 'F41' });
-  const bomb = await f41.call('PUT');
-  assert.equal(bomb.headers['content-encoding'], 'gzip');
-  const zipped = Number(bomb.headers['content-length'] ?? bomb.text.length);
-  assert.ok(zipped > 0 && zipped < 300_000);
 });
 
 test('F40 leaves no listener behind when a caller reads it slowly', async (t) => {
@@ -289,48 +213,6 @@ test('F40 leaves no listener behind when a caller reads it slowly', async (t) =>
     if (read > 20_000_000) break;
   }
   assert.deepEqual(warnings, []);
-});
-
-test('F42 and F43 outlast every idle timeout', async (t) => {
-  const f42 = await start(t, { scenario: 'F42' });
-  const drip = await f42.call('PUT');
-  assert.deepEqual([drip.status, drip.error], [200, 'TimeoutError']);
-  const f43 = await start(t, { scenario: 'F43' });
-  assert.equal((await f43.call('PUT')).error, 'UND_ERR_HEADERS_OVERFLOW');
-  assert.equal((await f43.call('PUT')).error, 'UND_ERR_HEADERS_OVERFLOW');
-  const dripped = await bytesOf(f43.partner);
-  assert.match(dripped.text, /^HTTP\/1\.1 200 OK\r\nX-0: x\r\nX-1: x\r\n/);
-  assert.doesNotMatch(dripped.text, /\r\n\r\n/);
-});
-
-test('F44 to F46 are not valid HTTP/1.1 responses', async (t) => {
-  const f44 = await start(t, { scenario: 'F44' });
-  assert.match((await bytesOf(f44.partner)).text, /chunked\r\n\r\nzz\r\n/);
-  assert.equal((await bytesOf(f44.partner)).text.match(/Content-Length/g)?.length, 2);
-  assert.match((await bytesOf(f44.partner)).text, /\}\{"more":true\}$/);
-  const again = await start(t, { scenario: 'F44', faults: 2 });
-  for (let round = 0; round < 2; round += 1) {
-    assert.match(String((await again.call('PUT')).error), /^HPE_|HTTPParserError|UND_ERR|ECONN/);
-  }
-  const f45 = await start(t, { scenario: 'F45' });
-  assert.match(
-    (await bytesOf(f45.partner)).text,
-    /^(HTTP\/1\.1 103 Early Hints\r\nLink: <\/x>\r\n\r\n){1000}$/,
-  );
-  assert.match((await bytesOf(f45.partner)).text, /^HTTP\/1\.1 204 /);
-  assert.match((await bytesOf(f45.partner)).text, /^HTTP\/1\.1 205 /);
-  assert.equal((await f45.call('PUT')).status, 206);
-  const empty = await f45.call('PUT');
-  assert.deepEqual([empty.status, empty.text], [200, '']);
-  const f46 = await start(t, { scenario: 'F46' });
-  const old = await bytesOf(f46.partner);
-  assert.match(old.text, /^HTTP\/1\.0 200 OK/);
-  assert.throws(() => JSON.parse(old.text.split('\r\n\r\n')[1]!));
-  const frames = Buffer.from((await bytesOf(f46.partner)).text, 'latin1');
-  // Two frames: SETTINGS (type 4, empty), GOAWAY (type 7, eight bytes).
-  assert.deepEqual([...frames.subarray(0, 4)], [0, 0, 0, 4]);
-  assert.deepEqual([...frames.subarray(9, 13)], [0, 0, 8, 7]);
-  assert.equal(frames.length, 9 + 9 + 8);
 });
 
 test('F47 presents a certificate that is expired, self-signed and for another host', async (t) => {
@@ -358,28 +240,6 @@ test('F47 presents a certificate that is expired, self-signed and for another ho
   assert.equal(partner.exchanges().length, 0);
 });
 
-test('F57 refuses each new token once, F63 and F65 fail or are slow, F68 redirects', async (t) => {
-  const f57 = await start(t, { scenario: 'F57', faults: 1 });
-  const bearer = async () => `Bearer ${String(record(await f57.token())['access_token'])}`;
-  const revoked = await bearer();
-  assert.equal((await f57.call('GET', 'p1', { authorization: revoked })).status, 401);
-  assert.equal((await f57.call('GET', 'p1', { authorization: revoked })).status, 401, 'for good');
-  assert.equal((await f57.call('GET', 'p1', { authorization: await bearer() })).status, 404);
-
-  const f63 = await start(t, { scenario: 'F63' });
-  assert.equal((await f63.token()).status, 503);
-  assert.equal((await f63.token()).error, 'TimeoutError');
-  assert.equal((await f63.token()).status, 503);
-  assert.equal((await f63.token()).status, 200);
-
-  const f65 = await start(t, { scenario: 'F65' });
-  assert.equal(record(await f65.token())['expires_in'], 2);
-
-  const f68 = await start(t, { scenario: 'F68' });
-  assert.equal((await f68.token()).status, 307);
-  assert.equal(f68.partner.strayPaths().length, 0);
-});
-
 /** Checks every 10 ms, for at least 20 s. */
 async function waitFor(holds: () => boolean): Promise<boolean> {
   for (let round = 0; round < 2_000; round += 1) {
@@ -388,6 +248,3 @@ async function waitFor(holds: () => boolean): Promise<boolean> {
   }
   return false;
 }
-
-// Fails when undici renames the error codes that the tests above compare with.
-assert.equal(new errors.ResponseExceededMaxSizeError().code, 'UND_ERR_RES_EXCEEDED_MAX_SIZE');

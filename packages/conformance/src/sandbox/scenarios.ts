@@ -297,18 +297,14 @@ const CHUNK = Buffer.alloc(64 * 1024, ' ');
 // The scenarios
 // ---------------------------------------------------------------------------------------------
 
-const SAME_PUT =
-  'Retries the same PUT, with the same id and bytes and with backoff; shows the payment as pending.';
-const NOT_FAILED =
-  'Treats it as an unknown outcome, never as failed; retries the same request with backoff.';
+const SAME_PUT = 'Retries the same PUT, byte for byte and with backoff; the payment is pending.';
+const NOT_FAILED = 'Treats it as an unknown outcome, never as failed; retries with backoff.';
 const REVIEW = 'Does not trust the record: freezes the payment for manual review and alerts.';
-const MISCONFIGURED =
-  'Treats it as a misconfiguration: alerts, keeps the payment pending, retries slowly.';
-const NO_REDIRECT =
-  'Does not follow the redirect, sends neither credential nor body elsewhere, alerts; the payment stays pending.';
+const MISCONFIGURED = 'Alerts, keeps the payment pending, retries slowly.';
+const NO_REDIRECT = 'Sends nothing to the other host, alerts; the payment stays pending.';
 
-/** A row that leaves out what is usual: `until_healed`, and no fault beyond its entry point. */
-type Row = Pick<Scenario, 'title' | 'caller'> & Partial<Omit<Scenario, 'name'>>;
+/** A row that leaves out what is usual: an outcome that is unknown, `until_healed`, and no fault beyond its entry point. */
+type Row = Pick<Scenario, 'title'> & Partial<Omit<Scenario, 'name'>>;
 
 const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F01-timeout-before-commit': {
@@ -348,7 +344,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F05-reset-in-body': {
     title: 'Connection reset in the middle of the response',
-    caller: NOT_FAILED,
     faults: 4,
     begin: after(
       PAYMENTS,
@@ -407,8 +402,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F10-odd-retry-after': {
     title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, two values, and 10^12',
-    caller:
-      'Clamps the value or uses its own backoff; never waits forever and never floods the partner.',
+    caller: 'Clamps the value or uses its own backoff; never waits forever.',
     faults: 7,
     begin: before(
       WRITES,
@@ -423,14 +417,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F11-rejected': {
     title: 'PUT gets 400 and 422; the payment was not stored',
-    caller:
-      'Sends one GET; if that finds nothing, holds the payment for review with the reason. It neither retries blindly nor marks the payment as failed.',
+    caller: 'Sends one GET; if that finds nothing, holds the payment for review.',
     begin: before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
   },
   'F12-unauthorized': {
     title: 'Every operation gets 401, with any credential',
-    caller:
-      'Renews its token once and retries once, then pauses the partner and alerts; payments stay pending.',
+    caller: 'Renews its token and retries once, then pauses the partner and alerts.',
     begin: before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
   },
   'F13-forbidden': {
@@ -452,8 +444,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F16-timed-out-then-not-found': {
     title: 'PUT is delayed in transit and gets no response; meanwhile GET finds nothing',
-    caller:
-      'Does not treat the 404 as proof, because the PUT may still arrive; sends the same PUT again.',
+    caller: 'Does not treat the 404 as proof; sends the same PUT again.',
     faults: 2,
     begin(tools) {
       const delayed = new WeakSet<Call>();
@@ -520,7 +511,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F22-html': {
     title: '200 with an HTML page, as from a login portal or a firewall; the payment was stored',
-    caller: NOT_FAILED,
     faults: 4,
     begin: after(
       PAYMENTS,
@@ -544,7 +534,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F24-malformed-json': {
     title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
-    caller: NOT_FAILED,
     faults: 6,
     begin: after(
       PAYMENTS,
@@ -648,7 +637,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F33-missing-fields': {
     title: 'status, amount_in_cents or initiated_at is missing',
-    caller: NOT_FAILED,
     faults: 6,
     begin: after(
       PAYMENTS,
@@ -672,8 +660,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F35-fields-against-status': {
     title: 'processing with posted_at, succeeded without it, failed without a reason',
-    caller:
-      'Accepts failed without a reason and flags it; polls a few more times after succeeded without posted_at, then holds the payment for review; ignores posted_at while processing.',
+    caller: 'Accepts failed without a reason; polls on, then holds the payment for review.',
     faults: 3,
     begin(tools) {
       let wasProcessing = false;
@@ -720,8 +707,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F37-stale-read': {
     title: 'An intermediate cache answers GET with an old record',
-    caller:
-      'Sends Cache-Control: no-store, never reverts a status that it has seen, and keeps polling.',
+    caller: 'Sends no-store, never reverts a status that it has seen, and keeps polling.',
     faults: 3,
     begin: after(READS, ({ answer }) => ({
       status: 200,
@@ -746,8 +732,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F39-forever-processing': {
     title: 'The payment stays processing',
-    caller:
-      'Polls less and less often, lists the payment for an operator after 24 hours, and never fails it by itself.',
+    caller: 'Polls less and less often, lists it for an operator, never fails it by itself.',
     begin: both(heldOpen, before(READS)),
   },
   'F40-huge-body': {
@@ -841,7 +826,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F46-other-protocol': {
     title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
-    caller: NOT_FAILED,
     faults: 2,
     begin: after(
       PAYMENTS,
@@ -874,8 +858,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
 };
 
-const REFUSE_TOKEN =
-  'Rejects the token response, sends no call with it, retries with backoff; payments stay pending.';
+const REFUSE_TOKEN = 'Sends no call with it, retries with backoff; payments stay pending.';
 
 const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F51-no-expiry': {
@@ -942,8 +925,7 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   },
   'F58-expiry-beyond-timers': {
     title: 'expires_in over 2^31 milliseconds',
-    caller:
-      'Sets no timer from it, because such a timer fires immediately; checks the clock on each use.',
+    caller: 'Sets no timer from it, which would fire at once; checks the clock on each use.',
     faults: 2,
     begin: after(TOKENS, grant({ expires_in: 2_147_484 })),
   },
@@ -1031,6 +1013,7 @@ export const SCENARIOS: readonly Scenario[] = [
 ].map(([name, row]) => ({
   name,
   faults: 'until_healed',
+  caller: NOT_FAILED,
   begin: () => ({}),
   ...row,
 }));

@@ -3,19 +3,11 @@
  * A payment is stored as processing and ends when the sandbox's clock has passed its time. Every read, every move of the clock
  * and a timer check this, so that no reader sees an ended payment as processing.
  */
-import { createHash, randomUUID } from 'node:crypto';
-import {
-  FAILURE_REASONS,
-  isTerminal,
-  PAYMENT_STATUSES,
-  type BatchStatement,
-} from '@duebridge/contract';
+import { randomUUID } from 'node:crypto';
+import { FAILURE_REASONS, isTerminal } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
 import type { Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
-
-/** A payment of the same amount on the same account within this time is a duplicate (FR1, decision 10). */
-const DUPLICATE_WINDOW_MS = 24 * 60 * 60 * 1000;
 
 /** The input of a new payment. */
 export interface NewPayment {
@@ -36,7 +28,6 @@ export class Book implements Insides {
   readonly #byKey = new Map<string, StoredPayment>();
   readonly #postings: Posting[] = [];
   readonly #open = new Set<StoredPayment>();
-  readonly #waiting = new Map<StoredPayment, Set<() => void>>();
   #disarm = (): void => undefined;
 
   constructor(options: BookOptions) {
@@ -123,8 +114,6 @@ export class Book implements Insides {
       payment.failure_reason = ending.failure_reason ?? 'The biller refused the payment.';
     }
     this.#options.ended(payment, this);
-    for (const wake of this.#waiting.get(payment) ?? []) wake();
-    this.#waiting.delete(payment);
   }
 
   record(payment: StoredPayment): Record<string, unknown> {
@@ -139,22 +128,6 @@ export class Book implements Insides {
       if (dueMs(payment) <= now) this.end(payment, payment.ending);
     }
     this.#arm();
-  }
-
-  /** Resolves when the payment has ended, or the signal aborts. */
-  whenEnded(payment: StoredPayment, signal: AbortSignal): Promise<void> {
-    if (isTerminal(payment.status) || signal.aborted) return Promise.resolve();
-    return new Promise((resolve) => {
-      const wakers = this.#waiting.get(payment) ?? new Set();
-      this.#waiting.set(payment, wakers);
-      const wake = () => {
-        wakers.delete(wake);
-        signal.removeEventListener('abort', wake);
-        resolve();
-      };
-      wakers.add(wake);
-      signal.addEventListener('abort', wake);
-    });
   }
 
   advance(ms: number): void {
@@ -208,43 +181,6 @@ function endingOf(book: Book, processing_ms: number, payment: NewPayment): Endin
   if (maximum !== undefined && payment.amount_in_cents > maximum) {
     return failed(FAILURE_REASONS.maximum);
   }
-  if (account.refuses_duplicates === true && isDuplicate(book, payment)) {
-    return failed(FAILURE_REASONS.duplicate);
-  }
   const magic = MAGIC_AMOUNTS.find((entry) => entry.amount_in_cents === payment.amount_in_cents);
   return { ...usual, ...magic?.ending, ...account.ending };
-}
-
-function isDuplicate(book: Book, payment: NewPayment): boolean {
-  return book
-    .payments()
-    .some(
-      (other) =>
-        other.biller_id === payment.biller_id &&
-        other.account_id === payment.account_id &&
-        other.amount_in_cents === payment.amount_in_cents &&
-        other.status !== 'failed' &&
-        book.now() - other.accepted_ms < DUPLICATE_WINDOW_MS,
-    );
-}
-
-/** The statement of one batch (decision 26). */
-export function statementOf(
-  platform_batch_id: string,
-  payments: readonly StoredPayment[],
-): BatchStatement {
-  const lines = payments
-    .map((p) => Buffer.from(`${p.platform_payment_id},${p.status},${p.amount_in_cents}\n`))
-    .sort((a, b) => Buffer.compare(a, b));
-  return {
-    platform_batch_id,
-    count: payments.length,
-    totals: PAYMENT_STATUSES.flatMap((status) => {
-      const those = payments.filter((payment) => payment.status === status);
-      if (those.length === 0) return [];
-      const amount_in_cents = those.reduce((sum, payment) => sum + payment.amount_in_cents, 0);
-      return [{ status, count: those.length, amount_in_cents }];
-    }),
-    sha256: createHash('sha256').update(Buffer.concat(lines)).digest('hex'),
-  };
 }

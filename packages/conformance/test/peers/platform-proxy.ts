@@ -1,13 +1,21 @@
-/** The scripted platform behind a proxy that can change requests and answers, and can open the flow: every wrong platform is one. */
-import { randomUUID } from 'node:crypto';
+/** A right platform in memory, behind a proxy that can change requests and answers: every wrong platform is one. */
+import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { platformRoutes } from '@duebridge/contract';
-import { request } from 'undici';
+import {
+  compileCheck,
+  JsonProblem,
+  parseJson,
+  platformRoutes,
+  Refusal,
+  TokenRequest,
+} from '@duebridge/contract';
 import type { Draft } from '../../src/check/target.ts';
 import { MACHINE_CLOCK, pause, type Clock } from '../../src/clock.ts';
-import { startScriptedPlatform, UNKNOWN_ACCOUNT } from '../../src/sandbox/platform.ts';
 import { closeAll, listen, textOf } from '../listen.ts';
+
+/** An account_id that the platform cannot find (ER1). */
+const UNKNOWN_ACCOUNT = 'unknown';
 
 /** The key of the client with which the tests request tokens. */
 export const API_KEY = 'an-api-key-of-the-judge';
@@ -46,26 +54,105 @@ export interface PlatformProxy {
   readonly stop: () => Promise<void>;
 }
 
+/** Largest body (decision 16), and tokens per second and in one burst. */
+const MAX_BODY_BYTES = 64 * 1024;
+const RATE_PER_SECOND = 25;
+const BURST = 50;
+
+const tokenRequest = compileCheck(TokenRequest);
+
+const invalid = (path: string, problem: string) =>
+  new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
+
+/** A right platform in memory: it issues tokens as the interface and the decisions say. */
+function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', clock: Clock) {
+  const tokens = new Set<string>();
+  let allowance = BURST;
+  let refilledAt = clock.elapsed();
+  const takeAllowance = (): void => {
+    const at = clock.elapsed();
+    allowance = Math.min(BURST, allowance + ((at - refilledAt) / 1000) * RATE_PER_SECOND);
+    refilledAt = at;
+    if (allowance < 1) throw new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': '1' } });
+    allowance -= 1;
+  };
+  const identify = (headers: ProxyRequest['headers']): void => {
+    const { 'x-client-id': client, 'x-api-key': key } = headers;
+    if (client === undefined || key === undefined) throw new Refusal('UNAUTHORIZED');
+    if (client !== client_id) throw new Refusal('NOT_FOUND');
+    if (key !== API_KEY) throw new Refusal('UNAUTHORIZED');
+  };
+  const read = (body: string): TokenRequest => {
+    if (Buffer.byteLength(body) > MAX_BODY_BYTES) throw new Refusal('PAYLOAD_TOO_LARGE');
+    try {
+      const json = parseJson(body);
+      if (tokenRequest.holds(json)) return json;
+      throw new Refusal('INVALID_REQUEST', { details: tokenRequest.problems(json, 'body') });
+    } catch (error) {
+      if (error instanceof JsonProblem) throw invalid('body', error.problem);
+      throw error;
+    }
+  };
+  const issue = ({ method, path, headers, body }: ProxyRequest): ProxyAnswer => {
+    if (path.split('?')[0] !== platformRoutes.create_token.path) throw new Refusal('NOT_FOUND');
+    if (method !== 'POST') throw new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: 'POST' } });
+    identify(headers);
+    takeAllowance();
+    const type = (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase();
+    if (type !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
+    const { external_identifiers: ids } = read(body);
+    if (kind === 'aggregator' && ids !== undefined && ids.biller_id === undefined) {
+      throw invalid('body.external_identifiers.biller_id', 'is required');
+    }
+    const asked = [ids?.account_id, ids?.biller_id];
+    if (asked.some((id) => id === UNKNOWN_ACCOUNT || id?.startsWith('no-such-') === true)) {
+      throw new Refusal('NOT_FOUND');
+    }
+    const token = `dbt_${randomBytes(32).toString('base64url')}`;
+    tokens.add(token);
+    const expires_at = new Date(clock.now() + 30 * 60_000).toISOString();
+    return json(200, { token }, { 'token-expires-at': expires_at });
+  };
+  const session = (headers: ProxyRequest['headers']): ProxyAnswer =>
+    tokens.has((headers['authorization'] ?? '').replace('Bearer ', ''))
+      ? json(200, { session: `session-${randomUUID()}`, session_id: randomUUID() })
+      : json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' });
+  return (asked: ProxyRequest): ProxyAnswer => {
+    if (asked.headers[FAULT_HEADER] !== undefined) {
+      return json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
+    }
+    if (asked.path === platformRoutes.create_flow_session.path) return session(asked.headers);
+    try {
+      return issue(asked);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      const headers = Object.entries(error.headers).map(([name, one]) => [name.toLowerCase(), one]);
+      return json(error.status, { ...error.toBody() }, Object.fromEntries(headers));
+    }
+  };
+}
+
 /** Starts the scripted platform behind a proxy that delays every response by this time. */
 export async function openPlatformProxy(
   kind: 'biller' | 'aggregator',
   behaviour: ProxyBehaviour = {},
   { delay_ms = 0, clock = MACHINE_CLOCK }: { delay_ms?: number; clock?: Clock } = {},
 ): Promise<PlatformProxy> {
-  const client = { client_id: 'client-of-the-judge', api_key: API_KEY, kind };
-  const platform = await startScriptedPlatform({ client, clock });
+  const client_id = 'client-of-the-judge';
+  const platform = scriptedPlatform(client_id, kind, clock);
   const server = http.createServer((incoming, response) => {
     void pass(incoming, response);
   });
 
   async function pass(incoming: http.IncomingMessage, response: http.ServerResponse) {
+    const headers = Object.entries(incoming.headers).map(([name, one]) => [name, String(one)]);
     const asked: ProxyRequest = {
       method: incoming.method ?? '',
       path: incoming.url ?? '',
-      headers: headersOf(incoming.headers),
+      headers: Object.fromEntries(headers),
       body: await textOf(incoming),
     };
-    const answer = behaviour.request?.(asked) ?? (await inside(asked));
+    const answer = behaviour.request?.(asked) ?? platform(asked);
     behaviour.answer?.(answer, asked);
     if (delay_ms > 0) await pause(clock, delay_ms);
     const isZipped = answer.headers['content-encoding'] === 'gzip';
@@ -74,67 +161,26 @@ export async function openPlatformProxy(
       .end(isZipped ? gzipSync(answer.body) : answer.body);
   }
 
-  async function inside(asked: ProxyRequest): Promise<ProxyAnswer> {
-    if (asked.headers[FAULT_HEADER] !== undefined) {
-      return json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
-    }
-    if (asked.path === platformRoutes.create_flow_session.path) {
-      const token = (asked.headers['authorization'] ?? '').replace('Bearer ', '');
-      return platform.isGood(token)
-        ? json(200, { session: `session-${randomUUID()}`, session_id: randomUUID() })
-        : json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' });
-    }
-    const {
-      host: _host,
-      'content-length': _length,
-      'transfer-encoding': _chunks,
-      connection: _kept,
-      ...headers
-    } = asked.headers;
-    const answer = await request(platform.url + asked.path, {
-      method: asked.method,
-      headers,
-      ...(asked.body === '' ? {} : { body: asked.body }),
-    });
-    const {
-      'transfer-encoding': _chunked,
-      connection: _also,
-      ...given
-    } = headersOf(answer.headers);
-    return { status: answer.statusCode, headers: given, body: await answer.body.text() };
-  }
-
   const port = await listen(server);
   return {
     url: `http://127.0.0.1:${port}`,
-    client_id: client.client_id,
-    api_key: client.api_key,
+    client_id,
+    api_key: API_KEY,
     unknown_account_id: UNKNOWN_ACCOUNT,
-    async stop() {
-      await closeAll(server);
-      await platform.stop();
-    },
+    stop: () => closeAll(server),
   };
 }
 
 /** An answer with a JSON body. */
-export function json(status: number, body: Record<string, unknown>): ProxyAnswer {
-  return {
-    status,
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  };
-}
-
-function headersOf(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).flatMap(([name, value]) =>
-      value === undefined ? [] : [[name, Array.isArray(value) ? value.join(', ') : value]],
-    ),
-  );
-}
+export const json = (
+  status: number,
+  body: Record<string, unknown>,
+  headers: Readonly<Record<string, string>> = {},
+): ProxyAnswer => ({
+  status,
+  headers: { 'content-type': 'application/json', 'x-request-id': randomUUID(), ...headers },
+  body: JSON.stringify(body),
+});
 
 /** The target file of a scripted platform: its token endpoint and flow, with small samples, so that hundreds can be judged. */
 export function platformDraft(
