@@ -86,8 +86,8 @@ export function openAcceptance(options: {
     }
     const made = await insertPayments(database, [...firsts.values()]);
     if (made.size > 0) handOver([...made.values()]);
-    metrics.accepted.inc(made.size);
-    metrics.repeated.inc(requests.length - made.size);
+    metrics.count('accepted', made.size);
+    metrics.count('repeated', requests.length - made.size);
     if (made.size === requests.length) return requests.map((request) => rowOf(made, request));
 
     const missing = [...firsts.keys()].filter((id) => !made.has(id));
@@ -95,7 +95,7 @@ export function openAcceptance(options: {
       missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))]);
     const lines = requests.flatMap((request) => auditOf(request, rowOf(rows, request)));
     if (lines.length > 0) await writeAudit(database, lines);
-    metrics.mismatched.inc(lines.length);
+    metrics.count('mismatched', lines.length);
     return requests.map((request) => rowOf(rows, request));
   };
 

@@ -1,7 +1,7 @@
 /**
  * Account and balance reads (B1, B2, AC1): read from the AccountSystem on every request. Nothing is cached, so nothing can be stale.
  */
-import { AccountRecord, Balance, compileCheck, Refusal, type Detail } from '@duebridge/contract';
+import { AccountRecord, compileCheck, Refusal, type Balance } from '@duebridge/contract';
 import { DatabaseUnavailable, type Clock, type Log } from '@duebridge/runtime';
 import { WrongAnswer, type AccountSystem, type BillerRules } from './account-system.ts';
 import type { KitMetrics } from './metrics.ts';
@@ -13,30 +13,6 @@ export interface AccountPath {
   readonly account_id: string;
 }
 
-/** Where accounts are looked up. */
-interface Lookup {
-  findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
-  readonly findBalance?: (biller_id: string, account_id: string) => Promise<Balance | undefined>;
-}
-
-/** The billers served; undefined: all. An account of another biller does not exist here. */
-export function onlyServed(
-  accounts: AccountSystem,
-  billers: readonly BillerRules[] | undefined,
-): Lookup {
-  const served = billers && new Set(billers.map((biller) => biller.biller_id));
-  const nothing = Promise.resolve(undefined);
-  const isServed = (biller_id: string): boolean => served?.has(biller_id) ?? true;
-  return {
-    findAccount: (biller_id, account_id) =>
-      isServed(biller_id) ? accounts.findAccount(biller_id, account_id) : nothing,
-    ...(accounts.findBalance && {
-      findBalance: (biller_id, account_id) =>
-        isServed(biller_id) ? (accounts.findBalance?.(biller_id, account_id) ?? nothing) : nothing,
-    }),
-  };
-}
-
 /** Reads accounts and balances, and validates every answer. */
 export interface AccountReads {
   /**
@@ -44,83 +20,63 @@ export interface AccountReads {
    * no answer.
    */
   account(path: AccountPath): Promise<AccountRecord>;
-  /**
-   * Returns the balance; for an account without one an empty object, as no field is required (TR3). Refuses as `account` does.
-   */
+  /** Returns its balance; for an account without one an empty object, as no field is required (TR3). Refuses as `account` does. */
   balance(path: AccountPath): Promise<Balance>;
 }
 
 /** The account system's deadline in milliseconds: a customer is waiting. */
 const DEADLINE_MS = 5_000;
 const isAccount = compileCheck(AccountRecord);
-const isBalance = compileCheck(Balance);
 
-/** Creates the reads. `deadlineMs`: default 5,000. */
+/** Creates the reads. An account of a biller that is not among `billers` (undefined: all are served) does not exist here. */
 export function openAccountReads(options: {
-  accounts: Lookup;
+  accounts: Pick<AccountSystem, 'findAccount'>;
+  billers: readonly BillerRules[] | undefined;
   metrics: KitMetrics;
   log: Log;
   clock: Clock;
-  deadlineMs?: number;
 }): AccountReads {
-  const { accounts, metrics, log, clock } = options;
+  const { accounts, billers, metrics, log, clock } = options;
+  const served = billers && new Set(billers.map((biller) => biller.biller_id));
 
-  /**
-   * Asks the account system. An error, a late answer or an invalid one says nothing about the account, so the caller should
-   * retry.
-   */
-  const ask = async <T>(
-    operation: 'find_account' | 'find_balance',
-    question: () => Promise<T | undefined>,
-    problemsOf: (answer: T) => readonly Detail[],
-  ): Promise<T> => {
+  /** An error, a late answer or an invalid one says nothing about the account, so the caller should retry. */
+  const account = async ({ biller_id, account_id }: AccountPath): Promise<AccountRecord> => {
+    if (served && !served.has(biller_id)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const began = clock.monotonic();
-    let answer: T | undefined;
+    let answer: AccountRecord | undefined;
     try {
-      const asked = Promise.resolve().then(question);
-      answer = await within(clock, options.deadlineMs ?? DEADLINE_MS, operation, asked);
-      const problems = answer === undefined ? [] : problemsOf(answer);
-      if (problems.length > 0) {
-        const named = problems.map(({ path, problem }) => `${path} ${problem}`).join('; ');
-        throw new WrongAnswer(`${operation} returned an invalid answer: ${named}`);
-      }
+      const asked = Promise.resolve().then(() => accounts.findAccount(biller_id, account_id));
+      answer = await within(clock, DEADLINE_MS, 'find_account', asked);
+      if (answer !== undefined) checkRecord(answer, biller_id, account_id);
     } catch (error) {
       if (error instanceof Refusal || error instanceof DatabaseUnavailable) throw error;
       log.error(
-        { operation, error: describeAccountSystemError(error) },
+        { operation: 'find_account', error: describeAccountSystemError(error) },
         'the account system gave no valid answer',
       );
       throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
     } finally {
-      metrics.observeCore(operation, (clock.monotonic() - began) / 1000);
+      metrics.observeCore('find_account', (clock.monotonic() - began) / 1000);
     }
     if (answer === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
     return answer;
   };
 
-  const account = ({ biller_id, account_id }: AccountPath): Promise<AccountRecord> =>
-    ask(
-      'find_account',
-      () => accounts.findAccount(biller_id, account_id),
-      (answer) => {
-        const problems = isAccount.problems(answer, 'account');
-        if (problems.length > 0) return problems;
-        // A case-insensitive lookup may return another customer's account.
-        const isOther = answer.biller_id !== biller_id || answer.account_id !== account_id;
-        return isOther ? [{ path: 'account', problem: 'is not the one that was asked for' }] : [];
-      },
-    );
+  return { account, balance: async (path) => (await account(path)).balance ?? {} };
+}
 
-  return {
-    account,
-    async balance(path) {
-      const { findBalance } = accounts;
-      if (!findBalance) return (await account(path)).balance ?? {};
-      return ask(
-        'find_balance',
-        () => findBalance(path.biller_id, path.account_id),
-        (answer) => isBalance.problems(answer, 'balance'),
-      );
-    },
-  };
+/** Throws WrongAnswer. A case-insensitive lookup may have returned another customer's account. */
+function checkRecord(record: AccountRecord, biller_id: string, account_id: string): void {
+  const problems = isAccount
+    .problems(record, 'account')
+    .map(({ path, problem }) => `${path} ${problem}`);
+  if (
+    problems.length === 0 &&
+    (record.biller_id !== biller_id || record.account_id !== account_id)
+  ) {
+    problems.push('account is not the one that was asked for');
+  }
+  if (problems.length > 0) {
+    throw new WrongAnswer(`find_account returned an invalid answer: ${problems.join('; ')}`);
+  }
 }

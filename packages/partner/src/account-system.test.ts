@@ -2,10 +2,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { AccountRecord } from '@duebridge/contract';
-import { createLogger, createMetrics, silentLog, systemClock } from '@duebridge/runtime';
-import { openAccountReads } from './account-reads.ts';
+import { createLogger, createMetrics } from '@duebridge/runtime';
 import type { AccountsInOwnSystem, AccountSystem, PostOutcome } from './account-system.ts';
-import { kitMetrics } from './metrics.ts';
 import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from '../test/kit.ts';
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
@@ -49,16 +47,6 @@ test('an account record or balance that is invalid, of another account, late or 
     }
     await partner.close();
   }
-  const late = openAccountReads({
-    accounts: { findAccount: () => new Promise(() => undefined) },
-    metrics: kitMetrics(undefined),
-    log: silentLog,
-    clock: systemClock,
-    deadlineMs: 20,
-  });
-  await assert.rejects(late.account({ biller_id: 'acme', account_id: 'A-1' }), {
-    code: 'SERVICE_UNAVAILABLE',
-  });
 });
 
 /** Waits until the condition holds; fails after two minutes. */

@@ -2,15 +2,13 @@
  * What the kit asks of the accounts behind it: the AccountSystem. `ledger.ts` is the default one; a biller whose accounts live in a
  * system of its own writes one in a few dozen lines (example/own-accounts.ts) and changes nothing else.
  *
- * What an AccountSystem answers is checked before it is believed: its account records and balances by account-reads.ts, its
- * outcomes here.
+ * What an AccountSystem answers is checked before it is believed: its account records by account-reads.ts, its outcomes here.
  */
 import {
   FAILURE_REASONS,
   MAX_FAILURE_REASON_LENGTH,
   parseInstant,
   type AccountRecord,
-  type Balance,
 } from '@duebridge/contract';
 import type { Transaction } from '@duebridge/runtime';
 
@@ -69,8 +67,6 @@ export function isLocked(outcome: unknown): outcome is Locked {
 interface AccountReads {
   /** Returns the account, or undefined when there is none (404). Ids are compared byte by byte (decision 13). */
   findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
-  /** Returns the balance, undefined when there is no such account. Without it, Get Balance answers the account's `balance`. */
-  findBalance?(biller_id: string, account_id: string): Promise<Balance | undefined>;
   /**
    * Names new payments: returns one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs.
    * It is called when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5), and has five
@@ -98,8 +94,6 @@ export interface AccountsInTransaction extends AccountReads {
 
 /** Settings of the calls to another system. */
 export interface CallOptions {
-  /** Maximum payments in one call; default 1. Those of a call that fails are tried again, each in a call of its own. */
-  readonly batch?: number;
   /** Concurrent calls, not counting those beyond their deadline; default 8. With 1, a call that hangs delays all others. */
   readonly concurrency?: number;
   /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */
@@ -113,7 +107,7 @@ export interface AccountsInOwnSystem extends AccountReads {
   readonly posts: 'in_own_system';
   readonly calls?: CallOptions;
   /**
-   * Posts and gives one outcome for each, in their order. Throw when the outcome is not known (a timeout): the payment is looked
+   * Posts one payment and gives its outcome, both in a list of one. Throw when the outcome is not known (a timeout): the payment is looked
    * up, or posted again, until there is one, and cannot be canceled meanwhile. The same id is never posted while a call that holds
    * it has not returned, at this replica or another living one; so return or throw once nothing more will happen. `signal` aborts
    * when the call is given up.

@@ -195,14 +195,6 @@ test('a read that the service does not answer ends after five seconds, with its 
   assert.deepEqual(limits, [5_000]);
 });
 
-test('the service’s settings of calls are the kit’s, and without any the kit has its own', () => {
-  const url = 'https://billing.example/';
-  const calls = { batch: 1, concurrency: 2, deadlineMs: 3_000 };
-  assert.deepEqual(accountsOverHttp({ url, secret, calls }).calls, calls);
-  assert.ok(!('calls' in accountsOverHttp({ url, secret })));
-  assert.equal(accountsOverHttp({ url, secret }).posts, 'in_own_system');
-});
-
 test('an address that would show payments or the secret to others is refused, and a short secret [S3]', () => {
   for (const url of [
     'http://example.com/',

@@ -1,18 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { FAILURE_REASONS } from '@duebridge/contract';
-import { silentLog, systemClock, type Database, type Transaction } from '@duebridge/runtime';
-import type {
-  AccountsInOwnSystem,
-  AccountsInTransaction,
-  Posting,
-  PostOutcome,
-} from './account-system.ts';
+import { silentLog, systemClock, type Database } from '@duebridge/runtime';
+import type { AccountsInTransaction } from './account-system.ts';
 import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { cancelPayment } from './end-by-hand.ts';
-import { endPayments, findPayments, insertPayments, type PaymentRow } from './store.ts';
+import { findPayments, insertPayments, type PaymentRow } from './store.ts';
 import {
   accepted,
   ended,
@@ -123,29 +117,6 @@ test('a crash in the middle of posting leaves neither half done, and the next at
   assert.equal(await owed(database), 99_900);
 });
 
-test('a payment that cannot be posted delays no other [ST2]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const rows = await accepted(database, ['good-1', 'poison', 'good-2', 'good-3']);
-  const kitLedger = ledger(database);
-  const accounts: AccountsInTransaction = {
-    ...kitLedger,
-    post(payments: readonly Posting[], tx: Transaction) {
-      if (payments.some(({ platform_payment_id }) => platform_payment_id === 'poison')) {
-        throw new Error('a bug that only one payment meets');
-      }
-      return kitLedger.post(payments, tx);
-    },
-  };
-  const applier = applierOn(database, { accounts });
-  applier.take(rows);
-  await applier.stop();
-  for (const id of ['good-1', 'good-2', 'good-3']) {
-    assert.equal(await statusOf(database, id), 'succeeded');
-  }
-  assert.equal(await statusOf(database, 'poison'), 'processing');
-});
-
 test('a cancel races the posting: there is one terminal status, and the ledger agrees with it [ST4 RU2 KT5 F94]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
@@ -211,82 +182,6 @@ test('a canceled payment is never posted, and stays canceled when it is put agai
   assert.deepEqual(again.body, end.body);
   await applierOn(database).sweep(0);
   assert.equal(await owed(database), 100_000);
-});
-
-test('a duplicate payment fails if the biller wants that; an idempotent retry never does [FR1 RU5]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database, {}, { account_id: 'A-2' });
-  const billers = [{ biller_id: 'acme', duplicate_window_seconds: 600 }];
-  const partner = await startKit(database, { billers });
-  const put = async (id: string, cents: number, account = 'A-1'): Promise<unknown> => {
-    const path = paymentPath(id, account);
-    await partner.call('PUT', path, { body: instruction(cents) });
-    const { body } = await ended(partner, id, path);
-    return body['failure_reason'] ?? body['status'];
-  };
-  assert.equal(await put('first', 500), 'succeeded');
-  assert.equal(await put('first', 500), 'succeeded');
-  assert.equal(await put('second', 500), FAILURE_REASONS.duplicate);
-  assert.equal(await put('other-amount', 501), 'succeeded');
-  assert.equal(await put('other-account', 500, 'A-2'), 'succeeded');
-  assert.equal(await put('first', 500), 'succeeded');
-});
-
-/** An external account system: a map that posts each id once. */
-function ownSystem(behave?: (payments: readonly Posting[]) => void | Promise<void>): {
-  accounts: AccountsInOwnSystem;
-  posted: Map<string, number>;
-  calls: string[][];
-} {
-  const posted = new Map<string, number>();
-  const calls: string[][] = [];
-  return {
-    posted,
-    calls,
-    accounts: {
-      posts: 'in_own_system',
-      findAccount: () =>
-        Promise.resolve({ biller_id: 'acme', account_id: 'A-1', status: 'active' }),
-      async post(payments) {
-        calls.push(payments.map((payment) => payment.platform_payment_id));
-        for (const payment of payments)
-          posted.set(payment.platform_payment_id, payment.amount_in_cents);
-        await behave?.(payments);
-        return payments.map(({ account_id }): PostOutcome =>
-          account_id === 'A-1'
-            ? { outcome: 'posted' }
-            : { outcome: 'failed', reason: 'No such account.' },
-        );
-      },
-    },
-  };
-}
-
-test('accounts in another system: the outcome of the call ends the payment [ST2 ST3]', async (t) => {
-  const database = await kitDatabase(t);
-  const { accounts, posted } = ownSystem();
-  const applier = applierOn(database, { accounts });
-  applier.take(await accepted(database, ['good']));
-  applier.take(await accepted(database, ['bad'], { account_id: 'A-2' }));
-  await applier.stop();
-  assert.deepEqual(
-    [await statusOf(database, 'good'), await statusOf(database, 'bad')],
-    ['succeeded', 'failed'],
-  );
-  assert.equal(posted.get('good'), 100);
-});
-
-test('a database clock that steps back never puts posted_at before initiated_at [PF7 PF8 KT7]', async (t) => {
-  const database = await kitDatabase(t);
-  // As if the payment had been accepted before the clock was set back by an hour.
-  await database.query(
-    `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, initiated_at)
-     VALUES ('ahead', gen_random_uuid(), 'b', 'acme', 'A-1', 'c', 1, date_trunc('milliseconds', clock_timestamp()) + interval '1 hour')`,
-  );
-  const [row] = await endPayments(database, [
-    { platform_payment_id: 'ahead', status: 'succeeded', failure_reason: null },
-  ]);
-  assert.equal(row?.posted_at, row?.initiated_at);
 });
 
 test('a clock that steps back by an hour keeps no payment processing for that hour [RU3 EE7 F87]', async (t) => {

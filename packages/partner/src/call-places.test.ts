@@ -19,9 +19,9 @@ function places(concurrency: number) {
     call: (): string[] => {
       const begun: string[] = [];
       while (limits.free() > 0) {
-        const [item] = queue.take(1, limits);
+        const item = queue.take(limits);
         if (!item) break;
-        calls.add({ payments: [item.payment], isLate: false });
+        calls.add({ payment: item.payment, isLate: false });
         begun.push(`${item.payment.biller_id}/${item.payment.account_id}`);
       }
       return begun;
@@ -83,7 +83,9 @@ test('billers take turns, and the accounts of each, so that a long queue delays 
   wait('a/1', 3);
   wait('a/2', 1);
   wait('b/1', 2);
-  const order = queue.take(10, limits).map(({ payment }) => Object.values(payment).join('/'));
+  const order = Array.from({ length: 6 }, () => {
+    return Object.values(queue.take(limits)?.payment ?? {}).join('/');
+  });
   assert.deepEqual(order, ['a/1', 'b/1', 'a/2', 'b/1', 'a/1', 'a/1']);
   assert.equal(queue.size, 0);
 });

@@ -1,7 +1,7 @@
 /**
  * Whose payment is called for next in a biller's own system, so that calls that hang or are slow leave places to others.
  *
- * enters: payments that wait for a call, and the calls that are open.  leaves: the payments of the next call.
+ * enters: payments that wait for a call, and the calls that are open.  leaves: the payment of the next call.
  * holds:  billers take turns, and so do the accounts of each. One biller has at most half of the places that the others leave, and
  *         three quarters while no other is known; one account has half of what the other accounts of its biller leave. So with eight
  *         places, four billers have to hang before a fifth waits, and then until the deadline of their calls. A call beyond its
@@ -20,9 +20,9 @@ interface Owned {
   readonly account_id: string;
 }
 
-/** A call from the moment its payments are taken until it returns. */
+/** A call from the moment its payment is taken until it returns. */
 export interface OpenCall {
-  readonly payments: readonly Owned[];
+  readonly payment: Owned;
   /** It is beyond its deadline. */
   readonly isLate: boolean;
 }
@@ -85,7 +85,7 @@ export class CallPlaces {
   #count(isOf: (payment: Owned) => boolean): { places: number; late: number } {
     let [places, late] = [0, 0];
     for (const call of this.#calls) {
-      if (!call.payments.some(isOf)) continue;
+      if (!isOf(call.payment)) continue;
       if (call.isLate) late += 1;
       else places += 1;
     }
@@ -118,27 +118,8 @@ export class FairQueue<T extends { readonly payment: Owned }> {
     this.#size += 1;
   }
 
-  /** Removes and returns up to `most` items that may be called for. */
-  take(most: number, places: Turns<T>): T[] {
-    const taken: T[] = [];
-    while (taken.length < most) {
-      const item = this.#takeOne(places);
-      if (item === undefined) break;
-      taken.push(item);
-    }
-    return taken;
-  }
-
-  /** Removes and returns all. */
-  takeAll(): T[] {
-    const all = [...this.#billers.values()].flatMap((accounts) => [...accounts.values()].flat());
-    this.#billers.clear();
-    this.#size = 0;
-    return all;
-  }
-
-  /** Those whose turn it was go to the end. */
-  #takeOne(places: Turns<T>): T | undefined {
+  /** Removes and returns an item that may be called for. Those whose turn it was go to the end. */
+  take(places: Turns<T>): T | undefined {
     for (const [biller_id, accounts] of this.#billers) {
       if (!places.mayCallBiller(biller_id)) continue;
       for (const [account_id, items] of accounts) {
@@ -154,5 +135,13 @@ export class FairQueue<T extends { readonly payment: Owned }> {
       }
     }
     return undefined;
+  }
+
+  /** Removes and returns all. */
+  takeAll(): T[] {
+    const all = [...this.#billers.values()].flatMap((accounts) => [...accounts.values()].flat());
+    this.#billers.clear();
+    this.#size = 0;
+    return all;
   }
 }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
-import { sqlState } from '@duebridge/runtime';
 import { checkCsv, csvPages, CsvRefused } from './csv.ts';
 import { formerPaymentsKind, importFormerPayments } from './former-payments.ts';
 import type { PaymentRow } from './store.ts';
@@ -255,42 +254,6 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     skipped: 0,
     differing: ['p984', 'p985', 'p986', 'p987', 'p988', 'p989'],
   });
-});
-
-test('two imports of the same file in other orders do not deadlock [PF2]', async (t) => {
-  const database = await kitDatabase(t);
-  const csv =
-    header + ['c', 'a', 'b'].map((platform_payment_id) => line({ platform_payment_id })).join('');
-  let waiting: Promise<unknown> = Promise.resolve();
-  await database.transaction(async (tx) => {
-    await tx.query(
-      `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-       VALUES ('b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
-    );
-    waiting = importFormerPayments(database, () => [csv], 'c');
-    const end = performance.now() + 120_000;
-    const isWaiting = async (): Promise<boolean> =>
-      (
-        await database.query(
-          `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-        )
-      ).length > 0;
-    while (!(await isWaiting())) assert.ok(performance.now() < end, 'nobody waits for a lock');
-    // It waits for b, so it has a and not yet c.
-    const insert = (id: string, lockTimeoutMs: number): Promise<unknown> =>
-      database.transaction(
-        (other) =>
-          other.query(
-            `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-             VALUES ($1, 'x', 'b', 'acme', 'A-1', 'c', 1)`,
-            [id],
-          ),
-        { lockTimeoutMs },
-      );
-    await insert('c', 5_000);
-    await assert.rejects(insert('a', 50), (error) => sqlState(error) === '55P03');
-  });
-  await waiting;
 });
 
 test('an export of a platform is imported: without payments that the partner never had, and without its apostrophes [PF2 RU5]', async () => {

@@ -7,8 +7,8 @@ import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { createMetrics, silentLog } from '@duebridge/runtime';
-import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
+import { createMetrics } from '@duebridge/runtime';
+import { type TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import { partnerFetch, partnerHandler, type PartnerHandler } from './handler.ts';
 import type { PartnerKitOptions } from './kit.ts';
@@ -19,7 +19,6 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
-  putWithHeaderTwice,
   TEST_KEY,
   withKey,
   type Answer,
@@ -305,49 +304,6 @@ test('a web request whose body was read is refused, and its signal ends a waitin
     signal: AbortSignal.abort(),
   });
   await assert.rejects(answer(left), { name: 'AbortError' });
-});
-
-test('behind the handler, a key in a header of the partner’s own that is sent twice is refused, and requests are counted by the metrics given [S3]', async (t) => {
-  const database = await kitDatabase(t);
-  const metrics = createMetrics({ processFigures: false });
-  const header = 'x-partner-key';
-  const options = { auth: { ...auth, header }, metrics } as const;
-  const host = await onNode(t, database, (kit) => kit, options);
-  assert.match(await putWithHeaderTwice(host.url, header), /^HTTP\/1\.1 400 /);
-  assert.deepEqual(await database.query('SELECT 1 FROM duebridge_partner.payment'), []);
-  assert.match(
-    await metrics.text(),
-    /^duebridge_http_request_duration_seconds_count\{[^}]*status="4[^}]*\} 1$/m,
-  );
-});
-
-test('behind the handler a token is issued and used, and the app’s own log and clock tell of what was refused [OA1 OA3]', async (t) => {
-  const database = await kitDatabase(t);
-  const clock = manualClock();
-  const refused: unknown[] = [];
-  const log = { ...silentLog, info: (line: object) => void refused.push(line) };
-  const client = { client_id: 'platform', secrets: ['the-secret-of-the-platform'] };
-  const host = await onNode(t, database, (kit) => kit, {
-    auth: { method: 'oauth', clients: [client] },
-    log,
-    clock,
-  });
-  const asked = { grant_type: 'client_credentials', client_id: 'platform', scope: 'read' };
-  const form = (client_secret: string): Promise<Answer> =>
-    host.call('POST', '/oauth/token', {
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({ ...asked, client_secret }).toString(),
-    });
-  const at = new Date(clock.now()).toISOString();
-  assert.equal((await form('another')).status, 401);
-  assert.deepEqual(
-    refused.map((line) => (line as { at?: string; status: number }).at),
-    [at],
-  );
-  const token = String((await form('the-secret-of-the-platform')).body['access_token']);
-  const headers = { authorization: `Bearer ${token}` };
-  const none = await host.call('GET', '/biller/acme/account/unheard', { headers });
-  assert.equal(none.body['code'], 'ACCOUNT_NOT_FOUND');
 });
 
 test('without a log, what goes wrong is said on standard error, without the key [S3]', async (t) => {

@@ -26,7 +26,7 @@ import {
   type Tracer,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { onlyServed, openAccountReads } from './account-reads.ts';
+import { openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import {
   checkedOutcome,
@@ -175,7 +175,8 @@ function openStages(
   const accounts = options.accounts ?? ledger(database);
   const metrics = kitMetrics(options.metrics, database);
   const accountReads = openAccountReads({
-    accounts: onlyServed(accounts, options.billers),
+    accounts,
+    billers: options.billers,
     metrics,
     log,
     clock,
@@ -248,7 +249,7 @@ function kitOf(
         reads.announce([settled.payment]);
         metrics.ended(settled.payment.status as TerminalStatus, 1);
       } else if (settled.outcome === 'was_ended' && !settled.agrees) {
-        metrics.contradicted.inc();
+        metrics.count('contradicted');
         log.error(
           { platform_payment_id: id },
           'settle reported a different result than the one recorded',
@@ -269,7 +270,7 @@ function kitOf(
 function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages: Stages): void {
   const { accountReads, acceptance, authenticator, metrics, reads, statements, traces } = stages;
   const counted = (error: unknown): unknown => {
-    if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.authFailures.inc();
+    if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.count('auth_failures');
     return error;
   };
   const at = (id: keyof KitPaths): MountOptions => {

@@ -222,7 +222,7 @@ test('a process that was suspended does not call for a payment that another repl
   assert.equal(await statusOf(database, 'p'), 'succeeded');
 });
 
-test('each payment has a call of its own, and one account half of them, unless the biller says otherwise [ST2 KT2]', async (t) => {
+test('each payment has a call of its own, and one account half of them [ST2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   const core = heldCore();
   const one = replica(database, manualClock(), { post: core.post });
@@ -239,33 +239,6 @@ test('each payment has a call of its own, and one account half of them, unless t
     core.made.map((call) => call.ids.length),
     Array.from({ length: 9 }, () => 1),
   );
-
-  const batches = heldCore();
-  const other = replica(database, manualClock(), { post: batches.post, calls: { batch: 3 } });
-  other.applier.take(await accepted(database, ids(14).slice(9)));
-  await until(() => batches.made.length === 2, 'two calls');
-  for (const call of batches.made) call.answer();
-  await other.applier.stop();
-  assert.deepEqual(
-    batches.made.map((call) => call.ids.length),
-    [3, 2],
-  );
-});
-
-test('payments that failed together are tried alone, and all but the cause are posted [LV3 ST2]', async (t) => {
-  const database = await kitDatabase(t);
-  const { applier, did } = replica(database, manualClock(), {
-    calls: { batch: 4 },
-    post: (payments) =>
-      payments.some((payment) => payment.platform_payment_id === 'p1')
-        ? Promise.reject(new Error('p1'))
-        : Promise.resolve(payments.map(() => POSTED)),
-  });
-  applier.take(await accepted(database, ids(4)));
-  await until(() => did.length === 8, 'four calls more');
-  await applier.stop();
-  const statuses = await Promise.all(ids(4).map((id) => statusOf(database, id)));
-  assert.deepEqual(statuses, ['succeeded', 'processing', 'succeeded', 'succeeded']);
 });
 
 test('a call beyond its deadline holds its payment until it returns, and its answer counts [KT2 KT6 LV3]', async (t) => {
@@ -362,9 +335,9 @@ test('an answer that contradicts what settle recorded changes nothing and is kep
   assert.deepEqual(audit, [{ actor: 'account system', detail: { status: 'succeeded' } }]);
 });
 
-test('settings of no place, no payment or no time are refused at the start', async (t) => {
+test('settings of no place or no time are refused at the start', async (t) => {
   const database = await kitDatabase(t);
-  for (const calls of [{ batch: 0 }, { concurrency: 0 }, { deadlineMs: 0 }]) {
+  for (const calls of [{ concurrency: 0 }, { deadlineMs: 0 }]) {
     assert.throws(() => replica(database, manualClock(), { calls }), /at least one/);
   }
 });

@@ -52,7 +52,7 @@ import {
   type Postponed,
 } from './store.ts';
 
-const defaults = { batch: 1, concurrency: 8, deadlineMs: 10_000 };
+const defaults = { concurrency: 8, deadlineMs: 10_000 };
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
@@ -61,16 +61,10 @@ const group = { maxBatch: 512, maxQueued: 100_000 };
 /** A call, and what ends it: its signal, and the timers beside it. */
 interface Call extends OpenCall {
   isLate: boolean;
-  readonly payments: readonly PaymentRow[];
+  readonly item: Waiting;
   readonly isRepeat: boolean;
   readonly aborting: AbortController;
   readonly returned: AbortController;
-}
-
-/** A payment that may be called for under this lease. */
-interface Claimed {
-  readonly item: Waiting;
-  readonly under: string;
 }
 
 /** What the poster needs. */
@@ -89,7 +83,7 @@ export interface OwnSystemOptions {
 export class OwnSystem extends Lanes implements Poster {
   readonly #on: OwnSystemOptions;
   readonly #settings: typeof defaults & { readonly giveUpMs: number };
-  /** First attempts, in batches; and payments that failed before, or that were claimed before, one in each call. */
+  /** First attempts; and payments that failed or were claimed before, which have half of the places. */
   readonly #firsts = new FairQueue<Waiting>();
   readonly #again = new FairQueue<Waiting>();
   readonly #calls = new Set<Call>();
@@ -105,8 +99,8 @@ export class OwnSystem extends Lanes implements Poster {
     super(clock);
     this.#on = options;
     const settings = { ...defaults, ...accounts.calls };
-    const { batch, concurrency, deadlineMs } = settings;
-    assert(batch >= 1 && concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
+    const { concurrency, deadlineMs } = settings;
+    assert(concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
     this.#settings = { giveUpMs: deadlineMs * 6, ...settings };
     this.#places = new CallPlaces(concurrency, this.#calls);
     this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
@@ -153,50 +147,57 @@ export class OwnSystem extends Lanes implements Poster {
 
   protected override start(): void {
     while (this.#places.free() > 0) {
-      const [items, isRepeat] = this.#next();
-      if (items.length === 0) return;
-      const call: Call = {
-        payments: items.map(({ payment }) => payment),
-        isRepeat,
+      const call = this.#next();
+      if (!call) return;
+      this.#calls.add(call);
+      void this.#work(call)
+        .catch(triedBy)
+        .then((tried) => call.item.resolve(tried))
+        .finally(() => {
+          this.#calls.delete(call);
+          this.schedule();
+        });
+    }
+  }
+
+  #next(): Call | undefined {
+    const repeats = [...this.#calls].filter((call) => call.isRepeat && !call.isLate).length;
+    const mayRepeat = repeats < Math.max(1, Math.floor(this.#settings.concurrency / 2));
+    const repeat = mayRepeat ? this.#again.take(this.#places) : undefined;
+    const item = repeat ?? this.#firsts.take(this.#places);
+    return (
+      item && {
+        item,
+        payment: item.payment,
+        isRepeat: repeat !== undefined,
         isLate: false,
         aborting: new AbortController(),
         returned: new AbortController(),
-      };
-      this.#calls.add(call);
-      void this.#work(call, items).finally(() => {
-        this.#calls.delete(call);
-        this.schedule();
-      });
-    }
-  }
-
-  /** The next payments to call for: those that go alone in half of the places, the others in batches. */
-  #next(): [Waiting[], boolean] {
-    const { batch, concurrency } = this.#settings;
-    const repeats = [...this.#calls].filter((call) => call.isRepeat && !call.isLate).length;
-    const mayRepeat = repeats < Math.max(1, Math.floor(concurrency / 2));
-    const [repeat] = mayRepeat ? this.#again.take(1, this.#places) : [];
-    return repeat ? [[repeat], true] : [this.#firsts.take(batch, this.#places), false];
-  }
-
-  /** Claims the payments, looks up unknown outcomes, and posts the rest in one call. Every item gets its result. Never throws. */
-  async #work(call: Call, items: readonly Waiting[]): Promise<void> {
-    const ready = await Promise.all(
-      items.map(async (item): Promise<Claimed | undefined> => {
-        const permit = await this.#permit(item.payment).catch(triedBy);
-        if ('under' in permit) return { item, under: permit.under };
-        item.resolve(permit);
-        return undefined;
-      }),
+      }
     );
-    const mine: Claimed[] = [];
-    for (const one of ready) {
-      if (one === undefined) continue;
-      // At the last moment: a process that was suspended in between may have lost its claims.
-      if (!this.isStopping && this.#on.lease.covers(one.under)) mine.push(one);
-      else one.item.resolve({ result: 'busy' });
+  }
+
+  /** Claims the payment, looks it up if its outcome is unknown, and posts it. */
+  async #work(call: Call): Promise<Tried> {
+    const { payment } = call.item;
+    const permit = await this.#permit(payment);
+    if (!('under' in permit)) return permit;
+    // At the last moment: a process that was suspended in between may have lost its claims.
+    if (this.isStopping || !this.#on.lease.covers(permit.under)) return { result: 'busy' };
+    this.#asked.add(payment.platform_payment_id);
+    try {
+      return await this.#post(call, permit.under);
+    } catch (error) {
+      this.#on.metrics.count('post_errors');
+      if (call.isLate) {
+        const line = { error: describeAccountSystemError(error) };
+        this.#on.log.warn(line, 'a late call failed');
+      }
+      return { result: 'failed', error };
+    } finally {
+      this.#asked.delete(payment.platform_payment_id);
+      call.returned.abort();
     }
-    if (mine.length > 0) await this.#post(call, mine);
   }
 
   /** Returns the lease under which a call may be made, or what became of the payment without one. */
@@ -226,49 +227,22 @@ export class OwnSystem extends Lanes implements Poster {
     }
   }
 
-  /** One call of the account system. Returns when it has returned and its answer is stored, or is not known. */
-  async #post(call: Call, claimed: readonly Claimed[]): Promise<void> {
-    const { accounts, clock, metrics, log } = this.#on;
-    const payments = claimed.map(({ item }) => item.payment);
-    for (const { platform_payment_id } of payments) this.#asked.add(platform_payment_id);
+  /** One call of the account system. Throws when its outcome is not known, or could not be stored. */
+  async #post(call: Call, under: string): Promise<Tried> {
+    const { accounts, clock, metrics } = this.#on;
+    const { payment, resolve } = call.item;
     const began = clock.monotonic();
     void this.#after(this.#settings.deadlineMs, call, () => {
       call.isLate = true;
-      for (const { item } of claimed) item.resolve({ result: 'busy' });
+      resolve({ result: 'busy' });
       this.schedule();
     });
     void this.#after(this.#settings.giveUpMs, call, () => call.aborting.abort());
-    let failed = claimed;
-    let error: unknown;
-    try {
-      const answer = await accounts.post(payments.map(toPosting), call.aborting.signal);
-      metrics.observeCore('post', (clock.monotonic() - began) / 1000);
-      const outcomes = checkedOutcomes(answer, payments.length);
-      const stored = await Promise.allSettled(
-        claimed.map(async ({ item, under }, index) => {
-          const outcome = outcomes[index];
-          assert(outcome);
-          item.resolve(await this.#record(item.payment.platform_payment_id, under, outcome));
-        }),
-      );
-      failed = claimed.filter((_, index) => stored[index]?.status === 'rejected');
-      error = stored.find((one) => one.status === 'rejected')?.reason;
-    } catch (thrown) {
-      error = thrown;
-    }
-    call.returned.abort();
-    for (const { platform_payment_id } of payments) this.#asked.delete(platform_payment_id);
-    if (failed.length === 0) return;
-    // Several are tried alone at once: one of them may be the cause.
-    for (const { item } of failed) {
-      if (call.isLate || claimed.length === 1) item.resolve({ result: 'failed', error });
-      else this.#again.push(item);
-    }
-    metrics.postErrors.inc();
-    if (call.isLate) {
-      const line = { payments: payments.length, error: describeAccountSystemError(error) };
-      log.warn(line, 'a late call failed');
-    }
+    const answer = await accounts.post([toPosting(payment)], call.aborting.signal);
+    metrics.observeCore('post', (clock.monotonic() - began) / 1000);
+    const [outcome] = checkedOutcomes(answer, 1);
+    assert(outcome);
+    return this.#record(payment.platform_payment_id, under, outcome);
   }
 
   /** Does something after `ms`, unless the call has returned. */
@@ -290,7 +264,7 @@ export class OwnSystem extends Lanes implements Poster {
     const { database, metrics, log } = this.#on;
     const settled = await settlePayment(database, end, 'account system');
     if (settled.outcome === 'was_ended' && !settled.agrees) {
-      metrics.contradicted.inc();
+      metrics.count('contradicted');
       log.error(
         { platform_payment_id: id, here: settled.payment.status, there: end.status },
         'the account system reports a different result than the one recorded',

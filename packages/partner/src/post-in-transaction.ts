@@ -85,7 +85,7 @@ export function openTransactionPoster(options: {
     });
   };
 
-  const noteError = (): void => metrics.postErrors.inc();
+  const noteError = (): void => metrics.count('post_errors');
   const lanes = new PostingLanes({ attempt, database, clock, noteError });
   metrics.watch('locked_accounts', () => lanes.troubles);
   return lanes;

@@ -14,7 +14,7 @@
  * succession hung. Each time for twice as long, up to five seconds. A payment that is posted ends both.
  */
 import { DatabaseUnavailable, sqlState, type Clock, type Database } from '@duebridge/runtime';
-import { CallPlaces, FairQueue } from './call-places.ts';
+import { CallPlaces, FairQueue, type OpenCall } from './call-places.ts';
 import { Lanes, TooLate, type Poster, type Tried, type Waiting } from './poster.ts';
 import type { PaymentRow } from './store.ts';
 
@@ -88,7 +88,7 @@ export class PostingLanes extends Lanes implements Poster {
   readonly #alone = new FairQueue<Item>();
   /** How many payments of an account are in the single lane: others of it follow them. */
   readonly #inSingleLane = new Map<string, number>();
-  readonly #underWay = new Set<{ payments: [PaymentRow]; isLate: false; item: Item }>();
+  readonly #underWay = new Set<OpenCall & { readonly item: Item }>();
   readonly #places = new CallPlaces(alone.places, this.#underWay);
   /** By account and by biller. */
   readonly #troubles = new Map<string, Trouble>();
@@ -174,7 +174,7 @@ export class PostingLanes extends Lanes implements Poster {
     for (;;) {
       if (this.#places.free() <= 0) return undefined;
       const inUse = new Set([...this.#underWay].map(({ item }) => item.account));
-      const [item] = this.#alone.take(1, {
+      const item = this.#alone.take({
         mayCallBiller: (biller_id) => this.#places.mayCallBiller(biller_id),
         mayCallAccount: ({ biller_id, account_id }, next) =>
           !inUse.has(JSON.stringify([biller_id, account_id])) &&
@@ -210,7 +210,7 @@ export class PostingLanes extends Lanes implements Poster {
   }
 
   #startAlone(item: Item): void {
-    const place = { payments: [item.payment] as [PaymentRow], isLate: false as const, item };
+    const place = { payment: item.payment, isLate: false, item };
     this.#underWay.add(place);
     void this.#runAlone(item).finally(() => {
       this.#underWay.delete(place);

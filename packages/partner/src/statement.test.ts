@@ -2,16 +2,9 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { BatchStatement, compileCheck } from '@duebridge/contract';
-import { assertInTime, testInRealTime } from '@duebridge/runtime/testing';
-import { batchLines, batchStatement, listBatches } from './statement.ts';
+import { batchLines, batchStatement } from './statement.ts';
 import { endPayments, insertPayments } from './store.ts';
-import {
-  instruction,
-  kitDatabase,
-  paymentPath,
-  startKit,
-  watchingTransactions,
-} from '../test/kit.ts';
+import { kitDatabase, startKit, watchingTransactions } from '../test/kit.ts';
 
 const payment = {
   platform_batch_id: 'b',
@@ -144,80 +137,3 @@ test('a statement holds the payments of the clients that are named, and of no ot
   ]);
   assert.equal(await batchLines(database, 'd'), undefined);
 });
-
-test('an operator pages through the batches, the latest first, each with its own sums [PF3]', async (t) => {
-  const database = await kitDatabase(t);
-  for (const batch of ['b-1', 'b-2', 'b-3', 'b-4']) {
-    for (const part of ['x', 'y', 'z']) {
-      const platform_payment_id = `${batch}-${part}`;
-      const amount_in_cents = Number(batch.slice(2)) * 100;
-      await insertPayments(database, [
-        { ...payment, platform_payment_id, platform_batch_id: batch, amount_in_cents },
-      ]);
-      // Times are whole milliseconds, and each is to be another one.
-      await database.query('SELECT pg_sleep(0.002)');
-    }
-    await endPayments(database, [
-      { platform_payment_id: `${batch}-y`, status: 'failed', failure_reason: 'no' },
-    ]);
-  }
-  const all = await listBatches(database, undefined, 10);
-  assert.deepEqual(
-    all.map(({ platform_batch_id, count, amount_in_cents, processing }) => [
-      platform_batch_id,
-      count,
-      amount_in_cents,
-      processing,
-    ]),
-    [4, 3, 2, 1].map((batch) => [`b-${batch}`, 3, batch * 300, 2]),
-  );
-  for (const { platform_batch_id, first_initiated_at, last_initiated_at } of all) {
-    const [times] = await database.query<{ first: string; last: string }>(
-      `SELECT initiated_at AS first, (SELECT initiated_at FROM duebridge_partner.payment WHERE platform_payment_id = $2) AS last
-         FROM duebridge_partner.payment WHERE platform_payment_id = $1`,
-      [`${platform_batch_id}-x`, `${platform_batch_id}-z`],
-    );
-    assert.deepEqual([first_initiated_at, last_initiated_at], [times?.first, times?.last]);
-    assert.ok(first_initiated_at < last_initiated_at);
-  }
-  assert.deepEqual(await listBatches(database, undefined, 2), all.slice(0, 2));
-  assert.deepEqual(await listBatches(database, 'b-3', 10), all.slice(2));
-  assert.deepEqual(await listBatches(database, 'b-1', 10), []);
-});
-
-testInRealTime(
-  'thirty statements over 200,000 payments do not delay a PUT: it is answered before the first of them [B4 LI1]',
-  async (t) => {
-    const database = await kitDatabase(t);
-    await database.transaction(async (tx) => {
-      // Inserted in the final state; the triggers would require each step on the way.
-      await tx.query('SET LOCAL session_replication_role = replica');
-      await tx.query(
-        `INSERT INTO duebridge_partner.payment
-         (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents, status, failure_reason, ended_at)
-       SELECT 'p-' || lpad(n::text, 7, '0'), 'P-' || n, 'b-' || n % 2, 'acme', 'A-1', 'static-key', n, 'failed', 'no', now()
-         FROM generate_series(1, 200000) n`,
-      );
-    });
-    const partner = await startKit(database, { holdMs: 600_000 });
-    let answered = 0;
-    const asked = (batch: string): Promise<number> =>
-      partner.call('GET', `/batch/${batch}`).then(({ body }) => {
-        answered += 1;
-        return body['count'] as number;
-      });
-    const statements = Array.from({ length: 30 }, (_, index) => asked(`b-${index % 2}`));
-    const began = performance.now();
-    for (let put = 0; put < 5; put += 1) {
-      const { status } = await partner.call('PUT', paymentPath(`new-${put}`), {
-        body: instruction(),
-      });
-      assert.equal(status, 200);
-      assertInTime(answered === 0 || put > 0, 'a statement was answered before the first PUT');
-    }
-    t.diagnostic(
-      `five PUTs in ${Math.round(performance.now() - began)} ms, ${answered} statements meanwhile`,
-    );
-    assert.deepEqual(new Set(await Promise.all(statements)), new Set([100_000]));
-  },
-);

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { sqlState, type Transaction } from '@duebridge/runtime';
+import { type Transaction } from '@duebridge/runtime';
 import { claimPayments } from './claims.ts';
 import { cancelPayment, settlePayment } from './end-by-hand.ts';
 import {
@@ -86,22 +86,6 @@ async function meanwhile(
   });
 }
 
-/** Whether no other session holds the payment, or its row of the work list. */
-async function isFree(table: 'payment' | 'payment_processing', id: string): Promise<boolean> {
-  return database
-    .query(
-      `SELECT 1 FROM duebridge_partner.${table} WHERE platform_payment_id = $1 FOR UPDATE NOWAIT`,
-      [id],
-    )
-    .then(
-      () => true,
-      (error: unknown) => {
-        assert.equal(sqlState(error), '55P03');
-        return false;
-      },
-    );
-}
-
 const one: NewPayment = {
   platform_payment_id: 'new-1',
   payment_id: 'R-1',
@@ -142,60 +126,6 @@ test('the rows returned by an insert are those that every later read finds [PF1 
   assert.deepEqual([...again.keys()], ['new-3']);
   assert.deepEqual((await findPayments(database, ['new-1'])).get('new-1'), first);
   assert.deepEqual(await findPayments(database, ['unheard']), new Map());
-});
-
-test('two replicas that are sent the same new ids in other orders do not deadlock [KT1]', async () => {
-  const of = (platform_payment_id: string): NewPayment => ({ ...one, platform_payment_id });
-  let waiting: Promise<unknown> = Promise.resolve();
-  await meanwhile(
-    (tx) =>
-      tx.query(
-        `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
-         VALUES ('race-b', 'x', 'b', 'acme', 'A-1', 'c', 1)`,
-      ),
-    async () => {
-      waiting = insertPayments(database, ['race-c', 'race-a', 'race-b'].map(of));
-      await untilOneWaits(database);
-      // It waits for b, so it has a and not yet c.
-      const insert = (id: string, lockTimeoutMs: number): Promise<unknown> =>
-        database.transaction((tx) => insertPayments(tx as unknown as typeof database, [of(id)]), {
-          lockTimeoutMs,
-        });
-      await insert('race-c', 5_000);
-      await assert.rejects(insert('race-a', 50), (error) => sqlState(error) === '55P03');
-    },
-  );
-  assert.deepEqual([...((await waiting) as Map<string, unknown>).keys()], ['race-a']);
-});
-
-test('a replica that waits for one payment holds none that comes after it [KT2]', async () => {
-  // In this order on disk.
-  for (const id of ['lock-c', 'lock-b', 'lock-a']) await accepted(database, [id]);
-  await accepted(database, ['lock-d']);
-  await endPayments(database, [
-    { platform_payment_id: 'lock-d', status: 'failed', failure_reason: 'no' },
-  ]);
-  let found: Promise<PaymentRow[]> = Promise.resolve([]);
-  await meanwhile(
-    (tx) => lockPayments(tx, ['lock-b']),
-    async () => {
-      found = database.transaction(async (tx) => {
-        // As over a table so small, or so large a part of it, that the index is not used.
-        await tx.query('SET LOCAL enable_indexscan = off');
-        return lockPayments(tx, ['lock-d', 'lock-c', 'lock-b', 'lock-a']);
-      });
-      await untilOneWaits(database);
-      assert.equal(await isFree('payment', 'lock-c'), true, 'c');
-      assert.equal(await isFree('payment', 'lock-a'), false, 'a');
-      assert.equal(await isFree('payment', 'lock-b'), false, 'b');
-    },
-    (tx) =>
-      endPayments(tx, [
-        { platform_payment_id: 'lock-b', status: 'succeeded', failure_reason: null },
-      ]),
-  );
-  const ids = (await found).map((row) => row.platform_payment_id);
-  assert.deepEqual(ids, ['lock-a', 'lock-c'], 'b has ended meanwhile, d before');
 });
 
 test('a payment ends once, with its times in order and its reason only when it failed [ST2 ST3 ST4 PF5 PF8 RU2 KT5 KT7]', async () => {
@@ -396,41 +326,6 @@ test('the audit keeps a hundred mismatches of one payment, and all that its call
     ['client c', 'settled', { number: 102 }],
   ]);
   assert.deepEqual(await linesOf('calm'), [['client c', 'mismatch', { number: 103 }]]);
-});
-
-test('an operator reads the audit newest first, by payment and by event, page by page', async () => {
-  await accepted(database, ['read-1', 'read-2']);
-  for (const [index, id] of ['read-1', 'read-2', 'read-1', 'read-1'].entries()) {
-    const event = index === 2 ? 'canceled' : 'mismatch';
-    await writeAudit(database, [
-      { platform_payment_id: id, actor: 'ann', event, detail: { index } },
-    ]);
-  }
-  const read = async (
-    filter: Parameters<typeof readAudit>[1],
-    before?: number,
-    limit = 10,
-  ): Promise<{ index: unknown; id: number }[]> =>
-    (await readAudit(database, filter, before, limit)).map((entry) => ({
-      index: entry.detail['index'],
-      id: entry.audit_id,
-    }));
-  const all = await read({ platform_payment_id: 'read-1' });
-  assert.deepEqual(
-    all.map(({ index }) => index),
-    [3, 2, 0],
-  );
-  const page = await read({ platform_payment_id: 'read-1' }, undefined, 2);
-  assert.deepEqual(page, all.slice(0, 2));
-  assert.deepEqual(await read({ platform_payment_id: 'read-1' }, page[1]?.id), all.slice(2));
-  const mismatches = await read({ platform_payment_id: 'read-1', event: 'mismatch' });
-  assert.deepEqual(mismatches, [all[0], all[2]]);
-  const newest = await read({}, undefined, 2);
-  assert.deepEqual(newest, all.slice(0, 2));
-  assert.deepEqual(
-    (await read({ event: 'canceled' }, undefined, 1)).map(({ index }) => index),
-    [2],
-  );
 });
 
 test('a cancel waits for the posting in progress, and for the claim in progress [ST4 KT5]', async () => {

@@ -256,39 +256,6 @@ test('a payment for later is asked for again more and more seldom, unless a time
   assert.deepEqual(lines, []);
 });
 
-test('a payment that failed stays a repeat while another replica has it, and begins anew after another answer [LV3]', async (t) => {
-  const { add, answers, elsewhere, sweep, pass, lines } = rig(t, {}, true);
-  add('p', 'q');
-  const bug = new Error('a bug');
-  const later = { outcome: 'later' } as const;
-  const answer = (id: string, what: 'busy' | Error | PostOutcome): void => {
-    elsewhere.delete(id);
-    if (what === 'busy') elsewhere.add(id);
-    else answers.set(id, what);
-  };
-  for (const [p, q] of [
-    [bug, 'busy'],
-    ['busy', later],
-    [bug, bug],
-    [later, later],
-    [bug, 'busy'],
-  ] as const) {
-    answer('p', p);
-    answer('q', q);
-    await sweep();
-    await pass(60_000);
-  }
-  assert.deepEqual(lines, [
-    // p, at its first try.
-    'not applied; will be retried',
-    // p, when it was free again; q, for the first time.
-    'still not applied',
-    'not applied; will be retried',
-    // p, after it was postponed.
-    'not applied; will be retried',
-  ]);
-});
-
 test('an outage is logged when it begins and when it is over, and its payments resume at once [RU3 LV8]', async (t) => {
   const { add, answers, sweep, pass, lines, state, told } = rig(t);
   add('a', 'b');
@@ -386,60 +353,6 @@ test('a sweep that takes long is followed by ten times as long a pause, and one 
   answer.resolve({ outcome: 'posted' });
 });
 
-test('after a sweep that an outage held up, what was left behind waits for ten seconds, not for ten times the outage [LV3]', async (t) => {
-  const { applier, add, looks, pass, state, table } = rig(t);
-  state.lookMs = 14_000;
-  applier.start();
-  await pass(14_000);
-  state.lookMs = 0;
-  add('left behind');
-  await pass(9_999);
-  assert.equal(looks.length, 1, 'the pause has its limit, and is one');
-  await pass(1);
-  assert.equal(looks.length, 2);
-  await settle();
-  assert.equal(table.size, 0);
-});
-
-test('what has not ended is counted every ten seconds, or a hundredth of the time [LV7]', async (t) => {
-  const { applier, figures, pass, state } = rig(t);
-  applier.start();
-  await settle();
-  assert.deepEqual(figures, ['processing 0 7 s', 'unsettled 1 3 s']);
-  await pass(9_999);
-  assert.equal(state.counts, 1);
-  await pass(1);
-  assert.equal(state.counts, 2);
-  state.isAway = true;
-  await pass(10_000);
-  assert.deepEqual([state.counts, figures.length], [3, 4], 'the last counts stay');
-  state.isAway = false;
-  state.countMs = 500;
-  await pass(10_500);
-  assert.deepEqual([state.counts, figures.length], [4, 6]);
-  await pass(49_999);
-  assert.equal(state.counts, 4);
-  state.countMs = 14_000;
-  await pass(1);
-  assert.equal(state.counts, 5);
-  // An outage held that count up.
-  await pass(14_000 + 119_999);
-  assert.equal(state.counts, 5);
-  await pass(1);
-  assert.equal(state.counts, 6);
-});
-
-test('a cancel is told to waiting reads; what another account system once took is too late [ST4]', async (t) => {
-  const { applier, add, told, figures } = rig(t);
-  add('p', 'claimed');
-  assert.equal((await applier.cancel('p', 'ann', 'asked')).outcome, 'canceled');
-  assert.deepEqual([told, figures], [['p canceled'], ['canceled 1']]);
-  const late = await applier.cancel('claimed', 'ann', 'asked');
-  assert.ok(late.outcome === 'too_late' && late.payment.platform_payment_id === 'claimed');
-  assert.equal((await applier.cancel('unheard', 'ann', 'asked')).outcome, 'not_found');
-  assert.equal(told.length, 1);
-});
-
 test('a stop waits for the payments in hand, and an account system that posts nowhere is refused', async (t) => {
   const { applier, add, answers, told, figures } = rig(t);
   const answer = Promise.withResolvers<PostOutcome>();
@@ -460,18 +373,4 @@ test('a stop waits for the payments in hand, and an account system that posts no
     () => rig(t, { accounts: { posts: 'nowhere' } as unknown as AccountSystem }),
     /in_transaction or in_own_system/,
   );
-});
-
-test('a stop waits for the look at the table that is under way: the database is closed after it', async (t) => {
-  const { applier, pass, state, looks } = rig(t);
-  state.lookMs = 500;
-  applier.start();
-  await pass(499);
-  assert.equal(looks.length, 1);
-  let isOver = false;
-  void applier.stop().then(() => (isOver = true));
-  await settle();
-  assert.equal(isOver, false);
-  await pass(1);
-  assert.equal(isOver, true);
 });

@@ -1,5 +1,5 @@
 /** The environment of the partner kit's server, as `--help` shows it and config.ts reads it. Loads no server. */
-import { SCOPES, type Scope } from '@duebridge/contract';
+import { compileCheck, SCOPES } from '@duebridge/contract';
 import {
   integer,
   names,
@@ -18,32 +18,33 @@ import type { OAuthClient } from './auth.ts';
 /** Maximum cancel window in seconds: a day. */
 const MAX_HOLD_SECONDS = 86_400;
 
-/** A field of an object in JSON: whether a value is right, and what it must be. */
-interface Field {
-  readonly is: (value: unknown) => boolean;
-  readonly what: string;
-}
-
-const id: Field = { is: (value) => typeof value === 'string' && value !== '', what: 'text' };
-const texts: Field = {
-  is: (value) => Array.isArray(value) && value.every((item) => typeof item === 'string'),
-  what: 'a list of strings',
+const texts = { type: 'array', items: { type: 'string' } };
+const client = {
+  required: { client_id: { type: 'string', minLength: 1 }, secrets: texts },
+  optional: { scopes: { type: 'array', items: { enum: SCOPES } }, formerly: texts },
 };
-const scopes: Field = {
-  is: (value) => Array.isArray(value) && value.every((item) => SCOPES.includes(item as Scope)),
-  what: `a list of ${SCOPES.join(' and ')}`,
-};
-const count: Field = {
-  is: (value) => Number.isSafeInteger(value) && Number(value) >= 0,
-  what: 'a whole number',
+const whole = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+const biller = {
+  required: { biller_id: { type: 'string', minLength: 1 } },
+  optional: {
+    min_amount_in_cents: whole,
+    max_amount_in_cents: whole,
+    duplicate_window_seconds: whole,
+  },
 };
 
-/** A JSON list of objects with these fields. Error messages never quote the text: it may hold secrets. */
-function listOf<T extends object>(
-  required: Readonly<Record<string, Field>>,
-  optional: Readonly<Record<string, Field>>,
-): Parser<readonly T[]> {
-  const all = { ...required, ...optional };
+/** A JSON list of objects with these fields (JSON Schema), not empty. Errors name fields and never quote the text: it may hold secrets. */
+function listOf<T>(item: { required: object; optional: object }): Parser<readonly T[]> {
+  const check = compileCheck({
+    type: 'array',
+    minItems: 1,
+    items: {
+      type: 'object',
+      required: Object.keys(item.required),
+      properties: { ...item.required, ...item.optional },
+      additionalProperties: false,
+    },
+  });
   return (json) => {
     let list: unknown;
     try {
@@ -51,21 +52,11 @@ function listOf<T extends object>(
     } catch {
       throw new Error('must be JSON');
     }
-    if (!Array.isArray(list) || list.length === 0) {
-      throw new Error('must be a JSON list, not empty');
+    const problems = check.problems(list, 'the list');
+    if (problems.length > 0) {
+      throw new Error(problems.map(({ path, problem }) => `${path} ${problem}`).join('; '));
     }
-    for (const item of list as unknown[]) {
-      if (typeof item !== 'object' || item === null) throw new Error('must be a list of objects');
-      const given = new Map<string, unknown>(Object.entries(item));
-      if ([...given.keys()].some((name) => !(name in all))) {
-        throw new Error(`contains a field that is not one of ${Object.keys(all).join(', ')}`);
-      }
-      for (const [name, { is, what }] of Object.entries(all)) {
-        const isLeftOut = name in optional && !given.has(name);
-        if (!isLeftOut && !is(given.get(name))) throw new Error(`must give ${name} as ${what}`);
-      }
-    }
-    // Each field was checked above.
+    // Checked against its schema.
     return list as T[];
   };
 }
@@ -105,16 +96,13 @@ export const variables = {
   ),
   clients: setting(
     'DUEBRIDGE_PARTNER_CLIENTS',
-    listOf<OAuthClient>({ client_id: id, secrets: texts }, { scopes, formerly: texts }),
+    listOf<OAuthClient>(client),
     'several OAuth clients: [{"client_id": …, "secrets": […], "scopes": ["read", "write"]}]',
     { secret: true },
   ),
   billers: setting(
     'DUEBRIDGE_PARTNER_BILLERS',
-    listOf<BillerRules>(
-      { biller_id: id },
-      { min_amount_in_cents: count, max_amount_in_cents: count, duplicate_window_seconds: count },
-    ),
+    listOf<BillerRules>(biller),
     'billers and rules: [{"biller_id": …, "max_amount_in_cents": …, "duplicate_window_seconds": …}]',
     { otherwise: 'every biller that has accounts, without rules' },
   ),

@@ -116,20 +116,6 @@ test('payments that others end are looked for in one statement, at most a tenth 
   await reads.stop();
 });
 
-test('after a look that an outage held up, the next one comes within two seconds [RU3]', async () => {
-  const { clock, state, put, wait } = reading();
-  put('p');
-  state.lookMs = 14_000;
-  const p = wait('p');
-  await clock.advance(14_000);
-  state.lookMs = 0;
-  const ended = put('p', 'succeeded');
-  await clock.advance(1_999);
-  assert.equal(state.looks.length, 1);
-  await clock.advance(1);
-  assert.deepEqual(p, { payment: ended, applied: true });
-});
-
 test('a waiting read lasts as long as was asked for, 25 s at most, and all readers of a payment are answered [B5 LI1]', async () => {
   const { reads, clock, put, wait, waiting } = reading();
   const row = put('p');
@@ -160,28 +146,6 @@ test('a waiting read lasts as long as was asked for, 25 s at most, and all reade
   const late = wait('p');
   await clock.advance(0);
   assert.equal(late.applied, false);
-});
-
-test('a read that was answered leaves nothing behind, and a stop waits for the look that is under way [B5 LV5]', async () => {
-  const { reads, clock, state, put, wait } = reading();
-  put('p');
-  put('q');
-  wait('p');
-  const q = wait('q');
-  await clock.advance(0);
-  assert.equal(clock.sleeping, 3, 'two waits, and the pause between looks');
-  reads.announce([put('p', 'succeeded')]);
-  await clock.advance(0);
-  assert.equal(clock.sleeping, 2, 'the timer of the other lasts 25 s');
-  state.lookMs = 500;
-  await clock.advance(40);
-  let isStopped = false;
-  const stopped = reads.stop().then(() => (isStopped = true));
-  await clock.advance(0);
-  assert.equal(q.payment?.status, 'processing');
-  assert.equal(isStopped, false, 'the database would be closed under the look');
-  await clock.advance(500);
-  await stopped;
 });
 
 test('as many reads wait as were allowed, or as half of the connections, and no more [LI1]', async () => {
