@@ -162,7 +162,6 @@ const OF_PEOPLE = new Set([
   'get_figures',
   'poll_payment',
   'pause_payment',
-  'preview_acts',
   'list_cases',
   'open_case',
   'end_case',

@@ -390,12 +390,5 @@ export const platformAdminRoutes = adminRoutes(PATH_FIELDS, {
     body: admin.OperatorReason,
     reply: operate.PartnerAnswer,
   },
-  preview_acts: {
-    call: 'POST /payments/preview',
-    summary: 'What an act would do to each of several payments; does nothing',
-    role: 'operator',
-    body: operate.BulkPreviewRequest,
-    reply: operate.BulkPreview,
-  },
   ...moneyOperations,
 });

@@ -573,31 +573,3 @@ export const PartnerAnswer = Type.Object({
   http_status: t.nullable(Type.Integer()),
 });
 export type PartnerAnswer = Static<typeof PartnerAnswer>;
-
-// Several payments -----------------------------------------------------------------------------------------------------------
-
-/** What operators do to several payments, one after the other. */
-export const BULK_ACTS = ['resume', 'poll', 'withdraw', 'close'] as const;
-export type BulkAct = (typeof BULK_ACTS)[number];
-/** Payments of one preview. */
-export const MAX_BULK = 500;
-
-/** Asks what an act would do to these payments; nothing is done. */
-export const BulkPreviewRequest = t.strictObject({
-  act: t.oneOf(BULK_ACTS),
-  platform_payment_ids: Type.Array(t.PlatformPaymentId, { minItems: 1, maxItems: MAX_BULK }),
-});
-
-/** What the act would do to each, as the payments are now; another person or the partner may be faster. */
-export const BulkPreview = Type.Object({
-  payments: Type.Array(
-    Type.Object({
-      platform_payment_id: t.PlatformPaymentId,
-      payment: t.nullable(PaymentView),
-      refused: t.flag('The act would be refused.'),
-      would: t.string('What would happen, or why it would be refused.'),
-    }),
-    { description: 'In the order of the request.' },
-  ),
-});
-export type BulkPreview = Static<typeof BulkPreview>;

@@ -45,7 +45,7 @@ import { registerDomains } from '../funding/domains.ts';
 import { pausePayment } from '../store/pause.ts';
 import { findPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
-import { closeReview, pendingClose, settleFundsByWord } from './close-review.ts';
+import { closeReview, pendingClose, settleFundsByWord, type Closed } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
@@ -54,10 +54,9 @@ import { assertScope, withoutOurWords } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { partnerHealth } from './partner-health.ts';
 import { testPartner } from './partner-test.ts';
-import { badCursor, DEFAULT_LIMIT, openPaymentList, type PaymentList } from './payment-list.ts';
+import { badCursor, openPaymentList, pageOf, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
-import { previewActs } from './preview.ts';
-import { mountMoney, type MoneyDependencies } from './money.ts';
+import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
 import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** The dependencies of the admin API. */
@@ -157,6 +156,7 @@ function mountOperators(serve: Serve, { operators }: AdminDependencies): void {
 
 function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   const { database, registry, client, keys, clock, attempts } = dependencies;
+  const known = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.add_partner, ({ body, actor }) => registry.add(body, actor));
   serve(routes.list_partners, async () => ({ partners: await registry.list() }));
   serve(routes.get_partner, async ({ params }) => {
@@ -167,37 +167,34 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   serve(routes.change_partner, ({ params, body, actor }) =>
     registry.change(params.partner_id, body, actor),
   );
-  serve(routes.test_partner, async ({ params }) => {
-    const partner = await registry.get(params.partner_id);
-    if (partner === undefined) throw new Refusal('NOT_FOUND');
-    return testPartner(client, partner, clock);
-  });
+  serve(routes.test_partner, async ({ params }) =>
+    testPartner(client, await known(params.partner_id), clock),
+  );
   serve(routes.register_domains, async ({ params }) => {
-    const partner = await registry.get(params.partner_id);
-    if (partner === undefined) throw new Refusal('NOT_FOUND');
     const { adapters, publicUrl } = dependencies;
+    const partner = await known(params.partner_id);
     return { domains: await registerDomains(adapters, partner, publicUrl) };
   });
   serve(routes.issue_key, ({ params, body, actor }) =>
     keys.issue(params.partner_id, body.client_id, actor, body.valid_for_days),
   );
   serve(routes.list_keys, async ({ params }) => {
-    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
-    return { keys: await keys.list(params.partner_id) };
+    const { partner_id } = await known(params.partner_id);
+    return { keys: await keys.list(partner_id) };
   });
   serve(routes.revoke_key, ({ params, actor }) =>
     keys.revoke(params.partner_id, params.key_id, actor),
   );
   serve(routes.get_partner_health, async ({ params }) => {
-    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
-    return partnerHealth({ database, attempts }, params.partner_id);
+    const { partner_id } = await known(params.partner_id);
+    return partnerHealth({ database, attempts }, partner_id);
   });
   serve(routes.list_answers, async ({ params }) => {
-    if ((await registry.get(params.partner_id)) === undefined) throw new Refusal('NOT_FOUND');
-    return { answers: await listAnswers(database, params.partner_id) };
+    const { partner_id } = await known(params.partner_id);
+    return { answers: await listAnswers(database, partner_id) };
   });
   serve(routes.revoke_client_access, ({ params, body, actor }) =>
-    revokeAccess(database, { ...params, ...body, actor: actor }),
+    revokeAccess(database, { ...params, ...body, actor }),
   );
 }
 
@@ -211,11 +208,7 @@ function mountPayments(
     // The search term is personal data; the audit records only that a search was made, and by whom.
     if (body.account_id !== undefined || body.email !== undefined) {
       const by = body.email === undefined ? 'account_id' : 'email';
-      await note(database, {
-        actor: actor,
-        event: 'payments_searched',
-        detail: { by },
-      });
+      await note(database, { actor, event: 'payments_searched', detail: { by } });
     }
     return paymentPage(body);
   });
@@ -223,7 +216,7 @@ function mountPayments(
     const { format = 'csv', unmasked, ...filter } = query;
     if (unmasked !== undefined) assertRole(operator, 'admin');
     await note(database, {
-      actor: actor,
+      actor,
       event: 'payments_exported',
       detail: { format, unmasked: unmasked ?? 'false', ...filter },
     });
@@ -274,48 +267,30 @@ function mountPayments(
 function mountActs(
   serve: Serve,
   dependencies: AdminDependencies & Pick<MoneyDependencies, 'mayAct'>,
-  { shown, showOne }: PaymentList,
+  { showOne }: PaymentList,
 ): void {
-  const { database, secondPersonAboveCents } = dependencies;
   for (const [route, act] of [
     [routes.resume_payment, resumePayment],
     [routes.pause_payment, pausePayment],
     [routes.withdraw_payment, withdrawPayment],
   ] as const) {
     serve(route, async ({ params, body, actor }) =>
-      showOne(await act(database, params.platform_payment_id, body.reason, actor)),
+      showOne(await act(dependencies.database, params.platform_payment_id, body.reason, actor)),
     );
   }
   serve(routes.poll_payment, ({ params, body, actor }) =>
     pollNow(dependencies, params.platform_payment_id, body.reason, actor),
   );
-  serve(routes.preview_acts, ({ body, actor }) =>
-    previewActs(
-      { database, secondPersonAboveCents, view: shown },
-      body.act,
-      body.platform_payment_ids,
-      actor,
-    ),
+  const shown = async ({ outcome, payment }: Closed) => ({
+    outcome,
+    payment: await showOne(payment),
+  });
+  serve(routes.close_review, async ({ params: { platform_payment_id: id }, body, actor }) =>
+    shown(await closeReview(dependencies, id, body.reason, actor, body.word)),
   );
-  serve(routes.close_review, async ({ params, body, actor }) => {
-    const { outcome, payment } = await closeReview(
-      dependencies,
-      params.platform_payment_id,
-      body.reason,
-      actor,
-      body.word,
-    );
-    return { outcome, payment: await showOne(payment) };
-  });
-  serve(routes.settle_funds, async ({ params, body, actor }) => {
-    const { outcome, payment } = await settleFundsByWord(
-      dependencies,
-      params.platform_payment_id,
-      body,
-      actor,
-    );
-    return { outcome, payment: await showOne(payment) };
-  });
+  serve(routes.settle_funds, async ({ params: { platform_payment_id: id }, body, actor }) =>
+    shown(await settleFundsByWord(dependencies, id, body, actor)),
+  );
 }
 
 function mountBatches(serve: Serve, { database, reconciliations }: AdminDependencies): void {
@@ -338,14 +313,13 @@ function mountBatches(serve: Serve, { database, reconciliations }: AdminDependen
     ),
   );
   serve(routes.list_differences, async ({ query }) => {
-    const limit = Number(query.limit ?? DEFAULT_LIMIT);
     if (query.cursor !== undefined && !uuid.holds(query.cursor)) throw badCursor();
-    const rows = await listDifferences(database, { ...query, limit: limit + 1 });
-    const page = rows.slice(0, limit);
-    return {
-      differences: page,
-      next_cursor: rows.length > limit ? (page.at(-1)?.difference_id ?? null) : null,
-    };
+    const { page, next_cursor } = await pageOf(
+      query.limit,
+      (limit) => listDifferences(database, { ...query, limit }),
+      (row) => row.difference_id,
+    );
+    return { differences: page, next_cursor };
   });
   serve(routes.summarize_differences, ({ query }) => summarizeDifferences(database, query));
   serve(routes.resolve_difference, ({ params, body, actor }) =>
@@ -363,16 +337,14 @@ function mountPeople(serve: Serve, dependencies: AdminDependencies, { shown }: P
     erasePerson(dependencies, body.email, body.reason, actor),
   );
   serve(routes.list_audit, async ({ query }) => {
-    const limit = Number(query.limit ?? DEFAULT_LIMIT);
     const cursor = query.cursor === undefined ? undefined : auditCursor(query.cursor);
-    const rows = await listAudit(database, { ...query, cursor, limit: limit + 1 });
-    const page = rows.slice(0, limit);
-    const last = page.at(-1);
-    return {
-      entries: page.map(({ at, actor, event, detail }) => ({ at, actor, event, detail })),
-      next_cursor:
-        rows.length > limit && last !== undefined ? `${last.exact_at}~${last.audit_id}` : null,
-    };
+    const { page, next_cursor } = await pageOf(
+      query.limit,
+      (limit) => listAudit(database, { ...query, cursor, limit }),
+      (row) => `${row.exact_at}~${row.audit_id}`,
+    );
+    const entries = page.map(({ at, actor, event, detail }) => ({ at, actor, event, detail }));
+    return { entries, next_cursor };
   });
 }
 

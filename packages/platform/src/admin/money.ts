@@ -33,6 +33,16 @@ export interface MoneyDependencies {
 /** A check of more days would read payments that nobody can be asked about. */
 const MAX_DAYS = 36_500;
 
+/** A registered partner. Throws Refusal NOT_FOUND. */
+export async function registeredPartner(
+  registry: PartnerRegistry,
+  partner_id: string,
+): Promise<Partner> {
+  const partner = await registry.get(partner_id);
+  if (partner === undefined) throw new Refusal('NOT_FOUND');
+  return partner;
+}
+
 /** Mounts them by `serve`, which checks the caller's role; `actor` is who calls. */
 export function mountMoney(
   serve: <const R extends Route>(route: R, handler: Handler<R>) => void,
@@ -40,11 +50,7 @@ export function mountMoney(
   dependencies: MoneyDependencies,
 ): void {
   const { database, registry, clock, remit, refunding, mayAct } = dependencies;
-  const partnerOf = async (partner_id: string): Promise<Partner> => {
-    const partner = await registry.get(partner_id);
-    if (partner === undefined) throw new Refusal('NOT_FOUND');
-    return partner;
-  };
+  const partnerOf = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.get_money, async ({ query }) => ({
     // The whole book is added up.
     balances: await database.transaction((tx) => readBalances(tx, query.day), {

@@ -26,22 +26,23 @@ import { PAUSED, type PaymentRow } from '../store/payments.ts';
 const CURSOR = /^[A-Za-z0-9._-]{1,64}$/;
 
 /** Default page size: a screenful. */
-export const DEFAULT_LIMIT = 50;
+const DEFAULT_LIMIT = 50;
+
+/** One page of a list. One row more than asked for is read: it shows whether there is another page. */
+export async function pageOf<Row>(
+  asked: string | undefined,
+  read: (limit: number) => Promise<Row[]>,
+  cursorOf: (row: Row) => string,
+): Promise<{ readonly page: Row[]; readonly next_cursor: string | null }> {
+  const limit = Number(asked ?? DEFAULT_LIMIT);
+  const rows = await read(limit + 1);
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  return { page, next_cursor: rows.length > limit && last ? cursorOf(last) : null };
+}
 
 /** The payments of the admin API. */
-export interface PaymentList {
-  /** What may be shown of each. */
-  readonly shown: (payments: readonly PaymentRow[]) => Promise<PaymentView[]>;
-  readonly showOne: (payment: PaymentRow) => Promise<PaymentView>;
-  /** With what is happening to each now. */
-  readonly listed: (payments: readonly PaymentRow[]) => Promise<ListedPayment[]>;
-  /** Converts a query to a search filter. */
-  readonly toFilter: (query: PaymentSearch) => Omit<PaymentFilter, 'limit'>;
-  /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page. */
-  readonly paymentPage: (
-    query: PaymentSearch,
-  ) => Promise<{ payments: ListedPayment[]; next_cursor: string | null }>;
-}
+export type PaymentList = ReturnType<typeof openPaymentList>;
 
 /** Opens the list. */
 export function openPaymentList(dependencies: {
@@ -50,64 +51,46 @@ export function openPaymentList(dependencies: {
   readonly attempts: Attempts;
   readonly pepper: KeyObject;
   readonly engine: Pick<Engine, 'nextStepAt'>;
-}): PaymentList {
-  const { database, registry, attempts } = dependencies;
+}) {
+  const { database, registry, attempts, engine } = dependencies;
   // A registration never changes its mode (decision 160).
   const modes = new Map<string, Mode>();
-  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
-    if (payments.some(({ partner_id }) => !modes.has(partner_id))) {
-      for (const { partner_id, mode } of await registry.list()) modes.set(partner_id, mode);
-    }
-    return payments.map((payment) => toPaymentView(payment, modes.get(payment.partner_id)));
-  };
   const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
-    const [view] = await shown([payment]);
-    if (view === undefined) throw new Error('a payment has no view');
-    return view;
+    const { partner_id } = payment;
+    const mode = modes.get(partner_id) ?? (await registry.get(partner_id))?.mode ?? 'live';
+    modes.set(partner_id, mode);
+    return toPaymentView(payment, mode);
   };
+  const shown = (payments: readonly PaymentRow[]): Promise<PaymentView[]> =>
+    Promise.all(payments.map(showOne));
 
+  const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
+    const { stage, settled_at, slot } = payment;
+    const isDriven = settled_at === null && slot !== null && slot !== PAUSED;
+    const at = isDriven ? engine.nextStepAt(payment.platform_payment_id) : undefined;
+    if (at === undefined || stage === 'review') return null;
+    return { step: stage === 'accepted' ? 'poll' : stage === 'ended' ? 'settle' : 'submit', at };
+  };
   /** With what is happening to each now. */
   const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const [views, summaries, cases] = await Promise.all([
-      shown(payments),
-      attempts.summaryOf(ids),
-      casesOf(database, ids),
-    ]);
-    return payments.flatMap((payment, index) => {
-      const view = views[index];
-      const { attempts: count = 0, last_result = null } =
-        summaries.get(payment.platform_payment_id) ?? {};
-      if (view === undefined) return [];
-      return {
-        ...view,
-        attempts: count,
-        last_result,
-        next_step: nextStep(payment),
-        paused: payment.slot === PAUSED,
-        open_case: cases.get(payment.platform_payment_id) ?? null,
-      };
-    });
-  };
-  const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
-    const isDriven =
-      payment.settled_at === null && payment.slot !== null && payment.slot !== PAUSED;
-    const at = isDriven ? dependencies.engine.nextStepAt(payment.platform_payment_id) : undefined;
-    if (at === undefined) return null;
-    switch (payment.stage) {
-      case 'created':
-      case 'authorized':
-      case 'dispatching':
-        return { step: 'submit', at };
-      case 'accepted':
-        return { step: 'poll', at };
-      case 'ended':
-        return { step: 'settle', at };
-      case 'review':
-        return null;
-    }
+    const [summaries, cases] = await Promise.all([attempts.summaryOf(ids), casesOf(database, ids)]);
+    return Promise.all(
+      payments.map(async (payment) => {
+        const summary = summaries.get(payment.platform_payment_id);
+        return {
+          ...(await showOne(payment)),
+          attempts: summary?.attempts ?? 0,
+          last_result: summary?.last_result ?? null,
+          next_step: nextStep(payment),
+          paused: payment.slot === PAUSED,
+          open_case: cases.get(payment.platform_payment_id) ?? null,
+        };
+      }),
+    );
   };
 
+  /** Converts a query to a search filter. */
   const toFilter = ({
     amount_in_cents,
     email,
@@ -119,13 +102,14 @@ export function openPaymentList(dependencies: {
     email_digests: email === undefined ? undefined : emailDigests(dependencies.pepper, email),
   });
 
+  /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page. */
   const paymentPage = async (query: PaymentSearch) => {
-    const limit = Number(query.limit ?? DEFAULT_LIMIT);
     if (query.cursor !== undefined && !CURSOR.test(query.cursor)) throw badCursor();
-    // Read one row more than requested: it shows whether there is another page.
-    const rows = await listPayments(database, { ...toFilter(query), limit: limit + 1 });
-    const page = rows.slice(0, limit);
-    const next_cursor = rows.length > limit ? (page.at(-1)?.platform_payment_id ?? null) : null;
+    const { page, next_cursor } = await pageOf(
+      query.limit,
+      (limit) => listPayments(database, { ...toFilter(query), limit }),
+      (row) => row.platform_payment_id,
+    );
     return { payments: await listed(page), next_cursor };
   };
   return { shown, showOne, listed, toFilter, paymentPage };

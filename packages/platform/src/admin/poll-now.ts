@@ -13,8 +13,6 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { note } from '../store/audit.ts';
 import { findPayment } from '../store/payments.ts';
 
-export const NOTHING_SENT = 'Nothing has been sent to the partner yet';
-
 /** Polls the partner. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT for a payment that the partner cannot have. */
 export async function pollNow(
   dependencies: {
@@ -31,7 +29,7 @@ export async function pollNow(
   const partner = payment && (await registry.get(payment.partner_id));
   if (payment === undefined || partner === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
   if (payment.stage === 'created' || payment.stage === 'authorized') {
-    throw new Refusal('CONFLICT', { message: NOTHING_SENT });
+    throw new Refusal('CONFLICT', { message: 'Nothing has been sent to the partner yet' });
   }
   const reply = await client.poll(partner, payment);
   // A partner that lost the payment may have accepted the repeated PUT under another payment_id.
