@@ -166,14 +166,14 @@ export async function settlePayments(
 }
 
 /** Why operators' acts are refused. */
-export const TOO_LATE_TO_WITHDRAW =
+const TOO_LATE_TO_WITHDRAW =
   'The payment may have reached the partner; only the partner can cancel it now';
 export const NOT_IN_REVIEW = 'The payment is not in review';
 export const NOT_CLOSABLE =
   'The payment is neither in review nor paused: pause it, and close it half a minute later';
 const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
 const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
-export const NOT_WAITING = 'The payment is neither in review nor paused';
+const NOT_WAITING = 'The payment is neither in review nor paused';
 
 /**
  * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching` before the first PUT, so that
