@@ -446,9 +446,8 @@ function browsers(inEngine: InEngine): void {
         fundingMethods: [
           { funding_method: 'bank', label: 'Your bank', sandbox: true, may_act: true },
         ],
-        // A browser that blocks another site's storage throws at the first touch. Android's says what it is, as here.
+        // A browser that blocks another site's storage throws at the first touch.
         before: `
-          Object.defineProperty(navigator, 'userAgent', { value: '${WEB_VIEW}' });
           const denied = () => { throw new DOMException('denied', 'SecurityError'); };
           for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
             Object.defineProperty(window, name, { get: denied });
@@ -460,7 +459,6 @@ function browsers(inEngine: InEngine): void {
       await at.tab.resize('phone');
       await at.holds('page', () => innerWidth < 600);
       assert.equal(await at.start({ display: 'modal' }), 'mounted');
-      assert.equal(await at.tab.run('frame', deniesStorage), 'SecurityError');
       await at.press('Pay $123.45');
       await at.title('Your payment is on its way');
       world.change({ action: { kind: 'redirect', url: 'http://bank.localhost:9/' } });
@@ -520,19 +518,6 @@ function browsers(inEngine: InEngine): void {
       }
     },
   );
-}
-
-/** What Android's WebView says it is. */
-const WEB_VIEW =
-  'Mozilla/5.0 (Linux; Android 15; Pixel 8 Build/AP4A; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/140.0.0.0 Mobile Safari/537.36';
-
-/** Runs in the page: what comes of touching its storage. */
-function deniesStorage(): string {
-  try {
-    return `allowed: ${localStorage.length}`;
-  } catch (error) {
-    return (error as Error).name;
-  }
 }
 
 /** The bank has approved, and the payment goes through. */

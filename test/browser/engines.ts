@@ -48,8 +48,6 @@ export interface Tab {
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
   press(key: string): Promise<void>;
   type(text: string): Promise<void>;
-  /** The page on paper, as a PDF. Undefined: this engine's driver cannot print (WebKitGTK). */
-  printed(): Promise<Uint8Array | undefined>;
   close(): Promise<void>;
 }
 
@@ -73,12 +71,6 @@ interface Engine {
 }
 
 const PHONE = { width: 390, height: 844 } as const;
-
-/** What a person in the United States prints on, with the margins of a browser. */
-const PAPER = {
-  format: 'letter',
-  margin: { top: '0.5in', right: '0.5in', bottom: '0.5in', left: '0.5in' },
-} as const;
 
 /** The longest that any one step may take; the machine may be busy. */
 const PATIENCE_MS = 60_000;
@@ -210,7 +202,6 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => at(where).locator(selector).first().click(),
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { clickCount: times }),
-    printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -266,7 +257,6 @@ function firefoxTab(page: FirefoxPage, frameUrl: string): Tab {
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => (await at(where).waitForSelector(selector))?.click(),
     clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
-    printed: () => page.pdf(PAPER),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -394,7 +384,6 @@ function webkitTab(
       for (let click = 0; click < times; click += 1) mouse.press().release();
       await mouse.perform();
     },
-    printed: () => Promise.resolve(undefined),
     async resize(size) {
       const rect = size === 'phone' ? { x: 0, y: 0, ...PHONE } : VIEW;
       await driver.manage().window().setRect(rect);
@@ -456,7 +445,6 @@ interface FirefoxPage {
   mainFrame(): FirefoxFrame;
   frames(): FirefoxFrame[];
   goto(url: string): Promise<unknown>;
-  pdf(options: object): Promise<Uint8Array>;
   setViewport(size: { width: number; height: number } | null): Promise<void>;
   browserContext(): { close(): Promise<void> };
 }

@@ -3,27 +3,21 @@
  * Stripe alone, and the platform, the partner and their ledgers do the rest. Stripe is the imitation, with a script of its own.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
-import type { AxeResults } from 'axe-core';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
 import { NUMBERS, startStripe } from '../../packages/platform/test/stripe.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
+import { AXE_RULES, axeIn } from './axe.ts';
 import { until, useRig } from './rig.ts';
 
 const rig = useRig();
-const axe = readFileSync(
-  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-);
 const sides = new BothSides();
 const key = 'the-key-that-the-biller-chose';
 const stripe = await startStripe({ after });
@@ -202,25 +196,10 @@ async function shutsOut({ page }: Visit): Promise<string[]> {
   assert.ok(frames.length > 0);
   const found: string[] = [];
   for (const frame of frames) {
-    await frame.evaluate(axe);
     const { pathname } = new URL(frame.url());
-    const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
     // The heading and the landmarks are the page's: a frame of fields has none of its own.
-    if (!pathname.includes('/fund/')) rules.push('best-practice');
-    const { violations } = await frame.evaluate(
-      (runOnly) =>
-        (window as unknown as { axe: { run(o: object): Promise<AxeResults> } }).axe.run({
-          runOnly,
-          resultTypes: ['violations'],
-          iframes: false,
-        }),
-      rules,
-    );
-    found.push(
-      ...violations.map(
-        ({ id, nodes }) => `${pathname}: ${id}: ${nodes.map(({ html }) => html).join(' | ')}`,
-      ),
-    );
+    const rules = pathname.includes('/fund/') ? AXE_RULES.slice(0, -1) : AXE_RULES;
+    found.push(...(await axeIn(frame, rules)).map((problem) => `${pathname}: ${problem}`));
   }
   return found;
 }

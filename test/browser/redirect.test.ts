@@ -11,14 +11,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { pathToFileURL } from 'node:url';
+import type { Page } from 'playwright-core';
 import { extractText } from 'unpdf';
 import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
 import { around } from '../support/around.ts';
 import { BothSides, type PartnerSide } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
-import { Visitor, type Tab } from './engines.ts';
-import { reads, until, useRig } from './rig.ts';
+import { until, useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');
@@ -104,21 +104,29 @@ async function startSite(): Promise<string> {
   return `http://localhost:${ports[index]}`;
 }
 
-const addressOf = (tab: Tab): Promise<string> => tab.run('page', () => location.href);
+const titled = (page: Page, name: string): Promise<void> =>
+  page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
 
-async function paysAndReturns(tab: Tab): Promise<void> {
+/** From a site with a bill of its own to the payment page. */
+async function leaves(page: Page): Promise<string> {
   const site = await startSite();
-  await tab.goto(`${site}/`);
-  await tab.click('page', '#pay');
-  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
-  const address = new URL(await addressOf(tab));
+  await page.goto(`${site}/`);
+  await page.locator('#pay').click();
+  await titled(page, 'Your bill from Acme Water');
+  return site;
+}
+
+test('a customer goes to the page, pays, and comes back with a result that verifies [S1]', async () => {
+  const page = await (await rig.browser.newContext()).newPage();
+  const site = await leaves(page);
+  const address = new URL(page.url());
   assert.equal(address.origin, client.platformUrl);
   // The visit's name and nothing else: neither the token nor anything of the customer.
   assert.match(
     `${address.pathname}${address.search}${address.hash}`,
     /^\/flow\/v1\/acme\?visit=[\w-]{16}$/,
   );
-  const kept = await tab.run('page', () => [
+  const kept = await page.evaluate(() => [
     localStorage.length,
     sessionStorage.length,
     document.cookie,
@@ -127,32 +135,29 @@ async function paysAndReturns(tab: Tab): Promise<void> {
   assert.deepEqual(kept, [0, 0, '', false]);
 
   // A reload sends no form and costs nothing: the bill is there again.
-  await tab.goto(address.href);
-  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
-  await tab.click('page', '.actions .main');
-  await reads(tab, 'page', 'h1', 'Paid. Thank you!');
-  await reads(tab, 'page', '.actions .main', 'Back to Acme Water');
-  await isWholeOnPaper(tab);
-  await tab.click('page', '.actions .main');
-  await reads(tab, 'page', 'h1', 'Thank you. Your payment is posted.');
-  const returned = await addressOf(tab);
+  await page.goto(address.href);
+  await page.getByRole('button', { name: 'Pay $42.42' }).click();
+  await titled(page, 'Paid. Thank you!');
+  await isWholeOnPaper(page);
+  await page.locator('.actions').getByRole('button', { name: 'Back to Acme Water' }).click();
+  await titled(page, 'Thank you. Your payment is posted.');
+  const returned = page.url();
   assert.ok(returned.startsWith(`${site}/paid?duebridge_result=`), returned);
 
   // Shown again, by a reload or by whoever finds the address, it is not taken for another payment.
-  await tab.goto(returned);
-  await reads(tab, 'page', 'h1', 'We are looking up your payment.');
+  await page.goto(returned);
+  await titled(page, 'We are looking up your payment.');
   // The payment page of a visit that is over shows what was paid, and cannot pay again.
-  await tab.goto(address.href);
-  await reads(tab, 'page', 'h1', 'Paid. Thank you!');
-}
+  await page.goto(address.href);
+  await titled(page, 'Paid. Thank you!');
+});
 
 /** The printed receipt is one page with all that a receipt needs, and with nothing that only a screen can use. */
-async function isWholeOnPaper(tab: Tab): Promise<void> {
+async function isWholeOnPaper(page: Page): Promise<void> {
   // The payer's name is asked for once the payment is posted.
-  await until(() => tab.run('page', () => document.body.textContent.includes('Ada Lovelace')));
-  const paper = await tab.printed();
-  if (paper === undefined) return;
-  const { totalPages, text } = await extractText(new Uint8Array(paper), { mergePages: true });
+  await page.getByText('Ada Lovelace').waitFor({ state: 'attached' });
+  const paper = new Uint8Array(await page.pdf({ format: 'letter' }));
+  const { totalPages, text } = await extractText(paper, { mergePages: true });
   assert.equal(totalPages, 1);
   const at = String.raw`[A-Z]\w+ \d+, \d{4}, [\d:]+ [AP]M \S+`;
   const whole = [
@@ -168,21 +173,16 @@ async function isWholeOnPaper(tab: Tab): Promise<void> {
   assert.match(text.replaceAll(/\s+/g, ' '), new RegExp(`^${whole.join(' ')}$`));
 }
 
-/** The browser's Back from the payment page: the site again, with a button that works. */
-async function comesBack(tab: Tab): Promise<void> {
-  const site = await startSite();
-  await tab.goto(`${site}/`);
-  await tab.click('page', '#pay');
-  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
-  // A moment later: a script whose page goes away while it runs has no answer.
-  await tab.run('page', () => void setTimeout(() => history.back(), 100));
-  await reads(tab, 'page', 'h1', 'Your bill');
-  await tab.click('page', '#pay');
-  await reads(tab, 'page', 'h1', 'Your bill from Acme Water');
-  // The biller's app may take the address, and leave the tab where it is.
-  const isTaken = await tab.run('page', () => {
-    if (!('navigation' in window)) return false;
-    (window.navigation as EventTarget).addEventListener(
+test('the browser’s Back shows the site with a button that works, and a biller’s app may take the way back', async () => {
+  const page = await (await rig.browser.newContext()).newPage();
+  await leaves(page);
+  await page.goBack();
+  await titled(page, 'Your bill');
+  await page.locator('#pay').click();
+  await titled(page, 'Your bill from Acme Water');
+  // The app takes the address, and leaves the tab where it is.
+  await page.evaluate(() => {
+    (window as unknown as { navigation: EventTarget }).navigation.addEventListener(
       'navigate',
       (event) => {
         event.preventDefault();
@@ -190,23 +190,12 @@ async function comesBack(tab: Tab): Promise<void> {
       },
       { once: true },
     );
-    return true;
   });
-  if (isTaken) {
-    await tab.click('page', 'header .close');
-    await until(() => tab.run('page', () => document.body.dataset['taken'] === 'yes'));
-    await tab.run('page', () => void document.dispatchEvent(new Event('visibilitychange')));
-  }
-  await tab.click('page', 'header .close');
-  await reads(tab, 'page', 'h1', 'You have not paid.');
-}
-
-test('a customer goes to the page, pays, and comes back with a result that verifies; Back does no harm [S1]', async (t) => {
-  const visitor = new Visitor('chromium');
-  t.after(() => visitor.stop());
-  for (const act of [paysAndReturns, comesBack]) {
-    await visitor.visit(t, client.platformUrl, async (open) => act(await open()));
-  }
+  await page.locator('header .close').click();
+  await page.locator('body[data-taken]').waitFor();
+  await page.evaluate(() => void document.dispatchEvent(new Event('visibilitychange')));
+  await page.locator('header .close').click();
+  await titled(page, 'You have not paid.');
 });
 
 // What a stranger may try -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed
 import { buildWeb, release } from '../../packages/web/build.ts';
 import { around } from '../support/around.ts';
 import { launchChromium } from './chromium.ts';
-import type { EngineName, Tab } from './engines.ts';
+import type { EngineName } from './engines.ts';
 import { startScriptedFlow, type ScriptedFlow } from './scripted-flow.ts';
 
 /** An event as the site heard it, in order. */
@@ -117,24 +117,4 @@ export async function until(holds: () => boolean | Promise<boolean>): Promise<vo
     // Each question costs the browser a message between its processes: what takes long is asked less often.
     await new Promise((resolve) => setTimeout(resolve, Math.min(20 + waited / 4, 120)));
   }
-}
-
-/** Waits until an element of the payment page, or of the site, has this text; in any engine. */
-export function reads(
-  tab: Tab,
-  where: 'page' | 'frame',
-  selector: string,
-  text: string,
-): Promise<void> {
-  return until(() =>
-    tab
-      .run(
-        where,
-        (wanted, inside) => document.querySelector(wanted)?.textContent === inside,
-        selector,
-        text,
-      )
-      // A page that is being left, or a frame that is not there yet, cannot be asked.
-      .catch(() => false),
-  );
 }

@@ -99,27 +99,25 @@ function saved(inEngine: InEngine, folder: string): void {
       await at.sees('Ada Lovelace');
       const id = String(world.payments[0]?.platform_payment_id);
       const short = id.replaceAll('-', '').toUpperCase();
-      for (const [button, type] of [['Save', 'html']] as const) {
-        const file = join(folder, `receipt-${short.slice(-8, -4)}-${short.slice(-4)}.${type}`);
-        await at.press(button);
-        // A browser may write to another name first.
-        const written = (): string => (existsSync(file) ? readFileSync(file, 'utf8') : '');
-        await until(() => written().includes(id));
-        const text = written();
-        for (const part of [
-          '$123.45',
-          'BP-7781',
-          'Ada Lovelace',
-          'help@acme.example',
-          'a•••@example.com',
-          'Test bank account',
-          '••••4417',
-          'Mar 1, 2026, 8:00',
-          'HST',
-        ])
-          assert.ok(text.includes(part), `${part} in ${text}`);
-        assert.doesNotMatch(text, /<script|src=|https?:/);
-      }
+      const file = join(folder, `receipt-${short.slice(-8, -4)}-${short.slice(-4)}.html`);
+      await at.press('Save');
+      // A browser may write to another name first.
+      const written = (): string => (existsSync(file) ? readFileSync(file, 'utf8') : '');
+      await until(() => written().includes(id));
+      const text = written();
+      for (const part of [
+        '$123.45',
+        'BP-7781',
+        'Ada Lovelace',
+        'help@acme.example',
+        'a•••@example.com',
+        'Test bank account',
+        '••••4417',
+        'Mar 1, 2026, 8:00',
+        'HST',
+      ])
+        assert.ok(text.includes(part), `${part} in ${text}`);
+      assert.doesNotMatch(text, /<script|src=|https?:/);
     },
   );
 }
@@ -135,35 +133,17 @@ function ownColours(inEngine: InEngine, name: EngineName): void {
       // WebKit has no such colours, in GTK's theme of high contrast either. The day that it has, this fails, and the rest is tested there too.
       const isForced = await matches(at, '(forced-colors: active)');
       assert.equal(isForced, name !== 'webkit');
-      if (!isForced) {
-        assert.equal(await matches(at, '(prefers-contrast: more)'), true);
-        const inks = await at.tab.run('frame', () => {
-          const muted = document.querySelector('dt');
-          const box = document.querySelector('.bill');
-          return {
-            color: getComputedStyle(document.body).color,
-            rest: [
-              muted && getComputedStyle(muted).color,
-              box && getComputedStyle(box).borderTopColor,
-            ],
-          };
-        });
-        assert.deepEqual(inks.rest, [inks.color, inks.color], 'more contrast: one ink');
-      }
-      const buttons = (): Promise<{ all: number; edgeless: string[] }> =>
-        at.tab.run('frame', () => {
-          const all = [...document.querySelectorAll('.actions button')];
-          const { backgroundColor } = getComputedStyle(document.documentElement);
-          const edgeless = all
-            .filter((element) => {
-              const { borderTopColor, borderTopWidth } = getComputedStyle(element);
-              return Number.parseFloat(borderTopWidth) === 0 || borderTopColor === backgroundColor;
-            })
-            .map(({ outerHTML }) => outerHTML);
-          return { all: all.length, edgeless };
-        });
-      assert.deepEqual(await buttons(), { all: 1, edgeless: [] });
-      assert.deepEqual((await buttons()).edgeless, []);
+      if (!isForced) assert.equal(await matches(at, '(prefers-contrast: more)'), true);
+      const edgeless = await at.tab.run('frame', () => {
+        const { backgroundColor } = getComputedStyle(document.documentElement);
+        return [...document.querySelectorAll('.actions button')]
+          .filter((element) => {
+            const { borderTopColor, borderTopWidth } = getComputedStyle(element);
+            return Number.parseFloat(borderTopWidth) === 0 || borderTopColor === backgroundColor;
+          })
+          .map(({ outerHTML }) => outerHTML);
+      });
+      assert.deepEqual(edgeless, []);
       await at.press('Pay $123.45');
       await at.title('Your payment is on its way');
       world.change(succeeds[0] ?? {});
