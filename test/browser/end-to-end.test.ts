@@ -9,84 +9,37 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { pathToFileURL } from 'node:url';
-import type { Balance } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { build, type Plugin, type Rolldown } from 'vite';
-import { startDemoSite, type DemoSiteOptions } from '../../demo/site/server.ts';
+import { startDemoSite } from '../../demo/site/server.ts';
 import { around } from '../support/around.ts';
-import { BothSides, type PartnerSide } from '../support/both-sides.ts';
-import { call, type Client } from '../support/customer.ts';
+import { BothSides } from '../support/both-sides.ts';
+import type { Client } from '../support/customer.ts';
 import type { Manifest } from '../../packages/web/build.ts';
+import { startBiller, type Biller } from './biller.ts';
 import { useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'embed.md'), 'utf8');
 const rig = useRig({ withRelease: true });
 const sides = new BothSides();
-const key = 'the-key-that-the-biller-chose';
 
+let biller: Biller;
 let client: Client;
-let partner: PartnerSide;
-let siteOptions: DemoSiteOptions;
 let guidePort: number;
-let pinnedPort: number;
 
 around(
   async () => {
-    partner = await sides.partner({
-      auth: { method: 'key', header: 'x-api-key', keys: [key] },
-      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-    });
-    await partner.importAccounts(
-      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-        'acme,A-1,active,Ada,Lovelace,120.50,2099-12-01,,\n' +
-        'acme,A-5,active,Mary,Jackson,111.00,2099-12-01,,\n',
-    );
-    const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
     guidePort = await freePort();
-    pinnedPort = await freePort();
-    client = await register({
-      partner_id: 'acme',
-      name: 'Acme Water',
-      kind: 'biller',
-      biller_id: 'acme',
-      base_url: partner.server.url,
-      origins: [guidePort, pinnedPort].map((port) => `http://localhost:${port}`),
-      auth: { method: 'key', header: 'x-api-key', key },
-    });
-    const person = {
-      email: 'customer@example.com',
-      phone_number: '+15125550100',
-      address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-    };
-    siteOptions = {
-      port: pinnedPort,
-      platformUrl: client.platformUrl,
-      clientId: client.client_id,
-      apiKey: client.api_key,
-      partnerId: 'acme',
-      billerName: 'Acme Water',
-      accounts: ['A-1', 'A-5'].map((account_id) => ({
-        account_id,
-        first_name: 'Ada',
-        last_name: 'Lovelace',
-        ...person,
-      })),
-      readBalance: async ({ account_id }) => (await balanceOf(account_id)) ?? {},
-    };
+    const due = { 'A-1': '120.50', 'A-5': '111.00' };
+    biller = await startBiller(sides, rig.dist, due, [await freePort(), guidePort]);
+    ({ client } = biller);
   },
   async () => {
     await sides.stop();
   },
 );
-
-async function balanceOf(account_id: string): Promise<Balance | undefined> {
-  const url = `${partner.server.url}/biller/acme/account/${account_id}/balance`;
-  const { status, body } = await call<Balance>('GET', url, { 'x-api-key': key });
-  return status === 200 ? body : undefined;
-}
 
 /** A page that fails the test on anything its policy had to stop. */
 async function open(address: string): Promise<{ page: Page; wrong: string[] }> {
@@ -109,7 +62,7 @@ test('a page that pins the SDK of the last release pays with this platform, and 
   const manifest = readFileSync(join(rig.dist, 'manifest.json'), 'utf8');
   const before = (JSON.parse(manifest) as Manifest).releases.at(-1);
   assert.ok(before, 'the build has the files of the last release');
-  const pinned = await startDemoSite({ ...siteOptions, sdk: before.sdk });
+  const pinned = await startDemoSite({ ...biller.siteOptions, sdk: before.sdk });
   t.after(() => pinned.stop());
   const scripts: string[] = [];
   const { page, wrong } = await open('about:blank');
@@ -119,7 +72,7 @@ test('a page that pins the SDK of the last release pays with this platform, and 
   await payInFrame(page, '$111.00');
   await page.frameLocator('iframe').getByRole('button', { name: 'Done' }).click();
   await page.getByText('Thank you. Your payment is posted.').waitFor();
-  assert.equal((await balanceOf('A-5'))?.amount_due_in_cents, 0);
+  assert.equal(await biller.due('A-5'), 0);
   assert.deepEqual(
     scripts.filter((path) => path.startsWith('/sdk/')),
     [`/sdk/v1/${before.sdk.file}`],
@@ -175,18 +128,18 @@ test('the guide leads from nothing to a paid bill with the files it shows', asyn
   assert.ok(server.stdout);
   await once(server.stdout, 'data');
 
-  await partner.importAccounts(
+  await biller.partner.importAccounts(
     'biller_id,account_id,status,amount_due,due_date\nacme,A-1,active,42.42,2099-12-01\n',
     new Date().toISOString(),
   );
-  const due = (await balanceOf('A-1'))?.amount_due_in_cents ?? 0;
+  const due = (await biller.due('A-1')) ?? 0;
   assert.ok(due > 0);
   const { page, wrong } = await open(`http://localhost:${guidePort}`);
   await page.getByRole('button', { name: 'Pay bill' }).click();
   await payInFrame(page, `$${(due / 100).toFixed(2)}`);
   await page.frameLocator('iframe').getByRole('button', { name: 'Done' }).click();
   await page.getByText('Thank you. Your payment is posted.').waitFor();
-  assert.equal((await balanceOf('A-1'))?.amount_due_in_cents, 0);
+  assert.equal(await biller.due('A-1'), 0);
   assert.deepEqual(wrong, []);
   // A content blocker that stops the SDK: the page itself has to say so.
   await page.route('**/sdk/v1/duebridge.js', (route) => route.abort('blockedbyclient'));

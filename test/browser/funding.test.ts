@@ -6,7 +6,6 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
-import { pathToFileURL } from 'node:url';
 import { freePort } from '@duebridge/runtime/testing';
 import type { FrameLocator, Page } from 'playwright-core';
 import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
@@ -15,11 +14,11 @@ import { NUMBERS, startStripe } from '../../packages/platform/test/stripe.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
 import { AXE_RULES, axeIn } from './axe.ts';
+import { startBiller } from './biller.ts';
 import { until, useRig } from './rig.ts';
 
 const rig = useRig();
 const sides = new BothSides();
-const key = 'the-key-that-the-biller-chose';
 const stripe = await startStripe({ after });
 let site: DemoSite;
 /** What each account owes: a test has one of its own. */
@@ -79,22 +78,11 @@ around(
     await new Promise<void>((resolve) => {
       bankServer.listen(0, '127.0.0.1', resolve);
     });
-    const partner = await sides.partner({
-      auth: { method: 'key', header: 'x-api-key', keys: [key] },
-      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-    });
-    await partner.importAccounts(
-      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-        Object.entries(DUE)
-          .map(([account, due]) => `acme,${account},active,Ada,Lovelace,${due},2099-12-01,,\n`)
-          .join(''),
-    );
     const port = await freePort();
-    platform = await sides.platform({
+    const biller = await startBiller(sides, rig.dist, DUE, [await freePort()], {
       port,
       publicUrl: `http://127.0.0.1:${port}`,
       fundingAdapters: [bank],
-      webDist: pathToFileURL(`${rig.dist}/`),
       funding: ['sandbox', 'stripe'],
       stripe: {
         ...stripe.settings,
@@ -102,36 +90,8 @@ around(
         bankMaxCents: 50_000,
       },
     });
-    const sitePort = await freePort();
-    const client = await platform.register({
-      partner_id: 'acme',
-      name: 'Acme Water',
-      kind: 'biller',
-      biller_id: 'acme',
-      base_url: partner.server.url,
-      origins: [`http://localhost:${sitePort}`],
-      auth: { method: 'key', header: 'x-api-key', key },
-    });
-    const person = {
-      first_name: 'Ada',
-      last_name: 'Lovelace',
-      phone_number: '+15125550100',
-      address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-    };
-    site = await startDemoSite({
-      port: sitePort,
-      platformUrl: client.platformUrl,
-      clientId: client.client_id,
-      apiKey: client.api_key,
-      partnerId: 'acme',
-      billerName: 'Acme Water',
-      accounts: Object.keys(DUE).map((account_id) => ({
-        account_id,
-        ...person,
-        email: `${account_id}@example.com`,
-      })),
-      readBalance: async () => ({}),
-    });
+    ({ platform } = biller);
+    site = await startDemoSite(biller.siteOptions);
   },
   async () => {
     bankServer.closeAllConnections();

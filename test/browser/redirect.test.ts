@@ -16,19 +16,18 @@ import { extractText } from 'unpdf';
 import type { FlowResult, FlowReturn, FlowSessionGrant } from '@duebridge/contract';
 import { freePort } from '@duebridge/runtime/testing';
 import { around } from '../support/around.ts';
-import { BothSides, type PartnerSide } from '../support/both-sides.ts';
+import { BothSides } from '../support/both-sides.ts';
 import { call, createToken, type Client } from '../support/customer.ts';
+import { startBiller } from './biller.ts';
 import { until, useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
 const guide = readFileSync(join(root, 'docs', 'redirect.md'), 'utf8');
 const rig = useRig();
 const sides = new BothSides();
-const key = 'the-key-that-the-biller-chose';
 /** A bill and a site for each visit. */
 const ACCOUNTS = ['A-1', 'A-2'];
 
-let partner: PartnerSide;
 let client: Client;
 let folder: string;
 let readResult: (
@@ -48,28 +47,9 @@ around(
     ({ readResult } = (await import(pathToFileURL(join(folder, 'result.mjs')).href)) as {
       readResult: typeof readResult;
     });
-    partner = await sides.partner({
-      auth: { method: 'key', header: 'x-api-key', keys: [key] },
-      billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
-    });
-    await partner.importAccounts(
-      'biller_id,account_id,status,first_name,last_name,amount_due,due_date,min_amount,max_amount\n' +
-        [...ACCOUNTS, 'A-99']
-          .map((account) => `acme,${account},active,Ada,Lovelace,42.42,2099-12-01,,\n`)
-          .join(''),
-    );
-    const { register } = await sides.platform({ webDist: pathToFileURL(`${rig.dist}/`) });
     for (const _ of ACCOUNTS) ports.push(await freePort());
-    client = await register({
-      partner_id: 'acme',
-      name: 'Acme Water',
-      kind: 'biller',
-      biller_id: 'acme',
-      support_contact: '+1 555 0100',
-      base_url: partner.server.url,
-      origins: ports.map((port) => `http://localhost:${port}`),
-      auth: { method: 'key', header: 'x-api-key', key },
-    });
+    const due = Object.fromEntries([...ACCOUNTS, 'A-99'].map((account) => [account, '42.42']));
+    ({ client } = await startBiller(sides, rig.dist, due, ports));
   },
   async () => {
     for (const site of sites) {

@@ -135,3 +135,11 @@ test('whatever colour a biller registers, its button can be read and its signs b
   const own = themeProperties({ variables: { accent: '#7a1fa2' } }, false, '#0b7a75');
   assert.equal(own.properties['--accent'], '#7a1fa2');
 });
+
+test('a site’s theme comes before the system’s', () => {
+  const themes = [{}, { theme: 'light' }, { theme: 'dark' }] as const;
+  const seen = themes.flatMap((one) =>
+    [false, true].map((dark) => themeProperties(one, dark).theme),
+  );
+  assert.deepEqual(seen, ['light', 'dark', 'light', 'light', 'dark', 'dark']);
+});

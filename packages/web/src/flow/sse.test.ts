@@ -22,13 +22,6 @@ test('events come out the same wherever the network cuts them', () => {
   }
 });
 
-test('events come out the same one character at a time', () => {
-  const heard: string[][] = [];
-  const read = eventReader((name, data) => heard.push([name, data]));
-  for (const letter of STREAM) read(letter);
-  assert.deepEqual(heard, EVENTS);
-});
-
 test('an endless event does not fill the memory', () => {
   const read = eventReader(() => {});
   assert.throws(() => {
