@@ -24,7 +24,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: "      ? { kind: 'advance', to: 'dispatching', detail: { reason } }",
     replace: "      ? { kind: 'end', by: 'refusal', ending: failedEnding(reason) }",
-    seed: 18,
+    seed: 3,
   },
   {
     name: 'a settlement is not written down',
@@ -51,7 +51,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "order ? 'capture'",
-    seed: 3,
+    seed: 1,
   },
   {
     name: 'a lost lease is never asked for again',
@@ -162,6 +162,7 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
+    seed: 5,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -221,6 +222,7 @@ export const PLANTED: readonly Planted[] = [
     find: '    return requests.map((request) => rowOf(rows, request));',
     replace:
       '    return requests.map((request) => ({ ...rowOf(rows, request), payment_id: `again-${clock.monotonic()}` }));',
+    seed: 5,
   },
   {
     name: 'funds that were taken are not booked',
@@ -245,28 +247,28 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS NULL OR held.claimed_by = $2) AS is_known',
-    seed: 3,
+    seed: 22,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS DISTINCT FROM $2) AS is_known',
-    seed: 33,
+    seed: 37,
   },
   {
     name: 'a look-up that failed is taken for one that found nothing',
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 76,
+    seed: 69,
   },
   {
     name: 'a living replica is taken for dead',
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 76,
+    seed: 16,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
@@ -316,6 +318,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 111,
+    seed: 62,
   },
 ];
