@@ -38,6 +38,7 @@ import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { keepWorking, measurePools } from './background.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
 import { createEngine } from './engine/engine.ts';
+import { within } from './engine/timing.ts';
 import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
 import { openPaymentEvents } from './checkout/events.ts';
 import { openAdapters } from './funding/configured.ts';
@@ -134,12 +135,11 @@ async function openAll(
   const pools = await openPools(config, checked, log, closers);
   const stopping = new AbortController();
   const { signal } = stopping;
-  const secrets = { sealKey, keyPepper };
   const around = { metrics, tracing, clock, log, signal, closers };
-  const ground = { config, adapters, offersSandbox, ...pools, ...secrets, ...around };
+  const ground = { config, adapters, offersSandbox, ...pools, sealKey, keyPepper, ...around };
 
   const driving = await openDriving(ground);
-  const { engine } = driving;
+  const { engine, funding } = driving;
   const checkout = openCheckout(ground, driving);
   metrics.gauge(
     'duebridge_event_streams',
@@ -149,42 +149,26 @@ async function openAll(
   );
   measurePools(metrics, pools);
   const database = pools.front;
-  const reconciliations = openReconciliations({ ...driving, database, clock });
+  const base = { ...driving, database, clock, log };
+  const reconciliations = openReconciliations(base);
   closers.push(() => reconciliations.stop());
-  const remitting = {
-    ...driving,
-    database,
-    channel: openDesk(database, driving.sealer),
-    compare: (platform_batch_id: string) =>
-      reconciliations.compare(platform_batch_id, 'remittance'),
-    clock,
-    log,
-  };
+  const { secondPersonAboveCents = SECOND_PERSON_ABOVE_CENTS, publicUrl, payer } = config;
   const refunding = {
-    database,
-    refundPart: (...asked: Parameters<typeof driving.funding.refundPart>) =>
-      driving.funding.refundPart(...asked),
-    secondPersonAboveCents: config.secondPersonAboveCents ?? SECOND_PERSON_ABOVE_CENTS,
-    clock,
-    log,
+    ...base,
+    refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
+    secondPersonAboveCents,
   };
+  const channel = openDesk(database, driving.sealer);
+  const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
     await repeatRefunds(refunding);
-    return remit(remitting);
+    return remit({ ...base, channel, compare });
   };
-  const { auditChain, ended } = keepWorking({
-    ...ground,
-    ...driving,
-    ...checkout,
-    database,
-    remit: remitNow,
-  });
+  const { auditChain, ended } = keepWorking({ ...ground, ...base, ...checkout, remit: remitNow });
   closers.push(async () => {
     stopping.abort();
     // A mail server that is silent holds up no stop.
-    const late = new AbortController();
-    await Promise.race([ended, clock.sleep(LOOPS_STOP_MS, late.signal)]);
-    late.abort();
+    await within(clock, LOOPS_STOP_MS, [ended]);
   });
 
   const ready = async (): Promise<Record<string, boolean>> => ({
@@ -192,26 +176,37 @@ async function openAll(
     ...engine.health,
   });
   const publicApp = openPublicListener(ground, driving, checkout, ready);
-  const adminHost = config.adminHost ?? '127.0.0.1';
-  const adminApp = openAdminListener(
-    ground,
-    { adminHost, adminKey, ready },
-    {
-      ...driving,
-      keys: checkout.keys,
-      log,
-      database,
-      reconciliations,
-      auditChain,
-      pepper: keyPepper,
-      clock,
-      payer: config.payer,
-      remit: remitNow,
-      refunding,
-    },
-  );
+  const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
+  const adminApp = openAdminListener(ground, ready, {
+    ...base,
+    adapters,
+    publicUrl,
+    operators,
+    reconciliations,
+    auditChain,
+    payer,
+    refunding,
+    secondPersonAboveCents,
+    keys: checkout.keys,
+    pepper: keyPepper,
+    remit: remitNow,
+    authenticate: adminAuthentication(operators, clock),
+  });
 
-  const { url, adminUrl } = await listenBoth(config, { publicApp, adminApp, adminHost }, closers);
+  closers.push(() => publicApp.close());
+  const url = await listen(publicApp, {
+    host: config.host ?? LOOPBACK,
+    port: config.port ?? 4000,
+    hostVariable: 'HOST',
+    portVariable: 'PORT',
+  });
+  closers.push(() => adminApp.close());
+  const adminUrl = await listen(adminApp, {
+    host: config.adminHost ?? LOOPBACK,
+    port: config.adminPort ?? 4001,
+    hostVariable: 'ADMIN_HOST',
+    portVariable: 'ADMIN_PORT',
+  });
   // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
   closers.push(async () => {
     stopping.abort();
@@ -313,58 +308,37 @@ function openPublicListener(
   mountPolicyReports(publicApp, { clock, log, metrics });
   const dist = webDist === undefined ? {} : { dist: webDist };
   servePages(publicApp, { registry, visits, adapters, ...dist });
-  mountOperations(publicApp, {
-    ready,
-    openapi: renderOpenApi(platformRoutes, {
-      title: 'duebridge platform',
-      description:
-        'Create Token, called by partners, and the flow API, called by the payment page.',
-      version: API_VERSION,
-      servers: [{ url: '/', description: 'This host.' }],
-    }),
-  });
+  const description =
+    'Create Token, called by partners, and the flow API, called by the payment page.';
+  const openapi = openApi(platformRoutes, 'duebridge platform', description);
+  mountOperations(publicApp, { ready, openapi });
   return publicApp;
 }
 
 /** The admin listener with everything mounted. */
 function openAdminListener(
-  { config, metrics, adapters }: Ground,
-  own: { readonly adminHost: string; readonly adminKey: string; readonly ready: Ready },
-  stages: Omit<
-    AdminDependencies,
-    'adapters' | 'publicUrl' | 'operators' | 'secondPersonAboveCents' | 'authenticate'
-  >,
+  { config, metrics }: Ground,
+  ready: Ready,
+  dependencies: AdminDependencies,
 ): FastifyInstance {
-  const { adminHost, adminKey, ready } = own;
-  const { log, clock, database, pepper, sealer } = stages;
-  const { trustedProxies } = config;
-  const hosts = hostsOf(adminHost, config.adminHosts);
+  const { log, clock, sealer, operators } = dependencies;
+  const { trustedProxies, openId } = config;
+  const hosts = hostsOf(config.adminHost ?? LOOPBACK, config.adminHosts);
   const adminApp = createServer({ log, clock, trustedProxies, hosts });
-  const operators = openOperators({ database, adminKey, pepper, clock });
-  mountAdmin(adminApp, {
-    ...stages,
-    adapters,
-    publicUrl: config.publicUrl,
-    operators,
-    secondPersonAboveCents: config.secondPersonAboveCents ?? SECOND_PERSON_ABOVE_CENTS,
-    authenticate: adminAuthentication(operators, clock),
-  });
-  mountSignIn(adminApp, { operators, clock, oidc: config.openId !== undefined });
-  if (config.openId !== undefined) {
-    mountOpenId(adminApp, { provider: config.openId, operators, sealer, log });
-  }
+  mountAdmin(adminApp, dependencies);
+  mountSignIn(adminApp, { operators, clock, oidc: openId !== undefined });
+  if (openId !== undefined) mountOpenId(adminApp, { provider: openId, operators, sealer, log });
   serveConsole(adminApp, config.webDist);
-  mountOperations(adminApp, {
-    ready,
-    metrics,
-    openapi: renderOpenApi(platformAdminRoutes, {
-      title: 'duebridge platform, admin',
-      description: 'Operations for operators; the console and the command line use nothing else.',
-      version: API_VERSION,
-      servers: [{ url: '/', description: 'This host.' }],
-    }),
-  });
+  const description =
+    'Operations for operators; the console and the command line use nothing else.';
+  const openapi = openApi(platformAdminRoutes, 'duebridge platform, admin', description);
+  mountOperations(adminApp, { ready, metrics, openapi });
   return adminApp;
+}
+
+function openApi(routes: Parameters<typeof renderOpenApi>[0], title: string, description: string) {
+  const servers = [{ url: '/', description: 'This host.' }];
+  return renderOpenApi(routes, { title, description, version: API_VERSION, servers });
 }
 
 function assertSender(config: PlatformConfig): void {
@@ -373,34 +347,6 @@ function assertSender(config: PlatformConfig): void {
       'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
     );
   }
-}
-
-/** Lets both listeners answer, the public one first. */
-async function listenBoth(
-  config: PlatformConfig,
-  on: {
-    readonly publicApp: FastifyInstance;
-    readonly adminApp: FastifyInstance;
-    readonly adminHost: string;
-  },
-  closers: (() => Promise<unknown>)[],
-): Promise<{ url: string; adminUrl: string }> {
-  const { publicApp, adminApp, adminHost } = on;
-  closers.push(() => publicApp.close());
-  const url = await listen(publicApp, {
-    host: config.host ?? '127.0.0.1',
-    port: config.port ?? 4000,
-    hostVariable: 'HOST',
-    portVariable: 'PORT',
-  });
-  closers.push(() => adminApp.close());
-  const adminUrl = await listen(adminApp, {
-    host: adminHost,
-    port: config.adminPort ?? 4001,
-    hostVariable: 'ADMIN_HOST',
-    portVariable: 'ADMIN_PORT',
-  });
-  return { url, adminUrl };
 }
 
 /** Opens the platform's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
@@ -478,6 +424,7 @@ async function openPools(
   return { front, engine, heartbeat };
 }
 
+const LOOPBACK = '127.0.0.1';
 /** Acts on more than this need a second person, unless configured otherwise. */
 const SECOND_PERSON_ABOVE_CENTS = 100_000;
 
@@ -498,5 +445,3 @@ async function closeAll(closers: readonly (() => Promise<unknown>)[]): Promise<v
   }
   if (errors.length > 0) throw new AggregateError(errors, 'the platform did not stop cleanly');
 }
-
-// The public listener --------------------------------------------------------------------------------------------------------

@@ -7,37 +7,10 @@ import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/terminal.ts';
 import { closeByWord, closeRejected, type ReviewDependencies } from './review.ts';
-import {
-  actsOf,
-  scriptedPartner,
-  engineRig,
-  writer,
-  type Answer,
-  type Seen,
-  type ScriptedPartner,
-  type EngineRig,
-} from '../../test/engine-rig.ts';
+import { actsOf, scriptedPartner, engineRig, writer } from '../../test/engine-rig.ts';
 
-const inReview = (row: PaymentRow): boolean => row.stage === 'review';
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const TOO_HIGH = { code: 'AMOUNT_TOO_HIGH', message: 'The amount is above the limit of $50.' };
-
-/** A payment in review, whose PUT the partner refused with 422. */
-async function refusedPayment(
-  t: Parameters<typeof engineRig>[0],
-  onGet: (seen: Seen) => Answer | undefined = () => undefined,
-): Promise<{ rig: EngineRig; partner: ScriptedPartner; id: string }> {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) =>
-    seen.method === 'PUT' ? { status: 422, json: TOO_HIGH } : onGet(seen);
-  const engine = rig.engine();
-  await engine.start();
-  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
-  await rig.until(id, inReview);
-  return { rig, partner, id };
-}
 
 /** The word of an operator. */
 const CANCELED = { word: { outcome: 'canceled' }, evidence: 'ticket 7' } as const;
@@ -54,7 +27,14 @@ async function refuses(promise: Promise<unknown>, code: ErrorCode): Promise<void
 }
 
 test('a refused payment that the partner does not know is closed as failed, its funds released [ST3 FR1 LV6]', async (t) => {
-  const { rig, partner, id } = await refusedPayment(t);
+  const rig = await engineRig(t);
+  const partner = await scriptedPartner(t);
+  await rig.register('acme', partner.url);
+  partner.script = (seen) => (seen.method === 'PUT' ? { status: 422, json: TOO_HIGH } : undefined);
+  const engine = rig.engine();
+  await engine.start();
+  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
+  await rig.until(id, (row) => row.stage === 'review');
   const gets = partner.seen.filter((seen) => seen.method === 'GET').length;
   const closed = await closeRejected(rig, because(id));
   assert.deepEqual(
@@ -82,59 +62,6 @@ test('a refused payment that the partner does not know is closed as failed, its 
   });
   await refuses(closeRejected(rig, because(id)), 'CONFLICT');
   await refuses(closeRejected(rig, because('never-was')), 'PAYMENT_NOT_FOUND');
-});
-
-test('a refused payment that the partner has nevertheless is not closed [RU5]', async (t) => {
-  let has = false;
-  const { rig, partner, id } = await refusedPayment(t, (seen) => {
-    if (has && partner.payments.size === 0)
-      partner.right({ ...seen, method: 'PUT', body: bodyOf() });
-    return undefined;
-  });
-  const bodyOf = (): string => partner.seen.find((seen) => seen.method === 'PUT')?.body ?? '';
-  has = true;
-  await refuses(closeRejected(rig, because(id)), 'CONFLICT');
-  await refuses(closeByWord(rig, { ...because(id), ...CANCELED }), 'CONFLICT');
-  assert.equal((await findPayment(rig.database, id))?.stage, 'review');
-  assert.deepEqual(await actsOf(rig, id), ['authorize']);
-});
-
-test('an inconclusive answer closes nothing: no reply, 500, a 404 of a proxy', async (t) => {
-  const answers: Answer[] = [
-    (response) => void response.socket?.destroy(),
-    { status: 500, json: {} },
-    { status: 404, json: { message: 'no Route matched' } },
-    (response) => void response.writeHead(404, { 'content-type': 'text/html' }).end('<html>'),
-  ];
-  let next: number | undefined;
-  const { rig, id } = await refusedPayment(t, () =>
-    next === undefined ? undefined : answers[next++],
-  );
-  next = 0;
-  for (const _ of answers) await refuses(closeRejected(rig, because(id)), 'SERVICE_UNAVAILABLE');
-  assert.equal((await findPayment(rig.database, id))?.stage, 'review');
-  assert.equal((await closeRejected(rig, because(id))).status, 'failed');
-});
-
-test('any review can be closed on the partner’s word, unless its record says otherwise', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) => {
-    const answer = partner.right(seen);
-    assert(typeof answer === 'object');
-    return { json: { ...(answer.json as object), amount_in_cents: 1 } };
-  };
-  const engine = rig.engine();
-  await engine.start();
-  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
-  await rig.until(id, inReview);
-  await refuses(closeRejected(rig, because(id)), 'CONFLICT');
-  const row = await closeByWord(rig, { ...because(id), ...CANCELED });
-  assert.deepEqual([row.status, row.failure_reason], ['canceled', null]);
-  await rig.until(id, settled);
-  assert.deepEqual(await actsOf(rig, id), ['authorize', 'void']);
-  await refuses(resumePayment(rig.database, id, 'too late', 'operator'), 'CONFLICT');
 });
 
 /** What a GET may get, built for the payment that it asks about; what it tells an operator; and whether it contradicts one. */

@@ -15,7 +15,7 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
-import { refusalText } from './payment-steps.ts';
+import { isUnsent, refusalText } from './payment-steps.ts';
 
 /** Why `closeRejected` refuses a payment that is in review for another reason. */
 export const NOT_REFUSED_BY_PARTNER =
@@ -38,34 +38,6 @@ export interface ReviewAct {
   readonly approved_by?: string;
 }
 
-/**
- * Closes a payment whose PUT the partner refused (400, 422) and which the partner does not know, asked again now. It ends as failed
- * with the partner's own words as its reason. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when it is in no such review, was accepted
- * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
- */
-export async function closeRejected(
-  dependencies: ReviewDependencies,
-  act: ReviewAct,
-): Promise<PaymentRow> {
-  const { payment, review_reason } = await inReview(dependencies, act.platform_payment_id);
-  if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
-    throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
-  }
-  const found = await askPartner(dependencies, payment);
-  if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
-  const [, , ...code] = review_reason.split('_');
-  const failure_reason =
-    payment.rejection_message ?? refusalText(code.length === 0 ? undefined : code.join('_'));
-  return close(dependencies, act, {
-    status: 'failed',
-    failure_reason,
-    payment_id: null,
-    posted_at: null,
-    review_reason,
-    evidence: evidenceOf(found),
-  });
-}
-
 /** What an operator states about a payment, as the partner or the biller has confirmed it outside this interface. */
 export type Word =
   /** It was not applied and will not be: the funds are released, or refunded if they were captured. */
@@ -78,48 +50,48 @@ export type Word =
   | { readonly outcome: 'succeeded'; readonly payment_id: string; readonly posted_at: string };
 
 /**
+ * Closes a payment whose PUT the partner refused (400, 422) and which the partner does not know, asked again now. It ends as failed
+ * with the partner's own words as its reason. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when it is in no such review, was accepted
+ * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
+ */
+export async function closeRejected(on: ReviewDependencies, act: ReviewAct): Promise<PaymentRow> {
+  const payment = await known(on, act);
+  const { review_reason, rejection_message } = payment;
+  if (review_reason === null) throw conflict(NOT_IN_REVIEW);
+  if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
+    throw conflict(NOT_REFUSED_BY_PARTNER);
+  }
+  const found = await askPartner(on, payment);
+  if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
+  const code = review_reason.split('_').slice(2).join('_');
+  const failure_reason = rejection_message ?? refusalText(code === '' ? undefined : code);
+  return close(on, act, payment, { outcome: 'failed', failure_reason }, evidenceOf(found));
+}
+
+/**
  * Ends a payment that stands still (in review, or paused) on an operator's word, for which `evidence` says where it is written. The
  * partner is asked at that moment, and its record contradicts the word or not; a partner that gives no usable answer contradicts nothing.
  * Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when the payment is driven, when a call of before the pause may still be under way, or when
  * the partner's record says otherwise.
  */
 export async function closeByWord(
-  dependencies: ReviewDependencies,
+  on: ReviewDependencies,
   act: ReviewAct & { readonly word: Word; readonly evidence: string },
 ): Promise<PaymentRow> {
-  const { word, evidence, ...by } = act;
-  const payment = await standingStill(dependencies, act.platform_payment_id);
-  const found = await askPartner(dependencies, payment);
+  const { word, evidence } = act;
+  const payment = await known(on, act);
+  if (payment.stage !== 'review') await assertPaused(on, payment);
+  const found = await askPartner(on, payment);
   if (contradicts(found, word)) throw notClosable(found);
-  const isSuccess = word.outcome === 'succeeded';
-  return close(dependencies, by, {
-    status: word.outcome,
-    failure_reason:
-      word.outcome === 'failed'
-        ? (word.failure_reason ?? refusalText(undefined)).slice(0, 500)
-        : null,
-    payment_id: isSuccess ? word.payment_id : null,
-    posted_at: isSuccess ? word.posted_at : null,
-    review_reason: payment.review_reason,
-    evidence: `${evidenceOf(found)}; ${evidence}`,
-  });
+  return close(on, act, payment, word, `${evidenceOf(found)}; ${evidence}`);
 }
 
 /** Whether the partner's record says something else than the operator. Pure. */
-function contradicts(found: PollOutcome, word: Word): boolean {
-  switch (found.kind) {
-    case 'processing':
-      return true;
-    case 'incomplete':
-      return word.outcome !== 'succeeded';
-    case 'ended':
-      return (found.ending.status === 'succeeded') !== (word.outcome === 'succeeded');
-    case 'not_found':
-    case 'mismatch':
-    case 'unknown':
-    case 'held':
-      return false;
+function contradicts(found: PollOutcome, { outcome }: Word): boolean {
+  if (found.kind === 'ended') {
+    return (found.ending.status === 'succeeded') !== (outcome === 'succeeded');
   }
+  return found.kind === 'processing' || (found.kind === 'incomplete' && outcome !== 'succeeded');
 }
 
 /** A call that left before a pause has ended after this: more than a call may take (partners/http-call.ts). */
@@ -131,93 +103,82 @@ const pausedStatement = sql(
      FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`,
 );
 
-/** The payment, if nobody drives it and a PUT may have left. */
-async function standingStill(
+/** Throws unless nobody drives the payment and a PUT may have left. */
+async function assertPaused(
   { database }: ReviewDependencies,
-  platform_payment_id: string,
-): Promise<PaymentRow> {
-  const payment = await findPayment(database, platform_payment_id);
-  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  if (payment.stage === 'review') return payment;
-  if (payment.slot !== PAUSED) throw new Refusal('CONFLICT', { message: NOT_CLOSABLE });
-  if (payment.stage === 'created' || payment.stage === 'authorized') {
-    throw new Refusal('CONFLICT', { message: 'Nothing was sent for this payment: withdraw it' });
-  }
+  { platform_payment_id, slot, stage }: PaymentRow,
+): Promise<void> {
+  if (slot !== PAUSED) throw conflict(NOT_CLOSABLE);
+  if (isUnsent({ stage })) throw conflict('Nothing was sent for this payment: withdraw it');
   const [paused] = await database.query<{ ms: number | null }>(pausedStatement, [
     platform_payment_id,
   ]);
   const left = CALLS_END_MS - (paused?.ms ?? 0);
   if (left > 0) {
-    throw new Refusal('CONFLICT', {
-      message: `A call may still be under way: close it in ${Math.ceil(left / 1_000)} seconds`,
-    });
+    const seconds = Math.ceil(left / 1_000);
+    throw conflict(`A call may still be under way: close it in ${seconds} seconds`);
   }
+}
+
+async function known(
+  { database }: ReviewDependencies,
+  { platform_payment_id }: ReviewAct,
+): Promise<PaymentRow> {
+  const payment = await findPayment(database, platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
   return payment;
 }
 
-async function inReview(
-  { database }: ReviewDependencies,
-  platform_payment_id: string,
-): Promise<{ payment: PaymentRow; review_reason: string }> {
-  const payment = await findPayment(database, platform_payment_id);
-  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  // A payment has a reason exactly while it is in review (payments_review).
-  if (payment.review_reason === null) throw notInReview();
-  return { payment, review_reason: payment.review_reason };
-}
-
 async function askPartner(
-  dependencies: ReviewDependencies,
+  { registry, client }: ReviewDependencies,
   payment: PaymentRow,
 ): Promise<PollOutcome> {
-  const partner = await dependencies.registry.get(payment.partner_id);
+  const partner = await registry.get(payment.partner_id);
   if (partner === undefined) throw new Refusal('NOT_FOUND');
   // Ignore the payment_id: a partner that lost the payment may have accepted it again under another.
-  return judgePoll(
-    { ...payment, payment_id: null },
-    await dependencies.client.poll(partner, payment),
-  );
+  return judgePoll({ ...payment, payment_id: null }, await client.poll(partner, payment));
 }
 
 async function close(
   { database }: ReviewDependencies,
-  act: ReviewAct,
-  closing: Omit<Parameters<typeof closePayment>[1], keyof ReviewAct>,
+  { platform_payment_id, reason, actor, approved_by }: ReviewAct,
+  { review_reason }: PaymentRow,
+  word: Word,
+  evidence: string,
 ): Promise<PaymentRow> {
-  const { platform_payment_id, reason, actor, approved_by = null } = act;
+  const isSuccess = word.outcome === 'succeeded';
+  const failure_reason =
+    word.outcome === 'failed'
+      ? (word.failure_reason ?? refusalText(undefined)).slice(0, 500)
+      : null;
   const row = await closePayment(database, {
-    ...closing,
     platform_payment_id,
     reason,
     actor,
-    approved_by,
+    approved_by: approved_by ?? null,
+    review_reason,
+    evidence,
+    status: word.outcome,
+    failure_reason,
+    payment_id: isSuccess ? word.payment_id : null,
+    posted_at: isSuccess ? word.posted_at : null,
   });
   // Resumed or closed by somebody else meanwhile.
-  if (row === undefined) throw notInReview();
+  if (row === undefined) throw conflict(NOT_IN_REVIEW);
   return row;
 }
 
-function notInReview(): Refusal {
-  return new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
+function conflict(message: string): Refusal {
+  return new Refusal('CONFLICT', { message });
 }
 
 function notClosable(found: PollOutcome): Refusal {
   const evidence = evidenceOf(found);
-  switch (found.kind) {
-    case 'unknown':
-    case 'held':
-    case 'not_found':
-      return new Refusal('SERVICE_UNAVAILABLE', {
+  return found.kind === 'unknown' || found.kind === 'held' || found.kind === 'not_found'
+    ? new Refusal('SERVICE_UNAVAILABLE', {
         message: `The partner’s answer was inconclusive (${evidence}); try again`,
-      });
-    case 'processing':
-    case 'incomplete':
-    case 'ended':
-    case 'mismatch':
-      return new Refusal('CONFLICT', {
-        message: `The partner has the payment (${evidence}); resume it instead`,
-      });
-  }
+      })
+    : conflict(`The partner has the payment (${evidence}); resume it instead`);
 }
 
 /** The result of the GET, as one word for the audit. */

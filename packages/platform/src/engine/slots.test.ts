@@ -6,8 +6,6 @@ import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import {
   idsInSlots,
-  giveAllSlots,
-  giveSlots,
   loadPayments,
   placeArrivals,
   planSlots,
@@ -15,13 +13,7 @@ import {
   SLOTS,
   takeSlots,
 } from './slots.ts';
-import {
-  eventually,
-  idleWorker,
-  scriptedPartner,
-  engineRig,
-  type EngineRig,
-} from '../../test/engine-rig.ts';
+import { idleWorker, scriptedPartner, engineRig, type EngineRig } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
@@ -107,42 +99,6 @@ test('slots that cannot be divided evenly stay where they are: a remainder belon
   }
 });
 
-test('only a worker that beats now counts, and a worker gives its own slots alone', async (t) => {
-  const { database } = await engineRig(t);
-  const beats = { here: '0', gone: '-1 hour', ahead: '1 hour', slow: '0' };
-  for (const worker of Object.keys(beats)) await idleWorker(database, worker, []);
-  for (const [worker, from] of Object.entries(beats)) {
-    await database.query(
-      `UPDATE duebridge_platform.workers SET heartbeat_at = now() + $2::interval,
-              round_at = CASE WHEN $1 = 'slow' THEN now() - interval '1 hour' ELSE now() END WHERE worker_id = $1`,
-      [worker, from],
-    );
-  }
-  const view = await readSlots(database, 'here', 10_000);
-  // A heartbeat from the future, after the clock was set back, would keep the slots of a dead worker for an hour.
-  assert.deepEqual(view.living.toSorted(), ['here', 'slow']);
-  assert.deepEqual(view.active, ['here']);
-  assert.deepEqual(await takeSlots(database, 'here', [], view.owners), []);
-  await takeSlots(database, 'here', [0, 1, 2, 3], view.owners);
-  await takeSlots(database, 'slow', [4, 5, 6], view.owners);
-  // The view is older than these takings: none is taken from its owner.
-  assert.deepEqual(await takeSlots(database, 'slow', [0, 7], view.owners), [7]);
-  const first = async (): Promise<unknown> =>
-    (await readSlots(database, 'here', 10_000)).owners.slice(0, 9);
-  await giveSlots(database, 'here', [1, 2, 5]);
-  await giveSlots(database, 'here', []);
-  assert.deepEqual(await first(), [
-    'here',
-    null,
-    null,
-    'here',
-    ...Array.from({ length: 4 }, () => 'slow'),
-    null,
-  ]);
-  await giveAllSlots(database, 'slow');
-  assert.deepEqual(await first(), ['here', null, null, 'here', null, null, null, null, null]);
-});
-
 test('a slot shows the payments in flight alone, and an arrival goes to slots of its own worker, once', async (t) => {
   const rig = await engineRig(t);
   const { database } = rig;
@@ -203,56 +159,6 @@ async function slotsOf(rig: EngineRig, engine: Engine): Promise<number> {
   );
   return rows[0]?.count ?? 0;
 }
-
-async function evenly(rig: EngineRig, engines: readonly Engine[]): Promise<void> {
-  await eventually('the slots are shared out evenly', async () => {
-    const counts = await Promise.all(engines.map((engine) => slotsOf(rig, engine)));
-    return (
-      counts.reduce((sum, count) => sum + count, 0) === SLOTS &&
-      Math.max(...counts) - Math.min(...counts) <= 1
-    );
-  });
-}
-
-test('load rebalances when a worker joins and when one leaves, and no payment is lost or duplicated [S4 LV9]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  partner.pollsToEnd = Number.POSITIVE_INFINITY;
-  await rig.register('acme', partner.url, {
-    budget: { wait_seconds: 0, max_calls_per_second: 1_000, max_concurrent_calls: 50 },
-  });
-  const [first, second, third] = [rig.engine(), rig.engine(), rig.engine()];
-  await first.start();
-  assert.equal(await slotsOf(rig, first), SLOTS, 'a worker that is alone owns everything');
-  const rows = await Promise.all(Array.from({ length: 60 }, () => rig.pay(first, 'acme')));
-  for (const row of rows)
-    await rig.until(row.platform_payment_id, (now) => now.stage === 'accepted');
-  await Promise.all([second.start(), third.start()]);
-  await evenly(rig, [first, second, third]);
-  // New payments go on being made everywhere while slots move.
-  const more = await Promise.all(
-    [first, second, third].flatMap((engine) =>
-      Array.from({ length: 20 }, () => rig.pay(engine, 'acme')),
-    ),
-  );
-  await first.stop();
-  await evenly(rig, [second, third]);
-  partner.pollsToEnd = 0;
-  for (const row of [...rows, ...more]) {
-    const done = await rig.until(row.platform_payment_id, settled);
-    assert.equal(done.status, 'succeeded');
-  }
-  assert.equal(new Set(partner.created).size, partner.created.length);
-  assert.equal(partner.created.length, 120);
-  const audit = await rig.database.query<{ event: string; count: number }>(
-    `SELECT event, count(*) AS count FROM duebridge_platform.audit
-      WHERE event IN ('payment_ended', 'funds_captured') GROUP BY 1 ORDER BY 1`,
-  );
-  assert.deepEqual(audit, [
-    { event: 'funds_captured', count: 120 },
-    { event: 'payment_ended', count: 120 },
-  ]);
-});
 
 test('a worker that registers and never reads the slots keeps none from the others', async (t) => {
   const rig = await engineRig(t);

@@ -195,17 +195,6 @@ function tests(): void {
     assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
     assert.deepEqual(await listPayments(rig.database, { status: 'unsettled', limit: 10 }), []);
   });
-
-  test('an authorization that arrives after the release is declined', async (t) => {
-    const rig = await engineRig(t);
-    const partner = await scriptedPartner(t);
-    await rig.register('acme', partner.url);
-    const { platform_payment_id } = await rig.pay(rig.engine(), 'acme');
-    const order = { platform_payment_id, funding_method: 'sandbox_bank', amount_in_cents: 12_345 };
-    await rig.funding.void(order);
-    assert.equal((await rig.funding.authorize(order)).kind, 'declined');
-    assert.deepEqual(await actsOf(rig, platform_payment_id), ['void']);
-  });
 }
 
 async function workAndFreeze(url: string): Promise<void> {
