@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox';
 import { AccountRecord } from './account.ts';
 import * as t from './fields.ts';
-import { routeTable } from './routes.ts';
+import { PATH_FIELDS, routeTable } from './routes.ts';
 
 /** Header that carries the signature: `t=UNIX SECONDS,v1=HEX`. */
 export const SIGNATURE_HEADER = 'Duebridge-Signature';
@@ -52,38 +52,27 @@ export const AccountOutcome = Type.Union([
 export type AccountOutcome = Static<typeof AccountOutcome>;
 
 /** Hosted by the biller's own program, called by the partner kit. */
-export const accountServiceRoutes = routeTable({
-  find_account: {
-    id: 'find_account',
-    method: 'GET',
-    path: '/accounts/{biller_id}/{account_id}',
-    summary: 'Read an account; 404 when there is none',
-    source: 'decision 70',
-    auth: 'signature',
-    params: Type.Object({ biller_id: t.BillerId, account_id: t.AccountId }),
-    reply: AccountRecord,
-    errors: ['UNAUTHORIZED', 'ACCOUNT_NOT_FOUND'],
+export const accountServiceRoutes = routeTable(
+  PATH_FIELDS,
+  { source: 'decision 70', auth: 'signature' },
+  {
+    find_account: {
+      call: 'GET /accounts/{biller_id}/{account_id}',
+      summary: 'Read an account; 404 when there is none',
+      reply: AccountRecord,
+      errors: ['ACCOUNT_NOT_FOUND'],
+    },
+    post_payment: {
+      call: 'POST /payments',
+      summary: 'Post a payment, once for each platform_payment_id; a repeat gets the same answer',
+      body: AccountPosting,
+      reply: AccountOutcome,
+    },
+    find_posting: {
+      call: 'GET /payments/{platform_payment_id}',
+      summary: 'Report what became of a payment; 404 when it is not known',
+      reply: AccountOutcome,
+      errors: ['PAYMENT_NOT_FOUND'],
+    },
   },
-  post_payment: {
-    id: 'post_payment',
-    method: 'POST',
-    path: '/payments',
-    summary: 'Post a payment, once for each platform_payment_id; a repeat gets the same answer',
-    source: 'decision 70',
-    auth: 'signature',
-    body: AccountPosting,
-    reply: AccountOutcome,
-    errors: ['UNAUTHORIZED'],
-  },
-  find_posting: {
-    id: 'find_posting',
-    method: 'GET',
-    path: '/payments/{platform_payment_id}',
-    summary: 'Report what became of a payment; 404 when it is not known',
-    source: 'decision 70',
-    auth: 'signature',
-    params: Type.Object({ platform_payment_id: t.PlatformPaymentId }),
-    reply: AccountOutcome,
-    errors: ['UNAUTHORIZED', 'PAYMENT_NOT_FOUND'],
-  },
-});
+);

@@ -4,19 +4,18 @@
  *
  * A table: one entry per operation.
  */
-import { Type, type TObject, type TProperties } from 'typebox';
+import { Type, type TProperties } from 'typebox';
 import * as admin from './admin.ts';
-import { PlatformBatchId, PlatformPaymentId, strictObject, Uuid } from './fields.ts';
+import { strictObject, Uuid } from './fields.ts';
 import * as operate from './operate.ts';
 import type { ErrorCode } from './errors.ts';
 import { moneyOperations } from './money-routes.ts';
-import { pathFields, type Route } from './routes.ts';
+import { PATH_FIELDS, pathFields, routeTable, type Operation } from './routes.ts';
 
-/** Every field that stands in a path. */
-const PATH_FIELDS = {
+/** Fields that stand in a path of an admin API, beside those of the wire. */
+const ADMIN_FIELDS = {
+  ...PATH_FIELDS,
   partner_id: admin.PartnerId,
-  platform_payment_id: PlatformPaymentId,
-  platform_batch_id: PlatformBatchId,
   operator_id: operate.OperatorId,
   key_id: Type.String({ maxLength: 64 }),
   client_id: Type.String({ maxLength: 128 }),
@@ -33,64 +32,23 @@ const NOT_FOUND: Readonly<Record<string, ErrorCode>> = {
   platform_batch_id: 'BATCH_NOT_FOUND',
 };
 
-/** An operation as it is written below: what all have in common is left out. */
-interface AdminOperation extends Pick<
-  Route,
-  'summary' | 'role' | 'tiedBy' | 'query' | 'body' | 'bodyType' | 'reply' | 'replyType'
-> {
-  /** Method, and path below /admin/v1. */
-  readonly call: `${Route['method']} /${string}`;
-  /** Beside those of its method, its authentication, its role, the type of its body and what its path names. */
-  readonly errors?: readonly ErrorCode[];
-}
-
-type FieldsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
-  ? Name | FieldsOf<Rest>
-  : never;
-type ParamsOf<Fields extends TProperties, Call extends string> = [FieldsOf<Call>] extends [never]
-  ? unknown
-  : { readonly params: TObject<Pick<Fields, FieldsOf<Call> & keyof Fields>> };
-type AdminRoutes<Fields extends TProperties, T extends Readonly<Record<string, AdminOperation>>> = {
-  readonly [Id in keyof T]: Omit<T[Id], 'call' | 'errors'> &
-    Pick<Route, 'id' | 'method' | 'path' | 'source' | 'auth' | 'errors'> &
-    ParamsOf<Fields, T[Id]['call']>;
-};
-
-/** Completes a table of admin operations: ids, paths and their fields, authentication, and the errors that follow from these. */
+/** Completes a table of admin operations. */
 export function adminRoutes<
   const Fields extends TProperties,
-  const T extends Readonly<Record<string, AdminOperation>>,
->(pathFieldSchemas: Fields, operations: T): AdminRoutes<Fields, T> {
-  const routes = Object.entries(operations).map(([id, { call, errors = [], ...rest }]) => {
-    const [method = '', path = ''] = call.split(' ');
-    const names = pathFields(path);
-    const fields = names.map((name) => [name, pathFieldSchemas[name]]);
-    return [
-      id,
-      {
-        id,
-        method,
-        path: `/admin/v1${path}`,
-        source: 'decision 32',
-        auth: 'admin',
-        ...rest,
-        ...(fields.length === 0 ? {} : { params: Type.Object(Object.fromEntries(fields)) }),
-        errors: [
-          'UNAUTHORIZED',
-          ...(rest.role === undefined ? [] : ['INSUFFICIENT_ROLE']),
-          ...(rest.body === undefined ? [] : ['UNSUPPORTED_MEDIA_TYPE']),
-          ...(method === 'GET' ? [] : ['CONFLICT']),
-          ...names.slice(0, 1).map((name) => NOT_FOUND[name] ?? 'NOT_FOUND'),
-          ...errors,
-        ],
-      },
-    ];
-  });
-  return Object.fromEntries(routes) as AdminRoutes<Fields, T>;
+  const T extends Readonly<Record<string, Operation>>,
+>(fields: Fields, operations: T) {
+  const shared = { prefix: '/admin/v1', source: 'decision 32', auth: 'admin' } as const;
+  return routeTable(fields, shared, operations, ({ role, method, path }) => [
+    ...(role === undefined ? [] : (['INSUFFICIENT_ROLE'] as const)),
+    ...(method === 'GET' ? [] : (['CONFLICT'] as const)),
+    ...pathFields(path)
+      .slice(0, 1)
+      .map((name) => NOT_FOUND[name] ?? ('NOT_FOUND' as const)),
+  ]);
 }
 
 /** The platform's admin listener (decision 32). */
-export const platformAdminRoutes = adminRoutes(PATH_FIELDS, {
+export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
   add_partner: {
     call: 'POST /partners',
     summary: 'Register a partner',

@@ -9,6 +9,7 @@ import { OperatorReason } from './admin.ts';
 import * as t from './fields.ts';
 import { AuditVerification, AuditVerificationQuery } from './operate.ts';
 import { BatchStatement, PaymentRecord } from './payment.ts';
+import { PATH_FIELDS } from './routes.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Partner kit: a page of its payments. */
@@ -151,16 +152,10 @@ export const KitTokensRevoked = Type.Object({
   tokens_revoked: t.count(),
 });
 
-/** Every field that stands in a path. */
-const PATH_FIELDS = {
-  platform_payment_id: t.PlatformPaymentId,
-  platform_batch_id: t.PlatformBatchId,
-  client_id: KitClientId,
-  credential_id: CredentialId,
-};
+const KIT_FIELDS = { ...PATH_FIELDS, client_id: KitClientId, credential_id: CredentialId };
 
 /** The partner kit's admin listener. */
-export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
+export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
   import_accounts: {
     call: 'POST /accounts/import',
     summary: 'Create and update accounts from a CSV text',

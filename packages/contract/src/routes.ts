@@ -2,7 +2,7 @@
  * Every operation of both sides in one table. Servers mount it, clients use it for their calls, the API documents are generated
  * from it, and the conformance checks read it. Each operation is described only here.
  */
-import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import { AccountRecord } from './account.ts';
 import { Balance, TokenReply, TokenRequest } from './customer.ts';
 import type { ErrorCode } from './errors.ts';
@@ -92,22 +92,79 @@ export const COMMON_ERRORS = [
   'SERVICE_UNAVAILABLE',
 ] as const satisfies readonly ErrorCode[];
 
-/** Types a table of operations by its entries. */
-export const routeTable = <const T extends Readonly<Record<string, Route>>>(routes: T): T => routes;
+/** What every operation with this authentication may return beside them. */
+const ERRORS_OF: Readonly<Record<RouteAuth, readonly ErrorCode[]>> = {
+  none: [],
+  client_key: ['UNAUTHORIZED'],
+  partner: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE'],
+  token: ['TOKEN_INVALID', 'TOKEN_EXPIRED', 'TOO_MANY_REQUESTS'],
+  session: ['SESSION_EXPIRED', 'TOO_MANY_REQUESTS'],
+  admin: ['UNAUTHORIZED'],
+  signature: ['UNAUTHORIZED'],
+};
 
-const accountParams = Type.Object({ biller_id: BillerId, account_id: AccountId });
-const accountPaymentParams = Type.Object({
+/** An operation as a table has it: what follows from its call, its caller and its body is left out. */
+export interface Operation extends Partial<Omit<Route, 'id' | 'method' | 'path' | 'params'>> {
+  /** Method and path, without the prefix that the paths of the table share. */
+  readonly call: `${Route['method']} /${string}`;
+  readonly summary: string;
+  readonly reply: TSchema;
+}
+
+type FieldsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | FieldsOf<Rest>
+  : never;
+type ParamsOf<Fields extends TProperties, Call extends string> = [FieldsOf<Call>] extends [never]
+  ? unknown
+  : { readonly params: TObject<Pick<Fields, FieldsOf<Call> & keyof Fields>> };
+type Routes<Fields extends TProperties, T extends Readonly<Record<string, Operation>>> = {
+  readonly [Id in keyof T]: Omit<T[Id], 'call' | 'errors'> &
+    Pick<Route, 'id' | 'method' | 'path' | 'source' | 'auth' | 'errors'> &
+    ParamsOf<Fields, T[Id]['call']>;
+};
+
+/**
+ * Completes a table of operations: ids, paths and the schemas of their fields, what they share, and the errors that follow from these.
+ * `errorsOf` adds those that follow from more.
+ */
+export function routeTable<
+  const Fields extends TProperties,
+  const T extends Readonly<Record<string, Operation>>,
+>(
+  fields: Fields,
+  shared: { readonly prefix?: string; readonly source?: string; readonly auth?: RouteAuth },
+  operations: T,
+  errorsOf: (route: Route) => readonly ErrorCode[] = () => [],
+): Routes<Fields, T> {
+  const { prefix = '', ...common } = shared;
+  const routes = Object.entries<Operation>(operations).map(([id, operation]) => {
+    const { call, errors = [], ...own } = operation;
+    const [method = '', path = ''] = call.split(' ');
+    const names = pathFields(path).map((name) => [name, fields[name]]);
+    const params = names.length === 0 ? {} : { params: Type.Object(Object.fromEntries(names)) };
+    const route = { id, method, path: prefix + path, ...common, ...own, ...params } as Route;
+    const unread: ErrorCode[] = route.body === undefined ? [] : ['UNSUPPORTED_MEDIA_TYPE'];
+    const all = [...ERRORS_OF[route.auth], ...unread, ...errorsOf(route), ...errors];
+    return [id, { ...route, errors: [...new Set(all)] }];
+  });
+  return Object.fromEntries(routes) as Routes<Fields, T>;
+}
+
+/** Every field that stands in a path of the wire. */
+export const PATH_FIELDS = {
   biller_id: BillerId,
   account_id: AccountId,
   platform_payment_id: PlatformPaymentId,
-});
+  platform_batch_id: PlatformBatchId,
+};
+
+const wire = <const T extends Readonly<Record<string, Operation>>>(operations: T) =>
+  routeTable(PATH_FIELDS, {}, operations);
 
 /** Hosted by the partner, called by the platform (S2, decision 1). */
-export const partnerRoutes = routeTable({
+export const partnerRoutes = wire({
   access_token: {
-    id: 'access_token',
-    method: 'POST',
-    path: '/oauth/token',
+    call: 'POST /oauth/token',
     summary: 'Get an access token with the client credentials of the platform',
     source: 'OA1 OA2 OA3',
     auth: 'none',
@@ -115,196 +172,139 @@ export const partnerRoutes = routeTable({
     bodyType: 'application/x-www-form-urlencoded',
     reply: AccessTokenReply,
     replyHeaders: { 'Cache-Control': 'no-store' },
-    errors: ['UNSUPPORTED_MEDIA_TYPE', 'TOO_MANY_REQUESTS'],
+    errors: ['TOO_MANY_REQUESTS'],
     oauthErrors: true,
   },
   get_account: {
-    id: 'get_account',
-    method: 'GET',
-    path: '/biller/{biller_id}/account/{account_id}',
+    call: 'GET /biller/{biller_id}/account/{account_id}',
     summary: 'Get Account',
     source: 'B1 AC1, decision 4',
     auth: 'partner',
     scope: 'read',
-    params: accountParams,
     reply: AccountRecord,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_FOUND'],
+    errors: ['ACCOUNT_NOT_FOUND'],
   },
   get_balance: {
-    id: 'get_balance',
-    method: 'GET',
-    path: '/biller/{biller_id}/account/{account_id}/balance',
+    call: 'GET /biller/{biller_id}/account/{account_id}/balance',
     summary: 'Get Balance',
     source: 'B2 TR3, decisions 1 and 4',
     auth: 'partner',
     scope: 'read',
-    params: accountParams,
     reply: Balance,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_FOUND'],
+    errors: ['ACCOUNT_NOT_FOUND'],
   },
   put_account_payment: {
-    id: 'put_account_payment',
-    method: 'PUT',
-    path: '/biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    call: 'PUT /biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
     summary: 'Put Account Payment: create it, or get the one that has this id',
     source: 'B4 ID1 RU5 ST1, decisions 1, 2, 9 and 10',
     auth: 'partner',
     scope: 'write',
-    params: accountPaymentParams,
     body: PaymentInstruction,
     reply: PaymentRecord,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'CONFLICT', 'UNSUPPORTED_MEDIA_TYPE'],
+    errors: ['CONFLICT'],
   },
   get_account_payment: {
-    id: 'get_account_payment',
-    method: 'GET',
-    path: '/biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
+    call: 'GET /biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',
     summary: 'Get Account Payment: its current status; the operation that is polled',
     source: 'B5 RU4, decisions 1 and 24',
     auth: 'partner',
     scope: 'read',
-    params: accountPaymentParams,
     reply: PaymentRecord,
     replyHeaders: { 'Preference-Applied': 'wait, when the request said Prefer: wait=N' },
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'PAYMENT_NOT_FOUND'],
+    errors: ['PAYMENT_NOT_FOUND'],
   },
   get_payment: {
-    id: 'get_payment',
-    method: 'GET',
-    path: '/payment/{platform_payment_id}',
+    call: 'GET /payment/{platform_payment_id}',
     summary: 'Get Payment',
     source: 'B3, decision 1',
     auth: 'partner',
     scope: 'read',
-    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
     reply: PaymentRecord,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'PAYMENT_NOT_FOUND'],
+    errors: ['PAYMENT_NOT_FOUND'],
   },
   get_batch_statement: {
-    id: 'get_batch_statement',
-    method: 'GET',
-    path: '/batch/{platform_batch_id}',
+    call: 'GET /batch/{platform_batch_id}',
     summary: 'Get the statement of one batch (an extension)',
     source: 'decision 26',
     auth: 'partner',
     scope: 'read',
-    params: Type.Object({ platform_batch_id: PlatformBatchId }),
     reply: BatchStatement,
-    errors: ['UNAUTHORIZED', 'INSUFFICIENT_SCOPE', 'BATCH_NOT_FOUND'],
+    errors: ['BATCH_NOT_FOUND'],
   },
 });
 
 /** Hosted by the platform, called by partners and by the payment page. */
-export const platformRoutes = routeTable({
+export const platformRoutes = wire({
   create_token: {
-    id: 'create_token',
-    method: 'POST',
-    path: '/v1/sbi/token',
+    call: 'POST /v1/sbi/token',
     summary: 'Create Token: exchange customer details for the token that starts the payment flow',
     source: 'A1 A2 TK1 VE1, decisions 6, 7 and 8',
     auth: 'client_key',
     body: TokenRequest,
     reply: TokenReply,
     replyHeaders: { 'Token-Expires-At': 'ISO 8601; when the token stops opening the flow' },
-    errors: ['UNAUTHORIZED', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE', 'TOO_MANY_REQUESTS'],
+    errors: ['NOT_FOUND', 'TOO_MANY_REQUESTS'],
   },
   create_flow_session: {
-    id: 'create_flow_session',
-    method: 'POST',
-    path: '/v1/flow/session',
+    call: 'POST /v1/flow/session',
     summary: 'Exchange the token for a session',
     source: 'S1, decisions 8 and 31',
     auth: 'token',
     body: FlowSessionRequest,
     reply: FlowSessionGrant,
-    errors: [
-      'TOKEN_INVALID',
-      'TOKEN_EXPIRED',
-      'ORIGIN_NOT_ALLOWED',
-      'MODE_MISMATCH',
-      'UNSUPPORTED_MEDIA_TYPE',
-      'TOO_MANY_REQUESTS',
-    ],
+    errors: ['ORIGIN_NOT_ALLOWED', 'MODE_MISMATCH'],
   },
   get_flow_session: {
-    id: 'get_flow_session',
-    method: 'GET',
-    path: '/v1/flow/session',
+    call: 'GET /v1/flow/session',
     summary: 'Read the current bill and the payment of this session',
     source: 'S1, decision 31',
     auth: 'session',
     reply: FlowSession,
-    errors: ['SESSION_EXPIRED', 'ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE', 'TOO_MANY_REQUESTS'],
+    errors: ['ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE'],
   },
   create_flow_payment: {
-    id: 'create_flow_payment',
-    method: 'POST',
-    path: '/v1/flow/payments',
+    call: 'POST /v1/flow/payments',
     summary: 'Confirm: the one payment of this session, however often it is sent',
     source: 'S4, decision 31',
     auth: 'session',
     body: FlowPaymentRequest,
     reply: FlowPayment,
-    errors: [
-      'SESSION_EXPIRED',
-      'CONFLICT',
-      'AMOUNT_OUT_OF_RANGE',
-      'ACCOUNT_NOT_FOUND',
-      'PARTNER_UNREACHABLE',
-      'UNSUPPORTED_MEDIA_TYPE',
-      'TOO_MANY_REQUESTS',
-    ],
+    errors: ['CONFLICT', 'AMOUNT_OUT_OF_RANGE', 'ACCOUNT_NOT_FOUND', 'PARTNER_UNREACHABLE'],
   },
   open_flow_saved_methods: {
-    id: 'open_flow_saved_methods',
-    method: 'POST',
-    path: '/v1/flow/saved-methods',
+    call: 'POST /v1/flow/saved-methods',
     summary: 'What the processor’s page needs to show and save the customer’s methods',
     source: 'decision 110',
     auth: 'session',
     body: FlowSavedMethodsRequest,
     reply: FlowSavedMethods,
-    errors: ['SESSION_EXPIRED', 'UNSUPPORTED_MEDIA_TYPE', 'TOO_MANY_REQUESTS'],
   },
   create_flow_return: {
-    id: 'create_flow_return',
-    method: 'POST',
-    path: '/v1/flow/return',
+    call: 'POST /v1/flow/return',
     summary: 'Send the customer back to the partner with a signed result',
     source: 'decision 115',
     auth: 'session',
     body: FlowReturnRequest,
     reply: FlowReturn,
-    errors: [
-      'SESSION_EXPIRED',
-      'ORIGIN_NOT_ALLOWED',
-      'UNSUPPORTED_MEDIA_TYPE',
-      'TOO_MANY_REQUESTS',
-    ],
+    errors: ['ORIGIN_NOT_ALLOWED'],
   },
   get_flow_payment: {
-    id: 'get_flow_payment',
-    method: 'GET',
-    path: '/v1/flow/payments/{platform_payment_id}',
+    call: 'GET /v1/flow/payments/{platform_payment_id}',
     summary: 'Read a payment of this session',
     source: 'decision 31',
     auth: 'session',
-    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
     reply: FlowPayment,
-    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND', 'TOO_MANY_REQUESTS'],
+    errors: ['PAYMENT_NOT_FOUND'],
   },
   get_flow_payment_events: {
-    id: 'get_flow_payment_events',
-    method: 'GET',
-    path: '/v1/flow/payments/{platform_payment_id}/events',
+    call: 'GET /v1/flow/payments/{platform_payment_id}/events',
     summary:
       'Follow a payment: one `payment` event at once and one for each change, until it has ended',
     source: 'decision 31',
     auth: 'session',
-    params: Type.Object({ platform_payment_id: PlatformPaymentId }),
     reply: Type.String({ description: 'Each event `payment` carries a FlowPayment as JSON.' }),
     replyType: 'text/event-stream',
-    errors: ['SESSION_EXPIRED', 'PAYMENT_NOT_FOUND', 'TOO_MANY_REQUESTS'],
+    errors: ['PAYMENT_NOT_FOUND'],
   },
 });
 
