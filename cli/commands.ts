@@ -14,40 +14,36 @@ import {
 } from '@duebridge/runtime/cli';
 import { Command, CommanderError } from 'commander';
 
-interface CommandEntry {
-  readonly summary: string;
-  readonly load: () => Promise<Command>;
-}
-
-const COMMANDS: Readonly<Record<string, CommandEntry>> = {
-  demo: {
-    summary: 'start everything and drive a real payment to its end',
-    load: async () => (await import('../demo/main.ts')).demoCommand(),
-  },
-  platform: {
-    summary: 'run the platform; its partners, keys, payments, batches, reconciliation',
-    load: async () => (await import('@duebridge/platform/main')).platformCommand(),
-  },
-  partner: {
-    summary: 'run the partner kit; its accounts and payments',
-    load: async () => (await import('@duebridge/partner/main')).partnerCommand(),
-  },
-  conform: {
-    summary: 'prove a partner server, or a platform, against the interface',
-    load: async () => (await import('@duebridge/conformance/main')).conformCommand(),
-  },
-  sandbox: {
-    summary: 'run a partner with every outcome and fault, to develop against',
-    load: async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
-  },
-  init: {
-    summary: 'write a project to start from: a partner server on your own accounts',
-    load: async () => (await import('./init.ts')).initCommand(),
-  },
-  doctor: {
-    summary: 'check that this machine has what duebridge needs',
-    load: async () => (await import('./doctor.ts')).doctorCommand(),
-  },
+/** Each command: its summary, and what loads it. */
+const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>]>> = {
+  demo: [
+    'start everything and drive a real payment to its end',
+    async () => (await import('../demo/main.ts')).demoCommand(),
+  ],
+  platform: [
+    'run the platform; its partners, keys, payments, batches, reconciliation',
+    async () => (await import('@duebridge/platform/main')).platformCommand(),
+  ],
+  partner: [
+    'run the partner kit; its accounts and payments',
+    async () => (await import('@duebridge/partner/main')).partnerCommand(),
+  ],
+  conform: [
+    'prove a partner server, or a platform, against the interface',
+    async () => (await import('@duebridge/conformance/main')).conformCommand(),
+  ],
+  sandbox: [
+    'run a partner with every outcome and fault, to develop against',
+    async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
+  ],
+  init: [
+    'write a project to start from: a partner server on your own accounts',
+    async () => (await import('./init.ts')).initCommand(),
+  ],
+  doctor: [
+    'check that this machine has what duebridge needs',
+    async () => (await import('./doctor.ts')).doctorCommand(),
+  ],
 };
 
 /** The command with the whole of `name`, or of every command where `name` asks for completion. */
@@ -63,7 +59,7 @@ Each command takes --help; those that print data take --json. For completion in 
 Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     );
   const completes = name === 'complete';
-  for (const [each, { summary, load }] of Object.entries(COMMANDS)) {
+  for (const [each, [summary, load]] of Object.entries(COMMANDS)) {
     if (completes || each === name) root.addCommand((await load()).name(each));
     else root.command(each).description(summary);
   }

@@ -5,7 +5,6 @@ import path from 'node:path';
 import test from 'node:test';
 import {
   address,
-  environmentHelp,
   flag,
   integer,
   names,
@@ -120,15 +119,4 @@ test('a secret may come from a file; both at once, or a missing file, is reporte
       ),
     ConfigurationError,
   );
-});
-
-test('help lists every variable with its default, and which may be files', () => {
-  const help = environmentHelp({
-    ...spec,
-    key: { ...spec.key, secret: true, otherwise: 'made once' },
-  });
-  for (const { name } of Object.values(spec)) assert.match(help, new RegExp(`^  ${name} `, 'm'));
-  assert.match(help, /DUEBRIDGE_ADMIN_KEY +admin key; made once/);
-  assert.match(help, /PORT +port; 4000/);
-  assert.match(help, /NAME_FILE names it, for DUEBRIDGE_ADMIN_KEY\./);
 });

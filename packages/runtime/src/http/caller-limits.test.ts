@@ -61,13 +61,3 @@ test('a runaway program with a valid key gets Retry-After, and other keys are no
   await clock.advance(1_000);
   assert.equal(await call('ada'), 'ok');
 });
-
-test('a server error does not count as a guess', async () => {
-  const limit = limitCallers(manualClock());
-  const broken = (): never => {
-    throw new Refusal('SERVICE_UNAVAILABLE');
-  };
-  for (let time = 0; time < 150; time += 1) {
-    assert.equal(await outcome(limit(from('10.0.0.1'), broken, String)), 'SERVICE_UNAVAILABLE');
-  }
-});
