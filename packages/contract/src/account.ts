@@ -26,17 +26,3 @@ export const AccountRecord = Type.Object({
   }),
 });
 export type AccountRecord = Static<typeof AccountRecord>;
-
-/**
- * The platform requires only a JSON object as a partner's account answer. Each field is then read on its own; a missing or
- * malformed one counts as unknown (decision 4: a tolerant reader).
- */
-export const AccountReply = Type.Object(
-  t.optional({
-    biller_id: Type.Unknown(),
-    account_id: Type.Unknown(),
-    status: Type.Unknown(),
-    balance: Type.Unknown(),
-    payment_rules: Type.Unknown(),
-  }),
-);

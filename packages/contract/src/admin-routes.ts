@@ -6,7 +6,7 @@
  */
 import { Type, type TProperties } from 'typebox';
 import * as admin from './admin.ts';
-import { strictObject, Uuid } from './fields.ts';
+import * as t from './fields.ts';
 import * as operate from './operate.ts';
 import type { ErrorCode } from './errors.ts';
 import { moneyOperations } from './money-routes.ts';
@@ -23,7 +23,7 @@ const ADMIN_FIELDS = {
   file_id: Type.String({ maxLength: 64 }),
   refund_id: Type.String({ maxLength: 64 }),
   case_id: Type.String({ maxLength: 300 }),
-  difference_id: Uuid,
+  difference_id: t.Uuid,
 };
 
 /** The answer when the first field of a path names nothing, where it is not NOT_FOUND. */
@@ -78,7 +78,10 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /partners/{partner_id}/keys',
     summary: 'Issue an API key; it is shown once',
     role: 'admin',
-    body: admin.ClientKeyRequest,
+    body: t.strictObject({
+      client_id: Type.Optional(Type.String({ maxLength: 128 })),
+      valid_for_days: t.validForDays('The key'),
+    }),
     reply: admin.ClientKeyGrant,
   },
   list_keys: {
@@ -132,7 +135,7 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'GET /batches',
     summary: 'List batches, newest first',
     tiedBy: 'partner_id',
-    query: strictObject({ partner_id: Type.Optional(admin.PartnerId) }),
+    query: t.strictObject({ partner_id: Type.Optional(admin.PartnerId) }),
     reply: admin.BatchPage,
   },
   get_batch: {
@@ -145,7 +148,7 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /batches/{platform_batch_id}/reconcile',
     summary: 'Compare a batch with the partner: its statement, or each payment',
     role: 'operator',
-    body: admin.ReconcileRequest,
+    body: t.strictObject({}),
     reply: admin.Reconciliation,
     errors: ['PARTNER_UNREACHABLE'],
   },
@@ -191,7 +194,9 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /operators/{operator_id}/keys',
     summary: 'Issue a key; it is shown once, and a second one may be active for rotation',
     role: 'admin',
-    body: operate.OperatorKeyRequest,
+    body: t.strictObject({
+      valid_for_days: t.validForDays('The key'),
+    }),
     reply: operate.OperatorKeyGrant,
   },
   revoke_operator_key: {

@@ -208,12 +208,6 @@ export const ClientKeyGrant = Type.Object({
 });
 export type ClientKeyGrant = Static<typeof ClientKeyGrant>;
 
-/** Issue a key: for a new client, or a second one for rotation when client_id is given. */
-export const ClientKeyRequest = t.strictObject({
-  client_id: Type.Optional(Type.String({ maxLength: 128 })),
-  valid_for_days: t.validForDays('The key'),
-});
-
 export const ClientKeyView = Type.Object({
   mode: t.Mode,
   client_id: t.string(),
@@ -297,13 +291,7 @@ export const AuditEntry = Type.Object({
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
-export const PaymentPage = Type.Object({
-  payments: Type.Array(ListedPayment),
-  next_cursor: t.nullable(
-    t.string(),
-    'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
-  ),
-});
+export const PaymentPage = t.page('payments', ListedPayment);
 export type PaymentPage = Static<typeof PaymentPage>;
 
 /** Every action of an operator states a reason (EE8). */
@@ -389,6 +377,3 @@ export const Reconciliation = Type.Object({
   }),
 });
 export type Reconciliation = Static<typeof Reconciliation>;
-
-/** Compare with the partner itself; its file has an operation of its own. */
-export const ReconcileRequest = t.strictObject({});

@@ -1,7 +1,14 @@
 /**
  * The field schemas that the resources are built from: ids, amounts, strings, times.
  */
-import { Type, type Static, type TOptional, type TProperties } from 'typebox';
+import {
+  Type,
+  type Static,
+  type TArray,
+  type TOptional,
+  type TProperties,
+  type TSchema,
+} from 'typebox';
 import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
 
 /** Longest free text accepted (decision 16). */
@@ -134,3 +141,13 @@ export const partial = <const Fields extends TProperties>(
 export const MODES = ['test', 'live'] as const;
 export const Mode = oneOf(MODES, 'test: no money moves; live: real money (decision 160).');
 export type Mode = Static<typeof Mode>;
+
+/** A page of a list, under the name of what it lists. */
+export const page = <const Name extends string, Item extends TSchema>(name: Name, item: Item) =>
+  Type.Object({
+    ...({ [name]: Type.Array(item) } as { readonly [Key in Name]: TArray<Item> }),
+    next_cursor: nullable(
+      string(),
+      'Null on the last page. A filter that fits few of many may give a short page, even an empty one, with more to search.',
+    ),
+  });

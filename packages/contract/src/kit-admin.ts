@@ -13,10 +13,7 @@ import { PATH_FIELDS } from './routes.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
 /** Partner kit: a page of its payments. */
-export const KitPaymentPage = Type.Object({
-  payments: Type.Array(PaymentRecord),
-  next_cursor: t.nullable(t.string()),
-});
+export const KitPaymentPage = t.page('payments', PaymentRecord);
 export type KitPaymentPage = Static<typeof KitPaymentPage>;
 
 export const KitPaymentQuery = t.strictObject({
@@ -29,24 +26,6 @@ export const KitPaymentQuery = t.strictObject({
   ...t.paging,
 });
 export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
-
-/** Partner kit: accounts as a billing system exports them, one CSV text at most 60 kB a call. */
-export const AccountImport = t.strictObject({
-  csv: Type.String({ minLength: 1, maxLength: 60_000 }),
-  ...t.optional({
-    as_of: t.instant(
-      'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
-    ),
-  }),
-});
-export type AccountImport = Static<typeof AccountImport>;
-
-export const AccountImportResult = Type.Object({
-  created: t.count(),
-  updated: t.count(),
-  unchanged: t.count(),
-});
-export type AccountImportResult = Static<typeof AccountImportResult>;
 
 const reason = t.text('Why; kept in the audit.');
 
@@ -61,10 +40,7 @@ export const KitBatch = Type.Object({
 });
 export type KitBatch = Static<typeof KitBatch>;
 
-export const KitBatchPage = Type.Object({
-  batches: Type.Array(KitBatch),
-  next_cursor: t.nullable(t.string()),
-});
+export const KitBatchPage = t.page('batches', KitBatch);
 export type KitBatchPage = Static<typeof KitBatchPage>;
 
 export const KitBatchQuery = t.strictObject({
@@ -92,10 +68,7 @@ export const KitAuditEntry = Type.Object({
 });
 export type KitAuditEntry = Static<typeof KitAuditEntry>;
 
-export const KitAuditPage = Type.Object({
-  entries: Type.Array(KitAuditEntry),
-  next_cursor: t.nullable(t.string()),
-});
+export const KitAuditPage = t.page('entries', KitAuditEntry);
 export type KitAuditPage = Static<typeof KitAuditPage>;
 
 export const KitAuditQuery = t.strictObject({
@@ -132,12 +105,6 @@ export type KitCredential = Static<typeof KitCredential>;
 export const KitCredentialList = Type.Object({ credentials: Type.Array(KitCredential) });
 export type KitCredentialList = Static<typeof KitCredentialList>;
 
-/** Issue a credential, and say why. */
-export const KitCredentialRequest = t.strictObject({
-  reason,
-  valid_for_days: t.validForDays('It'),
-});
-
 /** A new credential. Its text is answered once and stored as a digest. */
 export const KitCredentialGrant = Type.Object({
   credential_id: CredentialId,
@@ -147,11 +114,6 @@ export const KitCredentialGrant = Type.Object({
 });
 export type KitCredentialGrant = Static<typeof KitCredentialGrant>;
 
-export const KitTokensRevoked = Type.Object({
-  client_id: KitClientId,
-  tokens_revoked: t.count(),
-});
-
 const KIT_FIELDS = { ...PATH_FIELDS, client_id: KitClientId, credential_id: CredentialId };
 
 /** The partner kit's admin listener. */
@@ -159,8 +121,19 @@ export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
   import_accounts: {
     call: 'POST /accounts/import',
     summary: 'Create and update accounts from a CSV text',
-    body: AccountImport,
-    reply: AccountImportResult,
+    body: t.strictObject({
+      csv: Type.String({ minLength: 1, maxLength: 60_000 }),
+      ...t.optional({
+        as_of: t.instant(
+          'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
+        ),
+      }),
+    }),
+    reply: Type.Object({
+      created: t.count(),
+      updated: t.count(),
+      unchanged: t.count(),
+    }),
   },
   list_kit_payments: {
     call: 'GET /payments',
@@ -224,7 +197,10 @@ export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
   issue_kit_credential: {
     call: 'POST /clients/{client_id}/credentials',
     summary: 'Issue another client secret or static key; the existing ones stay valid',
-    body: KitCredentialRequest,
+    body: t.strictObject({
+      reason,
+      valid_for_days: t.validForDays('It'),
+    }),
     reply: KitCredentialGrant,
   },
   revoke_kit_credential: {
@@ -237,6 +213,9 @@ export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
     call: 'POST /clients/{client_id}/revoke-tokens',
     summary: 'End the access tokens of a client, at every replica within five seconds',
     body: OperatorReason,
-    reply: KitTokensRevoked,
+    reply: Type.Object({
+      client_id: KitClientId,
+      tokens_revoked: t.count(),
+    }),
   },
 });

@@ -251,12 +251,6 @@ export const CaseEnded = Type.Object({
 });
 export type CaseEnded = Static<typeof CaseEnded>;
 
-/** What waits, and why. */
-export const RemittanceRound = Type.Object({
-  waiting: Type.Array(Type.Object({ what: t.string(), why: t.string() })),
-});
-export type RemittanceRound = Static<typeof RemittanceRound>;
-
 /** In the form of admin-routes.ts, of whose table they are a part. */
 export const moneyOperations = {
   get_money: {
@@ -298,7 +292,9 @@ export const moneyOperations = {
     call: 'POST /money/remittances',
     summary: 'Make and send the remittances that are due, without waiting for the hourly round',
     role: 'operator',
-    reply: RemittanceRound,
+    reply: Type.Object({
+      waiting: Type.Array(Type.Object({ what: t.string(), why: t.string() })),
+    }),
   },
   pay_out: {
     call: 'POST /partners/{partner_id}/payout/rest',

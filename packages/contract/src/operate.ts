@@ -51,14 +51,6 @@ export const OperatorChange = t.partial({
 });
 export type OperatorChange = Static<typeof OperatorChange>;
 
-export const OperatorKeyView = Type.Object({
-  key_id: t.string(),
-  created_at: t.instant('When it was issued.'),
-  last_used_at: t.nullable(t.instant('When it was last accepted, to within a minute.')),
-  expires_at: t.nullable(t.instant('When it expires; null: never.')),
-  revoked_at: t.nullable(t.instant('When it was revoked.')),
-});
-
 export const OperatorView = Type.Object({
   operator_id: OperatorId,
   name: t.string(),
@@ -67,13 +59,17 @@ export const OperatorView = Type.Object({
   oidc_subject: t.nullable(t.string()),
   created_at: t.instant('When the operator was added.'),
   disabled_at: t.nullable(t.instant('When the operator was disabled.')),
-  keys: Type.Array(OperatorKeyView),
+  keys: Type.Array(
+    Type.Object({
+      key_id: t.string(),
+      created_at: t.instant('When it was issued.'),
+      last_used_at: t.nullable(t.instant('When it was last accepted, to within a minute.')),
+      expires_at: t.nullable(t.instant('When it expires; null: never.')),
+      revoked_at: t.nullable(t.instant('When it was revoked.')),
+    }),
+  ),
 });
 export type OperatorView = Static<typeof OperatorView>;
-
-export const OperatorKeyRequest = t.strictObject({
-  valid_for_days: t.validForDays('The key'),
-});
 
 /** A new operator key, shown only this once. */
 export const OperatorKeyGrant = Type.Object({
@@ -330,10 +326,7 @@ export const AuditQuery = t.strictObject({
   ...t.paging,
 });
 
-export const AuditPage = Type.Object({
-  entries: Type.Array(AuditEntry),
-  next_cursor: t.nullable(t.string()),
-});
+export const AuditPage = t.page('entries', AuditEntry);
 export type AuditPage = Static<typeof AuditPage>;
 
 /** Which seals of the audit to compare with its lines (decision 135). */
@@ -481,10 +474,7 @@ export const DifferenceQuery = t.strictObject({
 });
 export type DifferenceQuery = Static<typeof DifferenceQuery>;
 
-export const DifferencePage = Type.Object({
-  differences: Type.Array(OpenDifference),
-  next_cursor: t.nullable(t.string()),
-});
+export const DifferencePage = t.page('differences', OpenDifference);
 export type DifferencePage = Static<typeof DifferencePage>;
 
 // Overview -------------------------------------------------------------------------------------------------------------------

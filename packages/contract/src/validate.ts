@@ -49,39 +49,30 @@ type SchemaError = ReturnType<ReturnType<typeof Compile>['Errors']>[number];
 
 function toDetails(error: SchemaError, root: string): Detail[] {
   const place = `${root}${error.instancePath.replaceAll('/', '.')}`;
+  const named = (names: readonly string[], problem: string): Detail[] =>
+    names.map((name) => ({ path: `${place}.${name}`, problem }));
+  const here = (problem: string | undefined): Detail[] => [
+    { path: place, problem: problem ?? error.message },
+  ];
   switch (error.keyword) {
     case 'required':
-      return error.params.requiredProperties.map((name) => ({
-        path: `${place}.${name}`,
-        problem: 'is required',
-      }));
-    case 'boolean':
-      // The schema library reports this before the next one, for the same field, in its own words.
-      return [{ path: place, problem: 'is not known here' }];
+      return named(error.params.requiredProperties, 'is required');
     case 'additionalProperties':
-      return error.params.additionalProperties.map((name) => ({
-        path: `${place}.${name}`,
-        problem: 'is not known here',
-      }));
+      return named(error.params.additionalProperties, 'is not known here');
+    case 'boolean':
+      // The schema library reports this before the one above, for the same field, in its own words.
+      return here('is not known here');
     case 'type':
-      return [
-        {
-          path: place,
-          problem:
-            error.params.type === 'integer'
-              ? 'must be a whole number written plainly, such as 1250'
-              : `must be ${String(error.params.type)}`,
-        },
-      ];
+      return error.params.type === 'integer'
+        ? here('must be a whole number written plainly, such as 1250')
+        : here(`must be ${String(error.params.type)}`);
     case 'enum':
-      return [{ path: place, problem: `must be one of ${error.params.allowedValues.join(', ')}` }];
+      return here(`must be one of ${error.params.allowedValues.join(', ')}`);
     case 'pattern':
-      return [
-        { path: place, problem: PATTERN_WORDS[String(error.params.pattern)] ?? error.message },
-      ];
+      return here(PATTERN_WORDS[String(error.params.pattern)]);
     case 'format':
-      return [{ path: place, problem: FORMAT_WORDS[error.params.format] ?? error.message }];
+      return here(FORMAT_WORDS[error.params.format]);
     default:
-      return [{ path: place, problem: error.message }];
+      return here(error.message);
   }
 }
