@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import {
-  partnerAdminRoutes,
+  partnerAdminRoutes as routes,
   PlatformBatchId,
   compileCheck,
   parseInstant,
@@ -16,6 +16,8 @@ import {
   type KitPaymentPage,
   type KitPaymentQuery,
   type KitSettle,
+  type PaymentRecord,
+  type Route,
 } from '@duebridge/contract';
 import {
   adminGuard,
@@ -28,6 +30,7 @@ import type { FastifyInstance } from 'fastify';
 import { accountsKind, importAccountsFile } from './accounts-csv.ts';
 import { checkCsv, CsvRefused } from './csv.ts';
 import type { BillerRules, FinalOutcome } from './account-system.ts';
+import type { CancelOutcome } from './end-by-hand.ts';
 import type { PartnerKit } from './kit.ts';
 import { batchLines, listBatches, openStatements } from './statement.ts';
 import {
@@ -64,156 +67,88 @@ export interface PartnerAdminOptions {
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
-  const auditChain = new AuditChain({ database, tables: auditTables });
-  const guard = { onRequest: adminGuard(options.adminKey) };
-
-  mount(
-    app,
-    partnerAdminRoutes.import_accounts,
-    async ({ body: { csv, as_of } }) => {
-      // All or nothing: a request is one transaction.
-      const file = { billers, as_of, actor: ADMIN_KEY_ACTOR, pageRows: Infinity };
-      const checked = await checkCsv(accountsKind(file), [csv]).catch((error: unknown): never => {
-        if (!(error instanceof CsvRefused)) throw error;
-        throw new Refusal('INVALID_REQUEST', { details: error.problems });
-      });
-      return importAccountsFile(database, () => [csv], checked, file);
-    },
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.list_kit_payments,
-    ({ query }) => paymentPage(database, query),
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.cancel_payment,
-    async ({ params, body }) => {
-      const result = await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason);
-      switch (result.outcome) {
-        case 'canceled':
-        case 'was_canceled':
-          return toRecord(result.payment);
-        case 'not_found':
-          throw new Refusal('PAYMENT_NOT_FOUND');
-        case 'too_late': {
-          const { status } = result.payment;
-          throw new Refusal('CONFLICT', {
-            message:
-              status === 'processing'
-                ? 'The payment is being posted and can no longer be canceled'
-                : `The payment has ${status} and can no longer be canceled`,
-          });
-        }
-      }
-    },
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.verify_kit_audit,
-    ({ query }) => auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.get_kit_payment,
-    async ({ params: { platform_payment_id } }) => ({
-      payment: toRecord(await paymentOf(database, platform_payment_id)),
-      audit: await readAudit(database, { platform_payment_id }, undefined, MAX_AUDIT_LINES),
-    }),
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.settle_payment,
-    async ({ params, body }) => toRecord(await settle(kit, params.platform_payment_id, body)),
-    guard,
-  );
-  mountBatches(app, database, guard);
-  mountCredentials(app, options, guard);
-  mount(app, partnerAdminRoutes.list_kit_audit, ({ query }) => auditPage(database, query), guard);
-}
-
-type Guard = { readonly onRequest: ReturnType<typeof adminGuard> };
-
-/** Decision 26: the operator here can also see what the platform asks about a batch. */
-function mountBatches(app: FastifyInstance, database: Database, guard: Guard): void {
-  const statements = openStatements(database);
-  mount(app, partnerAdminRoutes.list_kit_batches, ({ query }) => batchPage(database, query), guard);
-  mount(
-    app,
-    partnerAdminRoutes.get_kit_batch,
-    async ({ params }) => {
-      const statement = await statements.read(null, params.platform_batch_id);
-      if (statement === undefined) throw new Refusal('BATCH_NOT_FOUND');
-      return statement;
-    },
-    guard,
-  );
-  mount(
-    app,
-    partnerAdminRoutes.export_kit_batch,
-    async ({ params: { platform_batch_id }, reply }) => {
-      const lines = await batchLines(database, platform_batch_id);
-      if (lines === undefined) throw new Refusal('BATCH_NOT_FOUND');
-      reply
-        .type('text/csv; charset=utf-8')
-        .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
-      // Fastify streams it; the table's response type describes the whole text.
-      return Readable.from(lines) as unknown as string;
-    },
-    guard,
-  );
-}
-
-/** Decision 38: credentials change while the servers run. */
-function mountCredentials(
-  app: FastifyInstance,
-  { database, kit }: PartnerAdminOptions,
-  guard: Guard,
-): void {
   const { credentials } = kit;
-  mount(
-    app,
-    partnerAdminRoutes.list_kit_credentials,
-    async () => ({ credentials: await credentials.list() }),
-    guard,
+  const auditChain = new AuditChain({ database, tables: auditTables });
+  const statements = openStatements(database);
+  const guard = { onRequest: adminGuard(options.adminKey) };
+  const on = <const R extends Route>(route: R, handler: Parameters<typeof mount<R>>[2]): void =>
+    mount(app, route, handler, guard);
+
+  on(routes.import_accounts, async ({ body: { csv, as_of } }) => {
+    // All or nothing: a request is one transaction.
+    const file = { billers, as_of, actor: ADMIN_KEY_ACTOR, pageRows: Infinity };
+    const checked = await checkCsv(accountsKind(file), [csv]).catch((error: unknown): never => {
+      if (!(error instanceof CsvRefused)) throw error;
+      throw new Refusal('INVALID_REQUEST', { details: error.problems });
+    });
+    return importAccountsFile(database, () => [csv], checked, file);
+  });
+  on(routes.list_kit_payments, ({ query }) => paymentPage(database, query));
+  on(routes.cancel_payment, async ({ params, body }) =>
+    canceled(await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason)),
   );
-  mount(
-    app,
-    partnerAdminRoutes.issue_kit_credential,
-    ({ params, body }) =>
-      credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason, body.valid_for_days),
-    guard,
+  on(routes.verify_kit_audit, ({ query }) =>
+    auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
   );
-  mount(
-    app,
-    partnerAdminRoutes.revoke_kit_credential,
-    ({ params, body }) => credentials.revoke(params.credential_id, ADMIN_KEY_ACTOR, body.reason),
-    guard,
+  on(routes.get_kit_payment, async ({ params: { platform_payment_id } }) => ({
+    payment: toRecord(await paymentOf(database, platform_payment_id)),
+    audit: await readAudit(database, { platform_payment_id }, undefined, MAX_AUDIT_LINES),
+  }));
+  on(routes.settle_payment, async ({ params, body }) =>
+    toRecord(await settle(kit, params.platform_payment_id, body)),
   );
-  mount(
-    app,
-    partnerAdminRoutes.revoke_kit_tokens,
-    async ({ params: { client_id }, body: { reason } }) => {
-      const known = await credentials.list();
-      if (!known.some((one) => one.client_id === client_id)) throw new Refusal('NOT_FOUND');
-      const tokens_revoked = await kit.revokeTokens(client_id);
-      await writeAudit(database, [
-        {
-          platform_payment_id: null,
-          actor: ADMIN_KEY_ACTOR,
-          event: 'tokens_revoked',
-          detail: { client_id, tokens_revoked, reason },
-        },
-      ]);
-      return { client_id, tokens_revoked };
-    },
-    guard,
+  // Decision 26: the operator here can also see what the platform asks about a batch.
+  on(routes.list_kit_batches, ({ query }) => batchPage(database, query));
+  on(routes.get_kit_batch, async ({ params }) => {
+    const statement = await statements.read(null, params.platform_batch_id);
+    if (statement === undefined) throw new Refusal('BATCH_NOT_FOUND');
+    return statement;
+  });
+  on(routes.export_kit_batch, async ({ params: { platform_batch_id }, reply }) => {
+    const lines = await batchLines(database, platform_batch_id);
+    if (lines === undefined) throw new Refusal('BATCH_NOT_FOUND');
+    reply
+      .type('text/csv; charset=utf-8')
+      .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
+    // Fastify streams it; the table's response type describes the whole text.
+    return Readable.from(lines) as unknown as string;
+  });
+  // Decision 38: credentials change while the servers run.
+  on(routes.list_kit_credentials, async () => ({ credentials: await credentials.list() }));
+  on(routes.issue_kit_credential, ({ params, body }) =>
+    credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason, body.valid_for_days),
   );
+  on(routes.revoke_kit_credential, ({ params, body }) =>
+    credentials.revoke(params.credential_id, ADMIN_KEY_ACTOR, body.reason),
+  );
+  on(routes.revoke_kit_tokens, async ({ params: { client_id }, body: { reason } }) => {
+    const known = await credentials.list();
+    if (!known.some((one) => one.client_id === client_id)) throw new Refusal('NOT_FOUND');
+    const tokens_revoked = await kit.revokeTokens(client_id);
+    const detail = { client_id, tokens_revoked, reason };
+    await writeAudit(database, [
+      { platform_payment_id: null, actor: ADMIN_KEY_ACTOR, event: 'tokens_revoked', detail },
+    ]);
+    return { client_id, tokens_revoked };
+  });
+  on(routes.list_kit_audit, ({ query }) => auditPage(database, query));
+}
+
+function canceled(result: CancelOutcome): PaymentRecord {
+  switch (result.outcome) {
+    case 'canceled':
+    case 'was_canceled':
+      return toRecord(result.payment);
+    case 'not_found':
+      throw new Refusal('PAYMENT_NOT_FOUND');
+    case 'too_late': {
+      const { status } = result.payment;
+      const what = status === 'processing' ? 'is being posted' : `has ${status}`;
+      throw new Refusal('CONFLICT', {
+        message: `The payment ${what} and can no longer be canceled`,
+      });
+    }
+  }
 }
 
 async function paymentOf(database: Database, platform_payment_id: string): Promise<PaymentRow> {
@@ -264,47 +199,40 @@ function outcomeOf({ outcome, posted_at, failure_reason }: KitSettle): FinalOutc
 
 const batchIdCheck = compileCheck(PlatformBatchId);
 
-async function batchPage(database: Database, query: KitBatchQuery): Promise<KitBatchPage> {
-  const { cursor } = query;
-  const limit =
-    query.limit === undefined ? DEFAULT_PAGE_BATCHES : Math.min(100, Number(query.limit));
+async function batchPage(
+  database: Database,
+  { limit, cursor }: KitBatchQuery,
+): Promise<KitBatchPage> {
+  const rows = limit === undefined ? DEFAULT_PAGE_BATCHES : Math.min(100, Number(limit));
   if (cursor !== undefined && !batchIdCheck.holds(cursor)) throw wrongCursor();
-  const batches = await listBatches(database, cursor, limit);
-  const last = batches.at(-1)?.platform_batch_id;
-  return { batches, next_cursor: batches.length < limit ? null : (last ?? null) };
+  const batches = await listBatches(database, cursor, rows);
+  return { batches, next_cursor: nextOf(batches, rows, (last) => last.platform_batch_id) };
 }
 
 async function auditPage(database: Database, query: KitAuditQuery): Promise<KitAuditPage> {
-  const { limit, cursor, ...filter } = query;
-  const rows = limit === undefined ? DEFAULT_PAGE_ROWS : Number(limit);
+  const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;
   if (cursor !== undefined && !/^[1-9]\d{0,14}$/.test(cursor)) throw wrongCursor();
   const before = cursor === undefined ? undefined : Number(cursor);
-  const entries = await readAudit(database, filter, before, rows);
-  const last = entries.at(-1);
-  const next_cursor = entries.length < rows || last === undefined ? null : String(last.audit_id);
-  return { entries, next_cursor };
+  const entries = await readAudit(database, filter, before, Number(limit));
+  return { entries, next_cursor: nextOf(entries, Number(limit), (last) => String(last.audit_id)) };
+}
+
+async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {
+  const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;
+  const place = cursor === undefined ? undefined : placeOf(cursor);
+  const found = await listPayments(database, filter, place, Number(limit));
+  return { payments: found.map(toRecord), next_cursor: nextOf(found, Number(limit), cursorOf) };
+}
+
+/** A full page may be the last one; the next is then empty, which costs one call instead of a count. */
+function nextOf<T>(rows: readonly T[], limit: number, cursor: (last: T) => string): string | null {
+  const last = rows.at(-1);
+  return rows.length < limit || last === undefined ? null : cursor(last);
 }
 
 function wrongCursor(): Refusal {
   const problem = 'was not issued here';
   return new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
-}
-
-async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {
-  const { limit, cursor, ...filter } = query;
-  const rows = limit === undefined ? DEFAULT_PAGE_ROWS : Number(limit);
-  const found = await listPayments(
-    database,
-    filter,
-    cursor === undefined ? undefined : placeOf(cursor),
-    rows,
-  );
-  const last = found.at(-1);
-  return {
-    payments: found.map(toRecord),
-    // A full page may be the last one; the next is then empty, which costs one call instead of a count.
-    next_cursor: found.length < rows || last === undefined ? null : cursorOf(last),
-  };
 }
 
 function cursorOf({ initiated_at, platform_payment_id }: Place): string {

@@ -13,7 +13,7 @@ import {
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
-import { findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
+import { arraysOf, findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
 export interface FormerPaymentsResult {
@@ -30,6 +30,21 @@ export interface FormerPaymentsResult {
 
 /** Ids that are named in a result. */
 const MOST_NAMED = 1_000;
+
+/** What is stored of one, in the order of the statement. */
+const storedFields = [
+  'platform_payment_id',
+  'payment_id',
+  'platform_batch_id',
+  'biller_id',
+  'account_id',
+  'client_id',
+  'status',
+  'amount_in_cents',
+  'initiated_at',
+  'posted_at',
+  'failure_reason',
+] as const;
 
 const importStatement = sql(
   'kit_import_payments',
@@ -95,19 +110,10 @@ async function importPage(
     // Two payments never share a payment_id.
     const taken = await takeNames(tx, page);
     const own = page.filter((row) => !taken.has(row.platform_payment_id));
-    const made = await tx.query<{ platform_payment_id: string }>(importStatement, [
-      own.map((row) => row.platform_payment_id),
-      own.map((row) => row.payment_id),
-      own.map((row) => row.platform_batch_id),
-      own.map((row) => row.biller_id),
-      own.map((row) => row.account_id),
-      own.map((row) => row.client_id),
-      own.map((row) => row.status),
-      own.map((row) => row.amount_in_cents),
-      own.map((row) => row.initiated_at),
-      own.map((row) => row.posted_at),
-      own.map((row) => row.failure_reason),
-    ]);
+    const made = await tx.query<{ platform_payment_id: string }>(
+      importStatement,
+      arraysOf(own, ...storedFields),
+    );
     const isNew = new Set(made.map((row) => row.platform_payment_id));
     const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
     const ids = rest.map((row) => row.platform_payment_id);
@@ -134,18 +140,8 @@ const fields = [
 ] as const;
 
 /** Columns of the file. */
-const needed = [
-  'platform_payment_id',
-  'payment_id',
-  'platform_batch_id',
-  'biller_id',
-  'account_id',
-  'status',
-  'amount_in_cents',
-  'initiated_at',
-  'posted_at',
-  'failure_reason',
-] as const;
+const needed = storedFields.filter((name) => name !== 'client_id');
+type Column = (typeof needed)[number];
 
 const PLATFORM_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
 const partnerId = compileCheck(AccountId);
@@ -174,12 +170,12 @@ function readFormerPayment(
   client_id: string,
 ): PaymentRow {
   /** Exactly as written: spaces belong to the biller's own ids. */
-  const written = (name: (typeof needed)[number]): string => {
+  const written = (name: Column): string => {
     const text = given(name) ?? '';
     return text.includes("'") ? text.replaceAll(FORMULA, '$1') : text;
   };
-  const cell = (name: (typeof needed)[number]): string => written(name).trim();
-  const id = (name: (typeof needed)[number], pattern: RegExp): string => {
+  const cell = (name: Column): string => written(name).trim();
+  const id = (name: Column, pattern: RegExp): string => {
     if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
     return cell(name);
   };

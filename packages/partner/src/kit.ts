@@ -22,7 +22,6 @@ import {
   type Database,
   type Log,
   type Metrics,
-  type MountOptions,
   type Tracer,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -269,107 +268,66 @@ function kitOf(
 /** Mounts the operations of the interface, each behind the authenticator where the table gives it a scope. */
 function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages: Stages): void {
   const { accountReads, acceptance, authenticator, metrics, reads, statements, traces } = stages;
-  const counted = (error: unknown): unknown => {
+  const counted = (error: unknown): never => {
     if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.count('auth_failures');
-    return error;
+    throw error;
   };
-  const at = (id: keyof KitPaths): MountOptions => {
+  const on = <const K extends keyof KitPaths>(
+    id: K,
+    handler: Parameters<typeof mount<(typeof partnerRoutes)[K]>>[2],
+  ): void => {
     const { scope } = partnerRoutes[id] as Route;
-    const path = pathOf(id, options);
-    if (scope === undefined) return { path };
-    return {
-      path,
-      async onRequest(request) {
-        request.partnerCaller = await authenticator
-          .authenticate(request.headers, scope)
-          .catch((error: unknown): never => {
-            throw counted(error);
-          });
-      },
+    const onRequest = async (request: FastifyRequest): Promise<void> => {
+      if (scope === undefined) return;
+      request.partnerCaller = await authenticator
+        .authenticate(request.headers, scope)
+        .catch(counted);
     };
+    mount(app, partnerRoutes[id], handler, { path: pathOf(id, options), onRequest });
   };
 
   const { issue } = authenticator;
   if (issue) {
-    mount(
-      app,
-      partnerRoutes.access_token,
-      ({ body, headers, reply }) => {
-        // RFC 6749 section 5.1; Cache-Control: no-store is on every answer.
-        reply.header('pragma', 'no-cache');
-        return issue(body, headers.authorization).catch((error: unknown) => {
-          throw counted(error);
-        });
-      },
-      at('access_token'),
-    );
+    on('access_token', ({ body, headers, reply }) => {
+      // RFC 6749 section 5.1; Cache-Control: no-store is on every answer.
+      reply.header('pragma', 'no-cache');
+      return issue(body, headers.authorization).catch(counted);
+    });
   }
-
-  mount(
-    app,
-    partnerRoutes.get_account,
-    ({ params }) => accountReads.account(params),
-    at('get_account'),
-  );
-  mount(
-    app,
-    partnerRoutes.get_balance,
-    ({ params }) => accountReads.balance(params),
-    at('get_balance'),
-  );
-  mount(
-    app,
-    partnerRoutes.put_account_payment,
-    async ({ params, body, request }) => {
-      const put = (): Promise<PaymentRow> => acceptance.put(callerOf(request), params, body);
-      return toRecord(await (traces ? traces.accept(request, params, put) : put()));
-    },
-    at('put_account_payment'),
-  );
-  mount(
-    app,
-    partnerRoutes.get_account_payment,
-    async (call) => {
-      const { params, headers, reply } = call;
-      const { owns } = callerOf(call.request);
-      // A payment does not exist under another account's path (decision 9).
-      const isTheirs = (payment: PaymentRow): boolean =>
-        owns.has(payment.client_id) &&
-        payment.biller_id === params.biller_id &&
-        payment.account_id === params.account_id;
-      const id = params.platform_payment_id;
-      const seconds = waitPreference(headers['prefer']);
-      const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
-        seconds === 0
-          ? { payment: await reads.read(id, isTheirs), applied: false }
-          : reads.readWaiting(id, isTheirs, seconds * 1000, call.signal);
-      const read = await (traces ? traces.read(call.request, id, reading) : reading());
-      if (read.applied) reply.header('preference-applied', 'wait');
-      return recordOf(read.payment);
-    },
-    at('get_account_payment'),
-  );
-  mount(
-    app,
-    partnerRoutes.get_payment,
-    async ({ params, request }) => {
-      const { owns } = callerOf(request);
-      const isTheirs = (payment: PaymentRow): boolean => owns.has(payment.client_id);
-      return recordOf(await reads.read(params.platform_payment_id, isTheirs));
-    },
-    at('get_payment'),
-  );
-  mount(
-    app,
-    partnerRoutes.get_batch_statement,
-    async ({ params, request }) => {
-      const { owns } = callerOf(request);
-      const statement = await statements.read([...owns], params.platform_batch_id);
-      if (!statement) throw new Refusal('BATCH_NOT_FOUND');
-      return statement;
-    },
-    at('get_batch_statement'),
-  );
+  on('get_account', ({ params }) => accountReads.account(params));
+  on('get_balance', ({ params }) => accountReads.balance(params));
+  on('put_account_payment', async ({ params, body, request }) => {
+    const put = (): Promise<PaymentRow> => acceptance.put(callerOf(request), params, body);
+    return toRecord(await (traces ? traces.accept(request, params, put) : put()));
+  });
+  on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
+    const { owns } = callerOf(request);
+    // A payment does not exist under another account's path (decision 9).
+    const isTheirs = (payment: PaymentRow): boolean =>
+      owns.has(payment.client_id) &&
+      payment.biller_id === params.biller_id &&
+      payment.account_id === params.account_id;
+    const id = params.platform_payment_id;
+    const seconds = waitPreference(headers['prefer']);
+    const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
+      seconds === 0
+        ? { payment: await reads.read(id, isTheirs), applied: false }
+        : reads.readWaiting(id, isTheirs, seconds * 1000, signal);
+    const read = await (traces ? traces.read(request, id, reading) : reading());
+    if (read.applied) reply.header('preference-applied', 'wait');
+    return recordOf(read.payment);
+  });
+  on('get_payment', async ({ params, request }) => {
+    const { owns } = callerOf(request);
+    const isTheirs = (payment: PaymentRow): boolean => owns.has(payment.client_id);
+    return recordOf(await reads.read(params.platform_payment_id, isTheirs));
+  });
+  on('get_batch_statement', async ({ params, request }) => {
+    const { owns } = callerOf(request);
+    const statement = await statements.read([...owns], params.platform_batch_id);
+    if (!statement) throw new Refusal('BATCH_NOT_FOUND');
+    return statement;
+  });
 }
 
 function callerOf(request: FastifyRequest): Caller {

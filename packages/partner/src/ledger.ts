@@ -19,6 +19,7 @@ import {
   type PostOutcome,
   type Posting,
 } from './account-system.ts';
+import { arraysOf } from './store.ts';
 
 interface AccountRow {
   readonly biller_id: string;
@@ -99,8 +100,8 @@ interface AccountKey {
   readonly account_id: string;
 }
 
-function idsOf(accounts: readonly AccountKey[]): [string[], string[]] {
-  return [accounts.map(({ account_id }) => account_id), accounts.map(({ biller_id }) => biller_id)];
+function idsOf(accounts: readonly AccountKey[]): (string | null)[][] {
+  return arraysOf(accounts, 'account_id', 'biller_id');
 }
 
 /** Locks accounts, all of them or (`onlyFree`) those that no other transaction has. */
@@ -198,10 +199,7 @@ async function writeTransfers(
   if (movements.length === 0) return;
   await tx.query(transferStatement, [
     kind,
-    movements.map((movement) => movement.transfer_id),
-    movements.map((movement) => movement.biller_id),
-    movements.map((movement) => movement.account_id),
-    movements.map((movement) => movement.amount_in_cents),
+    ...arraysOf(movements, 'transfer_id', 'biller_id', 'account_id', 'amount_in_cents'),
   ]);
 }
 
@@ -306,17 +304,21 @@ export async function importAccounts(
       ),
       'min_amount would be above max_amount',
     );
-    await tx.query(putAccountsStatement, [
-      merged.map((row) => row.biller_id),
-      merged.map((row) => row.account_id),
-      merged.map((row) => row.status),
-      merged.map((row) => row.first_name),
-      merged.map((row) => row.last_name),
-      merged.map((row) => row.due_date),
-      merged.map((row) => row.min_amount_in_cents),
-      merged.map((row) => row.max_amount_in_cents),
-      merged.map((row) => row.amount_as_of),
-    ]);
+    await tx.query(
+      putAccountsStatement,
+      arraysOf(
+        merged,
+        'biller_id',
+        'account_id',
+        'status',
+        'first_name',
+        'last_name',
+        'due_date',
+        'min_amount_in_cents',
+        'max_amount_in_cents',
+        'amount_as_of',
+      ),
+    );
     await writeTransfers(tx, 'import', adjustments(changed, stored));
     const created = changed.filter((account) => !stored.has(keyOf(account))).length;
     return {
@@ -359,11 +361,7 @@ async function paidSince(
 ): Promise<Map<string, number>> {
   const rows = await tx.query<{ account_id: string; biller_id: string; amount_in_cents: number }>(
     paidStatement,
-    [
-      accounts.map((account) => account.account_id),
-      accounts.map((account) => account.biller_id),
-      as_of,
-    ],
+    [...idsOf(accounts), as_of],
   );
   return new Map(rows.map((row) => [keyOf(row), row.amount_in_cents]));
 }

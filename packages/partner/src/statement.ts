@@ -14,7 +14,7 @@ import {
   type KitBatch,
   type PaymentStatus,
 } from '@duebridge/contract';
-import type { Database, Transaction } from '@duebridge/runtime';
+import { groupCommit, type Database, type Transaction } from '@duebridge/runtime';
 
 /** Rows in one page: 60 bytes each, so that neither side holds more than a few hundred kilobytes. */
 const PAGE_ROWS = 5_000;
@@ -56,45 +56,19 @@ export interface Statements {
 
 /** Creates the reader. */
 export function openStatements(database: Database): Statements {
-  interface Waiting {
-    readonly key: string;
-    readonly run: () => void;
-    readonly statement: Promise<BatchStatement | undefined>;
-  }
-  let waiting: Waiting[] = [];
-  let underWay = 0;
+  const queue = groupCommit<Asked, BatchStatement | undefined>({
+    flush: (list) =>
+      Promise.all(list.map((one) => batchStatement(database, one.client_ids, one.batch))),
+    maxBatch: 1,
+    maxQueued: MAX_WAITING,
+    concurrency: MAX_AT_ONCE,
+  });
+  return { read: (client_ids, batch) => queue.add({ client_ids, batch }) };
+}
 
-  const start = (): void => {
-    while (underWay < MAX_AT_ONCE && waiting.length > 0) {
-      const [next, ...rest] = waiting;
-      waiting = rest;
-      underWay += 1;
-      next?.run();
-    }
-  };
-
-  return {
-    read(client_ids, platform_batch_id) {
-      const key = JSON.stringify([platform_batch_id, client_ids?.toSorted() ?? null]);
-      // A statement that has not started yet serves everybody who asks until it does, because it will be newer than all their
-      // requests.
-      const same = waiting.find((one) => one.key === key);
-      if (same) return same.statement;
-      if (waiting.length >= MAX_WAITING) {
-        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
-      }
-      const begun = Promise.withResolvers<void>();
-      const statement = begun.promise
-        .then(() => batchStatement(database, client_ids, platform_batch_id))
-        .finally(() => {
-          underWay -= 1;
-          start();
-        });
-      waiting.push({ key, run: begun.resolve, statement });
-      start();
-      return statement;
-    },
-  };
+interface Asked {
+  readonly client_ids: readonly string[] | null;
+  readonly batch: string;
 }
 
 /**

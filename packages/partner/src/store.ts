@@ -57,6 +57,14 @@ export function toRecord(row: PaymentRow): PaymentRecord {
   };
 }
 
+/** These fields of the rows, an array each: the parameters of an `unnest`. */
+export function arraysOf<T extends object>(
+  rows: readonly T[],
+  ...fields: (keyof T)[]
+): (T[keyof T] | null)[][] {
+  return fields.map((field) => rows.map((row) => row[field] ?? null));
+}
+
 /** The columns of a PaymentRow. */
 export const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
   amount_in_cents, initiated_at, posted_at, failure_reason`;
@@ -83,42 +91,43 @@ export async function insertPayments(
   payments: readonly NewPayment[],
 ): Promise<Map<string, PaymentRow>> {
   // In order of id, so that two replicas that insert the same new ids cannot deadlock.
-  const sorted = payments.toSorted((one, other) =>
-    one.platform_payment_id < other.platform_payment_id ? -1 : 1,
-  );
-  const ids = sorted.map((payment) => payment.platform_payment_id);
-  const paymentIds = sorted.map((payment) => payment.payment_id ?? randomUUID());
+  const sorted = payments
+    .map((payment) => ({ payment_id: randomUUID() as string, ...payment }))
+    .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
   const made = await database.query<{ platform_payment_id: string; initiated_at: string }>(
     insertStatement,
-    [
-      ids,
-      paymentIds,
-      sorted.map((payment) => payment.platform_batch_id),
-      sorted.map((payment) => payment.biller_id),
-      sorted.map((payment) => payment.account_id),
-      sorted.map((payment) => payment.client_id),
-      sorted.map((payment) => payment.amount_in_cents),
-    ],
+    arraysOf(
+      sorted,
+      'platform_payment_id',
+      'payment_id',
+      'platform_batch_id',
+      'biller_id',
+      'account_id',
+      'client_id',
+      'amount_in_cents',
+    ),
   );
   const times = new Map(made.map((row) => [row.platform_payment_id, row.initiated_at]));
   const rows = new Map<string, PaymentRow>();
-  sorted.forEach((payment, index) => {
-    const initiated_at = times.get(payment.platform_payment_id);
-    if (initiated_at === undefined) return;
-    rows.set(payment.platform_payment_id, {
-      platform_payment_id: payment.platform_payment_id,
-      payment_id: paymentIds[index] ?? '',
-      platform_batch_id: payment.platform_batch_id,
-      biller_id: payment.biller_id,
-      account_id: payment.account_id,
-      client_id: payment.client_id,
+  for (const payment of sorted) {
+    const { platform_payment_id, payment_id, platform_batch_id } = payment;
+    const { biller_id, account_id, client_id, amount_in_cents } = payment;
+    const initiated_at = times.get(platform_payment_id);
+    if (initiated_at === undefined) continue;
+    rows.set(platform_payment_id, {
+      platform_payment_id,
+      payment_id,
+      platform_batch_id,
+      biller_id,
+      account_id,
+      client_id,
       status: 'processing',
-      amount_in_cents: payment.amount_in_cents,
+      amount_in_cents,
       initiated_at,
       posted_at: null,
       failure_reason: null,
     });
-  });
+  }
   return rows;
 }
 
@@ -142,10 +151,10 @@ export async function takeNames(
   on: Database | Transaction,
   payments: readonly { readonly payment_id: string; readonly platform_payment_id: string }[],
 ): Promise<Set<string>> {
-  const rows = await on.query<{ platform_payment_id: string }>(nameStatement, [
-    payments.map((payment) => payment.payment_id),
-    payments.map((payment) => payment.platform_payment_id),
-  ]);
+  const rows = await on.query<{ platform_payment_id: string }>(
+    nameStatement,
+    arraysOf(payments, 'payment_id', 'platform_payment_id'),
+  );
   return new Set(rows.map((row) => row.platform_payment_id));
 }
 
@@ -237,10 +246,7 @@ export function endPayments(
   isNoted = true,
 ): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(endStatement, [
-    ends.map((end) => end.platform_payment_id),
-    ends.map((end) => end.status),
-    ends.map((end) => end.failure_reason),
-    ends.map((end) => end.posted_at ?? null),
+    ...arraysOf(ends, 'platform_payment_id', 'status', 'failure_reason', 'posted_at'),
     isNoted,
   ]);
 }
@@ -268,11 +274,7 @@ export async function postponePayments(
   tx: Transaction | Database,
   postponed: readonly Postponed[],
 ): Promise<void> {
-  await tx.query(postponeStatement, [
-    postponed.map((payment) => payment.platform_payment_id),
-    postponed.map((payment) => payment.until),
-    postponed.map((payment) => payment.frees),
-  ]);
+  await tx.query(postponeStatement, arraysOf(postponed, 'platform_payment_id', 'until', 'frees'));
 }
 
 /** A payment that waits to be applied. */
@@ -397,9 +399,7 @@ export async function writeAudit(
   lines: readonly AuditLine[],
 ): Promise<void> {
   await tx.query(auditStatement, [
-    lines.map((line) => line.platform_payment_id),
-    lines.map((line) => line.actor),
-    lines.map((line) => line.event),
+    ...arraysOf(lines, 'platform_payment_id', 'actor', 'event'),
     lines.map((line) => JSON.stringify(line.detail)),
     MAX_MISMATCHES,
   ]);
