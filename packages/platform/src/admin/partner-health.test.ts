@@ -20,6 +20,7 @@ test('how an endpoint does is said in words: times, errors and breaches, each wi
     took_ms: 40,
     http_status: 200,
     result: 'processing',
+    last_at: 0,
     hasBody: false,
     ...change,
   });

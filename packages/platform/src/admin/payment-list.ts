@@ -17,7 +17,7 @@ import { emailDigests } from '../checkout/secrets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { maskAccountId } from '../mask.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
-import type { Attempts } from '../store/attempts.ts';
+import { summarize, type Attempts } from '../store/attempts.ts';
 import { casesOf } from '../store/cases.ts';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { PAUSED, type PaymentRow } from '../store/payments.ts';
@@ -74,19 +74,15 @@ export function openPaymentList(dependencies: {
   /** With what is happening to each now. */
   const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const [summaries, cases] = await Promise.all([attempts.summaryOf(ids), casesOf(database, ids)]);
+    const [calls, cases] = await Promise.all([attempts.callsOf(ids), casesOf(database, ids)]);
     return Promise.all(
-      payments.map(async (payment) => {
-        const summary = summaries.get(payment.platform_payment_id);
-        return {
-          ...(await showOne(payment)),
-          attempts: summary?.attempts ?? 0,
-          last_result: summary?.last_result ?? null,
-          next_step: nextStep(payment),
-          paused: payment.slot === PAUSED,
-          open_case: cases.get(payment.platform_payment_id) ?? null,
-        };
-      }),
+      payments.map(async (payment) => ({
+        ...(await showOne(payment)),
+        ...summarize(calls.get(payment.platform_payment_id) ?? []),
+        next_step: nextStep(payment),
+        paused: payment.slot === PAUSED,
+        open_case: cases.get(payment.platform_payment_id) ?? null,
+      })),
     );
   };
 

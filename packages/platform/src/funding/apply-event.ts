@@ -103,22 +103,16 @@ export function applyEvent(
   }, LOCK);
 }
 
-async function moveMoney(
-  on: Queryable,
-  {
-    adapter,
-    event: { kind, platform_payment_id },
-    at,
-    met,
-    one,
-  }: {
-    readonly adapter: string;
-    readonly event: ProcessorEvent;
-    readonly at: string;
-    readonly met: Met;
-    readonly one: EventMoney;
-  },
-): Promise<void> {
+interface Moving {
+  readonly adapter: string;
+  readonly event: ProcessorEvent;
+  readonly at: string;
+  readonly met: Met;
+  readonly one: EventMoney;
+}
+
+async function moveMoney(on: Queryable, { adapter, event, at, met, one }: Moving): Promise<void> {
+  const { kind, platform_payment_id } = event;
   const case_id = `${adapter}-${one.reference}`;
   const actor = `processor ${adapter}`;
   const said = { actor, at, reason: one.reason ?? `${adapter} ${one.reference}` };
@@ -132,22 +126,16 @@ async function moveMoney(
         throw new Error(`the capture of ${platform_payment_id} is not settled yet`);
       }
       if (isOwed) {
-        const amount_in_cents = met.amount_in_cents;
-        await openCase(on, 'debit_returned', {
-          ...about,
-          reason_code: 'debit_returned',
-          amount_in_cents,
-        });
+        const { amount_in_cents } = met;
+        const what = { ...about, reason_code: 'debit_returned', amount_in_cents } as const;
+        await openCase(on, 'debit_returned', what);
       } else if (met.is_taken) await on.query(returnedEarlyStatement, [platform_payment_id, at]);
       return;
     case 'disputed': {
       const cents = Math.min(one.amount_in_cents, met.amount_in_cents);
       // What the book does not have with the platform, a dispute does not take from it: a person looks at it.
-      const dispute = {
-        ...about,
-        reason_code: 'disputed',
-        amount_in_cents: isOwed ? cents : 0,
-      } as const;
+      const amount_in_cents = isOwed ? cents : 0;
+      const dispute = { ...about, reason_code: 'disputed', amount_in_cents } as const;
       await openCase(on, 'disputed', dispute);
       if (one.outcome === undefined) return;
       const biller = isOwed ? 'is owed' : isUndecided ? 'may be owed' : 'is not owed';

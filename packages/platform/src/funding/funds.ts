@@ -7,8 +7,6 @@
  *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too.
  *         Funds taken for a payment that failed or was canceled are refunded (decision 110).
  * next:   the processor, by adapter.ts.
- *
- * One file because every act on funds is decided by the same row, whose states exclude each other.
  */
 import { Refusal, type FlowSavedMethods } from '@duebridge/contract';
 import {
@@ -72,17 +70,20 @@ const TOO_LATE = 'The payment was not approved in time.';
 const WITHDRAWN = 'The payment was withdrawn.';
 const EXPIRED = 'The authorization expired before the payment could be sent.';
 
-type State =
-  | 'new'
-  | 'acting'
-  | 'authorized'
-  | 'declined'
-  | 'captured'
-  | 'releasing'
-  | 'released'
-  | 'refunded'
-  | 'uncollected'
-  | 'borne';
+/** The states of funds, and how the money stands in each: what may still be asked of the processor follows from it. */
+const STANDS = {
+  new: 'open',
+  acting: 'open',
+  authorized: 'open',
+  captured: 'taken',
+  declined: 'given_up',
+  releasing: 'given_up',
+  released: 'given_up',
+  refunded: 'given_up',
+  uncollected: 'lost',
+  borne: 'lost',
+} as const satisfies Record<string, 'open' | 'taken' | 'given_up' | 'lost'>;
+type State = keyof typeof STANDS;
 
 interface FundsRow {
   readonly platform_payment_id: string;
@@ -206,7 +207,7 @@ export function openFunds(options: {
     byMethod.get(funding_method)?.method.collection ?? 'reserved';
 
   const on = { database, sealer, clock, log, publicUrl, byName, byMethod };
-  const acts = new Acts({ ...on, count, collectionOf });
+  const acts = new Acts({ ...on, count });
   return {
     adapters,
     collection: collectionOf,
@@ -300,17 +301,10 @@ async function keepInput(
     flow_id,
   }: { readonly instrument: string | undefined; readonly flow_id: Buffer | undefined },
 ): Promise<void> {
-  const asks = own?.method.asks;
-  const path = 'body.instrument';
-  if (instrument === undefined && asks === true) {
-    throw new Refusal('INVALID_REQUEST', {
-      details: [{ path, problem: 'is required by this funding method' }],
-    });
-  }
-  if (instrument !== undefined && asks !== true) {
-    throw new Refusal('INVALID_REQUEST', {
-      details: [{ path, problem: 'is not accepted by this funding method' }],
-    });
+  const asks = own?.method.asks === true;
+  if ((instrument !== undefined) !== asks) {
+    const problem = `is ${asks ? 'required' : 'not accepted'} by this funding method`;
+    throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body.instrument', problem }] });
   }
   if (own === undefined || own.method.collection === 'elsewhere') return;
   const { adapter, method } = own;
@@ -329,7 +323,6 @@ interface ActsOn {
   readonly byName: ReadonlyMap<string, FundingAdapter>;
   readonly byMethod: ReadonlyMap<string, Offered>;
   readonly count: (adapter: string, outcome: string) => void;
-  readonly collectionOf: (funding_method: string) => Collection;
 }
 
 /** The acts on the funds of one payment: each reads its row, asks the processor what the row allows, and answers the engine. */
@@ -370,7 +363,7 @@ class Acts {
     const id = order.platform_payment_id;
     let row = await this.#rows.add(id);
     if (row === undefined) {
-      // Confirmed by the version before, which kept no row for methods without details.
+      // Nothing was kept for a payment that no page made, and its method needs no details.
       const own = this.#on.byMethod.get(order.funding_method);
       if (own === undefined || own.method.asks === true) {
         throw new Error(`no funds are kept for ${id}`);
@@ -437,28 +430,19 @@ class Acts {
     const { adapter, row, full } = await this.#read(order);
     const now = this.#on.clock.now();
     const wasHeld = row.state === 'authorized';
-    switch (row.state) {
-      case 'authorized':
-        if (lasts(holdOf(row), now)) return { kind: 'authorized', ...holdOf(row) };
-        break;
-      case 'captured':
-        return { kind: 'authorized' };
-      case 'declined':
-        return { kind: 'declined', reason: row.reason ?? WITHDRAWN };
-      case 'releasing':
-      case 'released':
-      case 'refunded':
-      case 'uncollected':
-      case 'borne':
-        return { kind: 'declined', reason: WITHDRAWN };
-      case 'acting':
-        if (row.act_by !== null && Date.parse(row.act_by) <= now) {
-          return this.#endLate(adapter, full, call, TOO_LATE);
-        }
-        if (!isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
-        break;
-      case 'new':
-        break;
+    const stands = STANDS[row.state];
+    if (stands === 'taken') return { kind: 'authorized' };
+    if (stands !== 'open') {
+      // Only what was declined has a reason for the customer.
+      const reason = row.state === 'declined' ? row.reason : null;
+      return { kind: 'declined', reason: reason ?? WITHDRAWN };
+    }
+    if (wasHeld && lasts(holdOf(row), now)) return { kind: 'authorized', ...holdOf(row) };
+    if (row.state === 'acting') {
+      if (row.act_by !== null && Date.parse(row.act_by) <= now) {
+        return this.#endLate(adapter, full, call, TOO_LATE);
+      }
+      if (!isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
     }
     const ready = await this.#prepared(adapter, full, call);
     if (ready === undefined) return { kind: 'waits', afterMs: LOOK_MS };
@@ -503,31 +487,17 @@ class Acts {
     const { adapter, row, full } = await this.#read(order);
     const id = order.platform_payment_id;
     const lost = (reason: string): SettledFunds => ({ kind: 'uncollected', reason });
-    const neverHeld = lost(`the funds were ${row.state}, not authorized`);
-    switch (row.state) {
-      case 'captured':
+    switch (STANDS[row.state]) {
+      case 'taken':
         return { kind: 'captured', source: 'under_way' };
-      case 'uncollected':
-      case 'borne':
+      case 'lost':
         return lost(row.reason ?? 'unknown');
-      case 'declined':
-      case 'releasing':
-      case 'released':
-      case 'refunded':
-        return neverHeld;
-      case 'new':
-      case 'acting':
-      case 'authorized':
-        break;
+      case 'given_up':
+        return lost(`the funds were ${row.state}, not authorized`);
+      case 'open':
     }
     const ready = await this.#prepared(adapter, full, call);
     if (ready === undefined) throw new Error(`the funds of ${id} changed meanwhile`);
-    if (row.state !== 'authorized' && this.#on.collectionOf(order.funding_method) === 'reserved') {
-      // Only a payment of the version before can have been sent without a note of its hold.
-      const { kind } = await adapter.authorize(ready, call);
-      if (kind === 'declined') return neverHeld;
-      if (kind !== 'authorized') throw new Error(`the funds of ${id} are not authorized`);
-    }
     const reply = await adapter.capture(ready, call);
     if (reply.kind === 'captured') {
       this.#on.count(adapter.name, 'captured');

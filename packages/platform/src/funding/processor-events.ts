@@ -44,17 +44,12 @@ export function mountProcessorEvents(
           const applied = event !== undefined && (await funding.apply(adapter.name, event));
           return reply.send({ applied });
         } catch (error) {
+          const what = { adapter: adapter.name, error: messageOf(error) };
           if (error instanceof UnverifiedEvent) {
-            log.warn(
-              { adapter: adapter.name },
-              'a webhook was refused: its signature is not valid',
-            );
+            log.warn(what, 'a webhook was refused: its signature is not valid');
             throw new Refusal('INVALID_REQUEST', { message: 'The signature is not valid' });
           }
-          log.error(
-            { adapter: adapter.name, error: messageOf(error) },
-            'a webhook could not be applied; the processor will send it again',
-          );
+          log.error(what, 'a webhook could not be applied; the processor will send it again');
           throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '30' } });
         }
       },

@@ -109,11 +109,8 @@ export async function sweepFunds(options: {
             await act(order, { signal: AbortSignal.timeout(CALL_MS) });
           } catch (error) {
             const { platform_payment_id } = order;
-            const why = messageOf(error);
-            log.error(
-              { platform_payment_id, error: why },
-              'the funding sweep failed for a payment',
-            );
+            const what = { platform_payment_id, error: messageOf(error) };
+            log.error(what, 'the funding sweep failed for a payment');
           }
         }
       };
@@ -127,7 +124,7 @@ export async function sweepFunds(options: {
     to: string,
     event: string,
     detail: object,
-    more: { readonly reason?: string; readonly booked?: readonly [act: string, credit: Place] },
+    more: { readonly reason?: string; readonly booked?: readonly [string, Place] | undefined },
   ): Promise<unknown> =>
     database.query(endStatement, [
       order.platform_payment_id,
@@ -146,14 +143,8 @@ export async function sweepFunds(options: {
     async (order, call) => {
       const settled = await capture(order, call);
       if (settled === undefined) {
-        await end(
-          order,
-          'authorized',
-          'captured',
-          'funds_captured_early',
-          {},
-          { booked: ['taken_early', 'under_way'] },
-        );
+        const booked = ['taken_early', 'under_way'] as const;
+        await end(order, 'authorized', 'captured', 'funds_captured_early', {}, { booked });
       } else if (settled.kind === 'uncollected') {
         const { reason } = settled;
         await end(order, 'authorized', 'uncollected', 'funds_uncollected', { reason }, { reason });
@@ -163,15 +154,10 @@ export async function sweepFunds(options: {
   await each(
     () => database.query<FundingOrder>(owedStatement, [pausedSince]),
     async (order, call) => {
-      const to = (await release(order, call))?.kind === 'refunded' ? 'refunded' : 'released';
-      await end(
-        order,
-        'releasing',
-        to,
-        `funds_${to}`,
-        { late: 1 },
-        to === 'refunded' ? { booked: ['refunded_late', 'refunded'] } : {},
-      );
+      const isRefunded = (await release(order, call))?.kind === 'refunded';
+      const to = isRefunded ? 'refunded' : 'released';
+      const booked = isRefunded ? (['refunded_late', 'refunded'] as const) : undefined;
+      await end(order, 'releasing', to, `funds_${to}`, { late: 1 }, { booked });
     },
   );
 }

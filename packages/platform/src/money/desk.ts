@@ -60,7 +60,8 @@ const madeStatement = sql(
 const keepFileStatement = sql(
   'desk_keep_file',
   `INSERT INTO duebridge_platform.bank_files (file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed)
-   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+   SELECT $1, $2, $3, $4, s.transfers, s.amount_in_cents, s.sha256, $6
+     FROM jsonb_to_record($5::jsonb) AS s (transfers int, amount_in_cents bigint, sha256 text)`,
 );
 const inFileStatement = sql(
   'desk_in_file',
@@ -86,6 +87,7 @@ const byHandStatement = sql(
   `SELECT asked_by, asked, result FROM duebridge_platform.bank_transfers WHERE remittance_id = $1 AND way = 'by_hand' FOR UPDATE`,
 );
 
+const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 const creditorPlace = (remittance_id: string): string => `bank_transfers/${remittance_id}`;
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
 
@@ -157,39 +159,33 @@ export async function makeBankFile(
 ): Promise<BankFileView> {
   const { database, sealer, clock, payer } = desk;
   if (payer === undefined) {
-    throw new Refusal('CONFLICT', {
-      message: 'The account that pays is not configured: set DUEBRIDGE_PAYER',
-    });
+    throw conflict('The account that pays is not configured: set DUEBRIDGE_PAYER');
   }
   return database.transaction(async (tx) => {
     await tx.query(lockStatement);
     const rows = await tx.query<WaitingTransfer>(takeStatement, [way, mode]);
     if (rows.length === 0) {
-      throw new Refusal('CONFLICT', {
-        message: `No transfer of ${mode} mode waits for a file of this kind`,
-      });
+      throw conflict(`No transfer of ${mode} mode waits for a file of this kind`);
     }
     const made_at = new Date(clock.now()).toISOString();
     const file_id = uuidv7({ msecs: clock.now() });
     const changed: string[] = [];
-    const transfers = rows.flatMap((row) => {
-      const { remittance_id, amount_in_cents } = row;
-      const creditor = creditorOf(sealer, row);
-      if (creditor !== undefined) return [{ remittance_id, amount_in_cents, ...creditor }];
-      changed.push(remittance_id);
-      return [];
+    const transfers = rows.flatMap(({ sealed, present, ...row }) => {
+      const creditor = creditorOf(sealer, { sealed, present, ...row });
+      if (creditor === undefined) changed.push(row.remittance_id);
+      return creditor === undefined ? [] : [{ ...row, ...creditor }];
     });
     if (changed.length > 0) {
-      throw new Refusal('CONFLICT', {
-        message: `The account of a biller has changed since its transfer was made: end with the outcome returned, and make the file again: ${changed.slice(0, MAX_NAMED).join(', ')}`,
-      });
+      throw conflict(
+        `The account of a biller has changed since its transfer was made: end with the outcome returned, and make the file again: ${changed.slice(0, MAX_NAMED).join(', ')}`,
+      );
     }
     const [day] = await tx.query<{ made: number }>(madeStatement, [way, made_at.slice(0, 10)]);
     const files_before = day?.made ?? 0;
     if (way === 'nacha' && files_before >= MAX_NACHA_FILES) {
-      throw new Refusal('CONFLICT', {
-        message: `A bank takes ${MAX_NACHA_FILES} NACHA files a day at most: make the next one tomorrow (UTC)`,
-      });
+      throw conflict(
+        `A bank takes ${MAX_NACHA_FILES} NACHA files a day at most: make the next one tomorrow (UTC)`,
+      );
     }
     const execute_on = bankDayFrom(dayAfter(made_at.slice(0, 10)));
     const write = way === 'nacha' ? nacha : pain001;
@@ -197,29 +193,11 @@ export async function makeBankFile(
     const sha256 = createHash('sha256').update(content).digest('hex');
     const amount_in_cents = rows.reduce((sum, one) => sum + one.amount_in_cents, 0);
     const sealed = sealer.seal(content, filePlace(file_id));
-    await tx.query(keepFileStatement, [
-      file_id,
-      way,
-      made_at,
-      actor,
-      rows.length,
-      amount_in_cents,
-      sha256,
-      sealed,
-    ]);
+    const sum = { transfers: rows.length, amount_in_cents, sha256 };
+    await tx.query(keepFileStatement, [file_id, way, made_at, actor, JSON.stringify(sum), sealed]);
     await tx.query(inFileStatement, [file_id, rows.map((one) => one.remittance_id)]);
-    const detail = { file_id, way, mode, transfers: rows.length, amount_in_cents, sha256 };
-    await note(tx, { actor, event: 'bank_file_made', detail });
-    return {
-      file_id,
-      way,
-      made_at,
-      made_by: actor,
-      transfers: rows.length,
-      amount_in_cents,
-      sha256,
-      content,
-    };
+    await note(tx, { actor, event: 'bank_file_made', detail: { file_id, way, mode, ...sum } });
+    return { file_id, way, made_at, made_by: actor, ...sum, content };
   });
 }
 
@@ -265,9 +243,7 @@ export function endTransfer(
       return { outcome: 'second_person_needed', transfers: 0 };
     }
     if (byHand?.asked_by === actor) {
-      throw new Refusal('CONFLICT', {
-        message: 'You said this already: a second person must give the same reference',
-      });
+      throw conflict('You said this already: a second person must give the same reference');
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
@@ -276,10 +252,9 @@ export function endTransfer(
     if (ended.length === 0) {
       const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
       if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
-      throw new Refusal('CONFLICT', {
-        message:
-          'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
-      });
+      throw conflict(
+        'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
+      );
     }
     const transfers = cameBack ? 1 : ended.length;
     const detail = { id, outcome, reference, transfers };

@@ -35,7 +35,7 @@ const setStatement = sql(
    ON CONFLICT (partner_id, biller_id) DO UPDATE SET way = excluded.way, sealed = excluded.sealed,
      minimum_in_cents = coalesce($5::bigint, payouts.minimum_in_cents), held = coalesce($6::boolean, payouts.held),
      bears_refunds = coalesce($7::boolean, payouts.bears_refunds), updated_at = now()
-   RETURNING minimum_in_cents, held, bears_refunds`,
+   RETURNING ${COLUMNS}`,
 );
 const listStatement = sql(
   'payout_list',
@@ -67,32 +67,24 @@ export async function setPayout(
   const { partner_id } = partner;
   const { holder_name, routing_number, account_number, way } = payout;
   const creditor: Creditor = { holder_name, routing_number, account_number };
-  const kept = await database.transaction(async (tx) => {
-    const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
-    const [set] = await tx.query<Kept>(setStatement, [
-      partner_id,
-      biller_id,
-      way,
-      sealed,
-      payout.minimum_in_cents ?? null,
-      payout.held ?? null,
-      payout.bears_refunds ?? null,
-    ]);
-    if (set === undefined) throw new Error('a payout was not kept');
+  const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
+  const { minimum_in_cents = null, held = null, bears_refunds = null } = payout;
+  const set = [partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds];
+  return database.transaction(async (tx) => {
+    const [stored] = await tx.query<StoredPayout>(setStatement, set);
+    if (stored === undefined) throw new Error('a payout was not kept');
     const detail = {
       biller_id,
       way,
-      minimum_in_cents: set.minimum_in_cents,
-      held: String(set.held),
-      bears_refunds: String(set.bears_refunds),
+      minimum_in_cents: stored.minimum_in_cents,
+      held: String(stored.held),
+      bears_refunds: String(stored.bears_refunds),
       account: account_number.slice(-4),
     };
     await note(tx, { actor, event: 'payout_set', partner_id, detail });
-    return set;
+    return viewOf(stored, creditor);
   });
-  return viewOf({ partner_id, biller_id, way, ...kept }, creditor);
 }
-type Kept = Pick<StoredPayout, 'minimum_in_cents' | 'held' | 'bears_refunds'>;
 
 /** How the billers of a partner are paid. */
 export async function listPayouts(
@@ -111,16 +103,7 @@ export function openCreditor(
   return JSON.parse(sealer.open(sealed, placeOf(partner_id, biller_id))) as Creditor;
 }
 
-function viewOf(stored: Omit<StoredPayout, 'sealed'>, creditor: Creditor): PayoutView {
-  const { partner_id, biller_id, way, minimum_in_cents, held, bears_refunds } = stored;
-  return {
-    partner_id,
-    biller_id,
-    way,
-    holder_name: creditor.holder_name,
-    account: `…${creditor.account_number.slice(-4)}`,
-    minimum_in_cents,
-    held,
-    bears_refunds,
-  };
+function viewOf({ sealed: _sealed, ...stored }: StoredPayout, creditor: Creditor): PayoutView {
+  const { holder_name, account_number } = creditor;
+  return { ...stored, holder_name, account: `…${account_number.slice(-4)}` };
 }

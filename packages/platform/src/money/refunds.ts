@@ -52,10 +52,6 @@ const lockStatement = sql(
   `SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
      FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`,
 );
-interface Gone {
-  readonly cents: number;
-  readonly disputed: number;
-}
 interface LockedPayment {
   readonly partner_id: string;
   readonly biller_id: string;
@@ -77,15 +73,14 @@ const refundedStatement = sql(
             WHERE platform_payment_id = $1 AND reason_code = 'disputed' AND disposition IS DISTINCT FROM 'won'
               AND disposition IS DISTINCT FROM 'recovered')::bigint AS disputed`,
 );
-const bearerStatement = sql(
-  'refund_bearer',
-  `SELECT bears_refunds FROM duebridge_platform.payouts WHERE partner_id = $1 AND biller_id = $2`,
-);
+/** A biller bears refunds when its payout says so; one without an account has agreed to nothing. */
 const insertStatement = sql(
   'refund_insert',
   `INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code,
           reason, borne_by, state, asked_by)
-   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'asked', $10)`,
+   SELECT $1, $2, $3, $4, $5, $6, $7, $8,
+          CASE WHEN EXISTS (SELECT 1 FROM duebridge_platform.payouts o WHERE o.partner_id = $3 AND o.biller_id = $4 AND o.bears_refunds)
+               THEN 'biller' ELSE 'platform' END, 'asked', $9`,
 );
 /** A move with its row of the book: `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
 const moveStatement = sql(
@@ -177,8 +172,7 @@ export async function requestRefund(
   const { database, clock, secondPersonAboveCents } = refunding;
   const refund_id = request.refund_id ?? uuidv7({ msecs: clock.now() });
   const isSent = await database.transaction(async (tx) => {
-    const [payment] = await tx.query<LockedPayment>(lockStatement, [platform_payment_id]);
-    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const { payment, isThere, asked, left } = await lock(tx, platform_payment_id);
     const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
     if (known !== undefined) {
       if (known.platform_payment_id !== platform_payment_id) {
@@ -186,28 +180,18 @@ export async function requestRefund(
       }
       return false;
     }
-    const [funds] = await tx.query<{ state: string }>(fundsStatement, [platform_payment_id]);
-    const isTaken = payment.status === 'succeeded' && payment.is_settled;
-    if (!isTaken || funds?.state !== 'captured') {
+    if (!isThere) {
       throw conflict('Its money is not with the platform: only what was taken can be refunded');
     }
-    const [sum] = await tx.query<Gone>(refundedStatement, [platform_payment_id]);
-    const left = payment.amount_in_cents - (sum?.cents ?? 0) - (sum?.disputed ?? 0);
     const amount_in_cents = request.amount_in_cents ?? left;
     if (amount_in_cents > left || left <= 0) {
       throw conflict(`Of this payment ${left} cents are left to be refunded`);
     }
     const { reason_code, reason } = request;
-    await insert(tx, payment, {
-      refund_id,
-      platform_payment_id,
-      amount_in_cents,
-      reason_code,
-      reason,
-      actor,
-    });
+    const made = { refund_id, platform_payment_id, amount_in_cents, reason_code, reason };
+    await insert(tx, payment, { ...made, actor });
     // All of the payment's refunds: one that is split needs the second person as well.
-    if ((sum?.cents ?? 0) + amount_in_cents > secondPersonAboveCents) {
+    if (asked + amount_in_cents > secondPersonAboveCents) {
       const { partner_id } = payment;
       const detail = { refund_id, amount_in_cents, reason };
       await note(tx, { actor, event: 'refund_asked', platform_payment_id, partner_id, detail });
@@ -219,42 +203,32 @@ export async function requestRefund(
   return refundOf(database, refund_id);
 }
 
+/** Locks a payment: whether its money is with the platform, and how much of it is not refunded, asked for or disputed. */
+async function lock(on: Queryable, platform_payment_id: string) {
+  const [payment] = await on.query<LockedPayment>(lockStatement, [platform_payment_id]);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  const [funds] = await on.query<{ state: string }>(fundsStatement, [platform_payment_id]);
+  const [gone] = await on.query<Record<'cents' | 'disputed', number>>(refundedStatement, [
+    platform_payment_id,
+  ]);
+  const { cents = 0, disputed = 0 } = gone ?? {};
+  const isThere =
+    payment.status === 'succeeded' && payment.is_settled && funds?.state === 'captured';
+  return { payment, isThere, asked: cents, left: payment.amount_in_cents - cents - disputed };
+}
+
 /** Stores a refund as asked for, with who bears it. The caller holds the payment. */
 async function insert(
   on: Queryable,
-  payment: LockedPayment,
-  made: {
-    readonly refund_id: string;
-    readonly platform_payment_id: string;
-    readonly amount_in_cents: number;
+  { partner_id, biller_id, funding_method }: LockedPayment,
+  made: Pick<RefundView, 'refund_id' | 'platform_payment_id' | 'amount_in_cents' | 'reason'> & {
     readonly reason_code: string;
-    readonly reason: string;
     readonly actor: string;
   },
 ): Promise<void> {
-  await on.query(insertStatement, [
-    made.refund_id,
-    made.platform_payment_id,
-    payment.partner_id,
-    payment.biller_id,
-    payment.funding_method,
-    made.amount_in_cents,
-    made.reason_code,
-    made.reason,
-    await bearerOf(on, payment),
-    made.actor,
-  ]);
-}
-
-async function bearerOf(
-  on: Queryable,
-  { partner_id, biller_id }: { readonly partner_id: string; readonly biller_id: string },
-): Promise<RefundView['borne_by']> {
-  const [payout] = await on.query<{ bears_refunds: boolean }>(bearerStatement, [
-    partner_id,
-    biller_id,
-  ]);
-  return payout?.bears_refunds === true ? 'biller' : 'platform';
+  const { refund_id, platform_payment_id, amount_in_cents, reason_code, reason, actor } = made;
+  const of = [refund_id, platform_payment_id, partner_id, biller_id, funding_method];
+  await on.query(insertStatement, [...of, amount_in_cents, reason_code, reason, actor]);
 }
 
 /**
@@ -313,18 +287,12 @@ export async function decideRefund(
   const by = decision === 'approve' ? 'sending' : 'withdrawn';
   const said = { now: clock.now(), actor, approved_by: actor };
   await database.transaction(async (tx) => {
-    const { platform_payment_id } = refund;
-    const [payment] = await tx.query<LockedPayment>(lockStatement, [platform_payment_id]);
-    const [gone] = await tx.query<Gone>(refundedStatement, [platform_payment_id]);
-    const [funds] = await tx.query<{ state: string }>(fundsStatement, [platform_payment_id]);
+    const { isThere, left } = await lock(tx, refund.platform_payment_id);
     if (!(await move(tx, refund_id, by, said))) {
       throw conflict('This refund does not wait for an approval');
     }
     // The customer's bank may have taken it back while this waited.
-    const isThere =
-      funds?.state === 'captured' &&
-      (gone?.cents ?? 0) + (gone?.disputed ?? 0) <= (payment?.amount_in_cents ?? 0);
-    if (decision === 'approve' && !isThere) {
+    if (decision === 'approve' && !(isThere && left >= 0)) {
       throw conflict('Its money is not with the platform any more: withdraw this refund');
     }
   });

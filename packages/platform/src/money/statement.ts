@@ -31,18 +31,18 @@ const listStatement = sql(
 );
 const paymentsStatement = sql(
   'remittance_payments',
-  `SELECT p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at FROM duebridge_platform.payments p
+  `SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
     WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
     ORDER BY p.platform_payment_id LIMIT ${PAGE}`,
 );
 const deductionsStatement = sql(
   'remittance_deductions',
-  `SELECT deduction_id, platform_payment_id, kind, amount_in_cents, reason FROM duebridge_platform.deductions
+  `SELECT platform_payment_id, kind, -amount_in_cents AS amount_in_cents, reason AS note FROM duebridge_platform.deductions
     WHERE remittance_id = $1 ORDER BY deduction_id`,
 );
 const carriedStatement = sql(
   'remittance_carried',
-  `SELECT remittance_id, net_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`,
+  `SELECT remittance_id AS note, net_in_cents AS amount_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`,
 );
 
 /** Remittances, newest first, at most 100. */
@@ -88,45 +88,29 @@ export async function* linesOf(
     return lines;
   };
   for (let above = ''; ;) {
-    const page = await database.query<{
-      platform_payment_id: string;
-      payment_id: string;
-      account_id: string;
-      amount_in_cents: number;
-      posted_at: string;
-    }>(paymentsStatement, [platform_batch_id, biller_id, above]);
-    yield counted(
-      page.map(({ posted_at, ...one }) => ({ kind: 'payment', ...one, note: posted_at })),
-    );
+    const page = await database.query<StatementLine>(paymentsStatement, [
+      platform_batch_id,
+      biller_id,
+      above,
+    ]);
+    yield counted(page);
     above = page.at(-1)?.platform_payment_id ?? '';
     if (page.length < PAGE) break;
   }
-  const deductions = await database.query<{
-    platform_payment_id: string;
-    kind: 'refund' | 'return' | 'correction';
-    amount_in_cents: number;
-    reason: string;
-  }>(deductionsStatement, [remittance_id]);
-  const carried = await database.query<{ remittance_id: string; net_in_cents: number }>(
-    carriedStatement,
-    [remittance_id],
-  );
+  const none = { payment_id: '', account_id: '' };
+  type Deduction = Pick<StatementLine, 'platform_payment_id' | 'amount_in_cents' | 'note'> & {
+    readonly kind: 'refund' | 'return' | 'correction';
+  };
+  const deductions = await database.query<Deduction>(deductionsStatement, [remittance_id]);
+  type Carried = Pick<StatementLine, 'amount_in_cents' | 'note'>;
+  const carried = await database.query<Carried>(carriedStatement, [remittance_id]);
   yield counted([
-    ...deductions.map(({ platform_payment_id, kind, amount_in_cents, reason }) => ({
-      kind,
-      platform_payment_id,
-      payment_id: '',
-      account_id: '',
-      amount_in_cents: -amount_in_cents,
-      note: reason,
-    })),
+    ...deductions.map((one) => ({ ...none, ...one })),
     ...carried.map((one) => ({
+      ...none,
       kind: 'carried' as const,
       platform_payment_id: '',
-      payment_id: '',
-      account_id: '',
-      amount_in_cents: one.net_in_cents,
-      note: one.remittance_id,
+      ...one,
     })),
   ]);
   if (sum !== net_in_cents) {
@@ -158,19 +142,12 @@ async function* csvOf(
     `${cells.map(csvCell).join(',')}\r\n`;
   yield `${COLUMNS}\r\n`;
   for await (const page of pages) {
-    yield page
-      .map((one) =>
-        row([
-          one.kind,
-          one.platform_payment_id,
-          one.payment_id,
-          one.account_id,
-          one.amount_in_cents,
-          platform_batch_id,
-          one.note,
-        ]),
-      )
-      .join('');
+    const rows = page.map((one) => {
+      const { kind, platform_payment_id, payment_id, account_id, amount_in_cents } = one;
+      const cells = [kind, platform_payment_id, payment_id, account_id, amount_in_cents];
+      return row([...cells, platform_batch_id, one.note]);
+    });
+    yield rows.join('');
   }
   yield row(['total', '', '', '', net_in_cents, platform_batch_id, remittance_id]);
 }

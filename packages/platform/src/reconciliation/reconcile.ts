@@ -22,7 +22,7 @@ import { keepDifferences } from './differences.ts';
 import { comparePayment, otherThan } from './compare-payment.ts';
 import { compareLines, readFile } from './export-file.ts';
 import { readStatement, REACHED_THE_PARTNER, withLines } from './batch.ts';
-import { sortById, statementOf, type StatementLine } from './statement.ts';
+import { sortById, statementOf } from './statement.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
@@ -55,6 +55,13 @@ interface Progress {
   of: number;
 }
 
+/** A comparison that somebody asked for. */
+interface Run {
+  readonly progress: Progress;
+  readonly result: Promise<Reconciliation>;
+  endedAt?: number;
+}
+
 /** Comparisons by reading each payment, which go on while nobody waits. */
 export interface Reconciliations {
   /**
@@ -71,18 +78,13 @@ export interface Reconciliations {
 export function openReconciliations(dependencies: ReconcileDependencies): Reconciliations {
   const { clock } = dependencies;
   const stopping = new AbortController();
-  const runs = new Map<
-    string,
-    { readonly progress: Progress; readonly result: Promise<Reconciliation>; endedAt?: number }
-  >();
+  const runs = new Map<string, Run>();
 
-  const begin = (platform_batch_id: string, actor: string) => {
+  const begin = (platform_batch_id: string, actor: string): Run => {
     const progress: Progress = { compared: 0, of: 0 };
-    const result = reconcileBatch(dependencies, platform_batch_id, actor, {
-      progress,
-      signal: stopping.signal,
-    });
-    const run: NonNullable<ReturnType<typeof runs.get>> = { progress, result };
+    const { signal } = stopping;
+    const result = reconcileBatch(dependencies, platform_batch_id, actor, { progress, signal });
+    const run: Run = { progress, result };
     const ended = (): void => {
       run.endedAt = clock.monotonic();
     };
@@ -101,18 +103,12 @@ export function openReconciliations(dependencies: ReconcileDependencies): Reconc
       const late = clock.sleep(ANSWER_MS, waited.signal).then(() => undefined);
       try {
         const result = await Promise.race([run.result, late]);
-        if (result === undefined) {
-          const { compared, of } = run.progress;
-          return {
-            platform_batch_id,
-            method: 'payments',
-            compared,
-            differences: [],
-            running: { of },
-          };
-        }
-        runs.delete(platform_batch_id);
-        return result;
+        if (result !== undefined) runs.delete(platform_batch_id);
+        const { compared, of } = run.progress;
+        const running = { of };
+        return (
+          result ?? { platform_batch_id, method: 'payments', compared, differences: [], running }
+        );
       } catch (error) {
         runs.delete(platform_batch_id);
         throw error;
@@ -156,9 +152,11 @@ export async function reconcileFile(
 ): Promise<Reconciliation> {
   const partner_id = await partnerOf(database, platform_batch_id);
   const lines = await readFile(file);
-  const found = await compareWithFile(database, platform_batch_id, lines);
-  await keep(database, partner_id, found, actor);
-  return found.result;
+  const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, lines));
+  const result: Reconciliation = { platform_batch_id, method: 'csv', ...found };
+  const theirs = await statementOf(platform_batch_id, lines);
+  await keep(database, partner_id, { result, theirs }, actor);
+  return result;
 }
 
 async function partnerOf(database: Database, platform_batch_id: string): Promise<string> {
@@ -212,22 +210,6 @@ async function keep(
       detail: { platform_batch_id, method, compared, differences: differences.length, gone },
     });
   });
-}
-
-// With the partner's file --------------------------------------------------------------------------------------------------
-
-async function compareWithFile(
-  database: Database,
-  platform_batch_id: string,
-  theirs: readonly StatementLine[],
-): Promise<Found> {
-  const found = await withLines(database, platform_batch_id, (pages) =>
-    compareLines(pages, theirs),
-  );
-  return {
-    result: { platform_batch_id, method: 'csv', ...found },
-    theirs: await statementOf(platform_batch_id, theirs),
-  };
 }
 
 // With the partner itself --------------------------------------------------------------------------------------------------

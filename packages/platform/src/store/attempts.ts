@@ -40,8 +40,6 @@ export interface Attempts {
    * The attempts of a payment, oldest first, including those that this process has not written yet. `bodies`: decrypts them too.
    */
   of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
-  /** For each of these payments: its recorded calls, and the result of the last one. */
-  summaryOf(ids: readonly string[]): Promise<Map<string, AttemptSummary>>;
   /** The recorded calls for each of these payments, in no order. */
   callsOf(ids: readonly string[]): Promise<Map<string, RecordedCall[]>>;
   /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
@@ -53,13 +51,15 @@ export type RecordedCall = Pick<
   Attempt,
   'kind' | 'count' | 'took_ms' | 'http_status' | 'result'
 > & {
+  readonly last_at: number;
   readonly hasBody: boolean;
 };
 
-/** The calls for one payment. */
-export interface AttemptSummary {
-  readonly attempts: number;
-  readonly last_result: string | null;
+/** How many calls, and the result of the last one. Pure. */
+export function summarize(calls: readonly RecordedCall[]) {
+  const last = calls.toSorted((one, other) => one.last_at - other.last_at).at(-1);
+  const attempts = calls.reduce((sum, { count }) => sum + count, 0);
+  return { attempts, last_result: last?.result ?? null };
 }
 
 interface Entry {
@@ -91,8 +91,8 @@ const selectStatement = sql(
   `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${MAX_SHOWN}`,
 );
 
-const summaryStatement = sql(
-  'attempts_summary',
+const callsStatement = sql(
+  'attempts_calls',
   `SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)`,
 );
 
@@ -185,16 +185,18 @@ export function openAttempts(options: {
         }));
     },
 
-    async summaryOf(ids) {
-      return new Map(
-        [...(await entriesOf(database, kept, ids))].map(([id, all]) => [id, summarized(all)]),
-      );
-    },
-
     async callsOf(ids) {
-      return new Map(
-        [...(await entriesOf(database, kept, ids))].map(([id, all]) => [id, all.map(recorded)]),
+      const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
+        callsStatement,
+        [ids],
       );
+      const calls = new Map(
+        ids.map((id) => [id, (kept.get(id)?.entries ?? []).map(recorded)] as const),
+      );
+      for (const { platform_payment_id, entries } of stored) {
+        calls.get(platform_payment_id)?.push(...entries.map(recorded));
+      }
+      return calls;
     },
 
     async flush(all = false) {
@@ -228,23 +230,6 @@ export async function keepAttempts(options: {
   }
 }
 
-/** Of each payment, what is stored and what is not written yet. */
-async function entriesOf(
-  database: Database,
-  kept: ReadonlyMap<string, Kept>,
-  ids: readonly string[],
-): Promise<Map<string, Entry[]>> {
-  const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
-    summaryStatement,
-    [ids],
-  );
-  const entries = new Map<string, Entry[]>(
-    ids.map((id) => [id, [...(kept.get(id)?.entries ?? [])]]),
-  );
-  for (const row of stored) entries.get(row.platform_payment_id)?.push(...row.entries);
-  return entries;
-}
-
 function recorded({ body, ...call }: Entry): RecordedCall {
   return { ...call, hasBody: body !== undefined };
 }
@@ -258,17 +243,6 @@ export async function eraseAttempts(on: Queryable, ids: readonly string[]): Prom
     ),
     [ids],
   );
-}
-
-function callsIn(entries: readonly Entry[]): number {
-  return entries.reduce((sum, { count }) => sum + count, 0);
-}
-
-function summarized(entries: readonly Entry[]): AttemptSummary {
-  let last: Entry | undefined;
-  for (const entry of entries)
-    if (last === undefined || entry.last_at >= last.last_at) last = entry;
-  return { attempts: callsIn(entries), last_result: last?.result ?? null };
 }
 
 function placeOf(platform_payment_id: string): string {

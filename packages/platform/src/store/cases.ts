@@ -17,58 +17,34 @@ import {
 import { sql, type Database } from '@duebridge/runtime';
 import { noteEarlyRefund } from '../money/refunds.ts';
 import { note } from './audit.ts';
-import { KNOWN_TO_BILLER, type Entry } from './money-book.ts';
+import { KNOWN_TO_BILLER, type BookAccount } from './money-book.ts';
 import type { Queryable } from './payments.ts';
 
 type State = CaseView['state'];
 
+const LOST = 'uncollected';
 /**
  * The moves of a case. `from` null: it begins with it. `funds`: what the row of funds becomes, when the case is about the whole payment.
  *
  * `lost` is no end: the biller was paid, and the money is not there until it is collected, borne by the biller, or written off.
  */
 const MOVES = {
-  complained: { from: null, to: 'open' },
-  disputed: { from: null, to: 'open', book: { debit: 'uncollected', credit: 'disputed' } },
-  debit_returned: {
-    from: null,
-    to: 'lost',
-    book: { debit: 'uncollected', credit: 'returned' },
-    funds: 'uncollected',
-  },
-  answered: { from: 'open', to: 'ended' },
-  won: { from: 'open', to: 'ended', book: { debit: 'disputed', credit: 'uncollected' } },
-  lost: {
-    from: 'open',
-    to: 'lost',
-    book: { debit: 'disputed', credit: 'returned' },
-    funds: 'uncollected',
-  },
-  recovered: {
-    from: 'lost',
-    to: 'ended',
-    book: { debit: 'taken', credit: 'uncollected' },
-    funds: 'captured',
-  },
-  charged_to_biller: {
-    from: 'lost',
-    to: 'ended',
-    book: { debit: 'owed', credit: 'uncollected' },
-    funds: 'borne',
-  },
-  written_off: {
-    from: 'lost',
-    to: 'ended',
-    book: { debit: 'borne', credit: 'uncollected' },
-    funds: 'borne',
-  },
+  complained: { from: null, to: 'open', book: null, funds: null },
+  disputed: { from: null, to: 'open', book: ['uncollected', 'disputed'], funds: null },
+  debit_returned: { from: null, to: 'lost', book: ['uncollected', 'returned'], funds: LOST },
+  answered: { from: 'open', to: 'ended', book: null, funds: null },
+  won: { from: 'open', to: 'ended', book: ['disputed', 'uncollected'], funds: null },
+  lost: { from: 'open', to: 'lost', book: ['disputed', 'returned'], funds: LOST },
+  recovered: { from: 'lost', to: 'ended', book: ['taken', 'uncollected'], funds: 'captured' },
+  charged_to_biller: { from: 'lost', to: 'ended', book: ['owed', 'uncollected'], funds: 'borne' },
+  written_off: { from: 'lost', to: 'ended', book: ['borne', 'uncollected'], funds: 'borne' },
 } as const satisfies Record<
   string,
   {
     readonly from: State | null;
     readonly to: State;
-    readonly book?: Entry;
-    readonly funds?: string;
+    readonly book: readonly [debit: BookAccount, credit: BookAccount] | null;
+    readonly funds: string | null;
   }
 >;
 type Move = keyof typeof MOVES;
@@ -115,18 +91,10 @@ const moveStatement = sql(
 
 /** What each move gives to FOLLOWS. */
 function followed(case_id: string, move: Move, said: Said): unknown[] {
-  const { book, funds } = { book: undefined, funds: undefined, ...MOVES[move] };
+  const { book, funds } = MOVES[move];
+  const [debit, credit] = book ?? [null, null];
   const { at, actor, reason } = said;
-  return [
-    case_id,
-    move,
-    at,
-    book?.debit ?? null,
-    book?.credit ?? null,
-    funds ?? null,
-    actor,
-    reason.slice(0, 500),
-  ];
+  return [case_id, move, at, debit, credit, funds, actor, reason.slice(0, 500)];
 }
 
 /** Who says it, why, and when (an instant of the wall clock). */
@@ -296,6 +264,19 @@ const bearsStatement = sql(
 
 const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 
+/** Why a case cannot be ended in a way that does not fit it. */
+function whyNot({ state, disposition, amount_in_cents }: CaseView, isEarly: boolean): string {
+  const sum = formatCents(amount_in_cents);
+  if (state === 'ended') return `This case ended as ${disposition}`;
+  if (state === 'lost')
+    return `The ${sum} of this case are gone: end it as recovered, charged_to_biller or written_off`;
+  if (isEarly)
+    return `The ${sum} of this case went back to the customer: end it as answered, which books them`;
+  return amount_in_cents > 0
+    ? `The ${sum} of this case are disputed: end it as won or lost when it is certain and the processor does not say so`
+    : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back';
+}
+
 /**
  * An operator ends a case. Above the limit a second person, other than the first, has to say the same. Throws Refusal NOT_FOUND, and
  * CONFLICT when the case is not in the state for it: only a dispute about money is won or lost, and money is not answered away.
@@ -324,20 +305,7 @@ export function endCase(
       disposition === 'answered'
         ? amount_in_cents === 0 || isEarly
         : isDispute || (disposition !== 'won' && disposition !== 'lost');
-    if (state !== from || !isFit) {
-      const sum = formatCents(amount_in_cents);
-      throw conflict(
-        state === 'ended'
-          ? `This case ended as ${shown.disposition}`
-          : state === 'lost'
-            ? `The ${sum} of this case are gone: end it as recovered, charged_to_biller or written_off`
-            : isEarly
-              ? `The ${sum} of this case went back to the customer: end it as answered, which books them`
-              : amount_in_cents > 0
-                ? `The ${sum} of this case are disputed: end it as won or lost when it is certain and the processor does not say so`
-                : 'This case has no money of its own: end it as answered, and refund the payment if money is to go back',
-      );
-    }
+    if (state !== from || !isFit) throw conflict(whyNot(shown, isEarly));
     if (
       disposition === 'charged_to_biller' &&
       (await tx.query(bearsStatement, [case_id])).length === 0
@@ -358,13 +326,8 @@ export function endCase(
       if (!counts) {
         await tx.query(askStatement, [case_id, actor, disposition]);
         const detail = { case_id, disposition, reason };
-        await note(tx, {
-          actor,
-          event: 'case_end_requested',
-          platform_payment_id,
-          partner_id,
-          detail,
-        });
+        const line = { actor, platform_payment_id, partner_id, detail };
+        await note(tx, { ...line, event: 'case_end_requested' });
         return { outcome: 'second_person_needed', case: { ...shown, asked_by: actor } };
       }
     }
