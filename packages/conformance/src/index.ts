@@ -31,7 +31,4 @@ export {
 export const CONFORMANCE_CASES: readonly {
   readonly id: string;
   readonly clauses: readonly ClauseId[];
-}[] = [...PARTNER_CASES, ...PLATFORM_CASES].map(({ id, clauses }) => ({
-  id,
-  clauses,
-}));
+}[] = [...PARTNER_CASES, ...PLATFORM_CASES].map(({ id, clauses }) => ({ id, clauses }));

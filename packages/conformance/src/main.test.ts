@@ -18,8 +18,7 @@ import {
   type ScriptedPartner,
   type ScriptedPartnerOptions,
 } from './sandbox/partner.ts';
-import { listen } from '../test/listen.ts';
-import { openTlsProxy } from '../test/tls-proxy.ts';
+import { listen, makeCertificate } from '../test/listen.ts';
 import { openPlatformProxy, type PlatformProxy } from '../test/peers/platform-proxy.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
@@ -191,7 +190,7 @@ test('every command line has its exit code and says no more than was asked', asy
   assert.ok(existsSync('beside.html'));
   assert.equal((await conform('platform --list')).out.trim().split('\n').length, 91);
   const programs = await conform('partner --list --json');
-  assert.equal((JSON.parse(programs.out) as unknown[]).length, 53);
+  assert.equal((JSON.parse(programs.out) as unknown[]).length, 52);
   await assert.rejects(async () => {
     const command = conformCommand();
     for (const one of command.commands) one.exitOverride().configureOutput({ writeErr() {} });
@@ -272,10 +271,11 @@ async function openProxy(t: TestContext, port: number) {
 }
 
 test('https goes through HTTPS_PROXY by CONNECT, and NO_PROXY and this machine do not', async (t) => {
-  const secure = await openTlsProxy(partner.url);
+  const tls = makeCertificate();
+  const secure = await startPartner({ tls });
   t.after(() => secure.stop());
   const { asked, place } = await openProxy(t, Number(new URL(secure.url).port));
-  writeFileSync('proxied-ca.pem', secure.certificate);
+  writeFileSync('proxied-ca.pem', tls.cert);
   // Requests, a connection cut in the middle, and many connections at once.
   const away = at('--ca proxied-ca.pem --only P20,P34,P63', 'https://partner.example');
   const ran = await conform(away, { HTTPS_PROXY: `http://ada:secret%20word@${place}` });

@@ -97,11 +97,7 @@ const PLATFORM_FIELDS: readonly FieldFlag[] = [
   ['--api-key <key>', 'X-Api-Key; prefer the variable DUEBRIDGE_CONFORM_API_KEY', 'api_key'],
   ['--kind <kind>', 'the type of the client: biller or aggregator', 'kind'],
   ['--account <id>', 'an account id that exists at its partner', 'account_id'],
-  [
-    '--unknown-account <id>',
-    'an account id that does not exist at its partner',
-    'unknown_account_id',
-  ],
+  ['--unknown-account <id>', 'an account id that no account has', 'unknown_account_id'],
   ['--flow', 'the platform offers the flow API at the same address', 'flow'],
 ];
 

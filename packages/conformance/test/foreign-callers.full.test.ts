@@ -9,9 +9,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, describe } from 'node:test';
 import { freePort } from '@duebridge/runtime/testing';
+import type { Driver } from '../src/check/drivers.ts';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
-import { makeCertificate } from './tls-proxy.ts';
+import { makeCertificate } from './listen.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -87,6 +88,23 @@ function draft(port: number, method: 'key' | 'oauth', caller: Draft): Draft {
 
 const PACE = { quiet_ms: 800 };
 
+/** Has a client pay by its own small API. */
+function driver(url: string): Driver {
+  const ask = async (path: string, body?: object) => {
+    const init = body && { method: 'POST', body: JSON.stringify(body) };
+    return (await (await fetch(url + path, init)).json()) as Record<string, string>;
+  };
+  return {
+    at_once: 50,
+    async pay(amount_in_cents, account_id = 'A-1') {
+      const order = { biller_id: 'a-biller', account_id, amount_in_cents };
+      const { platform_payment_id } = await ask('/pay', order);
+      const status = async (id: string) => (await ask(`/payments/${id}`))['status'];
+      return { platform_payment_id, status };
+    },
+  };
+}
+
 describe('a third-party caller', { concurrency: 8 }, () => {
   for (const client of CLIENTS) {
     for (const method of ['key', 'oauth'] as const) {
@@ -94,14 +112,8 @@ describe('a third-party caller', { concurrency: 8 }, () => {
         const port = await freePort();
         const { url, child } = await start(client, `http://127.0.0.1:${port}`, method);
         try {
-          const target = platformTarget(
-            draft(port, method, {
-              pay_url: `${url}/pay`,
-              status_url: `${url}/payments/{platform_payment_id}`,
-            }),
-            {},
-          );
-          const report = await judgePlatform(target, { pace: PACE });
+          const target = platformTarget(draft(port, method, {}), {});
+          const report = await judgePlatform(target, { pace: PACE, driver: () => driver(url) });
           assert.equal(findings(report), '');
           assert.equal(report.exit_code, 0);
           assert.deepEqual(

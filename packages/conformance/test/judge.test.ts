@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { curl } from '../src/check/http.ts';
 import { fileHistory } from '../src/check/history.ts';
+import { MACHINE_CLOCK } from '../src/clock.ts';
 import type { Pace } from '../src/check/context.ts';
 import { UsageProblem } from '../src/check/check.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
@@ -24,7 +25,7 @@ import {
   readDraft,
   type Draft,
 } from '../src/check/target.ts';
-import { openTlsProxy } from './tls-proxy.ts';
+import { makeCertificate } from './listen.ts';
 import { VIRTUAL_CLOCK } from './virtual-clock.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
@@ -119,99 +120,85 @@ function isConfig(report: RunReport, sentence: RegExp): void {
 }
 
 describe('a server that does not match its target file gets one sentence, not forty failures', () => {
-  test('nothing listens', async () => {
-    const url = await withServer(net.createServer(), async (url) => url);
-    isConfig(await judge(url), /^Nothing listens on 127\.0\.0\.1:\d+: start the server, or fix/);
-  });
-
-  test('the host name does not resolve', async () => {
-    const report = await judge('https://no-such-host.invalid');
-    isConfig(report, /no-such-host\.invalid/);
-  });
-
-  test('it accepts connections and sends nothing', async () => {
-    const server = http.createServer(() => undefined);
-    isConfig(await withServer(server, (url) => judgeScripted(url)), /gets no response/);
-  });
-
-  test('it uses plain http although https was declared', async () => {
-    const report = await withPartner({}, (url) => judge(url.replace('http:', 'https:')));
-    isConfig(report, /write http:\/\/ in base_url/);
-  });
-
-  test('it uses https although plain http was declared', async () => {
-    const report = await withPartner({}, async (url) => {
-      const proxy = await openTlsProxy(url);
-      try {
-        return await judge(proxy.url.replace('https:', 'http:'));
-      } finally {
-        await proxy.stop();
-      }
-    });
-    isConfig(report, /https/);
-  });
-
-  test('its certificate is not trusted; with --ca it is judged', async () => {
-    await withPartner({}, async (url) => {
-      const proxy = await openTlsProxy(url);
-      try {
-        isConfig(await judge(proxy.url), /certificate .* --ca FILE/);
-        const ca_file = join(folder, 'ca.pem');
-        writeFileSync(ca_file, proxy.certificate);
-        const report = await judge(
-          proxy.url,
-          // On a busy machine an answer may take longer than a test that waits for none has to.
-          {
-            profile: 'strict',
-            only: ['P09', 'P20', 'P34', 'P63'],
-            pace: { ...QUICK, request_timeout_ms: 30_000 },
-          },
-          { ca_file, terminal_window_seconds: 20 },
-        );
-        assert.deepEqual(report.broken, []);
-        assert.equal(report.results.find(({ id }) => id === 'P09')?.verdict, 'PASS');
-        assert.equal(report.results.find(({ id }) => id === 'P34')?.verdict, 'PASS');
-      } finally {
-        await proxy.stop();
-      }
-    });
-  });
-
-  test('the key is wrong', async () => {
-    const report = await withPartner({}, (url) =>
-      judge(url, {}, { authentication: { key: 'another-key' } }),
+  const oauth = { method: 'oauth', client_id: 'judge', client_secret: 'right-secret' } as const;
+  const byOauth = (change: Draft, path = '/oauth/token') =>
+    withPartner({ auth: oauth }, (url) =>
+      judge(url, {}, { authentication: { ...oauth, token_url: url + path, ...change } }),
     );
-    isConfig(report, /refuses \(401\) the key in the header x-api-key/);
-    assert.match(report.config?.curl ?? '', /"\$API_KEY"/);
-  });
-
-  test('the secret is wrong, or the token endpoint is elsewhere', async () => {
-    const auth = { method: 'oauth', client_id: 'judge', client_secret: 'right-secret' } as const;
-    await withPartner({ auth }, async (url) => {
-      const oauth = { ...auth, token_url: `${url}/oauth/token` };
-      const secret = await judge(
-        url,
-        {},
-        { authentication: { ...oauth, client_secret: 'wrong-secret' } },
-      );
-      isConfig(secret, /refuses the client .* --client-secret/);
-      assert.ok(!JSON.stringify(secret).includes('wrong-secret'));
-      const path = await judge(
-        url,
-        {},
-        { authentication: { ...oauth, token_url: `${url}/token` } },
-      );
-      isConfig(path, /answers 404: fix --token-url/);
-    });
-  });
-
-  test('the paths are wrong or point to a website', async () => {
-    const report = await withPartner({}, (url) => judge(`${url}/v2`));
-    isConfig(report, /answers 404: fix base_url or paths\.get_account/);
-    const site = http.createServer((_request, response) => {
+  const site = (): http.Server =>
+    http.createServer((_request, response) => {
       response.setHeader('content-type', 'text/html').end('<!doctype html><p>Welcome');
     });
-    isConfig(await withServer(site, (url) => judge(url)), /points to a website, not to the API/);
+  const cases: readonly (readonly [string, () => Promise<RunReport>, RegExp])[] = [
+    [
+      'nothing listens',
+      async () => judge(await withServer(net.createServer(), async (url) => url)),
+      /^Nothing listens on 127\.0\.0\.1:\d+: start the server, or fix/,
+    ],
+    [
+      'the host name does not resolve',
+      () => judge('https://no-such-host.invalid'),
+      /no-such-host\.invalid/,
+    ],
+    [
+      'it accepts connections and sends nothing',
+      () =>
+        withServer(
+          http.createServer(() => undefined),
+          judgeScripted,
+        ),
+      /gets no response/,
+    ],
+    [
+      'it uses plain http although https was declared',
+      () => withPartner({}, (url) => judge(url.replace('http:', 'https:'))),
+      /write http:\/\/ in base_url/,
+    ],
+    [
+      'it uses https although plain http was declared',
+      () => withPartner({ tls: makeCertificate() }, (url) => judge(url.replace('https:', 'http:'))),
+      /https/,
+    ],
+    [
+      'the key is wrong',
+      () => withPartner({}, (url) => judge(url, {}, { authentication: { key: 'another-key' } })),
+      /refuses \(401\) the key in the header x-api-key/,
+    ],
+    [
+      'the secret is wrong',
+      () => byOauth({ client_secret: 'wrong-secret' }),
+      /refuses the client .* --client-secret/,
+    ],
+    ['the token endpoint is elsewhere', () => byOauth({}, '/token'), /404: fix --token-url/],
+    [
+      'the paths are wrong',
+      () => withPartner({}, (url) => judge(`${url}/v2`)),
+      /answers 404: fix base_url or paths\.get_account/,
+    ],
+    ['it is a website', () => withServer(site(), judge), /points to a website, not to the API/],
+  ];
+  for (const [what, judged, sentence] of cases) {
+    test(what, async () => {
+      const report = await judged();
+      isConfig(report, sentence);
+      assert.doesNotMatch(JSON.stringify(report), /another-key|wrong-secret/);
+    });
+  }
+
+  test('its certificate is not trusted; with --ca it is judged', async () => {
+    const tls = makeCertificate();
+    const ca_file = join(folder, 'ca.pem');
+    writeFileSync(ca_file, tls.cert);
+    await withPartner({ tls, clock: MACHINE_CLOCK }, async (url) => {
+      isConfig(await judge(url), /certificate .* --ca FILE/);
+      // On a busy machine an answer may take longer than a test that waits for none has to.
+      const pace = { ...QUICK, request_timeout_ms: 30_000 };
+      const only = ['P09', 'P20', 'P34', 'P63'];
+      const change = { ca_file, terminal_window_seconds: 20 };
+      const report = await judge(url, { profile: 'strict', only, pace }, change);
+      assert.deepEqual(report.broken, []);
+      assert.equal(report.counts.PASS, 4);
+    });
   });
 
   test('it redirects callers, and no credential follows', async () => {

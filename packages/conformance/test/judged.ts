@@ -22,13 +22,12 @@ import { openGateway, type Gateway } from './peers/gateway.ts';
 import { canceling, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
 import type { Wrong } from './peers/wrong.ts';
-import { makeCertificate, openTlsProxy } from './tls-proxy.ts';
+import { makeCertificate } from './listen.ts';
 import { VIRTUAL_CLOCK as CLOCK } from './virtual-clock.ts';
 
-const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth>> = {
+const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth', ScriptedAuth>> = {
   key: { method: 'key', header: 'x-api-key', key: KEY },
   oauth: { method: 'oauth', ...CLIENT },
-  'short-lived-oauth': { method: 'oauth', ...CLIENT, expires_in: 2 },
 };
 
 /** What a judged partner may differ in; all of it has a usual value. */
@@ -47,25 +46,23 @@ export async function judgePartnerPeer(
 ): Promise<RunReport> {
   const auth = typeof peer.auth === 'object' ? peer.auth : PARTNER_AUTHS[peer.auth ?? 'key'];
   let restarts = 0;
+  const { cert, key } = makeCertificate();
+  const oldTls = { cert, key, minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
   const partner = await startScriptedPartner({
     auth,
     clock: CLOCK,
     processing_ms: 40,
+    ...(peer.how === 'old-tls' && { tls: oldTls }),
     behaviour: [peer.behaviour?.(() => restarts) ?? {}, canceling()],
   });
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));
-  const oldTls = peer.how === 'old-tls';
-  const proxy = oldTls
-    ? await openTlsProxy(partner.url, { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' })
-    : undefined;
   const gateway =
     peer.gateway === undefined ? undefined : await openGateway(partner.url, peer.gateway);
-  const front = proxy ?? gateway;
   try {
     const ca_file = join(folder, 'ca.pem');
-    if (proxy !== undefined) writeFileSync(ca_file, proxy.certificate);
+    writeFileSync(ca_file, cert);
     const usual: Draft = {
-      base_url: front?.url ?? partner.url,
+      base_url: gateway?.url ?? partner.url,
       authentication:
         auth.method === 'key'
           ? auth
@@ -91,7 +88,7 @@ export async function judgePartnerPeer(
         : {}),
       terminal_window_seconds: 20,
       spending_cap_in_cents: 20_000_000_000,
-      ...(proxy === undefined ? {} : { ca_file }),
+      ca_file,
     };
     const target = partnerTarget(overlay(usual, peer.target ?? {}), {});
     const options = {
@@ -109,7 +106,7 @@ export async function judgePartnerPeer(
     }
     return await judgePartner(target, { ...options, ...wanted, clock: CLOCK });
   } finally {
-    await front?.stop();
+    await gateway?.stop();
     await partner.stop();
     rmSync(folder, { recursive: true, force: true });
   }

@@ -104,7 +104,6 @@ async function declaredIds(t: PartnerContext): Promise<void> {
       isFound,
       `the declared account ${JSON.stringify(id)}, exactly as it is written`,
       reply,
-      {},
     );
   }
 }

@@ -93,9 +93,7 @@ export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void
     !(times > 0 && Number.isInteger(times) && times <= MOST_EFFECTS),
     `each payment reduces the balance once: the amount due falls by ${expected} cents over this run`,
     reply,
-    {
-      got: `it fell by ${fell} cents: ${times} times this payment’s ${intent.amount_in_cents} cents too much`,
-    },
+    { got: `it fell by ${fell} cents: ${times} times ${intent.amount_in_cents} cents too much` },
   );
 }
 

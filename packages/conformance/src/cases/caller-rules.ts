@@ -1,4 +1,5 @@
 /** Shared by several checks of the caller. */
+import { parsed } from '../check/http.ts';
 import type { ClauseId, Json } from '@duebridge/contract';
 import { idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import {
@@ -9,7 +10,6 @@ import {
   type ScriptedExchange,
 } from '../sandbox/partner.ts';
 import type { More } from '../check/findings.ts';
-import { parsed } from './shared.ts';
 
 /** The body of a call as an object; undefined when it is not an object. */
 export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {

@@ -8,11 +8,11 @@ import {
 } from '../check/caller-context.ts';
 import type { Draft, CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
-import { show } from '../check/http.ts';
+import { show, parsed } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
 import type { Call, ScriptedExchange } from '../sandbox/partner.ts';
 import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
-import { isText, parsed } from './shared.ts';
+import { isText } from './shared.ts';
 
 const CENTS = 9_001;
 
@@ -84,10 +84,7 @@ async function laterCalls(t: CallerContext): Promise<void> {
     t.run.partner.exchanges().filter(({ number }) => bare.includes(number)),
     `${header} with the key in every call`,
     ({ method, path }) => `${method} ${path} without it`,
-    {
-      clause: 'KY1',
-      cause: 'A retry or a deferred poll is sent without the headers of the first call.',
-    },
+    { clause: 'KY1', cause: 'A retry or a poll is sent without the headers of the first call.' },
   );
 }
 
@@ -159,17 +156,14 @@ function instruction(
     clause: 'PF6',
     cause: 'A fee is added, or the amount is converted to cents twice.',
   });
-  t.must(isText(batch), 'platform_batch_id, a non-empty string', at, {
-    got: show(batch),
-    clause: 'PF3',
-  });
+  t.must(isText(batch), 'platform_batch_id, a string', at, { got: show(batch), clause: 'PF3' });
   const personal = Object.keys(body).find((name) => PERSONAL.test(name));
   t.strict(personal === undefined, 'no personal data: the account identifies the customer', at, {
     got: `the field ${personal ?? ''}`,
     cause: 'The client sends the whole order.',
   });
   const isOwn = named === undefined || named === id;
-  t.must(isOwn, `platform_payment_id as in the path, ${id ?? ''}`, at, {
+  t.must(isOwn, `platform_payment_id as in the path, ${id}`, at, {
     got: show(named),
     clause: 'PF2',
   });
@@ -289,11 +283,7 @@ async function otherAccount(t: CallerContext): Promise<void> {
     !known.has(idOf(put)),
     'a platform_payment_id that no payment of another account has',
     put,
-    {
-      got: put.path,
-      clause: 'PF2',
-      cause: 'Ids are numbered within each account.',
-    },
+    { got: put.path, clause: 'PF2', cause: 'Ids are numbered within each account.' },
   );
 }
 
@@ -319,10 +309,7 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
     repeated === undefined ? [] : [repeated],
     'another platform_payment_id for a second payment of the same amount',
     ({ path }) => path,
-    {
-      clause: 'PF2',
-      cause: 'The id is derived from account, amount and date.',
-    },
+    { clause: 'PF2', cause: 'The id is derived from account, amount and date.' },
   );
 }
 

@@ -77,7 +77,6 @@ async function allEnd(t: PartnerContext): Promise<void> {
     `a terminal status of every payment within ${declared} s`,
     (_last, count) =>
       `${count} of ${lives.length} payments had not ended, such as that of ${open[0]?.intent.amount_in_cents} cents to ${open[0]?.intent.account_id}`,
-    {},
   );
 }
 
@@ -137,9 +136,7 @@ const p51: Draft<PartnerCase> = {
     // P22 reports a server whose clock is ahead. Here the check takes the server's clock as given.
     const ahead = posted - reply.came - Math.max(0, start - put.came);
     const notAfter = `posted_at not after ${at(reply.came)}, when it was read`;
-    t.must(ahead <= SKEW_MS, notAfter, reply, {
-      got,
-    });
+    t.must(ahead <= SKEW_MS, notAfter, reply, { got });
   },
 };
 
@@ -233,9 +230,7 @@ async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promis
   const read = await t.read(intent);
   if (!isAnswer(t, read)) return;
   const expected = `the payment as it ended, status ${statusOf(end.record)}`;
-  unchanged(t, end.record, read, ENDED_FIELDS, expected, {
-    clause: 'RU2',
-  });
+  unchanged(t, end.record, read, ENDED_FIELDS, expected, { clause: 'RU2' });
 }
 
 /** Payments that would have been posted. P60 and P61 read them again at the end of the run. */
@@ -366,10 +361,7 @@ const p58: Draft<PartnerCase> = {
     const { reply, record } = await t.ended(intent);
     const { status, posted_at, initiated_at } = record;
     const posted = instantOf(posted_at);
-    t.given(
-      status === 'succeeded' && posted !== undefined,
-      'no payment succeeded with a posted_at that can be read',
-    );
+    t.given(status === 'succeeded' && posted !== undefined, 'no payment has a readable posted_at');
     // Use the server's own clock where it sends one, so that both times are from the same clock.
     const date = Date.parse(reply.headers['date'] ?? '');
     const shown = Number.isNaN(date) ? reply.came : Math.min(reply.came, date + 1_000);

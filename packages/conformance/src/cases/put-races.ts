@@ -47,18 +47,13 @@ const p27: Draft<PartnerCase> = {
       silent,
       'a response to each request',
       (one, count) => `${count} of ${PARALLEL_P27} got none, such as ${tell(one)}`,
-      {
-        level: 'should',
-        cause: 'The server, or a proxy in front of it, accepts fewer concurrent connections.',
-      },
+      { level: 'should', cause: 'The server, or a proxy before it, accepts fewer connections.' },
     );
     t.none(
       replies.filter((reply) => (reply.status ?? 0) >= 500 && !silent.includes(reply)),
       'no 5xx',
       (one, count) => `${count} of ${PARALLEL_P27}, such as ${tell(one)}`,
-      {
-        cause: 'Those that lose the race violate the constraint, and nobody handles that.',
-      },
+      { cause: 'Those that lose the race violate the constraint, and nobody handles that.' },
     );
     const taken = replies.filter(isSuccess);
     t.must(taken.length > 0, 'at least one 200', replies[0], {
@@ -107,9 +102,7 @@ const p30: Draft<PartnerCase> = {
     }
     if (recordOf(put) !== undefined) {
       const expected = `the stored payment, with account_id ${show(first['account_id'])}`;
-      unchanged(t, first, put, OWNER_FIELDS, expected, {
-        clause: 'RU5',
-      });
+      unchanged(t, first, put, OWNER_FIELDS, expected, { clause: 'RU5' });
     }
     t.strict(under.status === 404, '404: a payment is found only under its own account', under);
     const read = await t.read(intent);
@@ -144,15 +137,11 @@ async function judgeRace(
     t.call('get_account_payment', { account_id, platform_payment_id });
   const own = await readUnder(intent.account_id);
   const elsewhere = await readUnder(other);
-  if (!holdsPayment(own) && holdsPayment(elsewhere)) {
-    t.run.moved({ ...intent, account_id: other });
-  }
+  if (!holdsPayment(own) && holdsPayment(elsewhere)) t.run.moved({ ...intent, account_id: other });
   const found = [...puts, own, elsewhere].filter(holdsPayment);
   const ids = new Set(found.map((reply) => show(recordOf(reply)?.['payment_id'])));
   const expected = 'one payment_id after concurrent PUTs of one new id to two accounts';
-  t.must(ids.size <= 1, expected, found.at(-1), {
-    got: `the payment_ids ${[...ids].join(', ')}`,
-  });
+  t.must(ids.size <= 1, expected, found.at(-1), { got: `the payment_ids ${[...ids].join(', ')}` });
 }
 
 /** Delay between sending the request and cutting the connection: none, and while the server works on the request. */
@@ -247,9 +236,7 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
     const record = recordOf(read);
     if (end !== undefined) {
       const expected = `the payment as it ended, status ${show(end['status'])}, on every connection`;
-      const same = unchanged(t, end, read, ENDED_FIELDS, expected, {
-        clause: 'RU2',
-      });
+      const same = unchanged(t, end, read, ENDED_FIELDS, expected, { clause: 'RU2' });
       if (!same) return;
     } else if (record !== undefined && isTerminalWord(record['status'])) {
       end = record;
@@ -367,9 +354,7 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
     const read = await t.read(intent);
     if (isTerminalWord(recordOf(read)?.['status'])) return;
     const expected = `a terminal status within ${declared} s for the payment accepted before the restart`;
-    const isInTime = t.must(run.now() < deadline, expected, read, {
-      clause: 'RU3',
-    });
+    const isInTime = t.must(run.now() < deadline, expected, read, { clause: 'RU3' });
     if (!isInTime) return;
     await run.sleep(run.pace.poll_first_ms);
   }

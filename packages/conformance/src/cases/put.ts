@@ -141,9 +141,7 @@ const p24: Draft<PartnerCase> = {
   async run(t) {
     const { limits, spending_cap_in_cents: cap } = t.target;
     if (limits.max_amount_in_cents === undefined && cap === undefined) {
-      t.wanting.push(
-        'large amounts were not tried: declare limits.max_amount_in_cents or spending_cap_in_cents',
-      );
+      t.wanting.push('large amounts: declare limits.max_amount_in_cents or spending_cap_in_cents');
     }
     for (const planned of amounts(t.target)) {
       const intent = t.intend(planned);
@@ -170,16 +168,44 @@ function amounts(target: PartnerTarget): readonly Planned[] {
   }));
 }
 
-/** Amounts as written in the body, with how it counts that one is accepted. */
-const AMOUNTS: readonly (readonly [level: Level, source: string | undefined])[] = [
-  ['must', '"100"'],
-  ['must', '10.5'],
-  ['must', undefined],
-  ['should', '0'],
-  ['should', '-1'],
-  ['strict', 'null'],
-  ['strict', 'true'],
-  ['strict', '1e2'],
+/** A PUT that must be refused, and make no payment: what is wrong with it, and how it counts when it is taken. */
+interface Bad {
+  readonly what: string;
+  readonly level?: Level;
+  readonly change: (intent: Intent) => Parameters<PartnerContext['put']>[1];
+}
+
+/** Tries each with an id of its own, side by side. Returns the payments that were refused. */
+async function refusesEach(
+  t: PartnerContext,
+  offset: number,
+  bads: readonly Bad[],
+): Promise<readonly Intent[]> {
+  const tried = bads.map(async ({ what, level = 'must', change }) => {
+    if (level === 'strict' && t.profile !== 'strict') return [];
+    const intent = t.intend(offset);
+    const put = await t.put(intent, change(intent));
+    if (!t.refused(put, what, { level })) return [];
+    if (put.status !== 415) finallyRefused(t, put);
+    return (await t.notMade(intent, { level })) ? [intent] : [];
+  });
+  return (await Promise.all(tried)).flat();
+}
+
+/** A body with the amount written like this, or without one. */
+const amountAs = (source: string | undefined, level?: Level): Bad => ({
+  what: source === undefined ? 'a body without amount_in_cents' : `amount_in_cents ${source}`,
+  ...(level && { level }),
+  change({ platform_batch_id, platform_payment_id }) {
+    const rest = JSON.stringify({ platform_batch_id, platform_payment_id }).slice(1);
+    return { body: `{${source === undefined ? '' : `"amount_in_cents":${source},`}${rest}` };
+  },
+});
+
+const AMOUNTS: readonly Bad[] = [
+  ...['"100"', '10.5', undefined].map((source) => amountAs(source)),
+  ...['0', '-1'].map((source) => amountAs(source, 'should')),
+  ...['null', 'true', '1e2'].map((source) => amountAs(source, 'strict')),
 ];
 
 const p36: Draft<PartnerCase> = {
@@ -189,25 +215,8 @@ const p36: Draft<PartnerCase> = {
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
   creates: (target) => AMOUNTS.map(() => own(target, 0)),
   async run(t) {
-    // Side by side: each has an id of its own.
-    const tried = await Promise.all(
-      AMOUNTS.filter(([level]) => level !== 'strict' || t.profile === 'strict').map(
-        async ([level, source]) => {
-          const intent = t.intend(0);
-          const { platform_batch_id, platform_payment_id } = intent;
-          const rest = JSON.stringify({ platform_batch_id, platform_payment_id }).slice(1);
-          const amount = source === undefined ? '' : `"amount_in_cents":${source},`;
-          const put = await t.put(intent, { body: `{${amount}${rest}` });
-          const what =
-            source === undefined ? 'a body without amount_in_cents' : `amount_in_cents ${source}`;
-          if (!t.refused(put, what, { level })) return [];
-          finallyRefused(t, put);
-          return (await t.notMade(intent, { level })) ? [intent] : [];
-        },
-      ),
-    );
     // A refused request was not accepted, so the id is still new (ST1).
-    const [intent] = tried.flat();
+    const [intent] = await refusesEach(t, 0, AMOUNTS);
     if (intent === undefined) return;
     const put = await t.put(intent);
     const isBusy = put.status === undefined || put.status === 429 || put.status >= 500;
@@ -227,13 +236,11 @@ const p37: Draft<PartnerCase> = {
   likely_cause: 'The server silently uses one of the two.',
   creates: uses(37),
   async run(t) {
-    const intent = t.intend(37);
     const other = t.intend(37);
-    const put = await t.put(intent, { fields: { platform_payment_id: other.platform_payment_id } });
-    if (!t.refused(put, 'two ids, such as 400', { level: 'should' })) return;
-    finallyRefused(t, put);
-    const expected = 'no payment under either id';
-    for (const made of [intent, other]) await t.notMade(made, { level: 'should', expected });
+    const { platform_payment_id } = other;
+    const change = () => ({ fields: { platform_payment_id } });
+    await refusesEach(t, 37, [{ what: 'two ids', level: 'should', change }]);
+    await t.notMade(other, { level: 'should', expected: 'no payment under the id in the body' });
   },
 };
 
@@ -251,32 +258,29 @@ const p38: Draft<PartnerCase> = {
   },
 };
 
+const NO_JSON: readonly Bad[] = [
+  {
+    what: 'a truncated body',
+    change: (intent: Intent) => ({ body: instruction(intent).slice(0, 40) }),
+  },
+  {
+    what: 'content type text/plain',
+    change: () => ({ headers: { 'content-type': 'text/plain' } }),
+  },
+  ...['[]', 'null', '"pay"'].map((body) => ({
+    what: `the body ${body}`,
+    change: () => ({ body }),
+  })),
+].map((bad) => ({ ...bad, level: 'should' }));
+
 const p39: Draft<PartnerCase> = {
   id: 'P39',
   title: 'A body that is not a JSON object, or not declared as JSON, is refused',
   clauses: ['ER3'],
   severity: 'should',
   likely_cause: 'The body is taken as it comes, or the parser’s exception is not caught.',
-  creates: (target) => Array.from({ length: 5 }, () => own(target, 39)),
-  async run(t) {
-    const halves = instruction(t.intend(39));
-    const changes = [
-      { body: halves.slice(0, halves.length / 2) },
-      { headers: { 'content-type': 'text/plain' } },
-      ...['[]', 'null', '"pay"'].map((body) => ({ body })),
-    ];
-    // Side by side: each has an id of its own.
-    await Promise.all(
-      changes.map(async (change) => {
-        const intent = t.intend(39);
-        const put = await t.put(intent, change);
-        const isRight = t.should(put.status === 400 || put.status === 415, '400 or 415', put, {
-          ...((put.status ?? 0) >= 500 && { cause: 'The parser’s exception is returned as 500.' }),
-        });
-        if (isRight) await t.notMade(intent, { level: 'should' });
-      }),
-    );
-  },
+  creates: (target) => NO_JSON.map(() => own(target, 39)),
+  run: async (t) => void (await refusesEach(t, 39, NO_JSON)),
 };
 
 const p40: Draft<PartnerCase> = {
@@ -349,12 +353,9 @@ const p42: Draft<PartnerCase> = {
   likely_cause: 'Only the amount is validated; the rest is noticed at reconciliation.',
   creates: uses(42),
   async run(t) {
-    const intent = t.intend(42);
-    const put = await t.put(intent, { fields: { platform_batch_id: undefined } });
-    const what = 'a body without platform_batch_id, such as 400';
-    if (!t.refused(put, what, { level: 'should' })) return;
-    finallyRefused(t, put);
-    await t.notMade(intent, { level: 'should' });
+    const change = () => ({ fields: { platform_batch_id: undefined } });
+    const what = 'a body without platform_batch_id';
+    await refusesEach(t, 42, [{ what, level: 'should', change }]);
   },
 };
 

@@ -5,7 +5,7 @@
 import { Skipped, type More } from '../check/findings.ts';
 import type { Json } from '@duebridge/contract';
 import type { Draft, PartnerCase } from '../check/check.ts';
-import { isRefusal, show, type Exchange, type Reply } from '../check/http.ts';
+import { isRefusal, show, type Exchange, type Reply, parsed } from '../check/http.ts';
 import type { PartnerContext, Seen } from '../check/partner-context.ts';
 import {
   differences,
@@ -29,7 +29,6 @@ import {
   isInstant,
   isReadableReason,
   looksInternal,
-  parsed,
   statusOf,
   unchanged,
 } from './shared.ts';
@@ -165,10 +164,7 @@ function repeatsTheRequest(t: PartnerContext, intent: Intent, { reply, record }:
   for (const name of ['platform_payment_id', 'platform_batch_id', 'amount_in_cents'] as const) {
     const wanted = sentAs(t, intent, name) ?? intent[name];
     if ((record[name] ?? null) === null) continue;
-    t.equals(reply, name, wanted, {
-      note: ' in the first response',
-      clause: CLAUSE_OF[name] ?? 'PF6',
-    });
+    t.equals(reply, name, wanted, { note: ' at first', clause: CLAUSE_OF[name] ?? 'PF6' });
   }
 }
 
@@ -388,14 +384,9 @@ async function judgeEffect(t: PartnerContext, effect: AccountEffect): Promise<vo
   const due = `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`;
   const got = `it fell by ${fell} cents`;
   if (rose(effect)) {
-    t.must(false, due, reply, {
-      got: `it rose by ${expected} cents`,
-    });
+    t.must(false, due, reply, { got: `it rose by ${expected} cents` });
   } else if (fellByWhatFailed(effect)) {
-    t.must(false, due, reply, {
-      got: `${got}, the sum of its payments that failed or were canceled`,
-      clause: 'ST3',
-    });
+    t.must(false, due, reply, { got: `${got}, the sum of those that failed`, clause: 'ST3' });
   } else if (t.must(fell <= expected, due, reply, { got }) && fell < expected) {
     const isLost = fell > 0 && (await followsAtOnce(t));
     t.should(!isLost, due, reply, {

@@ -146,7 +146,7 @@ async function frozen(
   const status = await payment.status();
   t.given(
     status !== undefined,
-    'the kit cannot read the status of a payment from the platform: declare caller.status_command or caller.status_url',
+    'the kit cannot read the status of a payment from the platform: declare caller.status_command',
   );
   const expected = `still processing after ${what}: it needs manual review`;
   t[severity](status === 'processing', expected, t.calls(payment).at(-1), {
@@ -210,9 +210,7 @@ class Fault {
       born: (payment, call, partner) => {
         if (rule.payment === 'ended') return;
         inner.born?.(payment, call, partner);
-        if (!this.#released) {
-          payment.ending = { ...payment.ending, after_ms: undefined };
-        }
+        if (!this.#released) payment.ending = { ...payment.ending, after_ms: undefined };
       },
       answer: async (call, answer, partner) => {
         this.#current = call;

@@ -146,12 +146,7 @@ export const SCENARIO_RULES: Readonly<Record<string, ScenarioRule>> = {
     clauses: ['PF4', 'RU4'],
   },
   'F33-missing-fields': { ...garbled, variants: 3, after: 'may_stop' },
-  'F34-extra-fields': {
-    ...garbled,
-    times: Infinity,
-    ends: true,
-    clauses: ['PF9', 'RU4'],
-  },
+  'F34-extra-fields': { ...garbled, times: Infinity, ends: true, clauses: ['PF9', 'RU4'] },
   'F35-fields-against-status': {
     ...garbled,
     on: 'GET',

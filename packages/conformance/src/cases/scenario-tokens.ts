@@ -35,10 +35,7 @@ export async function judgeTokens(
   rule: TokenRule,
   first_cents: number,
 ): Promise<void> {
-  t.given(
-    t.run.caller.authentication.method === 'oauth',
-    'the platform calls this partner with a static key',
-  );
+  t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
   await holdsToken(t, first_cents + 10 * rule.variants);
   const strays = t.run.partner.strayPaths().length;
   // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
@@ -108,10 +105,7 @@ async function judgeRound(
     t.calls().filter(({ headers }) => 'x-injected' in headers),
     'no header injected through an access token',
     ({ method, path }) => `X-Injected in ${method} ${path}`,
-    {
-      clause: 'OA4',
-      cause: 'The token is written to the header unchanged, including its line feed.',
-    },
+    { clause: 'OA4', cause: 'The token is written to the header with its line feed.' },
   );
 }
 
@@ -288,10 +282,7 @@ async function broken(
 
 /** Many payments wait while a slow token endpoint issues short-lived tokens. */
 async function herd(t: CallerContext, cents: number): Promise<void> {
-  t.given(
-    t.run.caller.authentication.method === 'oauth',
-    'the platform calls this partner with a static key',
-  );
+  t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
   await holdsToken(t, cents + 10 * HERD);
   let [under_way, most, fetched, done] = [0, 0, false, false];
   const refused = new Set<string>();

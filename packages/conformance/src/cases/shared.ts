@@ -1,7 +1,7 @@
 /** Shared by several checks. */
-import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
+import type { Json } from '@duebridge/contract';
 import type { Findings, More } from '../check/findings.ts';
-import { asObject, type Reply } from '../check/http.ts';
+import type { Reply } from '../check/http.ts';
 import {
   differences,
   instantOf,
@@ -170,16 +170,6 @@ export function finallyRefused(t: Findings, put: Reply): void {
   t.strict(put.status === 400 || put.status === 422, expected, put, {
     cause: 'The platform takes no other refusal as final, so it retries forever.',
   });
-}
-
-/** A recorded body as an object; undefined when it is not an object. */
-export function parsed(text: string): Readonly<Record<string, Json>> | undefined {
-  try {
-    return asObject(parseJson(text));
-  } catch (error) {
-    if (error instanceof JsonProblem) return undefined;
-    throw error;
-  }
 }
 
 /** The status of a record in words. */

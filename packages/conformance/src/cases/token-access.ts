@@ -13,6 +13,7 @@ import {
   tell,
   type Exchange,
   type Reply,
+  parsed,
 } from '../check/http.ts';
 import { NO_BILLER } from '../check/payment-fields.ts';
 import type { PlatformTarget } from '../check/target.ts';
@@ -25,7 +26,7 @@ import {
   type TokenBody,
   type TokenContext,
 } from '../check/token-context.ts';
-import { isText, looksInternal, misspellings, parsed } from './shared.ts';
+import { isText, looksInternal, misspellings } from './shared.ts';
 
 const t04: Draft<TokenCase> = {
   id: 'T04',
@@ -137,9 +138,6 @@ const t07: Draft<TokenCase> = {
       const isUnknown = reply.status === 404 && asObject(reply.json)?.['code'] === 'NOT_FOUND';
       const found = t.must(isUnknown, '404 with code NOT_FOUND', reply, {
         got: `${time} request: ${tell(reply)}`,
-        ...(time === 'second' && {
-          cause: 'The first request leaves a row behind that the second one finds.',
-        }),
       });
       if (!found) return;
     }

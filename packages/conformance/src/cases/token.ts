@@ -37,9 +37,7 @@ const t01: Draft<TokenCase> = {
       cause: 'The header holds the time of issue, or local time without its offset.',
     });
     const fields = Object.keys(asObject(reply.json) ?? {});
-    t.must(fields.length === 1, 'the single field token', reply, {
-      got: `the fields ${fields.join(', ')}`,
-    });
+    t.must(fields.length === 1, 'the single field token', reply, { got: fields.join(', ') });
   },
 };
 

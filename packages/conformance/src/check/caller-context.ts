@@ -7,11 +7,11 @@
  * One file because every step reads the same scripted partner and the calls that it got.
  */
 import { readFileSync } from 'node:fs';
-import { JsonProblem, OtherNumber, parseJson } from '@duebridge/contract';
+import { OtherNumber } from '@duebridge/contract';
 import { Context, Run, type Means, Throttle } from './context.ts';
 import { type Driven, type Driver, type MakeDriver, driverOf } from './drivers.ts';
 import { Skipped } from './findings.ts';
-import { asObject, nothing, type Exchange } from './http.ts';
+import { nothing, parsed, type Exchange } from './http.ts';
 import {
   startScriptedPartner,
   together,
@@ -236,15 +236,9 @@ export function idOf({ path }: Pick<Call, 'path'>): string {
 
 /** The amount in a body, in any notation; undefined when there is none. */
 export function amountOf(text: string): number | undefined {
-  try {
-    const amount = asObject(parseJson(text))?.['amount_in_cents'];
-    const written = amount instanceof OtherNumber ? amount.source : amount;
-    const cents = Number(written);
-    return written === undefined || written === null || Number.isNaN(cents) ? undefined : cents;
-  } catch (error) {
-    if (error instanceof JsonProblem) return undefined;
-    throw error;
-  }
+  const amount = parsed(text)?.['amount_in_cents'] ?? undefined;
+  const cents = Number(amount instanceof OtherNumber ? amount.source : amount);
+  return amount === undefined || Number.isNaN(cents) ? undefined : cents;
 }
 
 /** The context of one caller check. */

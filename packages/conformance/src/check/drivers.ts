@@ -1,5 +1,5 @@
 /**
- * Ways to make the platform under test pay: the flow of decision 31, a command, or a request. None requires the platform to be
+ * Ways to make the platform under test pay: the flow of decision 31, or a command. Neither requires the platform to be
  * built for the judge.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -34,20 +34,14 @@ export type MakeDriver = (partner_url: string) => Driver;
 /** Delay before a retry at a platform that cannot reach the partner. */
 const RETRY_MS = 500;
 
-/** Maximum wait for an answer from the platform's own pages. */
-const ANSWER_TIMEOUT_MS = 15_000;
-
 /** Longest output of a command that is read. */
 const MAX_OUTPUT = 10_000;
 
 /** The driver named by the target file. */
 export function driverOf(tokens: TokenRun, caller: CallerTarget, partner_url: string): Driver {
   if (caller.pay_command !== undefined) return byCommand(caller, caller.pay_command, partner_url);
-  if (caller.pay_url !== undefined) return byRequest(tokens, caller, caller.pay_url);
   if (tokens.target.flow) return byFlow(tokens, caller);
-  throw new TargetProblem(
-    'caller names no way to make the platform pay: set caller.pay_url or caller.pay_command, or "flow": true.',
-  );
+  throw new TargetProblem('caller names no way to pay: set caller.pay_command, or "flow": true.');
 }
 
 /** A command per payment. It may run as long as the payment does, and is killed at the end of the run. */
@@ -108,35 +102,6 @@ function textIn({ json }: Reply, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** A POST for each payment, and a GET for its status. */
-function byRequest(tokens: TokenRun, caller: CallerTarget, pay_url: string): Driver {
-  const context = new TokenContext(tokens, 'driver');
-  return {
-    at_once: 50,
-    async pay(amount_in_cents, account_id = caller.account_id) {
-      const { biller_id } = caller;
-      const asked = await context.send({
-        method: 'POST',
-        url: pay_url,
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ biller_id, account_id, amount_in_cents }),
-        timeout_ms: ANSWER_TIMEOUT_MS,
-      });
-      if (!isSuccess(asked)) throw new Skipped(`the request to pay failed: ${tell(asked)}`);
-      return {
-        platform_payment_id: textIn(asked, 'platform_payment_id'),
-        async status(platform_payment_id) {
-          if (caller.status_url === undefined) return undefined;
-          const id = encodeURIComponent(platform_payment_id);
-          const url = caller.status_url.replaceAll('{platform_payment_id}', id);
-          const read = await context.send({ method: 'GET', url, timeout_ms: ANSWER_TIMEOUT_MS });
-          return textIn(read, 'status');
-        },
-      };
-    },
-  };
-}
-
 /** Pays by the flow of decision 31: token, session, payment. */
 function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
   // Each payment uses its own customer, because a platform may show a customer the payment that is already open on the account.
@@ -167,9 +132,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
         body: '{}',
       });
       const session = textIn(opened, 'session');
-      if (session === undefined) {
-        throw new Skipped(`the platform opened no flow session: ${tell(opened)}`);
-      }
+      if (session === undefined) throw new Skipped(`no flow session: ${tell(opened)}`);
       tokens.wire.hide({ value: session, name: 'SESSION' });
       const headers = { authorization: `Bearer ${session}`, 'content-type': 'application/json' };
       const read = (): Promise<Reply> =>
@@ -196,9 +159,7 @@ function byFlow(tokens: TokenRun, caller: CallerTarget): Driver {
         body: JSON.stringify({ amount_in_cents, funding_method }),
       });
       const id = textIn(paid, 'platform_payment_id');
-      if (!isSuccess(paid) || id === undefined) {
-        throw new Skipped(`the platform made no payment: ${tell(paid)}`);
-      }
+      if (!isSuccess(paid) || id === undefined) throw new Skipped(`no payment: ${tell(paid)}`);
       return {
         platform_payment_id: id,
         async status() {

@@ -286,20 +286,14 @@ export class Wire {
         if (bytes > MAX_ANSWER_BYTES) {
           answer.body.destroy();
           const most = `${MAX_ANSWER_BYTES / 1024} KiB`;
-          return {
-            ...nothing(`the response is larger than ${most}; the rest was not read`),
-            headers,
-          };
+          return { ...nothing(`the response is larger than ${most}`), headers };
         }
         chunks.push(piece);
       }
       const encoding = headers['content-encoding'];
       const text = unpack(Buffer.concat(chunks), encoding);
       if (text !== undefined) return { status: answer.statusCode, headers, text };
-      return {
-        ...nothing(`the body is not valid ${encoding}, as Content-Encoding declares`),
-        headers,
-      };
+      return { ...nothing(`the body is not valid ${encoding}`), headers };
     } catch (error) {
       if (this.#stop?.aborted === true) throw this.#stop.reason;
       if (cut.signal.aborted) return nothing(ON_PURPOSE);
@@ -307,7 +301,7 @@ export class Wire {
         return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
       }
       const code = errorCode(error);
-      return { ...nothing(transportProblem(code)), silent: REFUSED.includes(code), error: code };
+      return { ...nothing(`no answer (${code})`), silent: REFUSED.includes(code), error: code };
     } finally {
       late.cancel();
     }
@@ -449,6 +443,16 @@ export function asObject(json: Json | undefined): Readonly<Record<string, Json>>
     : undefined;
 }
 
+/** A recorded body as an object; undefined when it is not an object. */
+export function parsed(text: string): Readonly<Record<string, Json>> | undefined {
+  try {
+    return asObject(parseJson(text));
+  } catch (error) {
+    if (error instanceof JsonProblem) return undefined;
+    throw error;
+  }
+}
+
 /** A JSON value as sent on the wire, shortened for a sentence. */
 export function show(value: Json | undefined): string {
   if (value === undefined) return 'nothing';
@@ -492,25 +496,6 @@ function errorCode(error: unknown): string {
 
 /** Nobody can be reached. */
 const REFUSED: readonly string[] = ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'];
-
-function transportProblem(code: string): string {
-  switch (code) {
-    case 'ECONNREFUSED':
-      return 'the connection was refused';
-    case 'ECONNRESET':
-    case 'UND_ERR_SOCKET':
-    case 'EPIPE':
-      return 'the connection was closed before the response was complete';
-    case 'UND_ERR_CONNECT_TIMEOUT':
-      return `no connection within ${CONNECT_TIMEOUT_MS / 1000} s`;
-    default:
-      return code.startsWith('HPE_') ||
-        code.startsWith('UND_ERR_RES') ||
-        code === 'UND_ERR_HEADERS_OVERFLOW'
-        ? `the response is not HTTP/1.1 (${code})`
-        : `the connection failed (${code})`;
-  }
-}
 
 /** A curl command that repeats an exchange. Secrets appear as shell variables, so that it can be pasted, mailed and kept. */
 export function curl({ method, url, request_headers, request_body }: Exchange): string {

@@ -118,10 +118,7 @@ export function plainAmount(target: PartnerTarget, offset: number): number {
 
 /** A payment of a single check, to the payable account. */
 export function own(target: PartnerTarget, offset: number): Planned {
-  return {
-    amount_in_cents: plainAmount(target, offset),
-    account_id: target.accounts.payable,
-  };
+  return { amount_in_cents: plainAmount(target, offset), account_id: target.accounts.payable };
 }
 
 /** A biller that no partner has: the path's first id must be looked at like the second. */

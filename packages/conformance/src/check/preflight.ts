@@ -59,7 +59,7 @@ function unreachable(code: string | undefined, { url, name, ca_file }: Place): s
     return `The name ${hostname} does not resolve: fix the host in ${name}, or the DNS of this machine.`;
   }
   if (code === 'ECONNREFUSED') {
-    return `Nothing listens on ${place}: start the server, or fix the port in ${name}.`;
+    return `Nothing listens on ${place}: start the server, or fix ${name}.`;
   }
   const plain = `if it uses plain http, write http:// in ${name}`;
   if (isSecure && (code === 'EPROTO' || code.startsWith('ERR_SSL'))) {

@@ -222,10 +222,7 @@ export class ResultBook {
         ? []
         : [`nobody answered for a while in the middle of the run (${lost.got}): run again`]),
     ];
-    const verdict = verdictOf(
-      found,
-      skipped ?? (lost === undefined ? undefined : 'it met an outage'),
-    );
+    const verdict = verdictOf(found, skipped ?? (lost === undefined ? undefined : 'an outage'));
     const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
     const shown = found[0]?.exchange ?? own.at(0);
     if (shown !== undefined) this.#cited.set(shown.number, shown);

@@ -87,9 +87,7 @@ const secret =
     if (variable === undefined) return text(flag)(value, at);
     const given = at.env[variable];
     if (given !== undefined && given !== '') return given;
-    throw new TargetProblem(
-      `${at.name} is read from the environment variable ${variable}, which is not set.`,
-    );
+    throw new TargetProblem(`${at.name} is in the variable ${variable}, which is not set.`);
   };
 
 /** A secret that is sent in a header unchanged. */
@@ -137,17 +135,26 @@ const count: Read<number> = (value, { name }) => {
   throw new TargetProblem(`${name} must be an integer of at least 0.`);
 };
 
-const yesOrNo: Read<boolean> = (value, { name }) => {
-  if (typeof value === 'boolean') return value;
-  throw new TargetProblem(`${name} must be true or false.`);
-};
+/** A value of one kind. */
+const valid =
+  <T>(what: string, holds: (value: unknown) => value is T): Read<T> =>
+  (value, { name }) => {
+    if (holds(value)) return value;
+    throw new TargetProblem(`${name} must be ${what}.`);
+  };
 
-const headers: Read<Readonly<Record<string, string>>> = (value, { name }) => {
-  if (isRecord(value) && Object.values(value).every((one) => typeof one === 'string')) {
-    return value as Record<string, string>;
-  }
-  throw new TargetProblem(`${name} must be an object whose values are strings.`);
-};
+const yesOrNo = valid('true or false', (value) => typeof value === 'boolean');
+
+const headers = valid(
+  'an object whose values are strings',
+  (value): value is Readonly<Record<string, string>> =>
+    isRecord(value) && Object.values(value).every((one) => typeof one === 'string'),
+);
+
+const kind = valid(
+  '"biller" or "aggregator" (--kind)',
+  (value) => value === 'biller' || value === 'aggregator',
+);
 
 /** A file with at least one certificate in PEM form. */
 const certificateFile: Read<string> = (value, at) => {
@@ -157,9 +164,7 @@ const certificateFile: Read<string> = (value, at) => {
     return file;
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new TargetProblem(
-      `The file ${file} holds no certificate in PEM form (${why}): fix --ca.`,
-    );
+    throw new TargetProblem(`${file} holds no certificate in PEM form (${why}): fix --ca.`);
   }
 };
 
@@ -327,10 +332,6 @@ const readCaller = object({
   pay_command: optional(text()),
   /** Shell command that prints the status of {platform_payment_id}. */
   status_command: optional(text()),
-  /** Address that makes the platform pay: POST {biller_id, account_id, amount_in_cents}. */
-  pay_url: optional(url()),
-  /** Address of a JSON object with the status of {platform_payment_id}. */
-  status_url: optional(url()),
 });
 
 /** How long the judge waits for a platform's next call unless the target declares it. */
@@ -347,11 +348,6 @@ const caller = (value: unknown, at: Place) => {
     patience_seconds: patience_seconds ?? USUAL_PATIENCE_SECONDS,
     patience_declared: patience_seconds !== undefined,
   };
-};
-
-const kind: Read<'biller' | 'aggregator'> = (value) => {
-  if (value === 'biller' || value === 'aggregator') return value;
-  throw new TargetProblem('kind is invalid: set it to "biller" or "aggregator" (--kind).');
 };
 
 /** The fields of a platform; with `callsOnly` it needs no token endpoint. */

@@ -86,10 +86,7 @@ export function leastBody() {
 
 /** External identifiers as this kind of partner sends them (TR4). */
 export function identifiers(target: PlatformTarget, account_id: string): TokenBody {
-  return {
-    account_id,
-    ...(target.biller_id === undefined ? {} : { biller_id: target.biller_id }),
-  };
+  return { account_id, ...(target.biller_id === undefined ? {} : { biller_id: target.biller_id }) };
 }
 
 /** The headers of a token request; a header given as undefined is omitted. */
@@ -124,9 +121,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   // A platform that takes the smallest body but refuses one with every field is for the checks to report (T01).
   const isInvalid = full.status === 400 || full.status === 422;
   const reply = isInvalid ? await ask(leastBody()) : full;
-  if (isSuccess(reply)) {
-    return pageProblem(reply, 'The token endpoint returns a web page: fix base_url.');
-  }
+  if (isSuccess(reply)) return pageProblem(reply, 'This is a web page: fix base_url.');
   const { base_url: url, ca_file } = run.target;
   return answerProblem(
     reply,

@@ -47,10 +47,7 @@ export function terminalReport(report: RunReport, { colour }: { colour: boolean 
   }
   if (lines.at(-1) !== '') lines.push('');
   for (const problem of report.judge_failed) {
-    lines.push(
-      paint('red', `The judge had an internal error in ${problem}. Please report it.`),
-      '',
-    );
+    lines.push(paint('red', `Internal error of the judge in ${problem}: please report it.`), '');
   }
   lines.push(countsLine(report), '');
   return lines.join('\n');

@@ -70,9 +70,7 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
   account(
     'active',
     'Active, at a second biller: for a platform that treats you as an aggregator.',
-    {
-      biller_id: SECOND_BILLER,
-    },
+    { biller_id: SECOND_BILLER },
   ),
   account('inactive', 'Inactive; payments fail.', { status: 'inactive' }),
   account('maximum', 'Accepts at most $500.00; a larger payment fails.', {
@@ -82,17 +80,11 @@ export const MAGIC_ACCOUNTS: readonly SandboxAccount[] = [
     ending: { status: 'failed', failure_reason: 'The biller could not apply the payment.' },
   }),
   account('canceled', 'Every payment is canceled.', { ending: { status: 'canceled' } }),
-  account('slow', `Payments stay processing for ${SLOW_MS / 1000} s, then succeed.`, {
-    ending: { after_ms: SLOW_MS },
-  }),
-  account('stuck', 'Payments stay processing.', {
-    ending: { after_ms: undefined },
-  }),
+  account('slow', `Payments succeed after ${SLOW_MS / 1000} s.`, { ending: { after_ms: SLOW_MS } }),
+  account('stuck', 'Payments stay processing.', { ending: { after_ms: undefined } }),
   account('unit 4/B', 'An id with a space and a slash, which a path must encode.'),
   account('paid', 'Nothing is due.', { balance: { amount_due_in_cents: 0 } }),
-  account('credit', 'A credit of $20.00: the amount due is negative.', {
-    balance: { amount_due_in_cents: -2_000 },
-  }),
+  account('credit', 'A credit of $20.00.', { balance: { amount_due_in_cents: -2_000 } }),
   {
     biller_id: SANDBOX_BILLER,
     account_id: 'bare',

@@ -58,8 +58,8 @@ export interface ScriptedPartnerOptions {
   readonly host?: string;
   /** 0, the usual value, takes a free port. */
   readonly port?: number;
-  /** Certificate and key in PEM, to speak https instead of plain http. */
-  readonly tls?: { readonly cert: Buffer | string; readonly key: Buffer | string };
+  /** Certificate and key, to speak https instead of plain http. */
+  readonly tls?: tls.TlsOptions;
   readonly auth: ScriptedAuth;
   /** The accounts it knows; the magic ones unless given. */
   readonly accounts?: readonly SandboxAccount[];
@@ -356,9 +356,7 @@ export class Faults {
     const { scenario } = options;
     this.scenario = scenario === undefined ? undefined : findScenario(scenario);
     if (scenario !== undefined && this.scenario === undefined) {
-      throw new ScenarioProblem(
-        `there is no scenario ${scenario}; see duebridge sandbox partner --list`,
-      );
+      throw new ScenarioProblem(`there is no scenario ${scenario}; see --list`);
     }
     this.#options = options;
     const { clock, stray } = options;

@@ -176,9 +176,7 @@ function take<M extends Moment>(
 /** The request never reaches the partner's records. Without variants, calls are only counted. */
 const before =
   (operations: readonly Operation[], ...variants: Variant<Moment>[]): Begin =>
-  (tools) => ({
-    receive: (call, partner) => take(operations, variants, { call, tools, partner }),
-  });
+  (tools) => ({ receive: (call, partner) => take(operations, variants, { call, tools, partner }) });
 
 /** The partner does its work, and only its answer is corrupted. Refusals pass unchanged. */
 const after =
@@ -650,12 +648,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     caller: 'Ignores them.',
     begin: after(
       PAYMENTS,
-      fields({
-        settled: false,
-        error: 'none',
-        state: 'FAILED',
-        nested: { status: 'failed' },
-      }),
+      fields({ settled: false, error: 'none', state: 'FAILED', nested: { status: 'failed' } }),
     ),
   },
   'F35-fields-against-status': {
@@ -779,10 +772,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         bytes({ ...answer, headers: { 'X-Padding': 'x'.repeat(1024 * 1024) } }),
       ),
       sends(({ bytes, answer }) =>
-        bytes({
-          ...answer,
-          headers: { 'X-Padding': Array.from({ length: 10_000 }, () => 'x') },
-        }),
+        bytes({ ...answer, headers: { 'X-Padding': Array.from({ length: 10_000 }, () => 'x') } }),
       ),
       drip(function* ({ bytes, answer }) {
         yield 'HTTP/1.1 200 OK\r\n';

@@ -490,11 +490,7 @@ export class SmallPlatform implements Driver {
 /** A body, as JSON may be written. */
 function written(habit: Way, body: Record<string, unknown>): string {
   if (habit === 'more_fields') {
-    return JSON.stringify({
-      meta: { amount_in_cents: 1 },
-      ...body,
-      note: 'water "Ñ" 𠮷',
-    });
+    return JSON.stringify({ meta: { amount_in_cents: 1 }, ...body, note: 'water "Ñ" 𠮷' });
   }
   if (habit !== 'escapes_its_json') return JSON.stringify(body);
   const escaped = JSON.stringify(Object.fromEntries(Object.entries(body).toReversed()), null, '\t');

@@ -83,8 +83,5 @@ export async function openGateway(
   }
 
   const port = await listen(server);
-  return {
-    url: `http://127.0.0.1:${port}${gateway.prefix ?? ''}`,
-    stop: () => closeAll(server),
-  };
+  return { url: `http://127.0.0.1:${port}${gateway.prefix ?? ''}`, stop: () => closeAll(server) };
 }

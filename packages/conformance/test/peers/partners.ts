@@ -32,7 +32,7 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
-  readonly auth?: 'oauth' | 'short-lived-oauth';
+  readonly auth?: 'oauth';
   readonly how?:
     'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
 }
@@ -336,12 +336,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     () => ignoresScope((call) => call.operation === 'get_account'),
     OAUTH,
   ),
-  warns(
-    'P07',
-    'accepts access tokens long after they expire',
-    () => withTokens((bearer, granted) => granted.find((token) => token === bearer)),
-    { auth: 'short-lived-oauth' },
-  ),
   fails('P08', 'compares the name of its key header case-sensitively', () => ({
     answer: (call, answer) =>
       hasKey(call)
@@ -453,9 +447,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'P20',
     'returns no payment_id',
     () => records(undefined, () => ({ payment_id: undefined })),
-    {
-      also: ['P26', 'P32', 'P33'],
-    },
+    { also: ['P26', 'P32', 'P33'] },
   ),
   fails(
     'P20',

@@ -7,7 +7,13 @@
 import { randomUUID } from 'node:crypto';
 import { leastBody } from '../../src/check/token-context.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
-import { API_KEY as KEY, json, type ProxyBehaviour, type ProxyRequest } from './platform-proxy.ts';
+import {
+  API_KEY as KEY,
+  json,
+  type ProxyAnswer,
+  type ProxyBehaviour,
+  type ProxyRequest,
+} from './platform-proxy.ts';
 import { wrongPeers, type Wrong } from './wrong.ts';
 
 /** How a platform is registered, and the limits that its target declares. */
@@ -22,6 +28,11 @@ const RIGHT = { 'x-client-id': 'client-of-the-judge', 'x-api-key': KEY };
 
 /** A second client of the same partner. */
 const OTHER = { client_id: 'another-client', api_key: 'a-key-of-another-client' };
+
+const BROKEN = json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
+
+const isArrayRefused = ({ status }: ProxyAnswer, { body }: ProxyRequest): boolean =>
+  status === 400 && body.startsWith('[');
 
 /** Made for each run, because some keep state. */
 type MakeProxy = () => ProxyBehaviour;
@@ -65,11 +76,9 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       isFields(body['address']) ? { ...body, address: { zip: '00000', ...body['address'] } } : body,
     ),
   ),
-  fails('T21', 'refuses with plain text instead of code and message', () => ({
-    answer(answer) {
-      if (answer.status === 400) answer.body = '"bad request"';
-    },
-  })),
+  fails('T21', 'refuses with plain text instead of code and message', () =>
+    answers(({ status }) => status === 400, { body: '"bad request"' }),
+  ),
   fails('T04', 'accepts a client id without a key', () => ({
     request(asked) {
       asked.headers['x-api-key'] ??= KEY;
@@ -155,17 +164,10 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   fails(
     'T12',
     'returns the details of an internal error',
-    () => ({
-      answer(answer) {
-        if (answer.status === 500) {
-          answer.body = JSON.stringify({
-            code: 'INTERNAL_ERROR',
-            message: 'An unexpected error occurred',
-            cause: 'connect ECONNREFUSED 10.0.0.7:5432',
-          });
-        }
-      },
-    }),
+    () =>
+      answers(({ status }) => status === 500, {
+        body: '{"code":"INTERNAL_ERROR","message":"An unexpected error occurred","cause":"ECONNREFUSED"}',
+      }),
     { also: ['T20'] },
   ),
   warns(
@@ -192,11 +194,7 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   warns(
     'T14',
     'answers a large body with 500',
-    () => ({
-      answer(answer) {
-        if (answer.status === 413) answer.status = 500;
-      },
-    }),
+    () => answers(({ status }) => status === 413, { status: 500 }),
     { also: ['T20'] },
   ),
   warns(
@@ -229,11 +227,9 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
     }),
     { profile: 'strict', rate: { requests_per_second: 1, burst: 20 } },
   ),
-  fails('T15', 'answers a made-up token with 500', () => ({
-    answer(answer, asked) {
-      if (asked.path.includes('session') && answer.status === 401) answer.status = 500;
-    },
-  })),
+  fails('T15', 'answers a made-up token with 500', () =>
+    answers(({ status }, { path }) => path.includes('session') && status === 401, { status: 500 }),
+  ),
   fails('T15', 'does not accept the tokens that it issued', () => ({
     request: (asked) =>
       asked.path.includes('session')
@@ -276,34 +272,18 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   fails('T18', 'accepts null as an email address', () =>
     takes((body) => /"email":null/.test(body)),
   ),
-  warns('T18', 'answers a body that is not JSON with 500', () => ({
-    answer(answer, asked) {
-      if (answer.status === 400 && asked.body.startsWith('{') && !asked.body.endsWith('}')) {
-        answer.status = 500;
-        answer.body = JSON.stringify({
-          code: 'INTERNAL_ERROR',
-          message: 'An unexpected error occurred',
-        });
-      }
-    },
-  })),
-  fails('T20', 'answers a body of the wrong shape with 500 and internal details', () => ({
-    answer(answer, asked) {
-      if (answer.status === 400 && asked.body.includes('"address":"')) {
-        answer.status = 500;
-        answer.body = '{"error":"TypeError: body.address.city is undefined"}';
-      }
-    },
-  })),
-  fails('T20', 'answers an internal error with a web page', () => ({
-    answer(answer, asked) {
-      if (answer.status === 400 && asked.body.startsWith('[')) {
-        answer.status = 502;
-        answer.headers['content-type'] = 'text/html';
-        answer.body = '<h1>Bad gateway</h1>';
-      }
-    },
-  })),
+  warns('T18', 'answers a body that is not JSON with 500', () =>
+    answers(({ status }, { body }) => status === 400 && /^\{[^}]*$/.test(body), BROKEN),
+  ),
+  fails('T20', 'answers a body of the wrong shape with 500 and internal details', () =>
+    answers(({ status }, { body }) => status === 400 && body.includes('"address":"'), {
+      status: 500,
+      body: '{"error":"TypeError: body.address.city is undefined"}',
+    }),
+  ),
+  fails('T20', 'answers an internal error with a web page', () =>
+    answers(isArrayRefused, { status: 502, body: '<h1>Bad gateway</h1>' }, 'text/html'),
+  ),
   fails('T19', 'refuses a phone number that is not in E.164', () =>
     refuses((body) => body.includes('(512) 555-0100')),
   ),
@@ -384,20 +364,12 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       return { token: latest.token };
     });
   }),
-  fails('T21', 'answers an invalid body with the page of its framework', () => ({
-    answer(answer, asked) {
-      if (answer.status !== 400 || !asked.body.startsWith('[')) return;
-      answer.headers['content-type'] = 'text/html';
-      answer.body = '<pre>SyntaxError: Unexpected token</pre>';
-    },
-  })),
-  warns('T21', 'answers a large body with the page of its proxy', () => ({
-    answer(answer) {
-      if (answer.status !== 413) return;
-      answer.headers['content-type'] = 'text/html';
-      answer.body = '<h1>413 Request Entity Too Large</h1>';
-    },
-  })),
+  fails('T21', 'answers an invalid body with the page of its framework', () =>
+    answers(isArrayRefused, { body: '<pre>SyntaxError: Unexpected token</pre>' }, 'text/html'),
+  ),
+  warns('T21', 'answers a large body with the page of its proxy', () =>
+    answers(({ status }) => status === 413, { body: '<h1>413</h1>' }, 'text/html'),
+  ),
   warns('T21', 'repeats the refused value in its errors', () => ({
     answer(answer, asked) {
       if (answer.status !== 400 || !asked.body.includes('private.duebridge')) return;
@@ -408,11 +380,8 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   fails(
     'T01',
     'answers 201 to a token request',
-    () => ({
-      answer(answer, asked) {
-        if (asked.path.endsWith('/token') && answer.status === 200) answer.status = 201;
-      },
-    }),
+    () =>
+      answers(({ status }, { path }) => path.endsWith('/token') && status === 200, { status: 201 }),
     { also: 'many' },
   ),
   warns(
@@ -430,7 +399,7 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
     () => ({
       request: (asked) =>
         asked.path.endsWith('/token') && asked.headers['x-api-key'] === undefined
-          ? json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' })
+          ? BROKEN
           : undefined,
     }),
     { profile: 'strict' },
@@ -546,10 +515,7 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
     answer: (answer) => void (answer.headers['content-encoding'] = 'gzip'),
   })),
   warns('T19', 'breaks on a long name', () => ({
-    request: (asked) =>
-      /_name":"[^"]{101}/.test(asked.body)
-        ? json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' })
-        : undefined,
+    request: (asked) => (/_name":"[^"]{101}/.test(asked.body) ? BROKEN : undefined),
   })),
 ];
 
@@ -563,6 +529,19 @@ function inAddress(
   if (!isFields(address) || !(name in address)) return body;
   return { ...body, address: { ...address, [name]: change(address[name]) } };
 }
+
+/** Changes the answers for which this is true. */
+const answers = (
+  when: (answer: ProxyAnswer, asked: ProxyRequest) => boolean,
+  change: Partial<Pick<ProxyAnswer, 'status' | 'body'>>,
+  type?: string,
+): ProxyBehaviour => ({
+  answer(answer, asked) {
+    if (!when(answer, asked)) return;
+    Object.assign(answer, change);
+    if (type !== undefined) answer.headers['content-type'] = type;
+  },
+});
 
 /** Takes every key for which this is true for the right one. */
 function admits(passes: (key: string) => boolean): ProxyBehaviour {

@@ -4,8 +4,7 @@
  *
  * A table: one entry per right peer.
  */
-import type { ServerResponse } from 'node:http';
-import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { gzipSync } from 'node:zlib';
 import { pause } from '../../src/clock.ts';
 import {
   onRecords,
@@ -42,9 +41,6 @@ const times = (write: (instant: string) => string): Behaviour =>
 
 const moved = (instant: string, ms: number): string =>
   new Date(Date.parse(instant) + ms).toISOString();
-
-const reason = (failure_reason: string): Behaviour =>
-  onRecords((record) => (record['status'] === 'failed' ? { ...record, failure_reason } : record));
 
 /** Shows the amount due as it was at the last refresh. */
 function refreshed(every_ms: number): Behaviour {
@@ -101,20 +97,8 @@ function escaped(body: unknown): string {
   });
 }
 
-/** Sends the body in pieces of one byte. */
-function drip({ status, headers, body }: GatewayAnswer, response: ServerResponse): void {
-  response.writeHead(status, headers);
-  for (const byte of body) response.write(Buffer.from([byte]));
-  response.end();
-}
-
 export const RIGHT_PARTNERS: readonly RightPartner[] = [
   { name: 'under a prefix', gateway: { prefix: '/api/v3' } },
-  {
-    name: 'with fields of its own',
-    behaviour: () =>
-      onRecords((r) => ({ ...r, memo: 'x', links: { self: '/x' }, currency: 'USD' })),
-  },
   {
     name: 'with fields in another order',
     behaviour: () => onRecords((r) => Object.fromEntries(Object.entries(r).toReversed())),
@@ -124,7 +108,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     behaviour: () => times((t) => moved(t, 19_800_000).replace('Z', '+05:30')),
   },
   { name: 'with times in microseconds', behaviour: () => times((t) => t.replace('Z', '123Z')) },
-  { name: 'with times in whole seconds', behaviour: () => times((t) => t.replace(/\.\d+Z/, 'Z')) },
   {
     name: 'that rounds posted_at alone to a second',
     behaviour: () =>
@@ -155,17 +138,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       }),
     },
   },
-  {
-    name: 'that answers in brotli',
-    gateway: {
-      answer: (a) => ({
-        ...a,
-        headers: { ...a.headers, 'content-encoding': 'br' },
-        body: brotliCompressSync(a.body),
-      }),
-    },
-  },
-  { name: 'that answers in pieces', gateway: { write: drip } },
   { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 } },
   {
     name: 'with header names in capitals',
@@ -223,12 +195,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     target: { paths: { get_balance: null }, accounts: { payable: 'bare', inactive: 'inactive' } },
   },
   { name: 'without Get Payment', target: { paths: { get_payment: null } } },
-  {
-    name: 'whose Get Payment shows an end a second late',
-    behaviour: () => lateByPayment(1_000),
-  },
-  { name: 'that gives reasons in Japanese', behaviour: () => reason('口座が停止されています') },
-  { name: 'that gives reasons of one word', behaviour: () => reason('Geschlossen') },
+  { name: 'whose Get Payment shows an end a second late', behaviour: () => lateByPayment(1_000) },
   {
     name: 'that accepts only UUIDs as ids',
     behaviour: () => ({
@@ -264,7 +231,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       expires_in: 2,
     },
   },
-  { name: 'with OAuth', auth: 'oauth' },
   { name: 'with OAuth, in the strict profile', auth: 'oauth', profile: 'strict' },
   { name: 'with a static key, in the strict profile', profile: 'strict' },
   { name: 'that is judged again the day after', how: 'the-day-after' },
@@ -294,10 +260,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     },
   },
   {
-    name: 'that keeps no connection',
-    gateway: { answer: (a) => ({ ...a, headers: { ...a.headers, connection: 'close' } }) },
-  },
-  {
     name: 'that writes its JSON with tabs and carriage returns',
     gateway: {
       answer: rewritten(
@@ -306,10 +268,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       ),
     },
   },
-  {
-    name: 'that escapes every character of its JSON',
-    gateway: { answer: rewritten(escaped) },
-  },
+  { name: 'that escapes every character of its JSON', gateway: { answer: rewritten(escaped) } },
   {
     name: 'with nested namesakes of the fields',
     behaviour: () =>
@@ -332,17 +291,8 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       ),
   },
   {
-    name: 'with long payment ids',
-    behaviour: () => named((id) => `urn:ledger:2026:${id.repeat(5)}`),
-  },
-  {
     name: 'with payment ids in any script',
     behaviour: () => named((id) => `№ 7/2026 "Ñandú" \\ 日本 😀 <a&b> ${id}`),
-  },
-  {
-    name: 'with long reasons',
-    behaviour: () =>
-      reason('The account is closed. Llame al 311, opción “agua”; 水道局 ☎ '.repeat(30)),
   },
   {
     name: 'with times in nanoseconds, and an offset in hours only',
@@ -498,10 +448,7 @@ export const RIGHT_PLATFORMS: readonly RightPlatform[] = [
     name: 'with tokens of 1,500 characters',
     behaviour: tokens((t) => `${t}.${t.repeat(24)}.${t}`),
   },
-  {
-    name: 'with tokens of any character',
-    behaviour: tokens((t) => `"${t}" \\ + / =`),
-  },
+  { name: 'with tokens of any character', behaviour: tokens((t) => `"${t}" \\ + / =`) },
   {
     name: 'that takes state codes in lower case',
     behaviour: () => ({
