@@ -128,12 +128,7 @@ const TABLE: readonly (readonly [name: string, title: Word, world?: ScreenWorld,
   ],
   ['sending', 'review_title', { plan: { pay: () => 'hang' } }, pay],
   ['status-sent', 'status_title', { outcome: [] }, pay],
-  [
-    'status-accepted',
-    'status_title',
-    { outcome: accepted, more: { usual_seconds: 40 } },
-    paysTo('.track.second'),
-  ],
+  ['status-accepted', 'status_title', { outcome: accepted }, paysTo('.track.second')],
   [
     'status-offline',
     'status_title',

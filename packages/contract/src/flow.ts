@@ -186,11 +186,6 @@ export const FlowSession = Type.Object({
           'A payment for the same account by somebody else that is still processing: paying now makes a second payment.',
       },
     ),
-    usual_seconds: Type.Integer({
-      minimum: 1,
-      description:
-        'Nine of ten recent payments of the partner ended within this time; absent until enough are known.',
-    }),
   }),
 });
 export type FlowSession = Static<typeof FlowSession>;

@@ -73,39 +73,24 @@ const heldStatement = sql(
 
 /** How long before the expiry operators are warned: time to hand over the next key. As long after it, a warning stands. */
 const WARN_DAYS = 14;
-/** Most clients listed. */
-const MAX_ENDING = 50;
-/** The clients whose last key expires soon or has expired. A client is not one while another of its keys lives longer or never expires. */
-const ENDING = `
-   SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
-     FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
-    WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id
-   HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'`;
+/** Owners whose last key expires soon or has expired lately. An owner is not one while another key lives longer or never expires. */
+const ENDING = `HAVING count(*) = count(k.expires_at)
+       AND max(k.expires_at) BETWEEN now() - interval '${WARN_DAYS} days' AND now() + interval '${WARN_DAYS} days'
+     ORDER BY max(k.expires_at) < now(), abs(extract(epoch FROM max(k.expires_at) - now()))`;
 /** What still can be prevented comes first, the soonest first; then what has ended, the latest first. */
-const endingStatement = sql(
+const clientsEndingStatement = sql(
   'overview_keys_ending',
-  `SELECT partner_id, client_id, ends_at FROM (${ENDING}) AS ending
-    ORDER BY ends_at < now(), abs(extract(epoch FROM ends_at - now())), client_id LIMIT ${MAX_ENDING}`,
+  `SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
+     FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
+    WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id ${ENDING}, c.client_id`,
 );
-/** Not limited, so that no warning is lost among many; what ended long ago warns no more, and hides no later end of the same partner. */
-const endingCountStatement = sql(
-  'overview_keys_ending_count',
-  `SELECT partner_id, count(*)::int AS clients FROM (${ENDING}) AS ending
-    WHERE ends_at > now() - interval '${WARN_DAYS} days' GROUP BY partner_id`,
-);
-type Ending = Overview['clients_ending'][number];
-/** Operators whose last key expires soon or expired lately; one who signs in through the provider needs none. */
+/** One who signs in through the provider needs no key. */
 const operatorsEndingStatement = sql(
   'overview_operators_ending',
-  `SELECT operator_id, ends_at FROM (
-     SELECT o.operator_id, max(k.expires_at) AS ends_at
-       FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
-      WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id
-     HAVING count(*) = count(k.expires_at) AND max(k.expires_at) < now() + interval '${WARN_DAYS} days'
-        AND max(k.expires_at) > now() - interval '${WARN_DAYS} days') AS ending
-    ORDER BY ends_at < now(), abs(extract(epoch FROM ends_at - now())), operator_id`,
+  `SELECT o.operator_id, max(k.expires_at) AS ends_at
+     FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
+    WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id ${ENDING}, o.operator_id`,
 );
-type OperatorEnding = Overview['operators_ending'][number];
 
 interface Flight {
   readonly in_flight: number;
@@ -126,28 +111,30 @@ async function only<Row>(
   return row;
 }
 
-/** What the overview and the gauges have in common. */
+/** What waits, by where it is read. */
 async function waiting(database: Database) {
-  const [reviews, cases, flight, paused, differences, operators_ending] = await Promise.all([
-    database.query<Reviews>(reviewsStatement),
-    database.query<Overview['cases'][number]>(casesStatement),
-    only<Flight>(database, flightStatement, [OVERDUE_AFTER_MS]),
-    only<Paused>(database, pausedStatement),
-    only<{ count: number }>(database, openDifferencesStatement),
-    database.query<OperatorEnding>(operatorsEndingStatement),
-  ]);
-  return { reviews, cases, flight, paused, open_differences: differences.count, operators_ending };
+  const [reviews, cases, flight, paused, differences, clients_ending, operators_ending] =
+    await Promise.all([
+      database.query<Reviews>(reviewsStatement),
+      database.query<Overview['cases'][number]>(casesStatement),
+      only<Flight>(database, flightStatement, [OVERDUE_AFTER_MS]),
+      only<Paused>(database, pausedStatement),
+      only<{ count: number }>(database, openDifferencesStatement),
+      database.query<Overview['clients_ending'][number]>(clientsEndingStatement),
+      database.query<Overview['operators_ending'][number]>(operatorsEndingStatement),
+    ]);
+  const open_differences = differences.count;
+  return { reviews, cases, flight, paused, open_differences, clients_ending, operators_ending };
 }
 
 /** What is waiting now. */
 export async function overview(database: Database): Promise<Overview> {
-  const [{ flight, paused, ...rest }, partners_held, clients_ending] = await Promise.all([
+  const [{ flight, paused, ...rest }, partners_held] = await Promise.all([
     waiting(database),
     database.query<{ partner_id: string; reason: string }>(heldStatement),
-    database.query<Ending>(endingStatement),
   ]);
   const { oldest_unsettled_at: _age, ...counts } = flight;
-  return { ...rest, ...counts, ...paused, partners_held, clients_ending };
+  return { ...rest, ...counts, ...paused, partners_held };
 }
 
 /** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
@@ -165,31 +152,35 @@ export async function keepGauges(options: {
   signal: AbortSignal;
 }): Promise<void> {
   const { database, metrics, clock, log, signal } = options;
-  const byReason = {
-    reviews: metrics.gauge('duebridge_reviews', 'Payments waiting for an operator, by reason', [
-      'reason',
-    ]),
-    age: metrics.gauge(
-      'duebridge_review_oldest_seconds',
-      'Time since when the oldest payment in review has been waiting, by reason',
-      ['reason'],
-    ),
-    cases: metrics.gauge('duebridge_cases', 'Cases that have not ended, by reason', ['reason']),
+  /** A gauge by a label. A value that is gone is set to zero; a missing label would read as "no data". */
+  const byLabel = (name: string, help: string, label: string) => {
+    const gauge = metrics.gauge(name, help, [label]);
+    const known = new Set<string>();
+    return (values: ReadonlyMap<string, number>): void => {
+      for (const value of values.keys()) known.add(value);
+      for (const value of known) gauge.set({ [label]: value }, values.get(value) ?? 0);
+    };
   };
-  const ending = metrics.gauge(
+  const reviews = byLabel(
+    'duebridge_reviews',
+    'Payments waiting for an operator, by reason',
+    'reason',
+  );
+  const reviewAges = byLabel(
+    'duebridge_review_oldest_seconds',
+    'Time since when the oldest payment in review has been waiting, by reason',
+    'reason',
+  );
+  const cases = byLabel('duebridge_cases', 'Cases that have not ended, by reason', 'reason');
+  const ending = byLabel(
     'duebridge_client_keys_ending',
     `Clients whose last API key expires within ${WARN_DAYS} days, or expired in the last ${WARN_DAYS}, by partner`,
-    ['partner_id'],
+    'partner_id',
   );
   let last: Awaited<ReturnType<typeof waiting>> | undefined;
   const age = (at: string | null | undefined): number =>
     at === null || at === undefined ? 0 : Math.max(0, (clock.now() - Date.parse(at)) / 1_000);
   const gauges: readonly [name: string, help: string, read: () => number | undefined][] = [
-    [
-      'payments_overdue',
-      'Payments that have not ended within 24 hours; an operator should look',
-      () => last?.flight.overdue,
-    ],
     [
       'unsettled',
       'Payments that ended and whose funds are neither captured nor released',
@@ -220,31 +211,15 @@ export async function keepGauges(options: {
   for (const [name, help, read] of gauges) {
     metrics.gauge(`duebridge_${name}`, help, [], () => read() ?? 0);
   }
-  const known = new Set<string>();
-  const warned = new Set<string>();
   while (!signal.aborted) {
     try {
-      const [now, ends] = await Promise.all([
-        waiting(database),
-        database.query<{ partner_id: string; clients: number }>(endingCountStatement),
-      ]);
-      last = now;
-      // A reason without reviews is set to zero; a missing label would read as "no data".
-      for (const { reason } of now.reviews) known.add(reason);
-      for (const reason of known) {
-        const found = now.reviews.find((one) => one.reason === reason);
-        byReason.reviews.set({ reason }, found?.count ?? 0);
-        byReason.age.set({ reason }, age(found?.oldest_at));
-      }
-      for (const reason of CASE_REASONS) {
-        const found = now.cases.find((one) => one.reason_code === reason);
-        byReason.cases.set({ reason }, found?.count ?? 0);
-      }
-      for (const { partner_id } of ends) warned.add(partner_id);
-      for (const partner_id of warned) {
-        const found = ends.find((one) => one.partner_id === partner_id);
-        ending.set({ partner_id }, found?.clients ?? 0);
-      }
+      last = await waiting(database);
+      const none = CASE_REASONS.map((reason) => [reason, 0] as const);
+      reviews(new Map(last.reviews.map((one) => [one.reason, one.count])));
+      reviewAges(new Map(last.reviews.map((one) => [one.reason, age(one.oldest_at)])));
+      cases(new Map([...none, ...last.cases.map((one) => [one.reason_code, one.count] as const)]));
+      const clients = Map.groupBy(last.clients_ending, (one) => one.partner_id);
+      ending(new Map([...clients].map(([partner_id, { length }]) => [partner_id, length])));
     } catch (error) {
       log.warn({ error }, 'could not read the gauges of waiting payments');
     }

@@ -60,6 +60,17 @@ interface Kind {
   request_id: string;
 }
 
+/** In the order of the parameters. */
+const COLUMNS = [
+  'client_id',
+  'hour',
+  'status',
+  'code',
+  'cause',
+  'count',
+  'last_at',
+  'request_id',
+] as const;
 /** One statement; a client that was never issued has no partner and leaves no row. */
 const writeStatement = sql(
   'answers_write',
@@ -105,19 +116,9 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
       const rows = [...kinds].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
       kinds = new Map();
       unverified = 0;
-      const column = (of: (row: Kind) => string | number): string =>
-        arrayText(rows.map((row) => String(of(row))));
+      const columns = COLUMNS.map((name) => arrayText(rows.map((row) => String(row[name]))));
       try {
-        await database.query(writeStatement, [
-          column((row) => row.client_id),
-          column((row) => row.hour),
-          column((row) => row.status),
-          column((row) => row.code),
-          column((row) => row.cause),
-          column((row) => row.count),
-          column((row) => row.last_at),
-          column((row) => row.request_id),
-        ]);
+        await database.query(writeStatement, columns);
       } catch (error) {
         log.warn({ error: messageOf(error), kinds: rows.length }, 'could not record answers');
       }

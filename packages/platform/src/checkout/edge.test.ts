@@ -104,7 +104,6 @@ test('no text of a partner reaches operators or mails with characters that turn 
       amount_in_cents: 100,
       created_at: '2026-01-01T00:00:00.000Z',
       posted_at: null,
-      payment_id: null,
       failure_reason: turned,
     },
     { name: 'Water\u202e Works', support: null, mode: 'live' },

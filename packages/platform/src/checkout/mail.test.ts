@@ -179,7 +179,6 @@ test('a name with a line break in it cannot add a header', () => {
     'receipt',
     {
       platform_payment_id: 'id',
-      payment_id: null,
       partner_id: 'p',
       biller_id: 'b',
       account_id: 'account-1',

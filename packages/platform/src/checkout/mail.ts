@@ -15,6 +15,7 @@ import { maskAccountId } from '../mask.ts';
 import { plainText } from '../plain-text.ts';
 import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
+import { findPayment, type PaymentRow } from '../store/payments.ts';
 
 /** Pause between polls of the queue; roughly how long a customer waits for the mail. */
 const POLL_EVERY_MS = 2_000;
@@ -105,12 +106,6 @@ const claimStatement = sql(
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries`,
 );
-const contentStatement = sql(
-  'mail_content',
-  `SELECT p.platform_payment_id, p.payment_id, p.partner_id, p.biller_id, p.account_id, p.amount_in_cents, p.failure_reason,
-          p.posted_at, p.created_at
-     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
-);
 const payerStatement = sql(
   'mail_payer',
   'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1',
@@ -119,14 +114,14 @@ const customerStatement = sql(
   'mail_customer',
   'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1',
 );
-const sentStatement = sql(
-  'mail_sent',
-  'UPDATE duebridge_platform.mails SET sent_at = now() WHERE platform_payment_id = $1',
-);
-const giveUpStatement = sql(
-  'mail_give_up',
-  'UPDATE duebridge_platform.mails SET given_up_at = now() WHERE platform_payment_id = $1',
-);
+/** Ends a mail: sent, or given up. */
+const ends = (column: 'sent_at' | 'given_up_at') =>
+  sql(
+    `mail_${column}`,
+    `UPDATE duebridge_platform.mails SET ${column} = now() WHERE platform_payment_id = $1`,
+  );
+const sentStatement = ends('sent_at');
+const giveUpStatement = ends('given_up_at');
 const laterStatement = sql(
   'mail_later',
   `UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $2) WHERE platform_payment_id = $1`,
@@ -138,17 +133,18 @@ interface Claimed {
   readonly tries: number;
 }
 
-interface Content {
-  readonly platform_payment_id: string;
-  readonly payment_id: string | null;
-  readonly partner_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly amount_in_cents: number;
-  readonly failure_reason: string | null;
-  readonly posted_at: string | null;
-  readonly created_at: string;
-}
+/** What a mail says of a payment. */
+type Content = Pick<
+  PaymentRow,
+  | 'platform_payment_id'
+  | 'partner_id'
+  | 'biller_id'
+  | 'account_id'
+  | 'amount_in_cents'
+  | 'failure_reason'
+  | 'posted_at'
+  | 'created_at'
+>;
 
 interface Customer {
   readonly customer_id: string;
@@ -188,7 +184,7 @@ async function sendOne(
   { platform_payment_id, kind, tries }: Claimed,
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = dependencies;
-  const [content] = await database.query<Content>(contentStatement, [platform_payment_id]);
+  const content = await findPayment(database, platform_payment_id);
   const payer = await payerOf(database, platform_payment_id);
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || payer === undefined || payer.sealed === null) {
@@ -282,30 +278,24 @@ export function textOf(
     ...(content.posted_at === null ? [] : [`Posted:    ${when(content.posted_at)}`]),
     `Reference: ${content.platform_payment_id}`,
   ];
-  const test = biller.mode === 'test';
-  const [mark, note] = test ? ['[Test] ', ['This was a test: no money was taken.', '']] : ['', []];
-  if (kind === 'receipt') {
-    return {
-      subject: `${mark}Receipt: ${amount} to ${name}`,
-      text: [...note, `Your payment to ${name} was posted.`, '', ...facts, '', help, ''].join('\n'),
-    };
-  }
+  const isReceipt = kind === 'receipt';
+  const isTest = biller.mode === 'test';
+  const subject = isReceipt
+    ? `Receipt: ${amount} to ${name}`
+    : `Your payment of ${amount} to ${name} was not made`;
+  const { failure_reason } = content;
+  const news = isReceipt
+    ? [`Your payment to ${name} was posted.`]
+    : [
+        `Your payment to ${name} failed and you have not been charged for it.`,
+        // A card's hold may have been captured before it expired (decision 110).
+        'If money was taken already, it is on its way back.',
+        ...(failure_reason === null ? [] : ['', `Reason: ${plainText(failure_reason)}`]),
+      ];
+  const note = isTest ? ['This was a test: no money was taken.', ''] : [];
   return {
-    subject: `${mark}Your payment of ${amount} to ${name} was not made`,
-    text: [
-      ...note,
-      `Your payment to ${name} failed and you have not been charged for it.`,
-      // A card's hold may have been captured before it expired (decision 110).
-      'If money was taken already, it is on its way back.',
-      ...(content.failure_reason === null
-        ? []
-        : ['', `Reason: ${plainText(content.failure_reason)}`]),
-      '',
-      ...facts,
-      '',
-      help,
-      '',
-    ].join('\n'),
+    subject: isTest ? `[Test] ${subject}` : subject,
+    text: [...note, ...news, '', ...facts, '', help, ''].join('\n'),
   };
 }
 

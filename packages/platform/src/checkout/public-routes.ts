@@ -43,16 +43,11 @@ export interface PublicStages {
 }
 
 /** Who a request was found to come from: put there before its body is read, taken by its handler. */
-interface Callers<T> {
-  set(request: FastifyRequest, caller: T): void;
-  get(request: FastifyRequest): T;
-}
-
-function callers<T extends object>(): Callers<T> {
+function callers<T extends object>() {
   const found = new WeakMap<FastifyRequest, T>();
   return {
-    set: (request, caller) => void found.set(request, caller),
-    get(request) {
+    set: (request: FastifyRequest, caller: T) => void found.set(request, caller),
+    get(request: FastifyRequest): T {
       const caller = found.get(request);
       if (caller === undefined) throw new Error('a handler ran for a caller nobody knows');
       return caller;
@@ -140,15 +135,17 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
     },
   };
   const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
+  /** The session, unless it reads too often. */
+  const reading = (request: FastifyRequest): Session => {
+    const session = sessionOf.get(request);
+    const permit = perSession.take(session.session_id);
+    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+    return session;
+  };
   mount(
     app,
     platformRoutes.get_flow_session,
-    ({ request }) => {
-      const session = sessionOf.get(request);
-      const permit = perSession.take(session.session_id);
-      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-      return sessions.read(session);
-    },
+    ({ request }) => sessions.read(reading(request)),
     withSession,
   );
   mount(
@@ -161,12 +158,7 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
   mount(
     app,
     platformRoutes.open_flow_saved_methods,
-    ({ body, request }) => {
-      const session = sessionOf.get(request);
-      const permit = perSession.take(session.session_id);
-      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-      return funding.openSaved(session, body.funding_method);
-    },
+    ({ body, request }) => funding.openSaved(reading(request), body.funding_method),
     withSession,
   );
   mount(

@@ -48,11 +48,6 @@ const RETRY_AFTER_SECONDS = '5';
 
 /** Retry-After when a token has opened too many sessions. */
 const TOKEN_RETRY_SECONDS = '60';
-/** Ended payments that the usual time is computed from, and the minimum needed. */
-const [usualSample, usualLeast] = [200, 20];
-/** How long a computed time is reused. */
-const USUAL_CACHE_MS = 60_000;
-
 /** RFC 6750: what every 401 of a Bearer operation carries. */
 const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
 
@@ -132,7 +127,6 @@ export function openSessions(options: {
   clock: Clock;
 }): Sessions {
   const { database, registry, client, funding, sealer, mails, clock } = options;
-  const usualSeconds = openUsualTimes(database, clock);
   const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
   const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
   /** The bill, read within this many milliseconds in total. */
@@ -148,7 +142,7 @@ export function openSessions(options: {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, usual, methods, payment, receipt, next] = await Promise.all([
+    const [bill, other, methods, payment, receipt, next] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
@@ -156,7 +150,6 @@ export function openSessions(options: {
             throw error;
           }),
       standing === undefined ? otherPayment(database, session) : undefined,
-      usualSeconds(partner.partner_id),
       funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
@@ -189,7 +182,6 @@ export function openSessions(options: {
           }
         : {}),
       ...(other === undefined ? {} : { other_payment: other }),
-      ...(usual === undefined ? {} : { usual_seconds: usual }),
     };
   };
   return {
@@ -261,11 +253,10 @@ async function openedAfter(
   continues: string | undefined,
 ): Promise<string | null> {
   if (flow_id === null) return null;
-  const before = uuidOrNull(continues);
-  const [continued] =
-    before === null
-      ? []
-      : await database.query<OpenedAfter>(selectContinued, [before, flow_id, partner_id]);
+  // A session id that we cannot have issued is ignored.
+  const [continued] = uuid.holds(continues)
+    ? await database.query<OpenedAfter>(selectContinued, [continues, flow_id, partner_id])
+    : [];
   if (continued !== undefined) return continued.opened_after;
   const [flow] = await database.query<OpenedAfter>(selectLatest, [flow_id, partner_id]);
   return flow?.opened_after ?? null;
@@ -356,38 +347,4 @@ function fromToken(session: Session): Bill {
   };
 }
 
-const usualStatement = sql(
-  'session_usual',
-  `SELECT count(*)::int AS count,
-          ceil(percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)))::int AS seconds
-     FROM (SELECT status, created_at, ended_at FROM duebridge_platform.payments
-            WHERE partner_id = $1 ORDER BY platform_payment_id DESC LIMIT ${usualSample}) AS recent
-    WHERE status = 'succeeded'`,
-);
-
-/** Within how many seconds nine of ten recent payments of a partner had succeeded; undefined while few are known. */
-function openUsualTimes(
-  database: Database,
-  clock: Clock,
-): (partner_id: string) => Promise<number | undefined> {
-  const known = new Map<string, { readonly at: number; readonly seconds: number | undefined }>();
-  return async (partner_id) => {
-    const before = known.get(partner_id);
-    if (before !== undefined && clock.monotonic() - before.at < USUAL_CACHE_MS)
-      return before.seconds;
-    const [row] = await database.query<{ count: number; seconds: number | null }>(usualStatement, [
-      partner_id,
-    ]);
-    const enough = (row?.count ?? 0) >= usualLeast;
-    const seconds = enough ? Math.max(1, row?.seconds ?? 1) : undefined;
-    known.set(partner_id, { at: clock.monotonic(), seconds });
-    return seconds;
-  };
-}
-
 const uuid = compileCheck(Uuid);
-
-/** Ignore a session id that we cannot have issued. */
-function uuidOrNull(text: string | undefined): string | null {
-  return uuid.holds(text) ? text : null;
-}

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
-import type { CaseView, DifferenceSummary, PaymentPage } from '@duebridge/contract';
+import type { CaseView, PaymentPage } from '@duebridge/contract';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
@@ -301,41 +301,7 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   );
   const [one] = differences;
   assert.ok(one);
-  // Half a year later: the same payment also differs in another way now, and a payment that we do not have is found.
-  await platform.database.query(
-    `WITH old AS (UPDATE duebridge_platform.differences SET found_at = now() - interval '180 days'
-                   WHERE difference_id = $1 RETURNING platform_batch_id, partner_id, platform_payment_id, amount_in_cents)
-     INSERT INTO duebridge_platform.differences (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, amount_in_cents, found_at)
-     SELECT gen_random_uuid(), platform_batch_id, partner_id, platform_payment_id, 'status', amount_in_cents, now() - interval '2 days' FROM old
-     UNION ALL
-     SELECT gen_random_uuid(), platform_batch_id, partner_id, 'only-there', 'missing_here', NULL, now() FROM old`,
-    [one.difference_id],
-  );
-  const [paid] = (await json<PaymentPage>(['payments', '--id', id])).payments;
-  const cents = paid?.amount_in_cents;
-  const { oldest_found_at, ...summary } = await json<DifferenceSummary>([
-    'differences',
-    '--summary',
-    '--batch',
-    batch,
-  ]);
-  assert.ok(Date.parse(oldest_found_at ?? '') < Date.now() - 179 * 86_400_000);
-  assert.deepEqual(summary, {
-    open: 3,
-    value_at_risk_in_cents: cents,
-    unknown_values: 1,
-    ages: [
-      { age: '1h', open: 1, value_at_risk_in_cents: 0 },
-      { age: '24h', open: 0, value_at_risk_in_cents: 0 },
-      { age: '3d', open: 1, value_at_risk_in_cents: cents },
-      { age: 'older', open: 1, value_at_risk_in_cents: cents },
-    ],
-  });
-  assert.match(await run(['differences', '--summary']), /^older +1 +\$\d/m);
-  await platform.database.query(
-    `DELETE FROM duebridge_platform.differences WHERE platform_batch_id = $1 AND kind <> 'amount'`,
-    [batch],
-  );
+  assert.match(await run(['differences', '--summary']), /^1h +1 +\$28\.00$/m);
   await run(['resolve', one.difference_id, '--reason', 'they corrected their record']);
   await assert.rejects(run(['resolve', one.difference_id, '--reason', 'again']), /CONFLICT/);
   const resolved = await run(['differences', '--state', 'resolved', '--kind', 'amount']);

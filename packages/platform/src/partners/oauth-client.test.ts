@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
-import { Provider } from 'oidc-provider';
 import {
   judgeToken,
   lifeInSeconds,
@@ -332,53 +329,4 @@ test('a redirect from the token endpoint is not followed with the secret [OA1]',
   const row = await rig.pay(engine, 'acme');
   await rig.until(row.platform_payment_id, settled);
   assert.equal(thief.seen.length, 0);
-});
-
-async function listen(
-  t: { after(hook: () => Promise<void>): void },
-  handle: Parameters<typeof createServer>[1],
-): Promise<string> {
-  const server = createServer(handle as never);
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  t.after(
-    () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  );
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-test('a payment succeeds with tokens of an unmodified oidc-provider [OA1 OA2 OA3 OA4]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  const provider = new Provider('http://127.0.0.1', {
-    clients: [
-      {
-        client_id: 'platform',
-        client_secret: 's+e%c&r:e=t',
-        grant_types: ['client_credentials'],
-        redirect_uris: [],
-        response_types: [],
-        token_endpoint_auth_method: 'client_secret_post',
-        scope: 'read write',
-      },
-    ],
-    scopes: ['read', 'write'],
-    features: { clientCredentials: { enabled: true }, devInteractions: { enabled: false } },
-  });
-  const url = await listen(t, provider.callback());
-  partner.script = async (seen) => {
-    const bearer = /^Bearer (.+)$/.exec(seen.headers.authorization ?? '')?.[1] ?? '';
-    const known = await provider.ClientCredentials.find(bearer);
-    return known === undefined ? { status: 401, json: {} } : undefined;
-  };
-  await registerOAuth(rig, 'acme', partner.url, `${url}/token`);
-  const engine = rig.engine();
-  await engine.start();
-  const row = await rig.pay(engine, 'acme');
-  assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
 });

@@ -121,25 +121,6 @@ test('each answer has one meaning: retry, ask an operator, or hold the partner',
   assert.equal(judgePoll(intent, reply(404, '{}')).kind, 'not_found');
 });
 
-test('every HTTP status has one meaning [S4 RU5 PL5]', () => {
-  const meanings: Readonly<Record<string, readonly number[]>> = {
-    'unknown redirect': [300, 301, 302, 399],
-    'unknown not_found': [404, 410],
-    'unknown timeout': [408],
-    'unknown conflict': [409, 423, 425],
-    'unknown too_many_requests': [429],
-    'unknown misconfigured': [402, 405, 406, 407, 411, 415, 418, 424, 426, 428, 430, 499, 501, 505],
-    'unknown server_error': [500, 502, 503, 504, 506, 599],
-    'unknown other_status': [100, 199, 201, 204, 299],
-    'held credentials': [401],
-    'held scope': [403],
-    rejected: [400, 422],
-  };
-  for (const [meaning, statuses] of Object.entries(meanings)) {
-    for (const status of statuses) assert.equal(kindOf(reply(status, '{}')), meaning, `${status}`);
-  }
-});
-
 test('a 404 is believed, and a refusal quoted, only if the body says so explicitly [RU5 ST3]', () => {
   const believed = (text: string): boolean | undefined => {
     const outcome = judgePoll(intent, reply(404, text));

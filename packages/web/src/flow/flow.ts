@@ -32,7 +32,7 @@ const MAX_REASON = 500;
 const MAX_READS = 3;
 /** How long before its end a session warns (WCAG 2.2.1 asks for 20 s at least). */
 const WARNING_MS = 120_000;
-/** After this the page says that the biller is slow, unless the biller usually takes longer. */
+/** After this the page says that the biller is slow. */
 const SLOW_MS = 30_000;
 
 /** Creates the flow for a page that is connected to its site. Call `start()` once. */
@@ -369,8 +369,7 @@ export class Flow {
     this.#following = following;
     this.#heard(payment);
     if (payment.status !== 'processing') return;
-    const usual = (this.state.screen.bill?.session.usual_seconds ?? 0) * 1_000;
-    const slow = setTimeout(() => this.apply({ type: 'slow' }), Math.max(SLOW_MS, usual));
+    const slow = setTimeout(() => this.apply({ type: 'slow' }), SLOW_MS);
     void this.#until(slow, payment, following.signal);
   }
 
