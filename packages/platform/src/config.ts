@@ -122,14 +122,24 @@ export function readPlatformConfig(
   return {
     ...read,
     tracing: tracingOf({ tracesEndpoint, tracesRatio, tracesService }),
-    stripe: stripeOf({
-      secretKey: stripeSecretKey,
-      publishableKey: stripePublishableKey,
-      webhookSecrets: stripeWebhookSecret,
-      methods: stripeMethods,
-      bankMaxCents: stripeBankMaxCents,
-    }),
-    openId: openIdOf({ oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl }),
+    stripe: stripeOf(
+      {
+        secretKey: stripeSecretKey,
+        publishableKey: stripePublishableKey,
+        webhookSecrets: stripeWebhookSecret,
+      },
+      { methods: stripeMethods, bankMaxCents: stripeBankMaxCents },
+    ),
+    openId: allOrNone<OpenIdProvider>(
+      'OpenID Connect',
+      ['ISSUER', 'CLIENT_ID', 'CLIENT_SECRET', 'REDIRECT_URL'].map((n) => `DUEBRIDGE_OIDC_${n}`),
+      {
+        issuer: oidcIssuer,
+        clientId: oidcClientId,
+        clientSecret: oidcClientSecret,
+        redirectUrl: oidcRedirectUrl,
+      },
+    ),
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
   };
 }
@@ -162,58 +172,42 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
   return { checked, sealKey, keyPepper, adminKey };
 }
 
+/** The settings if all of them are given, undefined if none is. Throws ConfigurationError for some of them. */
+function allOrNone<Settings extends object>(
+  what: string,
+  names: readonly string[],
+  read: { readonly [Name in keyof Settings]: Settings[Name] | undefined },
+): Settings | undefined {
+  const given = Object.values(read).filter((value) => value !== undefined);
+  if (given.length === 0) return undefined;
+  if (given.length === names.length) return read as Settings;
+  throw new ConfigurationError(
+    `${what} is only partly configured: set ${names.slice(0, -1).join(', ')} and ${names.at(-1)}, or none of them`,
+  );
+}
+
 /** Stripe's account: its three secrets or none of them. Throws ConfigurationError. */
 function stripeOf(
-  read: {
-    readonly [K in 'secretKey' | 'publishableKey' | 'webhookSecrets']:
-      StripeSettings[K] | undefined;
-  } & Omit<StripeSettings, 'secretKey' | 'publishableKey' | 'webhookSecrets'>,
+  secrets: { readonly [Name in StripeSecret]: StripeSettings[Name] | undefined },
+  more: Omit<StripeSettings, StripeSecret>,
 ): StripeSettings | undefined {
-  const { secretKey, publishableKey, webhookSecrets } = read;
-  if ([secretKey, publishableKey, webhookSecrets].every((value) => value === undefined)) {
-    return undefined;
-  }
-  if (secretKey === undefined || publishableKey === undefined || webhookSecrets === undefined) {
-    throw new ConfigurationError(
-      'Stripe is only partly configured: set DUEBRIDGE_STRIPE_SECRET_KEY, DUEBRIDGE_STRIPE_PUBLISHABLE_KEY and DUEBRIDGE_STRIPE_WEBHOOK_SECRET, or none of them',
-    );
-  }
-  if (isLive(secretKey) !== isLive(publishableKey)) {
+  const names = ['SECRET_KEY', 'PUBLISHABLE_KEY', 'WEBHOOK_SECRET'];
+  const whole = allOrNone<Pick<StripeSettings, StripeSecret>>(
+    'Stripe',
+    names.map((name) => `DUEBRIDGE_STRIPE_${name}`),
+    secrets,
+  );
+  if (whole === undefined) return undefined;
+  if (isLive(whole.secretKey) !== isLive(whole.publishableKey)) {
     throw new ConfigurationError(
       'one of the Stripe keys is for test mode and the other is live: take both from the same mode',
     );
   }
-  return { ...read, secretKey, publishableKey, webhookSecrets };
+  return { ...more, ...whole };
 }
+type StripeSecret = 'secretKey' | 'publishableKey' | 'webhookSecrets';
 
 /** Whether a Stripe key moves real money. */
 function isLive(key: string): boolean {
   return /^[a-z]+_live_/.test(key);
-}
-
-/** The provider of the four variables: all of them or none. Throws ConfigurationError. */
-function openIdOf(read: {
-  readonly oidcIssuer: string | undefined;
-  readonly oidcClientId: string | undefined;
-  readonly oidcClientSecret: string | undefined;
-  readonly oidcRedirectUrl: string | undefined;
-}): OpenIdProvider | undefined {
-  const { oidcIssuer, oidcClientId, oidcClientSecret, oidcRedirectUrl } = read;
-  if (Object.values(read).every((value) => value === undefined)) return undefined;
-  if (
-    oidcIssuer === undefined ||
-    oidcClientId === undefined ||
-    oidcClientSecret === undefined ||
-    oidcRedirectUrl === undefined
-  ) {
-    throw new ConfigurationError(
-      'OpenID Connect is only partly configured: set DUEBRIDGE_OIDC_ISSUER, DUEBRIDGE_OIDC_CLIENT_ID, DUEBRIDGE_OIDC_CLIENT_SECRET and DUEBRIDGE_OIDC_REDIRECT_URL, or none of them',
-    );
-  }
-  return {
-    issuer: oidcIssuer,
-    clientId: oidcClientId,
-    clientSecret: oidcClientSecret,
-    redirectUrl: oidcRedirectUrl,
-  };
 }

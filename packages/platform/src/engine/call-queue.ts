@@ -41,8 +41,6 @@ const THRESHOLD = 5;
 const BURST_S = 0.1;
 /** A first call that has been due for longer than this stands in a backlog. */
 const BACKLOG_MS = 1_000;
-/** Interval of the look whether a party has room again, for when nobody tells it. */
-const ROOM_LOOK_MS = 1_000;
 
 /** A call under way. */
 export interface RunningCall {
@@ -79,19 +77,15 @@ export class CallQueue<T extends Due> {
   /** In the order of turns: the party served last is last. */
   readonly #parties = new Map<string, Party<T>>();
   readonly #breaker: Breaker;
-  readonly #roomFor: (item: T) => number;
   #closedUntil = 0;
   #startedAt = Number.NEGATIVE_INFINITY;
   #saved = 0;
   #savedAt = Number.NEGATIVE_INFINITY;
 
-  /** `roomFor`: how many first calls of the party of an item may be under way, where what follows them has its own limit. */
   constructor(
     trialMs: number,
     { places, rate }: { readonly places: number; readonly rate: number },
-    roomFor: (item: T) => number = () => Infinity,
   ) {
-    this.#roomFor = roomFor;
     this.#trialMs = trialMs;
     this.#breaker = new Breaker(trialMs);
     this.places = places;
@@ -112,10 +106,6 @@ export class CallQueue<T extends Due> {
       for (const lane of LANES) {
         const head = currentHead(party.lanes[lane], isCurrent);
         if (head === undefined || this.#isFull(party, lane)) continue;
-        if (lane === 'new' && party.underWay.new >= this.#roomFor(head)) {
-          until = Math.min(until, now + ROOM_LOOK_MS);
-          continue;
-        }
         const at = Math.max(head.at, rateAt, this.#opensAt(party, lane));
         if (at > now) until = Math.min(until, at);
         else if (chosen === undefined || turnOf(party, lane) < turnOf(party, chosen)) chosen = lane;
@@ -179,23 +169,13 @@ export class CallQueue<T extends Due> {
     return this.#breaker.isOpen && now - this.#breaker.openedAt >= this.#trialMs;
   }
 
-  /** Whether something holds calls back, other than the budget. */
-  isHeld(now: number): boolean {
-    return this.#closedUntil > now || this.isTroubled;
-  }
-
   /** Whether a first call would leave at once: nothing is closed, and nobody's first call stands in a backlog. */
   isOpen(now: number): boolean {
-    if (this.isHeld(now)) return false;
+    if (this.#closedUntil > now || this.isTroubled) return false;
     for (const { lanes } of this.#parties.values()) {
       if ((lanes.new.peek()?.at ?? now) < now - BACKLOG_MS) return false;
     }
     return true;
-  }
-
-  /** First calls of a party that wait here. */
-  waitingOf(party: string): number {
-    return this.#parties.get(party)?.lanes.new.size ?? 0;
   }
 
   /** Starts nothing before `until`: an operator has paused the partner. */
@@ -224,14 +204,9 @@ export class CallQueue<T extends Due> {
     let party = this.#parties.get(name);
     if (party === undefined) {
       party = {
-        lanes: {
-          new: new DueHeap(),
-          poll: new DueHeap(),
-          again: new DueHeap(),
-          retry: new DueHeap(),
-        },
-        underWay: { new: 0, poll: 0, again: 0, retry: 0 },
-        turns: { new: 0, poll: 0, again: 0, retry: 0 },
+        lanes: byLane(() => new DueHeap()),
+        underWay: byLane(() => 0),
+        turns: byLane(() => 0),
         turn: 0,
         breaker: new Breaker(this.#trialMs),
       };
@@ -280,6 +255,10 @@ export class CallQueue<T extends Due> {
     this.#startedAt = now;
     return { party: name, lane };
   }
+}
+
+function byLane<V>(make: () => V): Record<Lane, V> {
+  return { new: make(), poll: make(), again: make(), retry: make() };
 }
 
 /** A lane that had nothing due has not saved its turns up: it would otherwise start thousands of calls one after the other. */

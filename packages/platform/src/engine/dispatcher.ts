@@ -211,7 +211,7 @@ export class Dispatcher {
     if (step === 'authorize' || step === 'settle') {
       const queue = this.#funding.queueOf(funding_method);
       queue.push(payment, funding_party, lane);
-      this.#pumpFunding(queue);
+      this.#startDue(queue, (one) => this.#fundingStep(one));
     } else {
       partner.queue.push(payment, biller_id, lane);
       this.#pump(partner);
@@ -240,10 +240,6 @@ export class Dispatcher {
       this.#groups.set(key, group);
     }
     return group;
-  }
-
-  #pumpFunding(queue: Queue): void {
-    this.#startDue(queue, (payment) => this.#fundingStep(payment));
   }
 
   #pump(partner: PartnerCalls<ActivePayment>): void {
@@ -339,8 +335,6 @@ export class Dispatcher {
     }
     if (calls.applyBudget(partner.budget)) this.#pump(calls);
     if (isUnsent(payment)) {
-      // It waits no longer, so another may be authorized.
-      for (const queue of this.#funding.queues) this.#pumpFunding(queue);
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
       if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;

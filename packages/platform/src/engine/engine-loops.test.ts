@@ -67,7 +67,7 @@ function rig(options: { pollMs?: number } = {}) {
         for (const slot of free) world.owners[slot] = me;
         return free.map((slot) => ({ slot }));
       }
-      case 'slot_give_all':
+      case 'slot_give':
         world.owners = world.owners.map((owner) => (owner === first ? null : owner));
         return [];
       case 'slot_ids':
@@ -323,7 +323,7 @@ test('a stop gives the slots back, leaves the list, and nothing is sent after it
   assert.ok(world.owners.every((owner) => owner === null));
   assert.deepEqual([...world.workers], []);
   assert.deepEqual(
-    [named('slot_give_all'), named('worker_remove')].map(([one]) => one?.values[0]),
+    [named('slot_give'), named('worker_remove')].map(([one]) => one?.values[0]),
     [workerId, workerId],
   );
   assert.deepEqual(engine.placeForNew(PARTNER, ORDER), NOWHERE);
@@ -359,7 +359,7 @@ test('a stop gives the slots back within ten seconds, though a call ignores that
   void engine.stop().then(() => (isStopped = true));
   await time.advance(10_000);
   assert.equal(isStopped, true);
-  assert.equal(named('slot_give_all').length, 1);
+  assert.equal(named('slot_give').length, 1);
 });
 
 test('a stop while the database is away, or before there ever was a lease, leaves nothing behind [LV5 LV8]', async () => {
@@ -377,7 +377,7 @@ test('a stop while the database is away, or before there ever was a lease, leave
   assert.equal(engine.workerId, '');
   await engine.stop();
   await time.advance(0);
-  assert.deepEqual([world.pauses, named('slot_give_all'), named('worker_remove')], [0, [], []]);
+  assert.deepEqual([world.pauses, named('slot_give'), named('worker_remove')], [0, [], []]);
   assert.ok(!world.lines.includes('could not release the slots'));
 });
 

@@ -14,7 +14,7 @@ import type { PaymentEvent } from './payment-steps.ts';
 const FUNDING_DEADLINE_MS = 15_000;
 /**
  * Calls at once of one funding method. Billers take turns in it, not partners: a slow biller must not delay another of the same
- * aggregator. Each has half of the places at most while there are others, its authorizations are bounded by `roomAt`, and a hung call
+ * aggregator. Each has half of the places at most while there are others, captures do not queue behind authorizations, and a hung call
  * has a deadline.
  */
 const FUNDING_PLACES = 1_024;
@@ -33,18 +33,11 @@ export class FundingCalls {
   queueOf(funding_method: string): CallQueue<ActivePayment> {
     let queue = this.#queues.get(funding_method);
     if (queue === undefined) {
-      const { clock, times } = this.#on;
       const room = { places: FUNDING_PLACES, rate: Infinity };
-      queue = new CallQueue(times.trialMs, room, ({ group }) =>
-        group.partner.roomAt(clock.monotonic(), group.biller_id),
-      );
+      queue = new CallQueue(this.#on.times.trialMs, room);
       this.#queues.set(funding_method, queue);
     }
     return queue;
-  }
-
-  get queues(): Iterable<CallQueue<ActivePayment>> {
-    return this.#queues.values();
   }
 
   /** Authorizes or settles the funds of a payment. Throws only when the database is away. */

@@ -183,16 +183,12 @@ function answered(state: Held, event: { readonly askedAt: number }): Pick<Held, 
   return { askedAt: state.askedAt === event.askedAt ? undefined : state.askedAt };
 }
 
-function askMs(times: LeaseTimes): number {
-  return times.leaseMs * ASK_PART;
-}
-
 function registerMs(times: LeaseTimes): number {
   return times.leaseMs * REGISTER_PART;
 }
 
 function renewalAt(state: Held, times: LeaseTimes): number {
-  return state.askedAt === undefined ? state.renewAt : state.askedAt + askMs(times);
+  return state.askedAt === undefined ? state.renewAt : state.askedAt + times.leaseMs * ASK_PART;
 }
 
 /** When time alone next changes the state; undefined when it never does. Pure. */

@@ -17,12 +17,6 @@ import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
 /** A partner that does not apply Prefer: wait is asked again after this, since it may have been upgraded. */
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
 
-/**
- * Payments of a biller that are authorized ahead of their PUTs, so that what is begun is finished before more is begun. Enough for a
- * processor that takes 1.5 s while the partner takes 170 payments a second.
- */
-const AHEAD = 256;
-
 /** This worker among those that live: `rank` is its place in the order of their ids. */
 export interface Part {
   readonly of: number;
@@ -77,14 +71,6 @@ export class PartnerCalls<T extends Due> {
     const { of, rank } = part;
     this.queue.places = Math.max(1, Math.floor(places / of) + (rank < places % of ? 1 : 0));
     this.queue.rate = rate / of;
-  }
-
-  /**
-   * How many authorizations of a biller's payments may be under way. A partner that takes nothing bounds none: its customers wait at
-   * the page for a decision of their bank.
-   */
-  roomAt(now: number, biller_id: string): number {
-    return this.queue.isHeld(now) ? Infinity : AHEAD - this.queue.waitingOf(biller_id);
   }
 
   /**

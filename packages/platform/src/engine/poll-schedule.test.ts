@@ -50,16 +50,6 @@ test('no age, count or random number makes an invalid delay', () => {
   assert.ok(settlements.times.every((time) => Number.isFinite(time) && time >= 0));
 });
 
-test('the longest delay follows the age: a minute in the first hour, 15 minutes in the first day, then an hour', () => {
-  const ages = [0, HOUR - 1, HOUR, 24 * HOUR - 1, 24 * HOUR, 1_000 * HOUR];
-  assert.deepEqual(
-    ages.map((age) => capMs(age) / 60_000),
-    [1, 1, 15, 15, 60, 60],
-  );
-  assert.equal(byDefault(0, 0, 0, 200), 180, 'a tenth sooner');
-  assert.ok(Math.abs(byDefault(0, 0, 1, 200) - 220) < 1e-6, 'or later');
-});
-
 test('an unknown outcome is tried again after a quarter of a second, twice as long each time, to a minute', () => {
   const longest = [1, 2, 3, 8, 9, 10].map((tries) => retryMs(tries, 1));
   assert.deepEqual(longest, [250, 500, 1_000, 32_000, 60_000, 60_000]);

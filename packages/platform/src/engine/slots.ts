@@ -139,26 +139,20 @@ export async function takeSlots(
 
 const giveStatement = sql(
   'slot_give',
-  `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1 AND slot = ANY($2)`,
+  `UPDATE duebridge_platform.slots SET worker_id = NULL
+    WHERE worker_id = $1 AND ($2::smallint[] IS NULL OR slot = ANY($2))`,
 );
 
-/** Releases slots, which every worker may then take. */
+/**
+ * Releases slots of a worker, all of them without `slots`, which every worker may then take. The cost does not depend on the payments in
+ * flight.
+ */
 export async function giveSlots(
   on: Queryable,
   worker_id: string,
-  slots: readonly number[],
+  slots: readonly number[] | null = null,
 ): Promise<void> {
-  if (slots.length > 0) await on.query(giveStatement, [worker_id, slots]);
-}
-
-const giveAllStatement = sql(
-  'slot_give_all',
-  `UPDATE duebridge_platform.slots SET worker_id = NULL WHERE worker_id = $1`,
-);
-
-/** Releases all slots of a worker on a graceful stop; the cost does not depend on the payments in flight. */
-export async function giveAllSlots(on: Queryable, worker_id: string): Promise<void> {
-  await on.query(giveAllStatement, [worker_id]);
+  await on.query(giveStatement, [worker_id, slots]);
 }
 
 const idsStatement = sql(

@@ -18,7 +18,6 @@ import { keptMs } from './lease.ts';
 import type { WorkerGround } from './options.ts';
 import {
   ARRIVALS_KEEPER,
-  giveAllSlots,
   giveSlots,
   idsInSlots,
   loadPayments,
@@ -298,9 +297,9 @@ export class Worker {
     this.drop();
   }
 
-  /** Releases every slot after the end. The cost does not depend on the payments in flight. */
-  async release(): Promise<void> {
-    await giveAllSlots(this.#on.database, this.workerId);
+  /** Releases every slot after the end. */
+  release(): Promise<void> {
+    return giveSlots(this.#on.database, this.workerId);
   }
 }
 
