@@ -195,7 +195,7 @@ test('everything that is missing is named in one sentence, and so is what does n
     [`${addWater} --key k --scope read`, /^--scope cannot be given here;/],
     ['payments some-id --status review', /^--status cannot be given here;/],
     ['differences --summary --age 1h', /^--age cannot be given here;/],
-    ['batch close . --reason y', /^"\." is no platform_batch_id$/],
+    ['batch close . --reason y', /^none of platform_batch_id may be empty, "\." or "\.\."$/],
   ];
   for (const [words, sentence] of sentences) {
     const { code, said } = await run(words);

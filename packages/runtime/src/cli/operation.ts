@@ -359,7 +359,9 @@ class Reader {
       return this.#fields(chosen, { [key.name]: word });
     }
     this.#read.add(name);
-    const value = (await this.#leaf(field, this.#typed.get(name))) ?? defaults[name];
+    const read = await this.#leaf(field, this.#typed.get(name));
+    // null is a value: it removes what is there.
+    const value = read === undefined ? defaults[name] : read;
     if (value === undefined && isRequired) {
       const { secretIn } = this.#words(name);
       this.#missing.push(this.#flag(name) + (secretIn === undefined ? '' : `, or ${secretIn}`));
