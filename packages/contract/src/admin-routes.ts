@@ -10,7 +10,7 @@ import * as t from './fields.ts';
 import * as operate from './operate.ts';
 import type { ErrorCode } from './errors.ts';
 import { moneyOperations } from './money-routes.ts';
-import { PATH_FIELDS, pathFields, routeTable, type Operation } from './routes.ts';
+import { PATH_FIELDS, pathFields, routeTable, type Operation, type Routes } from './routes.ts';
 
 /** Fields that stand in a path of an admin API, beside those of the wire. */
 const ADMIN_FIELDS = {
@@ -36,7 +36,7 @@ const NOT_FOUND: Readonly<Record<string, ErrorCode>> = {
 export function adminRoutes<
   const Fields extends TProperties,
   const T extends Readonly<Record<string, Operation>>,
->(fields: Fields, operations: T) {
+>(fields: Fields, operations: T): Routes<Fields, T> {
   const shared = { prefix: '/admin/v1', source: 'decision 32', auth: 'admin' } as const;
   return routeTable(fields, shared, operations, ({ role, method, path }) => [
     ...(role === undefined ? [] : (['INSUFFICIENT_ROLE'] as const)),

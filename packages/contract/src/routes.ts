@@ -117,7 +117,8 @@ type FieldsOf<Path extends string> = Path extends `${string}{${infer Name}}${inf
 type ParamsOf<Fields extends TProperties, Call extends string> = [FieldsOf<Call>] extends [never]
   ? unknown
   : { readonly params: TObject<Pick<Fields, FieldsOf<Call> & keyof Fields>> };
-type Routes<Fields extends TProperties, T extends Readonly<Record<string, Operation>>> = {
+/** A completed table of operations, by their ids. */
+export type Routes<Fields extends TProperties, T extends Readonly<Record<string, Operation>>> = {
   readonly [Id in keyof T]: Omit<T[Id], 'call' | 'errors'> &
     Pick<Route, 'id' | 'method' | 'path' | 'source' | 'auth' | 'errors'> &
     ParamsOf<Fields, T[Id]['call']>;
