@@ -3,13 +3,13 @@
  * `*.full.test.ts`, which the second runs. Node's own runner gives each file a process; test/support/shared-server.ts gives all of them
  * one PostgreSQL.
  */
-import { spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { globSync } from 'node:fs';
-import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
 import { testPrograms, toolFolder } from './tool.ts';
 import { readWords, refuse } from './words.ts';
 
@@ -144,27 +144,18 @@ async function tests(): Promise<boolean> {
 /** Runs a program of tools/test and prints what it says once it has ended, so that it does not mix with what the tests say meanwhile. */
 async function command(program: string, args: readonly string[]): Promise<boolean> {
   const env = await testPrograms('test');
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, {
-      cwd: root,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      // Kept where a person watches; it goes to a pipe here.
-      env: { ...env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) },
-      // A group of its own: most of these programs start another one that does the work, which has to end with them.
-      detached: true,
-    });
-    if (chosen.includes('tests') && child.pid !== undefined) setPriority(child.pid, BESIDE_TESTS);
-    stop.signal.addEventListener('abort', () => {
-      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGTERM');
-    });
-    const said: Buffer[] = [];
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (piece: Buffer) => said.push(piece));
-    }
-    child.on('error', reject);
-    child.on('close', (code) => {
-      process.stdout.write(Buffer.concat(said));
-      resolve(code === 0);
-    });
-  });
+  const options = {
+    cwd: root,
+    // Colours are kept where a person watches; it goes to a pipe here.
+    env: { ...env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) },
+    signal: stop.signal,
+    maxBuffer: 2 ** 26,
+  };
+  const nice = [`-n${chosen.includes('tests') ? BESIDE_TESTS : 0}`, program, ...args];
+  const { code, stdout, stderr } = await promisify(execFile)('nice', nice, options).then(
+    (said) => ({ ...said, code: 0 }),
+    (error: { code: number; stdout: string; stderr: string }) => error,
+  );
+  process.stdout.write(stdout + stderr);
+  return code === 0;
 }

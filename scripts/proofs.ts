@@ -38,15 +38,11 @@ export function proofs(): ReadonlyMap<string, readonly Proof[]> {
 }
 
 if (import.meta.main) {
-  const ids = process.argv.slice(2);
   const found = proofs();
-  if (ids.length === 0) {
-    process.stderr.write('Name the ids to look up, for example: npm run proofs -- PL1 F70\n');
-    process.exitCode = 3;
-  }
+  const ids = process.argv.slice(2);
+  if (ids.length === 0) console.error('Name the ids to look up: npm run proofs -- PL1 F70');
   for (const id of ids) {
-    const tests = found.get(id) ?? [];
-    process.stdout.write(`${id}: ${tests.length === 0 ? 'no test' : ''}\n`);
-    for (const { file, title } of tests) process.stdout.write(`  ${title}\n    ${file}\n`);
+    const tests = (found.get(id) ?? []).map(({ file, title }) => `\n  ${title}\n    ${file}`);
+    console.log(`${id}: ${tests.join('') || 'no test'}`);
   }
 }

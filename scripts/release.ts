@@ -9,10 +9,9 @@
  *
  * A person runs `set`, commits and pushes the tag v0.2.0; .github/workflows/publish.yml does the rest.
  */
-import { execFile } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
-import { promisify } from 'node:util';
+import { join } from 'node:path';
 
 /** A version as semver.org defines it, without build metadata, which npm ignores. */
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/;
@@ -28,32 +27,12 @@ export const PUBLISHED = [
   'duebridge',
 ] as const;
 
-interface Versioned {
-  version: string;
-  dependencies?: Record<string, string>;
-  devDependencies?: Record<string, string>;
-}
-
-interface Manifest extends Versioned {
-  name: string;
-}
-
-/** Writes the version of one of our packages, and of those of ours that it needs. */
-function stamp(manifest: Versioned, version: string): void {
-  manifest.version = version;
-  for (const group of [manifest.dependencies, manifest.devDependencies]) {
-    for (const name of Object.keys(group ?? {})) {
-      if (group !== undefined && name.startsWith('@duebridge/')) group[name] = version;
-    }
-  }
-}
-
-function manifests(root: string): [file: string, manifest: Manifest][] {
-  return globSync(['package.json', 'packages/*/package.json'], { cwd: root }).map((file) => [
-    join(root, file),
-    JSON.parse(readFileSync(join(root, file), 'utf8')) as Manifest,
-  ]);
-}
+/** Files that name our version: manifests and the lock file as JSON, where each is the version of one of ours, or of one that it needs. */
+const MANIFESTS = ['package.json', 'packages/*/package.json'];
+const OWN_VERSION = /^( {2}"version": ")[^"]+(",?)$/m;
+const NEEDED_VERSION = /^( +"@duebridge\/\w+": ")\d[^"]*(",?)$/gm;
+const LOCKED_VERSION =
+  /^( {4}"(?:|packages\/\w+)": \{\n(?: {6}"name": .*\n)? {6}"version": ")[^"]+/gm;
 
 /**
  * Sets the version of every package and moves the unreleased notes of CHANGELOG.md into a section of that name. Throws when there
@@ -61,8 +40,7 @@ function manifests(root: string): [file: string, manifest: Manifest][] {
  */
 export function setVersion(root: string, version: string, day: string): void {
   if (!VERSION.test(version)) throw new Error(`"${version}" is no version; write it as 1.2.3`);
-  const file = join(root, 'CHANGELOG.md');
-  const changelog = readFileSync(file, 'utf8');
+  const changelog = readFileSync(join(root, 'CHANGELOG.md'), 'utf8');
   if (section(changelog, 'Unreleased') === '') {
     throw new Error(
       'CHANGELOG.md has nothing under [Unreleased]; write what changes, then release',
@@ -71,45 +49,36 @@ export function setVersion(root: string, version: string, day: string): void {
   if (section(changelog, version) !== undefined) {
     throw new Error(`CHANGELOG.md has a section ${version} already`);
   }
-  const folders = manifests(root).map(([path, manifest]) => {
-    stamp(manifest, version);
-    writeFileSync(path, `${JSON.stringify(manifest, undefined, 2)}\n`);
-    return relative(root, dirname(path));
-  });
-  const lockFile = join(root, 'package-lock.json');
-  const lock = JSON.parse(readFileSync(lockFile, 'utf8')) as Manifest & {
-    packages: Record<string, Versioned>;
+  const rewrite = (file: string, ...changes: (readonly [RegExp | string, string])[]): void => {
+    const path = join(root, file);
+    const before = readFileSync(path, 'utf8');
+    writeFileSync(
+      path,
+      changes.reduce((text, [what, by]) => text.replace(what, by), before),
+    );
   };
-  lock.version = version;
-  for (const folder of folders) {
-    const locked = lock.packages[folder];
-    if (locked === undefined) throw new Error(`package-lock.json lacks ${folder}; run npm install`);
-    stamp(locked, version);
-  }
-  writeFileSync(lockFile, `${JSON.stringify(lock, undefined, 2)}\n`);
-  const images = join(root, 'deploy/kubernetes/kustomization.yaml');
-  const tags = readFileSync(images, 'utf8').replace(/^( +newTag: ).*$/m, `$1${version}`);
-  writeFileSync(images, tags);
+  const own = [OWN_VERSION, `$1${version}$2`] as const;
+  const needed = [NEEDED_VERSION, `$1${version}$2`] as const;
+  for (const file of globSync(MANIFESTS, { cwd: root })) rewrite(file, own, needed);
+  rewrite('package-lock.json', own, needed, [LOCKED_VERSION, `$1${version}`]);
+  rewrite('deploy/kubernetes/kustomization.yaml', [/^( +newTag: ).*$/m, `$1${version}`]);
   const heading = `## [Unreleased]\n\n## [${version}] - ${day}\n`;
-  writeFileSync(file, changelog.replace('## [Unreleased]\n', heading));
+  rewrite('CHANGELOG.md', ['## [Unreleased]\n', heading]);
 }
 
 /** The notes of a version. Throws when a package has another version or CHANGELOG.md has no section for it. */
 export function notes(root: string, version: string): string {
-  for (const [path, manifest] of manifests(root)) {
-    const used = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })
-      .filter(([name]) => name.startsWith('@duebridge/'))
-      .map(([, wanted]) => wanted);
-    if ([manifest.version, ...used].some((one) => one !== version)) {
+  for (const file of globSync(MANIFESTS, { cwd: root })) {
+    const text = readFileSync(join(root, file), 'utf8');
+    const found = [OWN_VERSION.exec(text), ...text.matchAll(NEEDED_VERSION)];
+    if (found.some((match) => !match?.[0].includes(`"${version}"`))) {
       throw new Error(
-        `${path} does not say ${version} everywhere; node scripts/release.ts set writes it`,
+        `${file} does not say ${version} everywhere; node scripts/release.ts set writes it`,
       );
     }
   }
   const found = section(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'), version);
-  if (found === undefined || found === '') {
-    throw new Error(`CHANGELOG.md has no notes for ${version}`);
-  }
+  if (!found) throw new Error(`CHANGELOG.md has no notes for ${version}`);
   return found;
 }
 
@@ -129,7 +98,7 @@ if (import.meta.main) {
       const { release } = await import('../packages/web/build.ts');
       await release();
       const recording = [join(root, 'test/upgrade/record.ts'), `test/upgrade/${version}.json`];
-      await promisify(execFile)(process.execPath, recording, { cwd: root });
+      execFileSync(process.execPath, recording, { cwd: root });
     } else if (action === 'notes') console.log(notes(root, version));
     else if (action === 'folders')
       for (const name of PUBLISHED) console.log(`dist/packages/${name}`);

@@ -161,7 +161,7 @@ test('NestJS, as CommonJS compiled by TypeScript, passes the judge and keeps its
     withoutInstall.find(({ file }) => file === 'setup.js')?.text ?? '',
   );
   await consumer.run('node', ['setup.mjs']);
-  const env = { PARTNER_KEY: 'a-key-that-only-we-two-know' };
+  const env = { DUEBRIDGE_PARTNER_KEY: 'a-key-that-only-we-two-know' };
   await consumer.serve(cleanup, 'exec node built/main.js', port, env);
   const own = await fetch(`http://127.0.0.1:${port}/own`, {
     method: 'POST',
@@ -192,13 +192,16 @@ test("Next.js builds the page's route into a server of its own, and it passes th
   const setup = before.find(({ file }) => file === 'setup.js')?.text ?? '';
   await consumer.write('setup.mjs', setup);
   await consumer.run('node', ['setup.mjs']);
-  const env = { PARTNER_KEY: 'a-key-that-only-we-two-know', NEXT_TELEMETRY_DISABLED: '1' };
+  const env = {
+    DUEBRIDGE_PARTNER_KEY: 'a-key-that-only-we-two-know',
+    NEXT_TELEMETRY_DISABLED: '1',
+  };
   await consumer.run('npx', ['next', 'build'], { env });
   await consumer.serve(cleanup, 'exec node .next/standalone/server.js', port, env);
   // The route sets no maximum, so none is declared. `%zz` in a path is answered by Next.js itself, with 500 and text.
   const partner = ['--base-url', `http://127.0.0.1:${port}/pay`, '--biller', 'my-biller'];
   const accounts = ['--account', 'A-1', '--other-account', 'A-2', '--inactive-account', 'A-3'];
-  const key = ['--auth', 'key', '--header', 'x-api-key', '--key', env.PARTNER_KEY];
+  const key = ['--auth', 'key', '--header', 'x-api-key', '--key', env.DUEBRIDGE_PARTNER_KEY];
   const judge = ['duebridge', 'conform', 'partner', ...partner, ...accounts, ...key, '--json'];
   const { stdout } = await consumer.outcome('npx', [...judge, '--allow-partial']);
   const { results } = JSON.parse(stdout) as { results: { id: string; verdict: string }[] };

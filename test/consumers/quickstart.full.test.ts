@@ -40,7 +40,10 @@ describe('a stranger ends with a green report', { concurrency: true }, () => {
     const consumer = await Consumer.create(t, {
       packed,
       name: 'koa',
-      environment: { DATABASE_URL: database.url, PARTNER_KEY: 'a-key-that-only-we-two-know' },
+      environment: {
+        DATABASE_URL: database.url,
+        DUEBRIDGE_PARTNER_KEY: 'a-key-that-only-we-two-know',
+      },
     });
     await consumer.write('package.json', '{ "private": true, "type": "module" }');
     await consumer.install('@duebridge/partner', 'fastify', 'koa');
@@ -56,7 +59,7 @@ describe('a stranger ends with a green report', { concurrency: true }, () => {
       `import { openPartnerDatabase, partnerHandler } from '@duebridge/partner';
        import Koa from 'koa';
        const { database } = await openPartnerDatabase({ databaseUrl: process.env.DATABASE_URL });
-       const auth = { method: 'key', header: 'x-api-key', keys: [process.env.PARTNER_KEY] };
+       const auth = { method: 'key', header: 'x-api-key', keys: [process.env.DUEBRIDGE_PARTNER_KEY] };
        const accounts = undefined;
        const app = new Koa();
        ${program.text}

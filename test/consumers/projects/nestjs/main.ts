@@ -22,7 +22,7 @@ class App {
 }
 
 async function main(): Promise<void> {
-  const key = process.env['PARTNER_KEY'] ?? '';
+  const key = process.env['DUEBRIDGE_PARTNER_KEY'] ?? '';
   const { database, close } = await openPartnerDatabase({
     databaseUrl: process.env['DATABASE_URL'],
   });
