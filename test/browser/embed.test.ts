@@ -1,10 +1,14 @@
 /**
  * The SDK in a site: its options, timeouts, events and errors, the React component; files that are
- * late, blocked or missing; a browser without storage and one whose clock is wrong. sdk.test.ts has dialogs and apps.
+ * late, blocked or missing; a browser without storage and one whose clock is wrong.
  */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import test from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { bundled } from './bundled.ts';
+import type { Script } from './engines.ts';
 import { gate, until, useRig } from './rig.ts';
 import {
   inChromium,
@@ -21,6 +25,7 @@ inChromium(rig, (inEngine) => {
   options(inEngine);
   mounting(inEngine);
   events(inEngine);
+  dialogs(inEngine);
   files(inEngine);
   browsers(inEngine);
 });
@@ -28,18 +33,16 @@ inChromium(rig, (inEngine) => {
 const framesOf = ({ tab }: EngineVisit): Promise<number> =>
   tab.run('page', () => document.querySelectorAll('iframe').length);
 
+/** Runs a script in the site. */
+const inSite = <A extends readonly unknown[], T>(
+  { tab }: EngineVisit,
+  script: Script<A, T>,
+  ...given: A
+): Promise<T> => tab.run('page', script, ...given);
+
 // What the site asks for ------------------------------------------------------------------------------------------------------
 
 function options(inEngine: InEngine): void {
-  inEngine(
-    'a site that loads the script with its hash needs to say no address',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world(), '?tag');
-      assert.equal(await at.start({ frameOrigin: undefined }), 'mounted');
-      await at.pay();
-    },
-  );
-
   inEngine(
     'a change of language or look keeps what the customer typed',
     async ({ flow, visit }) => {
@@ -289,21 +292,6 @@ function events(inEngine: InEngine): void {
     },
   );
 
-  inEngine(
-    'a frame that stays says that it is done, and shows the receipt again',
-    async ({ flow, visit }) => {
-      const world = flow.world();
-      const at = await visit(world);
-      await at.start();
-      await at.pay();
-      await at.press('Done');
-      await at.title('All done');
-      await at.sees('$123.45 to Acme Water is paid.');
-      await at.press('Show it again');
-      await at.title('Paid. Thank you!');
-    },
-  );
-
   let react: Promise<string> | undefined;
   inEngine(
     'the React component survives StrictMode, new callbacks and new looks with one frame',
@@ -364,6 +352,85 @@ function events(inEngine: InEngine): void {
         (window as unknown as { shown: (shown: boolean) => void }).shown(false),
       );
       await until(async () => (await leftovers(at)) === 0);
+    },
+  );
+}
+
+// Dialogs -------------------------------------------------------------------------------------------------------------------
+
+function dialogs(inEngine: InEngine): void {
+  inEngine(
+    'a modal page that does not load can be closed with Escape and with a click beside it',
+    async ({ flow, visit }) => {
+      const world = flow.world({ plan: { page: () => 'hang' } });
+      const at = await visit(world);
+      for (const leave of [() => at.tab.press('Escape'), () => at.tab.clickAt(20, 20)]) {
+        const mounted = at.start({ display: 'modal' });
+        await at.holds('page', () => document.querySelector('dialog[open] iframe') !== null);
+        await leave();
+        assert.equal(await mounted, 'destroyed');
+        assert.equal(await leftovers(at), 0);
+      }
+      const reasons = await at.hears<{ reason: string; at: string }>('exit', 2);
+      assert.deepEqual(
+        reasons.map((exit) => [exit.reason, exit.at]),
+        [
+          ['user', 'loading'],
+          ['user', 'loading'],
+        ],
+      );
+    },
+  );
+
+  inEngine(
+    'a phone’s keyboard leaves the dialog the part of the window that is seen, and zooming changes nothing',
+    async ({ flow, visit }) => {
+      const at = await visit(flow.world());
+      await at.tab.resize('phone');
+      await at.holds('page', () => innerWidth < 600);
+      await at.start({ display: 'modal' });
+      await at.title('Your bill from Acme Water');
+      const box = (): Promise<number[]> =>
+        inSite(at, () => {
+          const dialog = document.querySelector('dialog')?.getBoundingClientRect();
+          return [dialog?.top ?? -1, dialog?.height ?? -1];
+        });
+      /** What a phone tells of its window: no driver has a keyboard to show. */
+      const tell = (height: number, scale: number, offsetTop = 0, change = 'resize') =>
+        inSite(
+          at,
+          (changed, told) => {
+            const view = visualViewport as VisualViewport;
+            for (const [name, value] of Object.entries(told))
+              Object.defineProperty(view, name, { configurable: true, value });
+            view.dispatchEvent(new Event(changed));
+          },
+          change,
+          { height, scale, offsetTop },
+        );
+      const full = await inSite(at, () => innerHeight);
+      assert.deepEqual(await box(), [0, full]);
+      await at.tab.run('frame', () => document.querySelector<HTMLElement>('.due button')?.click());
+      await at.title('How much would you like to pay?');
+      await tell(480, 1);
+      assert.deepEqual(await box(), [0, 480]);
+      const bottom = await at.tab.run('frame', () => {
+        const button = document.querySelector('.actions .main');
+        button?.scrollIntoView({ block: 'nearest' });
+        return button?.getBoundingClientRect().bottom ?? Infinity;
+      });
+      const top = await inSite(
+        at,
+        () => document.querySelector('iframe')?.getBoundingClientRect().top ?? Infinity,
+      );
+      assert.ok(top + bottom <= 480, 'the button is above the keyboard');
+      // Safari moves what is seen down to the field, over a page that stays where it was: the dialog moves along.
+      await tell(480, 1, 300, 'scroll');
+      assert.deepEqual(await box(), [300, 480]);
+      await tell(full / 2, 2, 150, 'scroll');
+      assert.deepEqual(await box(), [0, full]);
+      await at.tab.resize('opened');
+      await at.holds('page', () => innerWidth > 600);
     },
   );
 }
@@ -527,3 +594,43 @@ function approved(world: World): void {
   world.payments[0] = waiting;
   for (const step of succeeds) world.change(step);
 }
+
+test('importing it on a server does nothing, and renders an empty place', async () => {
+  const url = (name: string): string => pathToFileURL(join(rig.dist, 'npm', name)).href;
+  const before = Object.keys(globalThis);
+  const sdk = (await import(url('embed.js'))) as SiteWindow['sdk'];
+  const made = sdk.createDuebridge({
+    partner: 'acme',
+    frameOrigin: 'https://pay.example',
+    fetchToken: () => Promise.resolve(''),
+  });
+  assert.equal(made.state, 'idle');
+  made.destroy();
+  await import(url('testing.js'));
+  assert.deepEqual(Object.keys(globalThis), before);
+  assert.match(readFileSync(join(rig.dist, 'npm/react.js'), 'utf8'), /^"use client";/);
+});
+
+test('options that cannot work are refused at once, with a code and a remedy', async () => {
+  const url = pathToFileURL(join(rig.dist, 'npm/embed.js')).href;
+  const { createDuebridge } = (await import(url)) as SiteWindow['sdk'];
+  const fetchToken = (): Promise<string> => Promise.resolve('');
+  const good = { partner: 'p', fetchToken, frameOrigin: 'https://pay.example' };
+  for (const wrong of [
+    { partner: undefined },
+    { partner: '' },
+    { fetchToken: undefined },
+    { frameOrigin: undefined },
+    { display: 'redirect' },
+    { frameOrigin: 'pay.example' },
+    { frameOrigin: 'http://pay.example' },
+    { frameOrigin: 'javascript:alert(1)' },
+  ]) {
+    assert.throws(
+      () => createDuebridge({ ...good, ...wrong } as never),
+      ({ name, code, message }: Error & { code?: string }) =>
+        `${name} ${code}` === 'DuebridgeError config_invalid' && message.length > 30,
+      JSON.stringify(wrong),
+    );
+  }
+});

@@ -8,15 +8,7 @@
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  accessSync,
-  constants,
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { accessSync, constants, globSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '@duebridge/runtime/testing';
@@ -56,7 +48,6 @@ export interface Settings {
   /** IANA name. */
   readonly timeZone?: string;
   readonly colorScheme?: 'dark';
-  readonly reducedMotion?: true;
   /** The system's own colours. WebKit has none (`forced-colors` matches in no theme of GTK): it gets GTK's theme of high contrast. */
   readonly forcedColors?: true;
   /** The folder where files are saved. */
@@ -170,7 +161,7 @@ async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
 // Chromium --------------------------------------------------------------------------------------------------------------------
 
 async function startChromium(settings: Settings): Promise<Engine> {
-  const { timeZone, colorScheme, reducedMotion, forcedColors, downloads } = settings;
+  const { timeZone, colorScheme, forcedColors, downloads } = settings;
   const browser = await launchChromium();
   return {
     async open(frameUrl) {
@@ -178,7 +169,6 @@ async function startChromium(settings: Settings): Promise<Engine> {
         acceptDownloads: downloads !== undefined,
         ...(timeZone && { timezoneId: timeZone }),
         ...(colorScheme && { colorScheme }),
-        ...(reducedMotion && { reducedMotion: 'reduce' }),
         ...(forcedColors && { forcedColors: 'active' }),
       });
       context.setDefaultTimeout(PATIENCE_MS);
@@ -214,7 +204,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
 async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   const executablePath = onPath(['firefox-esr', 'firefox']);
   if (executablePath === undefined) return undefined;
-  const { colorScheme, reducedMotion, forcedColors, downloads } = settings;
+  const { colorScheme, forcedColors, downloads } = settings;
   const { puppeteer } = await importTool<Tools>('browser', 'test');
   const browser = await puppeteer.launch({
     browser: 'firefox',
@@ -233,7 +223,6 @@ async function startFirefox(settings: Settings): Promise<Engine | undefined> {
       // It would take the keyboard from the page when a file was saved.
       'browser.download.alwaysOpenPanel': false,
       ...(colorScheme && { 'layout.css.prefers-color-scheme.content-override': 0 }),
-      ...(reducedMotion && { 'ui.prefersReducedMotion': 1 }),
       ...(forcedColors && { 'browser.display.document_color_use': 2 }),
       ...(downloads && { 'browser.download.folderList': 2, 'browser.download.dir': downloads }),
     },
@@ -329,14 +318,8 @@ async function startWebKit(settings: Settings): Promise<Engine | undefined> {
 }
 
 /** A folder with what GTK's programs read of a person's settings. */
-function gtkConfiguration({ reducedMotion, downloads }: Settings): string {
+function gtkConfiguration({ downloads }: Settings): string {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-gtk-'));
-  mkdirSync(join(folder, 'gtk-3.0'));
-  const animations = reducedMotion ? 0 : 1;
-  writeFileSync(
-    join(folder, 'gtk-3.0/settings.ini'),
-    `[Settings]\ngtk-enable-animations=${animations}\n`,
-  );
   if (downloads) writeFileSync(join(folder, 'user-dirs.dirs'), `XDG_DOWNLOAD_DIR="${downloads}"\n`);
   return folder;
 }

@@ -111,6 +111,48 @@ function ways(inEngine: InEngine): void {
       assert.equal(world.payments.length, 1);
     },
   );
+
+  inEngine(
+    'changes of the payment are announced once, in a live region that outlives the screens',
+    async ({ flow, visit }) => {
+      const world = flow.world({ outcome: [] });
+      const at = await visit(world);
+      await at.start();
+      await at.tab.run('frame', () => {
+        const region = document.querySelector('[role=status]');
+        const spoken: string[] = [];
+        Object.assign(window, { spoken, region });
+        new MutationObserver(() => region?.textContent && spoken.push(region.textContent)).observe(
+          region ?? document,
+          { childList: true, characterData: true, subtree: true },
+        );
+      });
+      await at.press('Pay $123.45');
+      await at.title('Your payment is on its way');
+      // A phone that sets its clock back by an hour waits no hour with the next announcement.
+      await at.tab.run('frame', () => {
+        const { now } = Date;
+        Date.now = () => now() - 3_600_000;
+      });
+      world.change(succeeds[0] ?? {});
+      world.change(succeeds[1] ?? {});
+      await at.title('Paid. Thank you!');
+      await at.holds(
+        'frame',
+        () => document.querySelector('[role=status]')?.textContent === 'Paid. Thank you!',
+      );
+      const { spoken, same } = await at.tab.run('frame', () => {
+        const held = window as unknown as { spoken: string[]; region: Element };
+        return {
+          spoken: held.spoken,
+          same: held.region === document.querySelector('[role=status]'),
+        };
+      });
+      assert.ok(same);
+      // Two at most: the steps in between came within the five seconds that a sentence is given.
+      assert.deepEqual(spoken, ['Your payment is on its way', 'Paid. Thank you!']);
+    },
+  );
 }
 
 function presses(inEngine: InEngine): void {

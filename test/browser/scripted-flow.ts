@@ -344,10 +344,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       return send(response, 200, join(siteFiles, 'hostile.js'), {});
     }
     const frames = [payOrigin, ...url.searchParams.getAll('frame')].join(' ');
-    const tag = url.searchParams.get('tag') === null ? '' : scriptTag();
     const reports = url.searchParams.has('reports');
     const policy =
-      `default-src 'none'; script-src 'self'${tag && ` ${payOrigin}`}; connect-src 'self'; ` +
+      `default-src 'none'; script-src 'self'; connect-src 'self'; ` +
       `frame-src ${url.searchParams.has('noframe') ? "'self'" : frames}${url.searchParams.get('hostile') === null ? '' : ` http://evil.localhost:${port}`}; ` +
       `base-uri 'none'; form-action ${reports ? payOrigin : "'none'"}; ` +
       "require-trusted-types-for 'script'; trusted-types 'none'";
@@ -363,14 +362,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
     });
     response.end(
       `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
-        `<title>A site</title>${beforeTag(url.searchParams.get('before') ?? undefined)}${tag}<script type="module" src="/site.js"></script>` +
+        `<title>A site</title>${beforeTag(url.searchParams.get('before') ?? undefined)}<script type="module" src="/site.js"></script>` +
         `<h1>Acme Water</h1><button id="open">Pay bill</button><div id="place"></div><a href="#end" id="after">After</a></html>`,
     );
-  }
-
-  function scriptTag(): string {
-    const { file, sri } = manifest.sdk;
-    return `<script src="${payOrigin}/sdk/v1/${file}" integrity="${sri}" crossorigin="anonymous"></script>`;
   }
 
   return Object.assign(flow, {

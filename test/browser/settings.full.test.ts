@@ -27,14 +27,12 @@ inEachEngine(
   rig,
   (inEngine, name) => {
     inZone(inEngine, 'Honolulu', /GMT-10|HST/);
-    darkAndStill(inEngine);
     saved(inEngine, folderOf(name));
   },
   {
     settingsOf: (name) => ({
       timeZone: 'Pacific/Honolulu',
       colorScheme: 'dark',
-      reducedMotion: true,
       downloads: folderOf(name),
     }),
   },
@@ -63,24 +61,6 @@ function inZone(inEngine: InEngine, place: string, zone: RegExp): void {
 
 const matches = ({ tab }: EngineVisit, query: string): Promise<boolean> =>
   tab.run('frame', (asked) => matchMedia(asked).matches, query);
-
-function darkAndStill(inEngine: InEngine): void {
-  inEngine(
-    'whoever wants little motion sees the bar of a payment under way move slowly',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world({ outcome: [] }));
-      await at.start();
-      await at.press('Pay $123.45');
-      await at.title('Your payment is on its way');
-      assert.equal(await matches(at, '(prefers-reduced-motion: reduce)'), true);
-      const turns = await at.tab.run('frame', () => {
-        const step = document.querySelector('.track');
-        return step && getComputedStyle(step, '::before').animationDuration;
-      });
-      assert.equal(turns, '4s');
-    },
-  );
-}
 
 function saved(inEngine: InEngine, folder: string): void {
   inEngine(

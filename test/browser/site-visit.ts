@@ -45,8 +45,6 @@ export interface EngineVisit {
     script: Script<A, boolean>,
     ...given: A
   ) => Promise<void>;
-  /** Waits until what has this text in the payment page has the focus: keys go through several processes. */
-  focused(text: string): Promise<void>;
   /** All that the site has heard until now. It hears of a screen in a message, a little after the customer sees the screen. */
   heard(): Promise<Heard[]>;
   /** The values of one kind of event, once the site has heard at least this many of them. */
@@ -193,10 +191,6 @@ async function visitSite(
       mounted.catch(() => {});
       return mounted;
     },
-    focused: (text) =>
-      holds(() =>
-        tab.run('frame', (wanted) => document.activeElement?.textContent === wanted, text),
-      ),
     heard,
     hears,
     codes: async (atLeast) =>
