@@ -34,7 +34,7 @@ export const SIZE_LIMITS = {
   flow_js: 20_000,
   flow_css: 3000,
   /** Each part that is loaded later: the last screens in every visit, the funding methods in some (decision 194). */
-  flow_part: 3150,
+  flow_part: 3000,
   /** The words of each language, loaded on demand. */
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */

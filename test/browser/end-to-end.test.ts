@@ -11,13 +11,13 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
-import { build, type Plugin, type Rolldown } from 'vite';
 import { startDemoSite } from '../../demo/site/server.ts';
 import { around } from '../support/around.ts';
 import { BothSides } from '../support/both-sides.ts';
 import type { Client } from '../support/customer.ts';
 import type { Manifest } from '../../packages/web/build.ts';
 import { startBiller, type Biller } from './biller.ts';
+import { bundled } from './bundled.ts';
 import { useRig } from './rig.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -148,18 +148,7 @@ test('the guide leads from nothing to a paid bill with the files it shows', asyn
   await page.getByText('If you use a content blocker, allow it here.').waitFor();
 });
 
-/** What a partner's own bundler does with `@duebridge/web/embed` once it is installed. */
-const installed: Plugin = {
-  name: 'installed',
-  enforce: 'pre',
-  resolveId(id) {
-    const [, entry] = /^@duebridge\/web\/embed(?:\/(\w+))?$/.exec(id) ?? [id];
-    return id.startsWith('@duebridge/web/embed')
-      ? join(rig.dist, 'npm', `${entry ?? 'embed'}.js`)
-      : undefined;
-  },
-};
-
+/** Bundles files as a partner does once `@duebridge/web` is installed. */
 async function bundle(files: Readonly<Record<string, string>>, entry: string): Promise<string> {
   // Inside the repository, so that React is found; the names are of this process alone.
   const cache = join(root, 'node_modules/.cache');
@@ -167,19 +156,14 @@ async function bundle(files: Readonly<Record<string, string>>, entry: string): P
   const folder = mkdtempSync(join(cache, 'duebridge-guide-'));
   try {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
-    const built = (await build({
-      configFile: false,
-      logLevel: 'error',
-      root,
-      publicDir: false,
-      plugins: [installed],
-      // The build under test lies outside the repository; its React is the repository's.
-      resolve: { dedupe: ['react', 'react-dom'] },
-      define: { 'process.env.NODE_ENV': '"production"' },
-      oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
-      build: { write: false, rolldownOptions: { input: join(folder, entry) } },
-    })) as Rolldown.RolldownOutput;
-    return built.output[0].code;
+    const modules = ['embed/react', 'embed/testing', 'embed'].map((path) => [
+      `@duebridge/web/${path}`,
+      join(rig.dist, 'npm', `${path.split('/').at(-1)}.js`),
+    ]);
+    return await bundled(
+      join(folder, entry),
+      Object.fromEntries(modules) as Record<string, string>,
+    );
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

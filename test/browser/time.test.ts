@@ -155,26 +155,6 @@ function paying(inEngine: InEngine): void {
     },
   );
 
-  inEngine(
-    'a part of the page that stalls is told, and taken when it comes',
-    async ({ flow, visit }) => {
-      const card = { funding_method: 'card', label: 'Card', sandbox: true, frame: '/fund/card' };
-      const at = await visit(flow.world({ before, fundingMethods: [card] }));
-      const part = gate();
-      flow.wire = (path) => (path.includes('/funding-') ? part.held : undefined);
-      await at.start();
-      const isSlow = (): boolean =>
-        document.body.innerText.includes(
-          'This payment method is not loading. Wait a moment, or choose another.',
-        );
-      assert.equal(await at.tab.run('frame', isSlow), false);
-      await passUntil(at, isSlow);
-      part.open();
-      await at.holds('frame', () => document.querySelector('iframe.fund') !== null);
-      await until(async () => !(await at.tab.run('frame', isSlow)));
-    },
-  );
-
   inEngine('a biller that is slow is called slow, and nothing worse', async ({ flow, visit }) => {
     const at = await visit(flow.world({ before, outcome: [] }));
     await at.start();

@@ -18,11 +18,6 @@ export type ThemeVar =
   | 'buttonRadius'
   | 'fontFamily';
 
-/** The target of a rule: the headings, the buttons, the labels of facts and fields. */
-export type RulePart = 'title' | 'button' | 'label';
-/** `fontWeight` 100 to 900; `textTransform` none, uppercase, capitalize; `letterSpacing` normal or a part of an em. */
-export type RuleProperty = 'fontWeight' | 'textTransform' | 'letterSpacing';
-
 /**
  * The appearance of the frame. Values that are unknown, malformed or hard to read (contrast under 4.5:1) are ignored and reported
  * by an `error` event with the code `appearance_invalid`.
@@ -33,7 +28,6 @@ export interface Appearance {
   /** The text direction of the page; default `ltr`, which all supported languages use. */
   readonly direction?: 'ltr' | 'rtl' | undefined;
   readonly variables?: Partial<Record<ThemeVar, string>> | undefined;
-  readonly rules?: Partial<Record<RulePart, Partial<Record<RuleProperty, string>>>> | undefined;
 }
 
 /** Why the frame requests a token: for the first time, or because its session has ended. */

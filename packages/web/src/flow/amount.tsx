@@ -12,15 +12,14 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
   const { full } = rules;
   const field = useRef<HTMLInputElement>(null);
   const min = rules.min > 1 ? money(rules.min) : undefined;
-  const max = session.account.payment_rules.max_amount_in_cents && money(rules.max);
+  const max = session.account.payment_rules.max_amount_in_cents ? money(rules.max) : undefined;
   const limits =
-    min !== undefined && max
-      ? say('amount_between', { min, max })
-      : min !== undefined
-        ? say('amount_at_least', { min })
-        : max
-          ? say('amount_at_most', { max })
-          : undefined;
+    (min ?? max)
+      ? say(min ? (max ? 'amount_between' : 'amount_at_least') : 'amount_at_most', {
+          min: min ?? '',
+          max: max ?? '',
+        })
+      : undefined;
   const wrong =
     problem &&
     say(problem, {

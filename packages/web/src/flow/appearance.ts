@@ -2,7 +2,7 @@
  * The site's appearance, limited to values that keep the page readable and cannot do anything else. Refused values are reported,
  * so that the site's engineer does not look for the cause elsewhere.
  */
-import type { Appearance, RuleProperty, ThemeVar } from '../embed/types.ts';
+import type { Appearance, ThemeVar } from '../embed/types.ts';
 
 /** WCAG 1.4.3: the minimum contrast of text. */
 const READABLE = 4.5;
@@ -31,13 +31,6 @@ const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
   buttonRadius: LENGTH,
   fontFamily: /^[\w\s"',-]{1,200}$/,
 };
-const PARTS = /^(?:title|button|label)$/;
-const PROPERTIES: Readonly<Record<RuleProperty, RegExp>> = {
-  fontWeight: /^[1-9]00$/,
-  textTransform: /^(?:none|uppercase|capitalize)$/,
-  letterSpacing: /^(?:normal|-?0?\.\d{1,2}em)$/,
-};
-
 /** The result of checking an appearance. */
 export interface Look {
   readonly theme: 'light' | 'dark';
@@ -61,7 +54,7 @@ export function themeProperties(
   const base = THEMES[theme];
   const problems: string[] = [];
   const properties: Record<string, string> = {};
-  const own = checked('variables', appearance.variables ?? {}, VARIABLES, problems);
+  const own = checked(appearance.variables ?? {}, problems);
   const readable = (name: ThemeVar, colour: string, ...on: string[]): boolean => {
     const fine = on.every((ground) => contrast(colour, ground) >= READABLE);
     if (!fine) problems.push(`variables.${name} is hard to read`);
@@ -108,31 +101,21 @@ export function themeProperties(
     if (value) properties[property] = value;
   }
 
-  for (const [part, rule] of Object.entries(appearance.rules ?? {})) {
-    if (!PARTS.test(part)) problems.push(`rules.${part} is not known`);
-    else
-      for (const [name, value] of Object.entries(
-        checked(`rules.${part}`, rule ?? {}, PROPERTIES, problems),
-      ))
-        properties[`--${part}-${name}`] = value;
-  }
   return { theme, properties, problems };
 }
 
 /** The values that are well-formed for their names; the others are named in `problems`. */
-function checked<K extends string>(
-  where: string,
+function checked(
   given: Readonly<Record<string, unknown>>,
-  shapes: Readonly<Record<K, RegExp>>,
   problems: string[],
-): Partial<Record<K, string>> {
-  const good: Partial<Record<K, string>> = {};
+): Partial<Record<ThemeVar, string>> {
+  const good: Partial<Record<ThemeVar, string>> = {};
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined) continue;
-    if (!Object.hasOwn(shapes, name)) problems.push(`${where}.${name} is not known`);
-    else if (typeof value !== 'string' || !shapes[name as K].test(value))
-      problems.push(`${where}.${name} is not valid`);
-    else good[name as K] = value;
+    if (!Object.hasOwn(VARIABLES, name)) problems.push(`variables.${name} is not known`);
+    else if (typeof value !== 'string' || !VARIABLES[name as ThemeVar].test(value))
+      problems.push(`variables.${name} is not valid`);
+    else good[name as ThemeVar] = value;
   }
   return good;
 }

@@ -7,7 +7,7 @@ import type { FlowPayment } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { usePart } from './part.ts';
-import { receiptNote, receiptRows, shortReference } from './receipt.ts';
+import { methodLabel, receiptNote, receiptRows, shortReference } from './receipt.ts';
 import { receiptHtml, saveFile } from './receipt-files.ts';
 import {
   Facts,
@@ -149,14 +149,11 @@ function Ended({ flow, words, screen }: Props<'status'>): VNode {
   );
 }
 
-const methodLabel = (bill: Bill, payment: FlowPayment): string =>
-  methodOf(bill, payment)?.label ?? payment.funding_method;
-
 function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const { say } = words;
   const { payment, bill } = screen;
   const { session } = bill;
-  const rows = receiptRows(session, payment, words);
+  const rows = receiptRows(bill, payment, words);
   const reference = shortReference(payment);
   const left = leftDue(bill, payment);
   const { mailed_to: address } = session.receipt ?? {};
@@ -187,8 +184,7 @@ function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
         <div class="row">
           {/* Web views of apps have none. */}
           {typeof print === 'function' && <Press onClick={() => print()}>{say('print')}</Press>}
-          <button
-            type="button"
+          <Press
             onClick={() => {
               const title = `${say('receipt')}: ${session.biller.name}`;
               const file = receiptHtml(title, rows, receiptNote(session, words), words.tag);
@@ -196,7 +192,7 @@ function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
             }}
           >
             {say('save')}
-          </button>
+          </Press>
         </div>
       </details>
       <div class="actions">

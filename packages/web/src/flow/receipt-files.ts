@@ -15,7 +15,7 @@ export function receiptHtml(
   return `<!doctype html><html lang="${tag}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>${escapeHtml(title)}</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:2rem auto;padding:0 1rem}dt{color:#555}dd{margin:0 0 .75rem;overflow-wrap:anywhere}</style>
+<style>body{font:16px/1.5 sans-serif;margin:2rem}dt{color:#555}dd{overflow-wrap:anywhere}</style>
 <h1>${escapeHtml(title)}</h1><dl>${cells.join('')}</dl><p>${escapeHtml(note)}</p></html>
 `;
 }

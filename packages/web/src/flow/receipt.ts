@@ -2,18 +2,19 @@
 import type { FlowPayment, FlowSession } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
 import { helpText, type Row } from './screens.tsx';
+import { methodOf, type Bill } from './state.ts';
 import { plainText } from './text.ts';
 
 /** Everything a customer needs to talk to the biller about this payment, in reading order. */
-export function receiptRows(session: FlowSession, payment: FlowPayment, words: Language): Row[] {
+export function receiptRows(bill: Bill, payment: FlowPayment, words: Language): Row[] {
   const { say } = words;
+  const { session } = bill;
   const biller = session.biller.name;
-  const method = session.funding_methods.find((m) => m.funding_method === payment.funding_method);
   return [
     [say('pay_to'), biller],
     [say('account'), session.account.masked_account_id],
     [say('amount'), words.money(payment.amount_in_cents)],
-    [say('method'), method?.label ?? payment.funding_method],
+    [say('method'), methodLabel(bill, payment)],
     ...(session.receipt === undefined
       ? []
       : ([[say('paid_by'), plainText(session.receipt.payer_name)]] as const)),
@@ -28,6 +29,10 @@ export function receiptRows(session: FlowSession, payment: FlowPayment, words: L
       : ([[say('biller_reference', { biller }), payment.payment_id]] as const)),
   ];
 }
+
+/** What the method is called that a payment was made with. */
+export const methodLabel = (bill: Bill, payment: FlowPayment): string =>
+  methodOf(bill, payment)?.label ?? payment.funding_method;
 
 /** Where to ask, and where the receipt is sent. */
 export function receiptNote({ partner, biller, receipt }: FlowSession, words: Language): string {
