@@ -336,13 +336,11 @@ async function move(
 }
 
 /** The bank sent back a transfer that was paid. False when it was not paid. */
-export function comeBack(
+export const comeBack = (
   on: Queryable,
   remittance_id: string,
   { reason, now }: { readonly reason: string; readonly now: number },
-): Promise<boolean> {
-  return move(on, remittance_id, 'returned_late', now, { reason });
-}
+): Promise<boolean> => move(on, remittance_id, 'returned_late', now, { reason });
 
 const lockStatement = sql(
   'remit_lock',
@@ -402,9 +400,7 @@ async function send(
       way: payout.way,
       creditor: openCreditor(sealer, { ...one, sealed: payout.sealed }),
     }));
-  await (sent.kind === 'sent'
-    ? move(database, remittance_id, 'sent', clock.now(), { reference: sent.reference })
-    : move(database, remittance_id, 'refused', clock.now(), { reason: sent.reason }));
+  await move(database, remittance_id, sent.kind, clock.now(), sent);
 }
 
 /** Asks what became of one that was sent. */
@@ -417,11 +413,7 @@ async function follow(
     await lockRemittance(tx, remittance_id);
     // Asked again: a bank may have sent it back since, and nobody asks for one that is noted as paid.
     const state = await channel.state(remittance_id);
-    if (state.kind === 'paid') {
-      await move(tx, remittance_id, 'paid', clock.now(), { reference: state.reference });
-    } else if (state.kind === 'returned') {
-      await move(tx, remittance_id, 'returned', clock.now(), { reason: state.reason });
-    }
+    if (state.kind !== 'under_way') await move(tx, remittance_id, state.kind, clock.now(), state);
   });
 }
 
@@ -447,10 +439,11 @@ export async function remit(remitting: Remitting): Promise<Waiting[]> {
       log.warn({ what, error: messageOf(error) }, 'a step of a remittance failed; it is repeated');
     }
   };
-  for (const { platform_batch_id } of await database.query<ClosedBatch>(closedStatement, [true])) {
+  const closed = (differ: boolean) => database.query<ClosedBatch>(closedStatement, [differ]);
+  for (const { platform_batch_id } of await closed(true)) {
     waiting.push({ what: `batch ${platform_batch_id}`, why: 'it has open differences' });
   }
-  for (const batch of await database.query<ClosedBatch>(closedStatement, [false])) {
+  for (const batch of await closed(false)) {
     await tried(`batch ${batch.platform_batch_id}`, () => makeOf(remitting, batch));
   }
   type Due = Pick<OpenRemittance, 'remittance_id'>;

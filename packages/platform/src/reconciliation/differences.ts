@@ -95,10 +95,12 @@ const summaryStatement = sql(
       WHERE d.resolved_at IS NULL AND ($1::text IS NULL OR d.partner_id = $1) AND ($2::text IS NULL OR d.platform_batch_id = $2)
       GROUP BY 1, 2
    )
-   SELECT coalesce(sum(open), 0)::int AS open, coalesce(sum(cents), 0)::bigint AS cents,
-          count(*) FILTER (WHERE cents IS NULL)::int AS unknown, min(found_at) AS oldest_found_at,
-          ARRAY[${DIFFERENCE_AGES.map((age) => `coalesce(sum("open_${age}"), 0)`).join(', ')}]::int[] AS open_by_age,
-          ARRAY[${DIFFERENCE_AGES.map((age) => `coalesce(sum(cents) FILTER (WHERE "open_${age}" > 0), 0)`).join(', ')}]::float8[] AS cents_by_age
+   SELECT coalesce(sum(open), 0)::int AS open, coalesce(sum(cents), 0)::bigint AS value_at_risk_in_cents,
+          count(*) FILTER (WHERE cents IS NULL)::int AS unknown_values, min(found_at) AS oldest_found_at,
+          jsonb_build_array(${DIFFERENCE_AGES.map(
+            (age) => `jsonb_build_object('age', '${age}', 'open', coalesce(sum("open_${age}"), 0),
+            'value_at_risk_in_cents', coalesce(sum(cents) FILTER (WHERE "open_${age}" > 0), 0))`,
+          ).join(', ')}) AS ages
      FROM payment`,
 );
 
@@ -107,25 +109,12 @@ export async function summarizeDifferences(
   on: Queryable,
   { partner_id, platform_batch_id }: DifferenceSummaryQuery,
 ): Promise<DifferenceSummary> {
-  const [row] = await on.query<{
-    open: number;
-    cents: number;
-    unknown: number;
-    oldest_found_at: string | null;
-    open_by_age: number[];
-    cents_by_age: number[];
-  }>(summaryStatement, [partner_id ?? null, platform_batch_id ?? null]);
-  return {
-    open: row?.open ?? 0,
-    value_at_risk_in_cents: row?.cents ?? 0,
-    unknown_values: row?.unknown ?? 0,
-    oldest_found_at: row?.oldest_found_at ?? null,
-    ages: DIFFERENCE_AGES.map((age, index) => ({
-      age,
-      open: row?.open_by_age[index] ?? 0,
-      value_at_risk_in_cents: row?.cents_by_age[index] ?? 0,
-    })),
-  };
+  const [summary] = await on.query<DifferenceSummary>(summaryStatement, [
+    partner_id ?? null,
+    platform_batch_id ?? null,
+  ]);
+  if (summary === undefined) throw new Error('a sum gave no row');
+  return summary;
 }
 
 /** Differences, newest first; `limit` rows at most. */

@@ -107,19 +107,12 @@ export async function insertPayment(
   payment: PaymentIntent &
     NewPlace & { readonly actor: string; readonly platform_payment_id?: string | undefined },
 ): Promise<PaymentRow> {
-  const [row] = await on.query<PaymentRow>(insertStatement, [
-    payment.platform_payment_id ?? uuidv7(),
-    payment.partner_id,
-    payment.biller_id,
-    payment.account_id,
-    payment.platform_batch_id,
-    payment.amount_in_cents,
-    payment.session_id,
-    payment.funding_method,
-    payment.slot,
-    payment.actor,
-    payment.stage,
-  ]);
+  const { platform_payment_id: id = uuidv7(), partner_id, biller_id, account_id } = payment;
+  const { platform_batch_id, amount_in_cents, session_id, funding_method } = payment;
+  const whose = [id, partner_id, biller_id, account_id, platform_batch_id];
+  const how = [amount_in_cents, session_id, funding_method];
+  const values = [...whose, ...how, payment.slot, payment.actor, payment.stage];
+  const [row] = await on.query<PaymentRow>(insertStatement, values);
   if (row === undefined) throw new Error('an insert gave no row');
   return row;
 }
@@ -177,25 +170,14 @@ export function findPayments(on: Queryable, ids: readonly string[]): Promise<Pay
   return on.query<PaymentRow>(findStatement, [ids]);
 }
 
-/** What a customer is shown of a payment. */
-export type WatchedPayment = Pick<
-  PaymentRow,
-  | 'platform_payment_id'
-  | 'amount_in_cents'
-  | 'funding_method'
-  | 'status'
-  | 'stage'
-  | 'payment_id'
-  | 'failure_reason'
-  | 'ended_by'
-  | 'initiated_at'
-  | 'posted_at'
-  | 'created_at'
->;
-
-/** The columns of a WatchedPayment: each column is a value to be parsed, for every payment that somebody watches. */
-const WATCHED_COLUMNS = `p.platform_payment_id, p.amount_in_cents, p.funding_method, p.status, p.stage, p.payment_id,
-  p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at`;
+/** What a customer is shown of a payment: each column is a value to be parsed, for every payment that somebody watches. */
+const WATCHED = [
+  ...(['platform_payment_id', 'amount_in_cents', 'funding_method', 'status', 'stage'] as const),
+  ...(['payment_id', 'failure_reason', 'ended_by', 'initiated_at'] as const),
+  ...(['posted_at', 'created_at'] as const),
+];
+export type WatchedPayment = Pick<PaymentRow, (typeof WATCHED)[number]>;
+const WATCHED_COLUMNS = WATCHED.map((name) => `p.${name}`).join(', ');
 
 const watchedStatement = sql(
   'payment_watched',

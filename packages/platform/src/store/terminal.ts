@@ -244,18 +244,12 @@ export async function closePayment(
   on: Queryable,
   closing: Closing,
 ): Promise<PaymentRow | undefined> {
-  const [row] = await on.query<PaymentRow>(closeReviewStatement, [
-    closing.platform_payment_id,
-    closing.status,
-    closing.failure_reason,
-    closing.review_reason,
-    closing.actor,
-    closing.reason,
-    closing.approved_by,
-    closing.evidence,
-    closing.payment_id,
-    closing.posted_at,
-  ]);
+  const { platform_payment_id, status, failure_reason, review_reason } = closing;
+  const { actor, reason, approved_by, evidence, payment_id, posted_at } = closing;
+  const what = [platform_payment_id, status, failure_reason, review_reason];
+  const by = [actor, reason, approved_by, evidence];
+  const values = [...what, ...by, payment_id, posted_at];
+  const [row] = await on.query<PaymentRow>(closeReviewStatement, values);
   return row;
 }
 
@@ -341,18 +335,11 @@ async function settleLocked(on: Queryable, settlement: SettlementByWord): Promis
   if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
     throw new Refusal('CONFLICT', { message: SETTLED_BY_WORD });
   }
-  const [row] = await on.query<PaymentRow>(settleByWordStatement, [
-    platform_payment_id,
-    outcome,
-    actor,
-    reason,
-    evidence,
-    approved_by,
-    left?.is_open ?? false,
-    left?.at ?? null,
-    entry?.debit ?? null,
-    entry?.credit ?? null,
-  ]);
+  const { is_open = false, at = null } = left ?? {};
+  const { debit = null, credit = null } = entry ?? {};
+  const said = [platform_payment_id, outcome, actor, reason, evidence, approved_by];
+  const values = [...said, is_open, at, debit, credit];
+  const [row] = await on.query<PaymentRow>(settleByWordStatement, values);
   if (row !== undefined) return row;
   if ((await findPayment(on, platform_payment_id)) === undefined)
     throw new Refusal('PAYMENT_NOT_FOUND');
