@@ -261,7 +261,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 69,
+    seed: 134,
   },
   {
     name: 'a living replica is taken for dead',
@@ -318,6 +318,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 62,
+    seed: 125,
   },
 ];

@@ -55,7 +55,7 @@ function accountsOf({
 }
 
 function authOf(values: Values): AuthOptions {
-  const { key: keys, clients, clientId, clientSecret: secrets, formerly } = values;
+  const { key: keys, clients, clientId, clientSecret: secrets } = values;
   switch (values.auth) {
     case 'key':
       if (clients !== undefined || clientId !== undefined) {
@@ -68,21 +68,11 @@ function authOf(values: Values): AuthOptions {
           'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_AUTH=oauth and a client',
         );
       }
-      return {
-        method: 'key',
-        header: values.keyHeader,
-        keys,
-        ...(formerly === undefined ? {} : { formerly }),
-      };
+      return { method: 'key', header: values.keyHeader, keys };
     case 'oauth': {
       if (keys !== undefined) {
         throw new ConfigurationError(
           'a static key is given: OAuth and a key exclude each other (decision 15)',
-        );
-      }
-      if (formerly !== undefined) {
-        throw new ConfigurationError(
-          'DUEBRIDGE_PARTNER_FORMERLY is of a static key: give "formerly" of the client in DUEBRIDGE_PARTNER_CLIENTS',
         );
       }
       if (clients !== undefined) return { method: 'oauth', clients };

@@ -274,59 +274,105 @@ export async function importAccounts(
     await tx.query('SELECT pg_advisory_xact_lock($1)', [IMPORT_LOCK]);
     const stored = await lockAccounts(tx, accounts);
     const paid = await paidSince(tx, accounts, as_of);
-    const given = accounts.map((account) =>
-      withPayments(account, stored.get(keyOf(account)), paid, as_of),
-    );
-    const before = given.map((account) => stored.get(keyOf(account)));
-    const changed = given.filter((account, index) => differs(account, before[index]));
-    // The same amount at a newer moment: an older file that comes later must not win.
-    const confirmed = given.filter(
-      (account, index) =>
-        !differs(account, before[index]) && isNewer(account, before[index], as_of),
+    const plans = accounts.map((account) =>
+      planOf(account, stored.get(keyOf(account)), paid.get(keyOf(account)) ?? 0, as_of),
     );
     if (as_of === null) {
       refuse(
-        changed.filter((account) => {
-          const before = stored.get(keyOf(account))?.amount_due_in_cents;
-          const changes = (account.amount_due_in_cents ?? before) !== before;
-          return changes && paid.has(keyOf(account));
-        }),
+        plans.filter(({ row, change }) => change !== 0 && paid.has(keyOf(row))),
         'has been paid here: say of which moment its amount is true (--as-of, as_of)',
       );
     }
-    const merged = [...changed, ...confirmed].map((account) =>
-      merge(account, stored.get(keyOf(account)), as_of),
-    );
+    const written = plans.filter((plan) => plan.isChanged || plan.isConfirmed);
     // Each amount was valid in the file, but contradicts the other amount as stored.
     refuse(
-      merged.filter(
-        ({ min_amount_in_cents: min, max_amount_in_cents: max }) => (min ?? 0) > (max ?? Infinity),
+      written.filter(
+        ({ row }) => (row.min_amount_in_cents ?? 0) > (row.max_amount_in_cents ?? Infinity),
       ),
       'min_amount would be above max_amount',
     );
+    const rows = written.map(({ row }) => row);
     await tx.query(
       putAccountsStatement,
-      arraysOf(
-        merged,
-        'biller_id',
-        'account_id',
-        'status',
-        'first_name',
-        'last_name',
-        'due_date',
-        'min_amount_in_cents',
-        'max_amount_in_cents',
-        'amount_as_of',
-      ),
+      arraysOf(rows, 'biller_id', 'account_id', ...fields, 'amount_as_of'),
     );
-    await writeTransfers(tx, 'import', adjustments(changed, stored));
-    const created = changed.filter((account) => !stored.has(keyOf(account))).length;
+    const run = randomUUID();
+    const movements = written.flatMap(({ row: { biller_id, account_id }, change }, index) =>
+      change === 0
+        ? []
+        : [
+            {
+              transfer_id: `import:${run}:${index}`,
+              biller_id,
+              account_id,
+              amount_in_cents: change,
+            },
+          ],
+    );
+    await writeTransfers(tx, 'import', movements);
+    const changed = plans.filter((plan) => plan.isChanged);
+    const created = changed.filter(({ row }) => !stored.has(keyOf(row))).length;
     return {
       created,
       updated: changed.length - created,
       unchanged: accounts.length - changed.length,
     };
   });
+}
+
+/** What an import makes of one account. */
+interface Plan {
+  readonly row: Omit<AccountRow, 'updated_at' | 'amount_due_in_cents'>;
+  /** By how much its amount due changes. */
+  readonly change: number;
+  readonly isChanged: boolean;
+  /** The same amount at a newer moment: an older file that comes later must not win. */
+  readonly isConfirmed: boolean;
+}
+
+/** What is stored of an account beside its amount, in the order of `putAccountsStatement`. */
+const fields = [
+  'status',
+  'first_name',
+  'last_name',
+  'due_date',
+  'min_amount_in_cents',
+  'max_amount_in_cents',
+] as const;
+
+/** `paid` (negative): what payments through the kit have added to the amount owed since `as_of`. */
+function planOf(
+  account: ImportedAccount,
+  before: AccountRow | undefined,
+  paid: number,
+  as_of: string | null,
+): Plan {
+  const { biller_id, account_id, amount_due_in_cents: given } = account;
+  const known = before?.amount_as_of ?? null;
+  const order =
+    as_of === null || known === null ? undefined : Date.parse(as_of) - Date.parse(known);
+  const isGiven = given !== undefined && (order ?? 0) >= 0;
+  const owed = before?.amount_due_in_cents ?? 0;
+  const change = isGiven ? given + (as_of === null ? 0 : paid) - owed : 0;
+  const kept = <K extends Exclude<(typeof fields)[number], 'status'>>(name: K) =>
+    account[name] === undefined ? (before?.[name] ?? null) : account[name];
+  const row = {
+    biller_id,
+    account_id,
+    status: account.status ?? before?.status ?? 'active',
+    first_name: kept('first_name'),
+    last_name: kept('last_name'),
+    due_date: kept('due_date'),
+    min_amount_in_cents: kept('min_amount_in_cents'),
+    max_amount_in_cents: kept('max_amount_in_cents'),
+    amount_as_of: isGiven && as_of !== null ? as_of : known,
+  };
+  return {
+    row,
+    change,
+    isChanged: !before || change !== 0 || fields.some((field) => row[field] !== before[field]),
+    isConfirmed: isGiven && as_of !== null && order !== 0,
+  };
 }
 
 /** How far the clock of whoever exports the amounts may be ahead. */
@@ -336,20 +382,10 @@ function refuseAsOf(problem = 'must be a time with its zone, such as 2026-03-01T
   throw new Refusal('INVALID_REQUEST', { details: [{ path: 'as_of', problem }] });
 }
 
-function isNewer(
-  account: ImportedAccount,
-  stored: AccountRow | undefined,
-  as_of: string | null,
-): boolean {
-  const known = stored?.amount_as_of ?? null;
-  if (account.amount_due_in_cents === undefined || as_of === null) return false;
-  return known === null || Date.parse(known) < Date.parse(as_of);
-}
-
-function refuse(accounts: readonly { readonly account_id: string }[], problem: string): void {
-  if (accounts.length === 0) return;
+function refuse(plans: readonly Plan[], problem: string): void {
+  if (plans.length === 0) return;
   throw new Refusal('INVALID_REQUEST', {
-    details: accounts.map(({ account_id }) => ({ path: `account ${account_id}`, problem })),
+    details: plans.map(({ row }) => ({ path: `account ${row.account_id}`, problem })),
   });
 }
 
@@ -364,70 +400,4 @@ async function paidSince(
     [...idsOf(accounts), as_of],
   );
   return new Map(rows.map((row) => [keyOf(row), row.amount_in_cents]));
-}
-
-/** The account with the amount due now, when the file says what was due at `as_of`. */
-function withPayments(
-  account: ImportedAccount,
-  stored: AccountRow | undefined,
-  paid: ReadonlyMap<string, number>,
-  as_of: string | null,
-): ImportedAccount {
-  if (account.amount_due_in_cents === undefined || as_of === null) return account;
-  const known = stored?.amount_as_of ?? null;
-  const isOld = known !== null && Date.parse(known) > Date.parse(as_of);
-  const amount = account.amount_due_in_cents + (paid.get(keyOf(account)) ?? 0);
-  return { ...account, amount_due_in_cents: isOld ? undefined : amount };
-}
-
-const fields = [
-  'status',
-  'first_name',
-  'last_name',
-  'amount_due_in_cents',
-  'due_date',
-  'min_amount_in_cents',
-  'max_amount_in_cents',
-] as const;
-
-function differs(account: ImportedAccount, stored: AccountRow | undefined): boolean {
-  if (!stored) return true;
-  return fields.some((field) => account[field] !== undefined && account[field] !== stored[field]);
-}
-
-function merge(
-  account: ImportedAccount,
-  stored: AccountRow | undefined,
-  as_of: string | null,
-): Omit<AccountRow, 'updated_at' | 'amount_due_in_cents'> {
-  const kept = <T>(given: T | undefined, before: T | undefined, otherwise: T): T =>
-    given === undefined ? (before ?? otherwise) : given;
-  return {
-    biller_id: account.biller_id,
-    account_id: account.account_id,
-    status: kept(account.status, stored?.status, 'active'),
-    amount_as_of:
-      account.amount_due_in_cents === undefined || as_of === null
-        ? (stored?.amount_as_of ?? null)
-        : as_of,
-    first_name: kept(account.first_name, stored?.first_name, null),
-    last_name: kept(account.last_name, stored?.last_name, null),
-    due_date: kept(account.due_date, stored?.due_date, null),
-    min_amount_in_cents: kept(account.min_amount_in_cents, stored?.min_amount_in_cents, null),
-    max_amount_in_cents: kept(account.max_amount_in_cents, stored?.max_amount_in_cents, null),
-  };
-}
-
-function adjustments(
-  changed: readonly ImportedAccount[],
-  stored: ReadonlyMap<string, AccountRow>,
-): Movement[] {
-  const run = randomUUID();
-  return changed.flatMap((account, index) => {
-    const before = stored.get(keyOf(account))?.amount_due_in_cents ?? 0;
-    const amount_in_cents = (account.amount_due_in_cents ?? before) - before;
-    if (amount_in_cents === 0) return [];
-    const { biller_id, account_id } = account;
-    return [{ transfer_id: `import:${run}:${index}`, biller_id, account_id, amount_in_cents }];
-  });
 }

@@ -200,7 +200,6 @@ test('every wrong protection setting is refused by name, without revealing a sec
     { DUEBRIDGE_PARTNER_KEY: secret, ...client },
     { DUEBRIDGE_PARTNER_AUTH: 'oauth' },
     { DUEBRIDGE_PARTNER_AUTH: 'oauth', DUEBRIDGE_PARTNER_KEY: secret, ...client },
-    { DUEBRIDGE_PARTNER_AUTH: 'oauth', DUEBRIDGE_PARTNER_FORMERLY: 'static-key', ...client },
     { DUEBRIDGE_PARTNER_AUTH: 'basic', ...client },
     { DUEBRIDGE_PARTNER_AUTH: 'oauth', DUEBRIDGE_PARTNER_CLIENTS: secret },
     { DUEBRIDGE_PARTNER_AUTH: 'oauth', DUEBRIDGE_PARTNER_CLIENTS: '[]' },
@@ -230,15 +229,12 @@ test('the environment describes a deployment with two keys, or with OAuth client
   const keyed = readPartnerConfig({
     DUEBRIDGE_PARTNER_KEY: 'the-first-key-of-two,the-other-key-of-two',
     DUEBRIDGE_PARTNER_KEY_HEADER: 'Authorization',
-    DUEBRIDGE_PARTNER_FORMERLY: 'platform-2025, platform-2026',
     DUEBRIDGE_PARTNER_BILLERS: '[{"biller_id":"acme","duplicate_window_seconds":60}]',
   });
   assert.deepEqual(keyed.auth, {
     method: 'key',
     header: 'Authorization',
     keys: ['the-first-key-of-two', 'the-other-key-of-two'],
-    // Payments put as these clients stay its own (PF2).
-    formerly: ['platform-2025', 'platform-2026'],
   });
   assert.deepEqual(keyed.billers, [{ biller_id: 'acme', duplicate_window_seconds: 60 }]);
   assert.deepEqual([keyed.port, keyed.adminPort, keyed.host], [4100, 4101, '127.0.0.1']);

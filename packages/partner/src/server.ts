@@ -163,7 +163,9 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       openapi: partnerOpenApi(auth.method === 'key' ? auth.header : undefined),
     });
     mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey, billers });
-    mountOperations(admin, { ready, metrics, openapi: adminOpenApi() });
+    const description = 'Operations for the operator of a partner server.';
+    const openapi = openApi(partnerAdminRoutes, 'partner kit, operator', description);
+    mountOperations(admin, { ready, metrics, openapi });
     const url = await listen(app, {
       host: config.host ?? '127.0.0.1',
       port: config.port ?? 4100,
@@ -188,32 +190,30 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
 /** The OpenAPI document of the operations. With a static key, whose header is given, there is no token endpoint (KY1). */
 export function partnerOpenApi(keyHeader?: string): object {
   const { access_token, ...operations } = partnerRoutes;
-  const routes: Record<string, Route> =
-    keyHeader === undefined ? { access_token, ...operations } : operations;
-  return renderOpenApi(routes, {
-    title: 'duebridge partner kit',
-    description: 'Accounts and payments of a partner, as the platform calls them.',
-    version: '1',
-    servers: [{ url: '/', description: 'This server.' }],
-    ...(keyHeader === undefined ? {} : { keyHeader }),
-  });
+  const routes = keyHeader === undefined ? { access_token, ...operations } : operations;
+  const description = 'Accounts and payments of a partner, as the platform calls them.';
+  return openApi(routes, 'partner kit', description, keyHeader === undefined ? {} : { keyHeader });
 }
 
 /** The OpenAPI document of the account service called by `--accounts-url`, which the biller's own program implements. */
 export function accountServiceOpenApi(): object {
-  return renderOpenApi(accountServiceRoutes, {
-    title: 'duebridge account service',
-    description: 'What a biller hosts so that the partner kit can find accounts and post payments.',
-    version: '1',
-    servers: [{ url: '/', description: 'The address given as --accounts-url.' }],
-  });
+  const description =
+    'What a biller hosts so that the partner kit can find accounts and post payments. Its address is given as --accounts-url.';
+  return openApi(accountServiceRoutes, 'account service', description);
 }
 
-function adminOpenApi(): object {
-  return renderOpenApi(partnerAdminRoutes, {
-    title: 'duebridge partner kit, operator',
-    description: 'Operations for the operator of a partner server.',
+function openApi(
+  routes: Readonly<Record<string, Route>>,
+  what: string,
+  description: string,
+  more: { readonly keyHeader?: string } = {},
+): object {
+  const servers = [{ url: '/', description: 'This server.' }];
+  return renderOpenApi(routes, {
+    title: `duebridge ${what}`,
+    description,
     version: '1',
-    servers: [{ url: '/', description: 'This server.' }],
+    servers,
+    ...more,
   });
 }

@@ -2,7 +2,6 @@
 import { compileCheck, SCOPES } from '@duebridge/contract';
 import {
   integer,
-  names,
   oneOf,
   secret,
   secrets,
@@ -82,11 +81,6 @@ export const variables = {
   key: setting('DUEBRIDGE_PARTNER_KEY', secrets, 'the static key; during a rotation new,old', {
     secret: true,
   }),
-  formerly: setting(
-    'DUEBRIDGE_PARTNER_FORMERLY',
-    names,
-    'OAuth clients that the key’s holder used before, comma-separated',
-  ),
   clientId: setting('DUEBRIDGE_PARTNER_CLIENT_ID', text, 'the OAuth client'),
   clientSecret: setting(
     'DUEBRIDGE_PARTNER_CLIENT_SECRET',
