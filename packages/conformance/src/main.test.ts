@@ -123,25 +123,12 @@ const LINES: readonly (readonly [
     /worth \$5,001\.21 need a word: .*--yes/,
   ],
   [
-    'a plan of large ones needs none',
-    () => at('--only P20,P24 --max-amount-cents 500000 --plan'),
-    0,
-    /^P20 {2}/,
-  ],
-  [
     'the word',
     () => at('--only P20,P24 --max-amount-cents 500000 --yes'),
     0,
     /2 of 2 checks passed/,
   ],
-  [
-    'a cap is a word',
-    () => at('--only P20,P24 --max-amount-cents 500000 --max-spend-cents 1000000'),
-    0,
-    /2 of 2 checks passed/,
-  ],
   ['a check of the platform is listed', () => 'platform --list --only F02', 0, /^F02 .*\n$/],
-  ['an unknown one is not', () => 'platform --list --only F99', 3, /^$/],
   [
     'no such authority',
     () => at('--ca no.pem'),
@@ -149,7 +136,6 @@ const LINES: readonly (readonly [
     /^$/,
     /no\.pem holds no certificate .*ENOENT.*fix --ca/,
   ],
-  ['no authority at all', () => at('--ca broken.pem'), 2, /^$/, /holds no certificate in PEM form/],
   [
     'a report that cannot be written costs neither the result nor the other report',
     () => at('--only P20 --junit /dev/full --html beside.html'),
