@@ -154,8 +154,9 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
   const compilerOptions = {
     noEmit: false,
     declaration: true,
-    declarationMap: true,
     sourceMap: true,
+    // A trace and an editor show the source, which no package carries beside.
+    inlineSources: true,
     rewriteRelativeImportExtensions: true,
     target: TARGET,
     rootDir: root,
@@ -182,7 +183,7 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
   }
 }
 
-/** Writes one package's folder: built files, their sources for the maps, assets, manifest, licence, notes. */
+/** Writes one package's folder: built files, assets, manifest, licence, notes. */
 function stage(one: Package, emitted: string, target: string): string {
   const { manifest, folder, sources, assets, strip } = one;
   for (const source of sources) {
@@ -192,14 +193,7 @@ function stage(one: Package, emitted: string, target: string): string {
       const to = join(target, 'dist', inside);
       mkdirSync(dirname(to), { recursive: true });
       const text = readFileSync(join(emitted, file), 'utf8');
-      writeFileSync(
-        to,
-        file.endsWith('.map') ? mapped(text, to, target, inside) : imported(text, file),
-      );
-      const original = file.replace(/\.js$/, '.ts');
-      if (file.endsWith('.js') && existsSync(join(root, original))) {
-        copy(join(root, original), join(target, 'src', inside.replace(/\.js$/, '.ts')));
-      }
+      writeFileSync(to, imported(text, file));
     }
   }
   for (const file of globSync([...assets], { cwd: join(root, folder) })) {
@@ -222,17 +216,6 @@ function stage(one: Package, emitted: string, target: string): string {
     }
   }
   return target;
-}
-
-/** Points a map at the source that travels in the package, so that traces and editors find it. */
-function mapped(text: string, to: string, target: string, inside: string): string {
-  const map = JSON.parse(text) as { sources: string[]; sourceRoot?: string };
-  const source = join(target, 'src', inside.replace(/(\.d\.ts|\.js)\.map$/, '.ts'));
-  return JSON.stringify({
-    ...map,
-    sourceRoot: '',
-    sources: [relative(dirname(to), source).split(sep).join('/')],
-  });
 }
 
 /** TypeScript leaves `.ts` in the imports of declarations, but consumers do not have those files. */
@@ -268,7 +251,7 @@ function published(manifest: Manifest, strip: string) {
     ...mainEntry(manifest, strip),
     ...(exports.length === 0 ? {} : { exports: Object.fromEntries(exports) as object }),
     ...(bin.length === 0 ? {} : { bin: Object.fromEntries(bin) as object }),
-    files: ['dist', 'src', 'CHANGELOG.md'],
+    files: ['dist', 'CHANGELOG.md'],
     // A bundler keeps the refusal of an older Node, which is imported for what it does.
     sideEffects: manifest.name === '@duebridge/contract' ? ['./dist/supported-node.js'] : false,
     // The container image has what whoever installs the command by npm chooses to add, such as what sends traces.
