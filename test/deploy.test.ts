@@ -234,18 +234,6 @@ test('ports, selectors and mounted secrets of the manifests fit each other', () 
   );
 });
 
-test('kubectl assembles the manifests', async (t) => {
-  try {
-    await run('kubectl', ['version', '--client']);
-  } catch {
-    t.diagnostic('kubectl is not installed: the kustomization was not built by it');
-    return;
-  }
-  const { stdout } = await run('kubectl', ['kustomize', join(root, 'deploy/kubernetes')]);
-  assert.equal(stdout.split(/^---$/m).length, resources.length);
-  assert.doesNotMatch(stdout, /image: duebridge$/m, 'the image has the name of a registry');
-});
-
 // Workflows ------------------------------------------------------------------------------------------------------------------
 
 test('actionlint finds nothing in the workflows', async () => {

@@ -5,16 +5,17 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { DatabaseUnavailable, openDatabase, sql } from '@duebridge/runtime';
 import { freePort, testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../packages/partner/src/migrations.ts';
-import { startPartner } from '../packages/partner/src/server.ts';
-import { startPlatform } from '../packages/platform/src/server.ts';
+import { openPlatformDatabase } from '../packages/platform/src/server.ts';
+import { listens } from './consumers/consumer.ts';
+import { BothSides, gasCompany } from './support/both-sides.ts';
+import { createToken, openSession } from './support/customer.ts';
 
 const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
   .map((folder) => path.join(folder, 'pgbouncer'))
@@ -58,19 +59,8 @@ async function pooler(t: TestContext, program: string, database: TestDatabase): 
   });
   for (;;) {
     assert.equal(child.exitCode, null, said);
-    if (await answers(port)) return `postgres://anybody:any@127.0.0.1:${port}/pooled`;
+    if (await listens(port)) return `postgres://anybody:any@127.0.0.1:${port}/pooled`;
   }
-}
-
-function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => setTimeout(() => resolve(false), 20));
-  });
 }
 
 test('statements behind a pooler keep time zone, isolation and limits, and leave no setting behind', async (t) => {
@@ -128,54 +118,24 @@ test('a platform and a partner serve behind a pooler: migrated, ready, a payment
   }
   const direct = await testDatabase(t, { migrations, name: 'pooled' });
   const databaseUrl = await pooler(t, pgbouncer, direct);
-  const quiet = { debug: ignore, info: ignore, warn: ignore, error: ignore };
-  const common = {
-    databaseUrl,
-    port: 0,
-    adminPort: 0,
-    adminKey: 'an-admin-key-of-a-test',
-    log: quiet,
-  };
+  const sides = new BothSides();
+  direct.closing(() => sides.stop());
   const key = 'a-static-key-of-a-test';
-  const partner = await startPartner({
-    ...common,
-    auth: { method: 'key', header: 'x-api-key', keys: [key] },
-  });
-  direct.closing(() => partner.stop());
+  const auth = { method: 'key', header: 'x-api-key', keys: [key] } as const;
+  const partner = await sides.partner({ auth, databaseUrl });
   // The platform's tables go beside the kit's, as somebody decided who ran its migrate command.
-  const { openPlatformDatabase } = await import('../packages/platform/src/server.ts');
   const made = await openPlatformDatabase({ databaseUrl }, { beside: true });
-  assert.deepEqual(made.applied, await sqlFiles('platform'));
+  assert.ok(made.applied.length > 0);
   await made.close();
-  const platform = await startPlatform({
-    ...common,
-    sealKey: Buffer.alloc(32, 1).toString('base64'),
-    keyPepper: Buffer.alloc(32, 2).toString('base64'),
-  });
-  direct.closing(() => platform.stop());
-  for (const url of [partner.url, platform.url]) {
-    const ready = await fetch(`${url}/readyz`);
-    assert.equal(ready.status, 200, await ready.text());
-  }
-  await fetch(`${partner.adminUrl}/admin/v1/accounts/import`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${common.adminKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ csv: 'biller_id,account_id,amount_due\nacme,A-1,10.00\n' }),
-  });
-  const payment = `${partner.url}/biller/acme/account/A-1/payment/pay-1`;
-  const puts = Array.from({ length: 10 }, () =>
-    fetch(payment, {
-      method: 'PUT',
-      headers: { 'x-api-key': key, 'content-type': 'application/json' },
-      body: JSON.stringify({ amount_in_cents: 250, platform_batch_id: 'batch-1' }),
-    }),
-  );
-  for (const put of await Promise.all(puts)) assert.equal(put.status, 200);
-  for (let status = 'processing'; status === 'processing';) {
-    const read = await fetch(payment, { headers: { 'x-api-key': key, prefer: 'wait=5' } });
-    ({ status } = (await read.json()) as { status: string });
-    if (status !== 'processing') assert.equal(status, 'succeeded');
-  }
+  const platform = await sides.platform({ databaseUrl });
+  await partner.importAccounts('biller_id,account_id,amount_due\ngas,A-1,10.00\n');
+  const client = await platform.register(gasCompany(partner.server.url, key));
+  const { body } = await createToken(client, { account_id: 'A-1' });
+  const browser = await openSession(client.platformUrl, body.token);
+  const confirmed = await Promise.all(Array.from({ length: 10 }, () => browser.confirm(250)));
+  const [id = '', ...more] = new Set(confirmed.map((one) => one.body.platform_payment_id));
+  assert.deepEqual(more, []);
+  assert.equal((await browser.ended(id)).status, 'succeeded');
   assert.deepEqual(
     await direct.query(
       `SELECT amount_due_in_cents AS owed FROM duebridge_partner.account WHERE account_id = 'A-1'`,
@@ -183,15 +143,3 @@ test('a platform and a partner serve behind a pooler: migrated, ready, a payment
     [{ owed: 750 }],
   );
 });
-
-async function sqlFiles(side: string): Promise<string[]> {
-  const folder = path.join(import.meta.dirname, '..', 'packages', side, 'src', 'migrations');
-  const { readdir } = await import('node:fs/promises');
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
-  for (const name of names) assert.notEqual(await readFile(path.join(folder, name), 'utf8'), '');
-  return names;
-}
-
-function ignore(): void {
-  // The answers are what counts.
-}

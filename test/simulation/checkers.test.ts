@@ -79,159 +79,83 @@ test('an end that a failover lost may come again', () => {
   assert.deepEqual(found([...right, rewound, again]), []);
 });
 
+type Forged = readonly [what: string, checker: string, rule: string, evidence: Evidence];
+const ending = (what: string, checker: string, rule: string, end: Partial<Ending>): Forged => {
+  return [what, checker, rule, evidence({}, end)];
+};
+const happening = (what: string, checker: string, rule: string, more: readonly Event[]): Forged => {
+  return [what, checker, rule, evidence({ events: [...right, ...more] })];
+};
+const authorized = { id: 'a', act: 'authorize', cents: 500 };
+const failed = row({ status: 'failed' });
+const changed: Event = {
+  at: 2_000,
+  kind: 'row',
+  id: 'a',
+  stage: 'ended',
+  status: 'failed',
+  slot: 1,
+};
+const loop = Array.from({ length: 100 }, (_, call) => sent(30 + call, call, 'GET'));
+const puts = Array.from({ length: 70 }, (_, call) => [
+  sent(60_000 * call, call, 'PUT'),
+  answered(60_000 * call + 1, call, 'processing'),
+]).flat();
+const stranger = { id: 'b', partner: 'p', status: 'succeeded', cents: 1 };
+const open = row({ settled: false, status: 'processing', stage: 'accepted' });
+
 /** What is forged, the checker that must find it, and the guarantee that it must name. */
-const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidence])[] = [
-  ['a confirmed payment that is gone', 'nothingIsLost', 'PL1', evidence({}, { platform: [] })],
-  [
-    'a payment at the partner that nobody confirmed',
-    'nothingIsLost',
-    'PL1',
-    evidence(
-      {},
-      { partner: [...end.partner, { id: 'b', partner: 'p', status: 'succeeded', cents: 1 }] },
-    ),
-  ],
-  [
-    'an answer of 200 for what is not kept',
-    'noAnswerIsTakenBack',
-    'KT3',
-    evidence({}, { partner: [] }),
-  ],
-  [
-    'two postings of one payment',
-    'postedOnce',
-    'KT2',
-    evidence({}, { postings: [...end.postings, ...end.postings] }),
-  ],
-  [
-    'a posting of another amount',
-    'postedOnce',
-    'KT2',
-    evidence({}, { postings: [{ id: 'a', cents: 5 }] }),
-  ],
-  [
-    'a payment that succeeded without a posting',
-    'postedOnce',
-    'KT6',
-    evidence({}, { postings: [] }),
-  ],
-  [
-    'a PUT after the hold had expired',
-    'fundsFollowTheEnd',
-    'PL7',
-    evidence({}, { funds: [{ id: 'a', act: 'authorize', cents: 500, at: 1, until: 5 }] }),
-  ],
-  [
-    'two captures',
-    'fundsFollowTheEnd',
-    'PL7',
-    evidence({}, { funds: [...end.funds, { id: 'a', act: 'capture', cents: 500 }] }),
-  ],
-  [
-    'a PUT that left before its funds were reserved',
-    'fundsFollowTheEnd',
-    'PL7',
-    evidence({}, { funds: end.funds.map((one) => ({ ...one, at: 11 })) }),
-  ],
-  [
-    'funds that are captured and released',
-    'fundsFollowTheEnd',
-    'PL7',
-    evidence({}, { funds: [...end.funds, { id: 'a', act: 'void', cents: 500 }] }),
-  ],
-  [
-    'a capture for a payment that failed',
-    'fundsFollowTheEnd',
-    'EE1',
-    evidence({}, { platform: row({ status: 'failed' }) }),
-  ],
-  [
-    'a settled success whose money was never taken',
-    'fundsFollowTheEnd',
-    'EE1',
-    evidence({}, { funds: [] }),
-  ],
-  [
-    'failed here, succeeded there',
-    'bothSidesAgree',
-    'EE2',
-    evidence({}, { platform: row({ status: 'failed' }) }),
-  ],
-  [
-    'other money captured than posted',
-    'moneyAddsUp',
-    'EE3',
-    evidence({}, { postings: [{ id: 'a', cents: 499 }] }),
-  ],
-  [
-    'a terminal row that changes',
-    'terminalStays',
-    'PL4',
-    evidence({
-      events: [
-        ...right,
-        { at: 2_000, kind: 'row', id: 'a', stage: 'ended', status: 'failed', slot: 1 },
-      ],
-    }),
-  ],
-  [
-    'money that was taken without an authorization',
-    'fundsFollowTheEnd',
-    'PL7',
-    evidence({}, { funds: end.funds.filter(({ act }) => act === 'capture') }),
-  ],
+const forged: readonly Forged[] = [
+  ending('a confirmed payment that is gone', 'nothingIsLost', 'PL1', { platform: [] }),
+  ending('a payment that nobody confirmed', 'nothingIsLost', 'PL1', {
+    partner: [...end.partner, stranger],
+  }),
+  ending('an answer of 200 for what is not kept', 'noAnswerIsTakenBack', 'KT3', { partner: [] }),
+  ending('two postings of one payment', 'postedOnce', 'KT2', {
+    postings: [...end.postings, ...end.postings],
+  }),
+  ending('a posting of another amount', 'postedOnce', 'KT2', { postings: [{ id: 'a', cents: 5 }] }),
+  ending('a success without a posting', 'postedOnce', 'KT6', { postings: [] }),
+  ending('a PUT after the hold had expired', 'fundsFollowTheEnd', 'PL7', {
+    funds: [{ ...authorized, at: 1, until: 5 }],
+  }),
+  ending('two captures', 'fundsFollowTheEnd', 'PL7', {
+    funds: [...end.funds, { id: 'a', act: 'capture', cents: 500 }],
+  }),
+  ending('a PUT that left before its funds were reserved', 'fundsFollowTheEnd', 'PL7', {
+    funds: end.funds.map((one) => ({ ...one, at: 11 })),
+  }),
+  ending('funds that are captured and released', 'fundsFollowTheEnd', 'PL7', {
+    funds: [...end.funds, { id: 'a', act: 'void', cents: 500 }],
+  }),
+  ending('money that was taken without an authorization', 'fundsFollowTheEnd', 'PL7', {
+    funds: end.funds.filter(({ act }) => act === 'capture'),
+  }),
+  ending('a capture for a failed payment', 'fundsFollowTheEnd', 'EE1', { platform: failed }),
+  ending('a settled success that was never taken', 'fundsFollowTheEnd', 'EE1', { funds: [] }),
+  ending('failed here, succeeded there', 'bothSidesAgree', 'EE2', { platform: failed }),
+  ending('other money captured than posted', 'moneyAddsUp', 'EE3', {
+    postings: [{ id: 'a', cents: 499 }],
+  }),
+  ending('a payment that never ends', 'everythingEnds', 'LV6', { platform: open }),
+  happening('a terminal row that changes', 'terminalStays', 'PL4', [changed]),
+  happening('a tight loop of polls', 'noTightLoop', 'RU4', loop),
+  happening('a PUT that is accepted again and again', 'noEndlessPuts', 'RU4', puts),
+  happening('a PUT with other bytes', 'samePutAlways', 'PL2', [sent(40, 9, 'PUT', '{"x":1}')]),
+  happening('a call long after the end', 'silenceAfterTheEnd', 'PL8', [sent(90_000, 9, 'GET')]),
+  happening('a read that goes back behind the end', 'oneOrderExplains', 'EE4', [
+    sent(2_000, 9, 'GET'),
+    answered(2_010, 9, 'processing'),
+  ]),
+  happening('two payment_ids for one id', 'oneOrderExplains', 'EE4', [
+    sent(40, 9, 'PUT'),
+    answered(50, 9, 'processing', 'y'),
+  ]),
   [
     'an end by an answer about another amount',
     'wrongAnswersEndNothing',
     'PL6',
     evidence({ wrong: new Set(['p']) }),
-  ],
-  [
-    'a tight loop of polls',
-    'noTightLoop',
-    'RU4',
-    evidence({ events: Array.from({ length: 100 }, (_, call) => sent(30 + call, call, 'GET')) }),
-  ],
-  [
-    'a PUT that is accepted again and again',
-    'noEndlessPuts',
-    'RU4',
-    evidence({
-      events: Array.from({ length: 70 }, (_, call) => [
-        sent(60_000 * call, call, 'PUT'),
-        answered(60_000 * call + 1, call, 'processing'),
-      ]).flat(),
-    }),
-  ],
-  [
-    'a PUT with other bytes',
-    'samePutAlways',
-    'PL2',
-    evidence({ events: [...right, sent(40, 9, 'PUT', '{"x":1}')] }),
-  ],
-  [
-    'a call long after the end',
-    'silenceAfterTheEnd',
-    'PL8',
-    evidence({ events: [...right, sent(90_000, 9, 'GET')] }),
-  ],
-  [
-    'a read that goes back behind the end',
-    'oneOrderExplains',
-    'EE4',
-    evidence({ events: [...right, sent(2_000, 9, 'GET'), answered(2_010, 9, 'processing')] }),
-  ],
-  [
-    'two payment_ids for one id',
-    'oneOrderExplains',
-    'EE4',
-    evidence({ events: [...right, sent(40, 9, 'PUT'), answered(50, 9, 'processing', 'y')] }),
-  ],
-  [
-    'a payment that never ends',
-    'everythingEnds',
-    'LV6',
-    evidence({}, { platform: row({ settled: false, status: 'processing', stage: 'accepted' }) }),
   ],
   [
     'a review at a forgetful partner that got its PUT once',
@@ -241,18 +165,11 @@ const forged: readonly (readonly [string, keyof typeof CHECKERS, string, Evidenc
   ],
 ];
 
-for (const [what, checker, rule, bad] of forged) {
-  test(`the checkers find ${what}`, () => {
-    const found = CHECKERS[checker]?.(bad) ?? [];
-    assert.ok(found.length > 0, checker);
-    assert.ok(
-      found.some((violation) => violation.rule === rule),
-      JSON.stringify(found),
-    );
-  });
-}
-
-test('no checker is without a forged history that it refuses', () => {
+test('each checker finds what is forged for it', () => {
+  for (const [what, checker, rule, bad] of forged) {
+    const found = (CHECKERS[checker]?.(bad) ?? []).map((violation) => violation.rule);
+    assert.ok(found.includes(rule), `${checker} does not find ${what}: ${found.join(' ')}`);
+  }
   const proven = new Set(forged.map(([, checker]) => checker));
   assert.deepEqual(
     Object.keys(CHECKERS).filter((name) => !proven.has(name)),
