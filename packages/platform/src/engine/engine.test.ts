@@ -40,9 +40,10 @@ test('a payment is put once, polled until it has ended, and then never called fo
     partner.seen.map((seen) => seen.method),
     ['PUT', 'GET', 'GET', 'GET', 'GET'],
   );
-  await engine.tick();
-  await engine.tick();
-  assert.equal(partner.seen.length, 5);
+  const next = await rig.pay(engine, 'acme');
+  await rig.until(next.platform_payment_id, settled);
+  const calls = partner.seen.filter(({ path }) => path.includes(row.platform_payment_id));
+  assert.equal(calls.length, 5);
   assert.deepEqual(await actsOf(rig, row.platform_payment_id), ['authorize', 'capture']);
   const trail = await auditOfPayment(rig.database, row.platform_payment_id);
   assert.deepEqual(
@@ -186,7 +187,6 @@ test('nothing is sent to a paused partner; its payments can be withdrawn until i
     'operator',
   );
   assert.equal(withdrawn.status, 'canceled');
-  await engine.tick();
   await rig.until(second.platform_payment_id, settled);
   assert.deepEqual(await actsOf(rig, second.platform_payment_id), ['void']);
   assert.equal(partner.seen.length, 0);
@@ -218,18 +218,15 @@ test('an operator pauses one payment: nothing more is sent for it, others go on,
   await eventually('both are polled', () => callsFor(paused) > 2 && callsFor(other) > 2);
   assert.ok(Date.parse(engine.nextStepAt(paused) ?? '') > 0, 'its next step is known');
   await pausePayment(rig.database, paused, 'the partner looks at it', 'ada');
-  await engine.tick();
   await eventually('it is dropped', () => engine.nextStepAt(paused) === undefined);
   // A poll that was under way may still arrive; after the other's next polls, none does.
   const soon = callsFor(other);
   await eventually('the other is polled', () => callsFor(other) > soon + 1);
   const [before, others] = [callsFor(paused), callsFor(other)];
-  await engine.tick();
   await eventually('the other goes on', () => callsFor(other) > others + 2);
   assert.equal(callsFor(paused), before, 'nothing was sent for it');
   await resumePayment(rig.database, paused, 'they found it', 'ada');
   partner.pollsToEnd = 1;
-  await engine.tick();
   for (const id of [paused, other]) {
     assert.equal((await rig.until(id, settled)).status, 'succeeded');
   }
@@ -283,7 +280,12 @@ test('calls of two workers together never exceed the budget of a partner [PL16]'
   const two = rig.engine();
   await one.start();
   await two.start();
-  await one.tick();
+  await eventually('each has counted the other', async () => {
+    const owners = await rig.database.query(
+      'SELECT DISTINCT worker_id FROM duebridge_platform.slots',
+    );
+    return owners.length === 2;
+  });
   const rows = await Promise.all(
     Array.from({ length: 40 }, (_, index) => rig.pay(index % 2 === 0 ? one : two, 'acme')),
   );

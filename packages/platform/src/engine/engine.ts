@@ -70,8 +70,6 @@ export interface Engine {
   nextStepAt(platform_payment_id: string): string | undefined;
   /** Whether the engine works, for readiness (LV2). */
   readonly health: EngineHealth;
-  /** Runs one round now: slots, watched payments of other workers, closing of batches. Resolves when it is done. */
-  tick(): Promise<void>;
 }
 
 /** The readiness of an engine. Every field is true while it works. */
@@ -249,14 +247,6 @@ class RunningEngine implements Engine {
     return due === undefined
       ? undefined
       : new Date(clock.now() + due - clock.monotonic()).toISOString();
-  }
-
-  async tick(): Promise<void> {
-    await this.#roundOver();
-    await this.#takeOver();
-    await this.#worker?.loaded();
-    await this.#lookAtWatched();
-    await this.#close();
   }
 
   /** The lease is held: payments are driven under this id from here on. */

@@ -13,7 +13,13 @@ import {
   SLOTS,
   takeSlots,
 } from './slots.ts';
-import { idleWorker, scriptedPartner, engineRig, type EngineRig } from '../../test/engine-rig.ts';
+import {
+  eventually,
+  idleWorker,
+  scriptedPartner,
+  engineRig,
+  type EngineRig,
+} from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
@@ -220,12 +226,10 @@ test('taking over writes no payment, however many there are, and payments in rev
   await rig.registry.change('acme', { paused: true }, 'operator');
   const engine = rig.engine({ log });
   await engine.start();
-  await engine.tick();
-  const loaded = lines.reduce<number>(
-    (sum, line) => sum + ('payments' in line ? Number(line.payments) : 0),
-    0,
-  );
-  assert.equal(loaded, 3_000);
+  await eventually('they are taken over', () => {
+    const loaded = lines.map((line) => ('payments' in line ? Number(line.payments) : 0));
+    return loaded.reduce((sum, count) => sum + count, 0) === 3_000;
+  });
   assert.deepEqual(await written(), before);
 });
 

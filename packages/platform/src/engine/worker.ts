@@ -127,11 +127,6 @@ export class Worker {
     return this.#slots.size === plan.target;
   }
 
-  /** Resolves when everything that was to be read has been. For tests. */
-  async loaded(): Promise<void> {
-    await this.#loading;
-  }
-
   /** Follows the table: a slot is ours only if it names this worker. */
   #follow(owners: readonly (string | null)[]): void {
     const lost = [...this.#slots].filter((slot) => owners[slot] !== this.workerId);
