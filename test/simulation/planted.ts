@@ -24,7 +24,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: "      ? { kind: 'advance', to: 'dispatching', detail: { reason } }",
     replace: "      ? { kind: 'end', by: 'refusal', ending: failedEnding(reason) }",
-    seed: 3,
+    seed: 8,
   },
   {
     name: 'a settlement is not written down',
@@ -92,7 +92,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (arrived.length === 0 || slots.length === 0) return [];',
     replace: '  if (arrived.length >= 0) return [];',
-    seed: 3,
+    seed: 4,
   },
   {
     name: 'no worker takes over from a dead one',
@@ -247,7 +247,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS NULL OR held.claimed_by = $2) AS is_known',
-    seed: 22,
+    seed: 3,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
@@ -261,21 +261,21 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 134,
+    seed: 18,
   },
   {
     name: 'a living replica is taken for dead',
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 16,
+    seed: 39,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
     file: 'platform/src/engine/payment-steps.ts',
     find: '  const losses = payment.losses + 1;',
     replace: '  const losses = 1;',
-    seed: 3,
+    seed: 9,
   },
   {
     name: 'one failed payment closes its whole partner',

@@ -51,7 +51,7 @@ export class Worker {
   #ended = false;
   /** When the request that last proved the lease was sent. */
   #provenAt: number;
-  #loading: Promise<void> | undefined;
+  #isLoading = false;
   #sweptTo = 0;
   #nextNew = 0;
   #newSlots: readonly number[] = [];
@@ -201,10 +201,12 @@ export class Worker {
 
   /** Reads the unread slots in the background; a failed read is retried at the next round. */
   #load(): void {
-    this.#loading ??= this.#loadUnread()
+    if (this.#isLoading) return;
+    this.#isLoading = true;
+    void this.#loadUnread()
       .catch((error: unknown) => this.#on.outage.met(error, 'reading payments failed; retrying'))
       .finally(() => {
-        this.#loading = undefined;
+        this.#isLoading = false;
       });
   }
 
