@@ -59,40 +59,27 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   let scheduled = false;
   let drained: (() => void)[] = [];
 
-  const flushAll = async (batch: Waiting<In, Out>[]): Promise<void> => {
-    const results = await flush(batch.map((waiting) => waiting.item));
-    assert.equal(
-      results.length,
-      batch.length,
-      'a flush returned a different number of results than items',
-    );
-    // `flush` returns one result per item.
-    batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
-  };
-
-  const flushBatch = async (batch: Waiting<In, Out>[]): Promise<void> => {
+  /** Flushes the items, one by one where one of many fails them all; returns an error that says nothing about a single item. */
+  const flushBatch = async (batch: readonly Waiting<In, Out>[]): Promise<unknown> => {
     try {
-      await flushAll(batch);
+      const results = await flush(batch.map((waiting) => waiting.item));
+      assert.equal(results.length, batch.length, 'a flush returns one result for each item');
+      // `flush` returns one result per item.
+      batch.forEach((waiting, index) => waiting.resolve(results[index] as Out));
     } catch (error) {
-      if (batch.length === 1 || isToldToAll(error)) {
+      const isToldToAll =
+        error instanceof DatabaseUnavailable || error instanceof assert.AssertionError;
+      if (batch.length === 1 || isToldToAll) {
         for (const waiting of batch) waiting.reject(error);
-      } else {
-        await flushOneByOne(batch);
+        return isToldToAll ? error : undefined;
+      }
+      let lost: unknown;
+      for (const waiting of batch) {
+        if (lost === undefined) lost = await flushBatch([waiting]);
+        else waiting.reject(lost);
       }
     }
-  };
-
-  const flushOneByOne = async (batch: Waiting<In, Out>[]): Promise<void> => {
-    for (const [index, waiting] of batch.entries()) {
-      try {
-        await flushAll([waiting]);
-      } catch (error) {
-        waiting.reject(error);
-        if (!isToldToAll(error)) continue;
-        for (const left of batch.slice(index + 1)) left.reject(error);
-        return;
-      }
-    }
+    return undefined;
   };
 
   const start = (): void => {
@@ -119,13 +106,14 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   const waitsForRunning = (): boolean => {
     const left = startedAt + patienceMs - clock.monotonic();
     if (left <= 0) return false;
-    if (isWaiting) return true;
-    isWaiting = true;
-    void scheduleIn(left);
+    if (!isWaiting) {
+      isWaiting = true;
+      void goOnIn(left);
+    }
     return true;
   };
 
-  const scheduleIn = async (ms: number): Promise<void> => {
+  const goOnIn = async (ms: number): Promise<void> => {
     await clock.sleep(ms);
     isWaiting = false;
     schedule();
@@ -157,9 +145,4 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
       });
     },
   };
-}
-
-/** Errors that say nothing about a single item: the database is unavailable, or the flush itself is wrong. */
-function isToldToAll(error: unknown): boolean {
-  return error instanceof DatabaseUnavailable || error instanceof assert.AssertionError;
 }

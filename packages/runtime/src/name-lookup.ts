@@ -26,15 +26,15 @@ const FAILURE_LIFE_MS = 1_000;
 /** Names remembered per lookup function; the oldest is dropped. A client of one peer needs one. */
 const MAX_NAMES = 100;
 
-interface Known {
-  readonly addresses: Promise<readonly LookupAddress[]>;
-  /** Monotonic milliseconds until which the answer may be used; without end while the question is open. */
-  until: number;
-}
-
 interface Found {
   readonly addresses: readonly LookupAddress[];
   readonly lifeMs: number;
+}
+
+interface Known {
+  readonly found: Promise<Found>;
+  /** Monotonic milliseconds until which the answer may be used; without end while the question is open. */
+  until: number;
 }
 
 /** What a test sets. */
@@ -65,11 +65,11 @@ export function openNameLookup(options: NameLookupOptions = {}): LookupFunction 
   const names = new Map<string, Known>();
 
   const ask = (name: string): Known => {
-    const found = resolve(name, options);
-    const known: Known = { addresses: found.then(({ addresses }) => addresses), until: Infinity };
-    found.then(
-      ({ lifeMs }) => (known.until = clock.monotonic() + lifeMs),
-      () => (known.until = clock.monotonic() + FAILURE_LIFE_MS),
+    const known: Known = { found: resolve(name, options), until: Infinity };
+    const keep = (ms: number): void => void (known.until = clock.monotonic() + ms);
+    known.found.then(
+      ({ lifeMs }) => keep(lifeMs),
+      () => keep(FAILURE_LIFE_MS),
     );
     names.delete(name);
     names.set(name, known);
@@ -81,16 +81,14 @@ export function openNameLookup(options: NameLookupOptions = {}): LookupFunction 
   return (hostname, { all, family }, callback) => {
     const name = hostname.toLowerCase();
     const kept = names.get(name);
-    const known = kept !== undefined && clock.monotonic() < kept.until ? kept : ask(name);
-    callbackify(() => known.addresses)((error, addresses) => {
-      if (error !== null) {
-        callback(error, '', 0);
-        return;
-      }
-      const wanted = addresses.filter((one) => !family || `${family}`.endsWith(`${one.family}`));
-      const [first] = wanted;
-      if (first === undefined) callback(failure('ENOTFOUND', name), '', 0);
-      else if (all === true) callback(null, wanted);
+    const { found } = kept !== undefined && clock.monotonic() < kept.until ? kept : ask(name);
+    callbackify(() => found)((error, answer) => {
+      const wanted = answer?.addresses.filter(
+        (one) => !family || `${family}`.endsWith(`${one.family}`),
+      );
+      const first = wanted?.[0];
+      if (first === undefined) callback(error ?? failure('ENOTFOUND', name), '', 0);
+      else if (all === true) callback(null, wanted ?? []);
       else callback(null, first.address, first.family);
     });
   };

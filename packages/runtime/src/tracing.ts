@@ -8,6 +8,7 @@
  * holds: an attribute is an id that logs show too, a method, a status or a reason; never an amount, an account, a name, a secret.
  */
 import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   context,
   isSpanContextValid,
@@ -124,13 +125,9 @@ export async function openTracing(options: TracingOptions): Promise<Tracing> {
         within(paymentTrace(platform_payment_id)),
       ),
     async close() {
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, CLOSE_MS);
-      });
       // An unavailable collector must not keep a server from stopping.
+      const late = delay(CLOSE_MS, undefined, { ref: false });
       await Promise.race([provider.shutdown().catch(() => undefined), late]);
-      clearTimeout(timer);
     },
   };
 }

@@ -77,17 +77,10 @@ export function mount<const R extends Route>(
       ? undefined
       : { onRequest: async (request, reply) => before(request, reply) }),
     async handler(request, reply) {
-      const fields = [
+      const details = [
         ...(checks.path?.problems(request.params, 'path') ?? []),
         // An operation without query fields ignores any that are sent: a proxy or a campaign link added them, not the caller.
         ...(checks.query?.problems(request.query, 'query') ?? []),
-      ];
-      const refused = new Set(fields.map(({ path: field }) => field));
-      const details = [
-        ...fields,
-        ...[...nullCharacters('path', request.params), ...nullCharacters('query', request.query)]
-          // A pattern that does not admit it has said so.
-          .filter(({ path: field }) => !refused.has(field)),
         ...bodyProblems(request, checks.body),
       ];
       if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
@@ -106,13 +99,6 @@ export function mount<const R extends Route>(
       return reply.sent ? reply : answer;
     },
   });
-}
-
-/** Problems of fields that no database compares. Bodies are read by a parser that refuses them. */
-function nullCharacters(part: 'path' | 'query', fields: unknown): Detail[] {
-  return Object.entries(fields ?? {})
-    .filter(([, value]) => typeof value === 'string' && value.includes('\0'))
-    .map(([name]) => ({ path: `${part}.${name}`, problem: 'must not contain the null character' }));
 }
 
 /** The query with its instants in UTC with milliseconds: the one form in which they are compared and stored (decision 12). */

@@ -1,15 +1,19 @@
 /** Endpoints for an operator's tools: health, readiness, metrics, the API document (decision 33). */
 import type { FastifyInstance } from 'fastify';
+import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock, type Clock } from '../clock.ts';
 import type { Metrics } from '../metrics.ts';
 import { JSON_TYPE } from './body.ts';
 import { isClosing } from './closing.ts';
 import { docsPage } from './docs-page.ts';
 
+/** What was checked, and whether it works. */
+type Checks = Readonly<Record<string, boolean>>;
+
 /** The data behind these endpoints (decision 33). */
 export interface OperationsOptions {
   /** Reports whether the service can do its work: one entry per dependency. Called once a second at most. */
-  ready?: () => Promise<Readonly<Record<string, boolean>>>;
+  ready?: () => Promise<Checks>;
   metrics?: Metrics;
   clock?: Clock;
   /** The OpenAPI document, served at /openapi.json and shown at /docs. */
@@ -60,20 +64,11 @@ export function mountOperations(app: FastifyInstance, options: OperationsOptions
   }
 }
 
-async function inTime(
-  ready: OperationsOptions['ready'],
-): Promise<Readonly<Record<string, boolean>>> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<Readonly<Record<string, boolean>>>((resolve) => {
-    timer = setTimeout(() => resolve({ answered_in_time: false }), READY_TIMEOUT_MS);
-  });
-  try {
-    return await Promise.race([ready?.() ?? {}, late]);
-  } catch {
-    return { answered: false };
-  } finally {
-    clearTimeout(timer);
-  }
+async function inTime(ready: OperationsOptions['ready']): Promise<Checks> {
+  const late = delay(READY_TIMEOUT_MS, { answered_in_time: false }, { ref: false });
+  return Promise.race<Checks>([ready?.() ?? Promise.resolve({}), late]).catch(() => ({
+    answered: false,
+  }));
 }
 
 /** Shares one run of `work` among all callers while it runs and for `ms` after it ended. */

@@ -245,6 +245,12 @@ function headerProblem(request: IncomingMessage, single: ReadonlySet<string>): D
     // Node only decodes chunked; another transfer coding would be read as part of the body.
     return { path: 'headers.transfer-encoding', problem: 'must be chunked or absent' };
   }
+  const parts = (request.url ?? '').split('?');
+  const withNull = parts.findIndex((part) => part.includes('%00'));
+  if (withNull >= 0) {
+    // No database compares it. Bodies are read by a parser that refuses it.
+    return { path: withNull === 0 ? 'path' : 'query', problem: 'has the null character' };
+  }
   const takesNoBody = method === 'GET' || method === 'HEAD';
   if (takesNoBody && hasBody(headers)) return { path: 'body', problem: 'does not belong here' };
   return undefined;
