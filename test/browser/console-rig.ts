@@ -3,8 +3,8 @@
  * payments of each kind, three operators, and one of the partner. For the tests and for the pictures.
  */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { OperatorKeyGrant } from '@duebridge/contract';
 import type { Cleanup } from '@duebridge/runtime/testing';
 import {
@@ -12,13 +12,12 @@ import {
   startTestPlatform,
   type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
+import { listen } from '../support/listening.ts';
 import { eventually } from '../../packages/platform/test/engine-rig.ts';
 
 /** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, `misbooks`
  * books a cent more, anything else stays in processing. */
-async function startPartner(cleanup: Cleanup): Promise<{
-  url: string;
-}> {
+async function startPartner(cleanup: Cleanup): Promise<string> {
   const payments = new Map<string, Record<string, unknown>>();
   const server = createServer((request, response) => {
     let text = '';
@@ -30,16 +29,13 @@ async function startPartner(cleanup: Cleanup): Promise<{
       };
       const [, , biller_id, , account_id = '', rest, id = ''] = (request.url ?? '').split('/');
       if (rest === undefined) {
-        if (account_id.startsWith('duebridge-test')) {
-          answer(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no' });
-          return;
-        }
-        answer(200, { biller_id, account_id, status: 'active' });
-        return;
+        if (!account_id.startsWith('duebridge-test'))
+          return answer(200, { biller_id, account_id, status: 'active' });
+        return answer(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no' });
       }
       if (request.method === 'PUT' && account_id.startsWith('refuses')) {
-        answer(422, { code: 'ACCOUNT_LOCKED', message: 'This account takes no payments online.' });
-        return;
+        const message = 'This account takes no payments online.';
+        return answer(422, { code: 'ACCOUNT_LOCKED', message });
       }
       if (request.method === 'PUT' && !payments.has(id)) {
         const pays = account_id.startsWith('pays');
@@ -63,16 +59,13 @@ async function startPartner(cleanup: Cleanup): Promise<{
       else answer(200, payment);
     });
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
+  const port = await listen(server);
   cleanup.after(async () => {
     server.closeAllConnections();
-    await new Promise((resolve) => {
-      server.close(resolve);
-    });
+    server.close();
+    await once(server, 'close');
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return `http://127.0.0.1:${port}`;
 }
 
 /** What the pages are tried on. */
@@ -88,14 +81,13 @@ export interface WorkingDay {
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
 export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<WorkingDay> {
-  const partner = await startPartner(cleanup);
   const platform = await startTestPlatform(cleanup, { webDist: dist });
   const added = await platform.admin('POST', '/admin/v1/partners', {
     partner_id: 'springfield-water',
     name: 'Springfield Water',
     kind: 'biller',
     biller_id: 'water',
-    base_url: partner.url,
+    base_url: await startPartner(cleanup),
     origins: [],
     budget: { wait_seconds: 0 },
     auth: { method: 'key', header: 'x-partner-key', key: 'partner-key-of-the-console' },

@@ -299,19 +299,13 @@ function security(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a site that isolates itself (COEP) shows the page as any other',
+    'a site that isolates itself (COEP) shows the page as any other, and one whose own policy has no room for it is told so',
     async ({ flow, visit }) => {
-      const at = await visit(flow.world(), '?coep');
-      assert.equal(await at.start(), 'mounted');
-      await at.pay();
-    },
-  );
-
-  inEngine(
-    'a site whose own policy has no room for the frame is told so',
-    async ({ flow, visit }) => {
-      const at = await visit(flow.world(), '?noframe');
-      assert.equal(await at.start(), 'frame_refused');
+      const isolated = await visit(flow.world(), '?coep');
+      assert.equal(await isolated.start(), 'mounted');
+      await isolated.pay();
+      const narrow = await visit(flow.world(), '?noframe');
+      assert.equal(await narrow.start(), 'frame_refused');
     },
   );
 
