@@ -17,13 +17,8 @@ let customers = 0;
 /** Confirms a payment of a new customer; returns its id. */
 async function pay(account_id: string): Promise<string> {
   customers += 1;
-  const { session } = await platform.session(credentials, account_id, `c${customers}@example.com`);
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 100 + customers, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(made.status, 200, made.text);
-  const id = String(made.body['platform_payment_id']);
+  const email = `c${customers}@example.com`;
+  const { id, session } = await platform.pay(credentials, account_id, email, 100 + customers);
   if (partner.endings.has(account_id)) {
     const stream = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
       headers: bearer(session),

@@ -57,7 +57,6 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, openPaymentList, pageOf, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
-import { revokeAccess } from '../checkout/revoke-access.ts';
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies extends Omit<MoneyDependencies, 'mayAct'> {
@@ -194,7 +193,7 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
     return { answers: await listAnswers(database, partner_id) };
   });
   serve(routes.revoke_client_access, ({ params, body, actor }) =>
-    revokeAccess(database, { ...params, ...body, actor }),
+    keys.revokeAccess(params.partner_id, params.client_id, body.reason, actor),
   );
 }
 

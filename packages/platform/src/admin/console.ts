@@ -40,23 +40,8 @@ export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void
   const page = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     sendAsset(request, reply.headers(headers), (await files()).html);
   app.get('/', (_request, reply) => reply.redirect('/console'));
-  app.get('/console', page);
-  app.get('/console/', page);
-  for (const path of [
-    '/console/payments',
-    '/console/payments/:id',
-    '/console/partners',
-    '/console/partners/:id',
-    '/console/batches',
-    '/console/batches/:id',
-    '/console/reconciliation',
-    '/console/money',
-    '/console/audit',
-    '/console/people',
-    '/console/operators',
-  ]) {
-    app.get(path, page);
-  }
+  // The page itself knows which of its addresses there are.
+  for (const path of ['/console', '/console/*']) app.get(path, page);
   app.get<{ Params: { file: string } }>('/console/assets/:file', async (request, reply) => {
     const asset = (await files()).assets.get(request.params.file);
     if (asset === undefined) throw new Refusal('NOT_FOUND');

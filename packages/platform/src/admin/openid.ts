@@ -7,12 +7,12 @@
  *         at the first sign-in, so that its absence never keeps the platform from starting.
  */
 import { Refusal } from '@duebridge/contract';
-import { isSecure, messageOf, openNameLookup, type Log } from '@duebridge/runtime';
+import { messageOf, openNameLookup, type Log } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import * as oidc from 'openid-client';
 import { Agent, fetch } from 'undici';
 import type { Sealer } from '../partners/seal.ts';
-import { startSession } from './sign-in.ts';
+import { cookieOf, startSession } from './sign-in.ts';
 import type { Operators } from './operators.ts';
 
 /** The one provider of a deployment. */
@@ -25,7 +25,8 @@ export interface OpenIdProvider {
   readonly redirectUrl: string;
 }
 
-const COOKIE_NAME = 'duebridge_oidc';
+/** Lax, because the provider's redirect comes from another site and must carry the cookie. */
+const SIGN_IN = { name: 'duebridge_oidc', path: '/console/oidc', sameSite: 'Lax' } as const;
 const SIGN_IN_PATH = 'console/oidc';
 /** Maximum time that a person may take at the provider. */
 const MAX_AGE_SECONDS = 600;
@@ -94,15 +95,15 @@ export function mountOpenId(
     });
     const sealed = sealer.seal(JSON.stringify(pending), SIGN_IN_PATH);
     return reply
-      .header('Set-Cookie', cookieOf(sealed, MAX_AGE_SECONDS, isSecure(request)))
+      .header('Set-Cookie', cookieOf(request, SIGN_IN, sealed, MAX_AGE_SECONDS))
       .redirect(url.href);
   });
 
   app.get('/console/oidc/callback', async (request, reply) => {
-    const cookie = new RegExp(`(?:^|;\\s*)${COOKIE_NAME}=([A-Za-z0-9._-]+)`).exec(
+    const cookie = new RegExp(`(?:^|;\\s*)${SIGN_IN.name}=([A-Za-z0-9._-]+)`).exec(
       request.headers.cookie ?? '',
     )?.[1];
-    const clear = cookieOf('', 0, isSecure(request));
+    const clear = cookieOf(request, SIGN_IN, '', 0);
     try {
       if (cookie === undefined) throw new Error('no sign-in is in progress');
       const pending = JSON.parse(sealer.open(cookie, SIGN_IN_PATH)) as Pending;
@@ -116,7 +117,7 @@ export function mountOpenId(
       });
       const oidc_subject = tokens.claims()?.sub;
       if (oidc_subject === undefined) throw new Error('the ID token names no subject');
-      await startSession(operators, { oidc_subject }, reply, isSecure(request));
+      await startSession(operators, { oidc_subject }, reply);
     } catch (error) {
       // The reason is logged; the caller learns only that the sign-in failed.
       log.warn({ error: messageOf(error) }, 'an OpenID Connect sign-in was refused');
@@ -124,10 +125,4 @@ export function mountOpenId(
     }
     return reply.header('Set-Cookie', clear).redirect('/console');
   });
-}
-
-/** Lax, because the provider's redirect comes from another site and must carry the cookie. */
-function cookieOf(value: string, seconds: number, secure: boolean): string {
-  const parts = [`${COOKIE_NAME}=${value}`, 'Path=/console/oidc', 'HttpOnly', 'SameSite=Lax'];
-  return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
 }

@@ -22,12 +22,7 @@ const routes: readonly Route[] = Object.values(platformAdminRoutes);
 async function made(partner_id: string) {
   await platform.register(partner, { partner_id, name: `Name of ${partner_id}` });
   const credentials = await platform.credentials(partner_id);
-  const { session } = await platform.session(credentials, 'a1');
-  const paid = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(paid.status, 200, paid.text);
+  const paid = await platform.pay(credentials, 'a1', 'jo@canary.example', 500);
   const { batches } = (await platform.admin('GET', `/admin/v1/batches?partner_id=${partner_id}`))
     .body as unknown as { batches: ListedBatch[] };
   const platform_batch_id = batches[0]?.platform_batch_id ?? '';
@@ -46,7 +41,7 @@ async function made(partner_id: string) {
   );
   return {
     partner_id,
-    platform_payment_id: String(paid.body['platform_payment_id']),
+    platform_payment_id: paid.id,
     platform_batch_id,
     remittance_id,
     client_id: credentials['x-client-id'] ?? '',

@@ -113,16 +113,10 @@ const bob = await operator('bob', 'operator');
 const vic = await operator('vic', 'viewer');
 
 let customers = 0;
-async function pay(amount_in_cents: number): Promise<{ id: string; session: string }> {
+function pay(amount_in_cents: number): Promise<{ id: string; session: string }> {
   customers += 1;
   const email = `customer-${customers}@example.com`;
-  const { session } = await platform.session(credentials, 'acct-775533', email);
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(made.status, 200, made.text);
-  return { id: String(made.body['platform_payment_id']), session };
+  return platform.pay(credentials, 'acct-775533', email, amount_in_cents);
 }
 
 async function detailOf(id: string): Promise<PaymentDetail> {

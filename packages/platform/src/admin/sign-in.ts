@@ -16,8 +16,8 @@ import {
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Operator, Operators } from './operators.ts';
 
-/** Name of the console's cookie. */
-const COOKIE_NAME = 'duebridge_console';
+/** The console's cookie. */
+const SESSION = { name: 'duebridge_console', path: '/', sameSite: 'Strict' } as const;
 /**
  * Limit of refused sign-ins from one address: a person mistypes a few times, an attacker needs millions. A valid key is accepted
  * regardless of what others behind the same proxy did.
@@ -84,7 +84,7 @@ export function mountSignIn(
       const permit = refused.take(request.ip);
       throw permit.ok ? error : tooManyRequests(permit.retryAfterSeconds);
     });
-    await startSession(operators, operator, reply, isSecure(request));
+    await startSession(operators, operator, reply);
     return reply.code(204).send();
   });
   app.post('/console/sign-out', async (request, reply) => {
@@ -94,7 +94,7 @@ export function mountSignIn(
       await operators.closeSession(cookie);
     }
     return reply
-      .header('Set-Cookie', cookieOf('', 0, isSecure(request)))
+      .header('Set-Cookie', cookieOf(request, SESSION, '', 0))
       .code(204)
       .send();
   });
@@ -105,15 +105,20 @@ export async function startSession(
   operators: Operators,
   of: Parameters<Operators['openSession']>[0],
   reply: FastifyReply,
-  secure: boolean,
 ): Promise<void> {
   const { cookie, seconds } = await operators.openSession(of);
-  reply.header('Set-Cookie', cookieOf(cookie, seconds, secure));
+  reply.header('Set-Cookie', cookieOf(reply.request, SESSION, cookie, seconds));
 }
 
-function cookieOf(value: string, seconds: number, secure: boolean): string {
-  const parts = [`${COOKIE_NAME}=${value}`, 'Path=/', 'HttpOnly', 'SameSite=Strict'];
-  return [...parts, `Max-Age=${seconds}`, ...(secure ? ['Secure'] : [])].join('; ');
+/** A cookie of this listener; of 0 seconds: its end. */
+export function cookieOf(
+  request: FastifyRequest,
+  { name, path, sameSite }: { name: string; path: string; sameSite: 'Strict' | 'Lax' },
+  value: string,
+  seconds: number,
+): string {
+  const secure = isSecure(request) ? '; Secure' : '';
+  return `${name}=${value}; Path=${path}; HttpOnly; SameSite=${sameSite}; Max-Age=${seconds}${secure}`;
 }
 
 function sessionCookie(request: FastifyRequest): string | undefined {

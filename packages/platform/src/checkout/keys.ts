@@ -8,7 +8,13 @@
  * next:   token.ts.
  */
 import { randomBytes, type KeyObject } from 'node:crypto';
-import { Refusal, type ClientKeyGrant, type ClientKeyView, type Mode } from '@duebridge/contract';
+import {
+  Refusal,
+  type ClientKeyGrant,
+  type ClientKeyView,
+  type Mode,
+  type RevokedAccess,
+} from '@duebridge/contract';
 import {
   KEY_IS_ACTIVE,
   keyDigest,
@@ -55,6 +61,16 @@ export interface ClientKeys {
   /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that is not the partner's. */
   revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView>;
   /**
+   * Ends a client's tokens and sessions: after a key leaked, what was made with it must make no further payments. Confirmed payments
+   * continue. Throws Refusal NOT_FOUND for a client that is not the partner's.
+   */
+  revokeAccess(
+    partner_id: string,
+    client_id: string,
+    reason: string,
+    actor: string,
+  ): Promise<RevokedAccess>;
+  /**
    * Identifies the client by its credentials. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
    * for a missing header and for a wrong, expired or revoked key, after the same work as for a right one (decision 6).
    */
@@ -93,6 +109,19 @@ const selectActive = sql(
      FROM duebridge_platform.clients c LEFT JOIN duebridge_platform.client_keys k
        ON k.client_id = c.client_id AND ${KEY_IS_ACTIVE}
     WHERE c.client_id = $1`,
+);
+
+/** Sessions live shorter than their token's row is kept, so every session of the client is found by its token. */
+const revokeAccess = sql(
+  'access_revoke',
+  `WITH mine AS (
+     SELECT token_hash FROM duebridge_platform.tokens WHERE client_id = $1 AND partner_id = $2
+   ), ended AS (
+     DELETE FROM duebridge_platform.sessions s USING mine WHERE s.token_hash = mine.token_hash AND s.expires_at > now() RETURNING 1
+   ), gone AS (
+     DELETE FROM duebridge_platform.tokens t USING mine WHERE t.token_hash = mine.token_hash AND t.expires_at > now() RETURNING 1
+   )
+   SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`,
 );
 
 /** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */
@@ -157,6 +186,18 @@ export function openClientKeys(options: {
       active.forget(client_id);
       return (await list(partner_id)).find((one) => one.key_id === key_id) ?? row;
     },
+
+    revokeAccess: (partner_id, client_id, reason, actor) =>
+      database.transaction(async (tx) => {
+        const known = await tx.query(selectClient, [client_id, partner_id]);
+        if (known.length === 0) throw new Refusal('NOT_FOUND');
+        const [count = { sessions: 0, tokens: 0 }] = await tx.query<
+          Omit<RevokedAccess, 'client_id'>
+        >(revokeAccess, [client_id, partner_id]);
+        const detail = { client_id, reason, ...count };
+        await note(tx, { actor, event: 'access_revoked', partner_id, detail });
+        return { client_id, ...count };
+      }),
 
     async verify(client_id, api_key) {
       const keys =

@@ -60,13 +60,7 @@ const credentials = await platform.credentials('water');
 
 async function pay(account_id: string, email: string, ending: object): Promise<string> {
   partner.endings.set(account_id, ending);
-  const { session } = await platform.session(credentials, account_id, email);
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(made.status, 200, made.text);
-  return String(made.body['platform_payment_id']);
+  return (await platform.pay(credentials, account_id, email, 2_500)).id;
 }
 
 const succeeded = { status: 'succeeded', posted_at: new Date().toISOString() };
@@ -240,16 +234,7 @@ test('a mail server that accepts a connection and says nothing holds up no stop,
   );
   await held.register(partner, { partner_id: 'water' });
   partner.endings.set('a1', succeeded);
-  const { session } = await held.session(
-    await held.credentials('water'),
-    'a1',
-    'silent@example.com',
-  );
-  const made = await held.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(made.status, 200, made.text);
+  await held.pay(await held.credentials('water'), 'a1', 'silent@example.com', 2_500);
   await met.promise;
   // Nodemailer waits thirty seconds for a greeting; a stop has ten.
   const stopped = await Promise.race([held.stop().then(() => true), delay(15_000, false)]);

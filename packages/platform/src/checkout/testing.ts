@@ -59,6 +59,13 @@ export interface TestPlatform extends Platform {
     account_id: string,
     email?: string,
   ): Promise<FlowSessionGrant & { token: string }>;
+  /** Confirms a payment of a customer of its own, through the sandbox. */
+  pay(
+    credentials: Record<string, string>,
+    account_id: string,
+    email: string,
+    amount_in_cents: number,
+  ): Promise<{ readonly id: string; readonly session: string }>;
 }
 
 /** Starts a platform over a database of its own, on free ports. */
@@ -166,6 +173,15 @@ export async function startTestPlatform(
       });
       assert.equal(grant.status, 200, grant.text);
       return { ...(grant.body as unknown as FlowSessionGrant), token };
+    },
+    async pay(credentials, account_id, email, amount_in_cents) {
+      const { session } = await self.session(credentials, account_id, email);
+      const made = await self.call('POST', '/v1/flow/payments', {
+        headers: bearer(session),
+        body: { amount_in_cents, funding_method: 'sandbox_bank' },
+      });
+      assert.equal(made.status, 200, made.text);
+      return { id: String(made.body['platform_payment_id']), session };
     },
   };
   return self;

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import type { BankFileView, MoneyBalances, MoneyCheck, RemittanceView } from '@duebridge/contract';
-import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
+import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
 
@@ -47,11 +47,7 @@ const json = async <T>(words: readonly string[], key?: string): Promise<T> =>
 
 async function pay(amount_in_cents: number, email: string): Promise<string> {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
-  const { session } = await platform.session(credentials, 'a1', email);
-  const headers = bearer(session);
-  const body = { amount_in_cents, funding_method: 'sandbox_bank' };
-  const made = await platform.call('POST', '/v1/flow/payments', { headers, body });
-  return String(made.body['platform_payment_id']);
+  return (await platform.pay(credentials, 'a1', email, amount_in_cents)).id;
 }
 
 let first = '';

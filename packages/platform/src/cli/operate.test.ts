@@ -49,12 +49,8 @@ async function json<T>(words: readonly string[], key?: string): Promise<T> {
 
 async function pay(amount_in_cents: number, email: string): Promise<string> {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
-  const { session } = await platform.session(credentials, 'a1', email);
-  const headers = bearer(session);
-  const body = { amount_in_cents, funding_method: 'sandbox_bank' };
-  const made = await platform.call('POST', '/v1/flow/payments', { headers, body });
-  const id = String(made.body['platform_payment_id']);
-  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers });
+  const { id, session } = await platform.pay(credentials, 'a1', email, amount_in_cents);
+  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers: bearer(session) });
   return id;
 }
 
@@ -76,12 +72,7 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
 });
 
 test('what waits is listed, paused, has a case and is resumed', async () => {
-  const { session } = await platform.session(credentials, 'a3', 'waits@example.com');
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 91_700, funding_method: 'sandbox_bank' },
-  });
-  const id = String(made.body['platform_payment_id']);
+  const { id } = await platform.pay(credentials, 'a3', 'waits@example.com', 91_700);
   const listed = async (...words: string[]): Promise<string[]> => {
     const page = await json<PaymentPage>(['payments', ...words]);
     return page.payments.map((one) => one.platform_payment_id);
@@ -168,13 +159,9 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
   await run(['partner', 'pause', 'water', '--reason', 'they migrate']);
   assert.match(await run(['partner', 'show', 'water']), /paused by an operator: they migrate/);
   // A payment that waits for it says so.
-  const { session } = await platform.session(credentials, 'a1', 'held@example.com');
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 2_750, funding_method: 'sandbox_bank' },
-  });
+  const held = await platform.pay(credentials, 'a1', 'held@example.com', 2_750);
   assert.match(
-    await run(['payment', 'show', String(made.body['platform_payment_id'])]),
+    await run(['payment', 'show', held.id]),
     /^partner_held +paused by an operator: they migrate$/m,
   );
   await run(['partner', 'resume', 'water', '--reason', 'they are done']);

@@ -309,42 +309,30 @@ const PLAIN_JSON = /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i;
 
 /** The answer from its parts. Pure. */
 function read(status: number, headers: IncomingHttpHeaders, bytes: Uint8Array): Reply {
-  const encoding = single(headers['content-encoding']) ?? 'identity';
-  if (headers['content-encoding'] !== undefined && encoding.toLowerCase() !== 'identity') {
-    return replyOf(status, headers, undefined, 'encoding', '');
-  }
-  const raw = (): string => looseUtf8.decode(bytes.subarray(0, MAX_RAW_BYTES));
-  const type = single(headers['content-type']) ?? '';
-  if (type !== 'application/json' && !PLAIN_JSON.test(type)) {
-    return replyOf(status, headers, undefined, 'content_type', raw());
-  }
-  let json: Json;
-  try {
-    json = parseJson(strictUtf8.decode(bytes), { unstorable: 'replace' });
-  } catch (error) {
-    if (!(error instanceof JsonProblem || error instanceof TypeError)) throw error;
-    return replyOf(status, headers, undefined, 'json', raw());
-  }
-  return replyOf(status, headers, json, undefined, status === 200 ? '' : raw());
-}
-
-function replyOf(
-  status: number,
-  headers: IncomingHttpHeaders,
-  json: Json | undefined,
-  problem: Reply['problem'],
-  raw: string,
-): Reply {
   const applied = single(headers['preference-applied']);
-  return {
+  const replyOf = (problem: Reply['problem'], json?: Json): Reply => ({
     kind: 'reply',
     status,
     json,
     problem,
-    raw,
+    raw:
+      problem === 'encoding' || (problem === undefined && status === 200)
+        ? ''
+        : looseUtf8.decode(bytes.subarray(0, MAX_RAW_BYTES)),
     retryAfter: single(headers['retry-after']),
     waited: applied !== undefined && /(^|[\s,;])wait([\s,;=]|$)/i.test(applied),
-  };
+  });
+  const encoding = headers['content-encoding'];
+  if (encoding !== undefined && (single(encoding) ?? '').toLowerCase() !== 'identity')
+    return replyOf('encoding');
+  const type = single(headers['content-type']) ?? '';
+  if (type !== 'application/json' && !PLAIN_JSON.test(type)) return replyOf('content_type');
+  try {
+    return replyOf(undefined, parseJson(strictUtf8.decode(bytes), { unstorable: 'replace' }));
+  } catch (error) {
+    if (!(error instanceof JsonProblem || error instanceof TypeError)) throw error;
+    return replyOf('json');
+  }
 }
 
 /** Keeps a byte order mark, which the parser then refuses (F24); throws TypeError on bytes that are not UTF-8. */
