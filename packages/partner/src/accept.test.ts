@@ -193,40 +193,6 @@ test('of requests for one id in one moment the first counts, and the differences
   assert.deepEqual(told, ['one', 'two', 'three']);
 });
 
-test('requests share statements of a few hundred, and beyond ten thousand waiting the next is sent away [LI1]', async () => {
-  const sizes: number[] = [];
-  const disk = Promise.withResolvers<void>();
-  const slow = {
-    async query(statement: { name: string }, values: readonly (readonly string[])[]) {
-      const [ids = []] = values;
-      if (statement.name !== 'kit_insert_payments') return [];
-      sizes.push(ids.length);
-      await disk.promise;
-      return ids.map((platform_payment_id) => ({
-        platform_payment_id,
-        initiated_at: '2026-01-01T00:00:00.000Z',
-      }));
-    },
-  } as unknown as Database;
-  const { put, drain, told } = acceptance(slow);
-  const all = Array.from({ length: 10_001 }, (_, index) =>
-    put(1, { platform_payment_id: `p${index}` }),
-  );
-  const last = all.pop();
-  await assert.rejects(last ?? Promise.resolve(), { code: 'SERVICE_UNAVAILABLE' });
-  let isDrained = false;
-  const drained = drain().then(() => (isDrained = true));
-  await new Promise((resolve) => {
-    setImmediate(resolve);
-  });
-  assert.deepEqual([sizes, isDrained], [[512], false]);
-  disk.resolve();
-  await drained;
-  assert.equal((await Promise.all(all)).length, 10_000);
-  assert.equal(Math.max(...sizes), 512);
-  assert.equal(told.length, 10_000);
-});
-
 test('a biller names its new payments by what they are, each with an id of its own [PF1]', async (t) => {
   const database = await kitDatabase(t);
   const asked: unknown[] = [];

@@ -1,70 +1,30 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import { compileCheck, KitPaymentPage, type PaymentRecord } from '@duebridge/contract';
 import { ConfigurationError, createServer } from '@duebridge/runtime';
-import type { TestDatabase } from '@duebridge/runtime/testing';
-import { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
+import { mountPartnerAdmin } from './admin.ts';
 import {
   ended,
   haveAccounts,
   instruction,
-  kitDatabase,
   paymentPath,
-  startKit,
-  type TestPartner,
+  ADMIN_KEY,
+  startAdmin,
 } from '../test/kit.ts';
 
-const adminKey = 'admin-key-of-the-tests';
-
-interface Admin {
-  readonly partner: TestPartner;
-  readonly database: TestDatabase;
-  call(
-    method: string,
-    path: string,
-    body?: object,
-    headers?: Record<string, string>,
-  ): Promise<{ status: number; body: Record<string, unknown> }>;
-}
-
-async function startAdmin(
-  t: TestContext,
-  options: { holdMs?: number } & Pick<PartnerAdminOptions, 'billers'> = {},
-): Promise<Admin> {
-  const { holdMs = 600_000, billers } = options;
-  const database = await kitDatabase(t);
-  const partner = await startKit(database, { holdMs, ...(billers ? { billers } : {}) });
-  const app = createServer();
-  mountPartnerAdmin(app, { database, kit: partner.app.partnerKit, adminKey, billers });
-  const url = await app.listen({ host: '127.0.0.1', port: 0 });
-  database.closing(() => app.close());
-  return {
-    partner,
-    database,
-    async call(method, path, body, headers = { authorization: `Bearer ${adminKey}` }) {
-      const response = await fetch(`${url}${path}`, {
-        method,
-        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      return { status: response.status, body: (await response.json()) as Record<string, unknown> };
-    },
-  };
-}
-
 test('without the admin key nobody imports, lists or cancels [ST4]', async (t) => {
-  const admin = await startAdmin(t);
+  const admin = await startAdmin(t, { holdMs: 600_000 });
   for (const headers of [
     {},
     { authorization: 'Bearer wrong-key-of-somebody' },
-    { authorization: adminKey },
-    { 'x-api-key': adminKey },
+    { authorization: ADMIN_KEY },
+    { 'x-api-key': ADMIN_KEY },
   ] as Record<string, string>[]) {
     for (const [method, path, body] of [
-      ['GET', '/admin/v1/payments', undefined],
-      ['POST', '/admin/v1/accounts/import', { csv: 'biller_id,account_id\nacme,A' }],
-      ['POST', '/admin/v1/payments/p/cancel', { reason: 'x' }],
+      ['GET', '/payments', undefined],
+      ['POST', '/accounts/import', { csv: 'biller_id,account_id\nacme,A' }],
+      ['POST', '/payments/p/cancel', { reason: 'x' }],
     ] as const) {
       const answer = await admin.call(method, path, body, headers);
       assert.deepEqual([answer.status, answer.body['code']], [401, 'UNAUTHORIZED'], path);
@@ -82,16 +42,16 @@ test('without the admin key nobody imports, lists or cancels [ST4]', async (t) =
 });
 
 test('an import with one bad line imports nothing and names the line', async (t) => {
-  const admin = await startAdmin(t);
+  const admin = await startAdmin(t, { holdMs: 600_000 });
   const csv = 'biller_id,account_id,amount_due\nacme,A-1,10.00\nacme,A-2,ten\nacme,A-3,5.00\n';
-  const bad = await admin.call('POST', '/admin/v1/accounts/import', { csv });
+  const bad = await admin.call('POST', '/accounts/import', { csv });
   assert.equal(bad.status, 400);
   assert.deepEqual(
     (bad.body['details'] as { path: string }[]).map(({ path }) => path),
     ['line 3'],
   );
   assert.equal((await admin.partner.call('GET', '/biller/acme/account/A-1')).status, 404);
-  const good = await admin.call('POST', '/admin/v1/accounts/import', {
+  const good = await admin.call('POST', '/accounts/import', {
     csv: csv.replace('ten', '10.01'),
   });
   assert.deepEqual(good.body, { created: 3, updated: 0, unchanged: 0 });
@@ -100,11 +60,11 @@ test('an import with one bad line imports nothing and names the line', async (t)
 });
 
 test('an import leaves one line in the audit with the digest of its file', async (t) => {
-  const admin = await startAdmin(t);
+  const admin = await startAdmin(t, { holdMs: 600_000 });
   const csv = 'biller_id,account_id\nacme,A-1\n';
   const as_of = '2026-03-01T02:00:00Z';
-  await admin.call('POST', '/admin/v1/accounts/import', { csv: csv.replace('acme', '') });
-  await admin.call('POST', '/admin/v1/accounts/import', { csv, as_of });
+  await admin.call('POST', '/accounts/import', { csv: csv.replace('acme', '') });
+  await admin.call('POST', '/accounts/import', { csv, as_of });
   const lines = await admin.database.query<{ detail: object }>(
     `SELECT detail FROM duebridge_partner.payment_audit WHERE event = 'accounts_imported'`,
   );
@@ -117,18 +77,18 @@ test('an import leaves one line in the audit with the digest of its file', async
 
 test('accounts of a biller that is not served are not imported, and a single biller need not be named', async (t) => {
   const admin = await startAdmin(t, { billers: [{ biller_id: 'acme' }] });
-  const stranger = await admin.call('POST', '/admin/v1/accounts/import', {
+  const stranger = await admin.call('POST', '/accounts/import', {
     csv: 'biller_id,account_id\nacme,A-1\nother,A-2\n',
   });
   assert.equal(stranger.status, 400);
-  const lone = await admin.call('POST', '/admin/v1/accounts/import', { csv: 'account_id\nA-1\n' });
+  const lone = await admin.call('POST', '/accounts/import', { csv: 'account_id\nA-1\n' });
   assert.deepEqual(lone.body, { created: 1, updated: 0, unchanged: 0 });
 });
 
 test('a canceled payment is terminal, with its reason in the audit; canceling again changes nothing [ST4 RU2]', async (t) => {
-  const admin = await startAdmin(t);
+  const admin = await startAdmin(t, { holdMs: 600_000 });
   await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
-  const path = '/admin/v1/payments/p/cancel';
+  const path = '/payments/p/cancel';
   const first = await admin.call('POST', path, { reason: 'asked by the customer' });
   assert.deepEqual([first.status, first.body['status']], [200, 'canceled']);
   const again = await admin.call('POST', path, { reason: 'again' });
@@ -147,7 +107,7 @@ test('a canceled payment is terminal, with its reason in the audit; canceling ag
       },
     ],
   );
-  const unknown = await admin.call('POST', '/admin/v1/payments/q/cancel', { reason: 'x' });
+  const unknown = await admin.call('POST', '/payments/q/cancel', { reason: 'x' });
   assert.deepEqual([unknown.status, unknown.body['code']], [404, 'PAYMENT_NOT_FOUND']);
   for (const body of [{}, { reason: '' }, { reason: ' ' }, { reason: 'x', force: true }]) {
     assert.equal((await admin.call('POST', path, body)).status, 400);
@@ -159,13 +119,13 @@ test('a cancel after the posting is refused and changes nothing [ST4 RU2]', asyn
   await haveAccounts(admin.database);
   await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
   const end = await ended(admin.partner, 'p');
-  const late = await admin.call('POST', '/admin/v1/payments/p/cancel', { reason: 'too late' });
+  const late = await admin.call('POST', '/payments/p/cancel', { reason: 'too late' });
   assert.deepEqual([late.status, late.body['code']], [409, 'CONFLICT']);
   assert.deepEqual((await admin.partner.call('GET', paymentPath('p'))).body, end.body);
 });
 
 test('the list shows every payment once, newest first, page by page, filtered as requested [PF3 PF4]', async (t) => {
-  const admin = await startAdmin(t);
+  const admin = await startAdmin(t, { holdMs: 600_000 });
   const ids = Array.from({ length: 25 }, (_, index) => `p-${index}`);
   await Promise.all(
     ids.map((id, index) =>
@@ -174,12 +134,12 @@ test('the list shows every payment once, newest first, page by page, filtered as
       }),
     ),
   );
-  await admin.call('POST', '/admin/v1/payments/p-7/cancel', { reason: 'x' });
+  await admin.call('POST', '/payments/p-7/cancel', { reason: 'x' });
   const seen: PaymentRecord[] = [];
   let cursor: string | null = '';
   while (cursor !== null) {
     const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
-    const page = await admin.call('GET', `/admin/v1/payments?limit=10${query}`);
+    const page = await admin.call('GET', `/payments?limit=10${query}`);
     assert.deepEqual(compileCheck(KitPaymentPage).problems(page.body, 'body'), []);
     const { payments, next_cursor } = page.body as unknown as KitPaymentPage;
     seen.push(...payments);
@@ -189,7 +149,7 @@ test('the list shows every payment once, newest first, page by page, filtered as
   const times = seen.map(({ initiated_at }) => initiated_at);
   assert.deepEqual(times, times.toSorted().toReversed());
   const count = async (query: string): Promise<number> => {
-    const { body } = await admin.call('GET', `/admin/v1/payments?${query}`);
+    const { body } = await admin.call('GET', `/payments?${query}`);
     return (body['payments'] as unknown[]).length;
   };
   assert.equal(await count('status=canceled'), 1);
@@ -205,6 +165,6 @@ test('the list shows every payment once, newest first, page by page, filtered as
     'cursor=2026-13-01T00:00:00.000Z_p',
     'cursor=2026-02-31T00:00:00.000Z_p',
   ]) {
-    assert.equal((await admin.call('GET', `/admin/v1/payments?${query}`)).status, 400, query);
+    assert.equal((await admin.call('GET', `/payments?${query}`)).status, 400, query);
   }
 });

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { getEventListeners, once } from 'node:events';
 import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { promisify } from 'node:util';
 import { createMetrics } from '@duebridge/runtime';
 import { type TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
@@ -304,35 +302,6 @@ test('a web request whose body was read is refused, and its signal ends a waitin
     signal: AbortSignal.abort(),
   });
   await assert.rejects(answer(left), { name: 'AbortError' });
-});
-
-test('without a log, what goes wrong is said on standard error, without the key [S3]', async (t) => {
-  const database = await kitDatabase(t);
-  const program = `
-    import { openDatabase } from '@duebridge/runtime';
-    import { partnerFetch } from ${JSON.stringify(import.meta.resolve('./handler.ts'))};
-    const database = openDatabase({ url: process.env.DATABASE_URL, applicationName: 'test' });
-    const failing = async () => { throw new Error('the core is away'); };
-    const accounts = { posts: 'in_own_system', findAccount: failing, post: failing };
-    const auth = { method: 'key', header: 'x-api-key', keys: [process.env.PARTNER_KEY] };
-    const answer = await partnerFetch({ database, auth, accounts });
-    const headers = { 'x-api-key': process.env.PARTNER_KEY };
-    const got = await answer(new Request('http://x/biller/acme/account/A-1', { headers }));
-    process.stdout.write(String(got.status));
-    await answer.close();
-    await database.close();`;
-  const { stdout, stderr } = await promisify(execFile)(
-    process.execPath,
-    ['--input-type=module', '--eval', program],
-    {
-      cwd: import.meta.dirname,
-      env: { ...process.env, DATABASE_URL: database.url, PARTNER_KEY: TEST_KEY },
-      timeout: 180_000,
-    },
-  );
-  assert.equal(stdout, '503', stderr);
-  assert.match(stderr, /"level":"error"[^\n]*"the account system gave no valid answer"/);
-  assert.ok(!stderr.includes(TEST_KEY));
 });
 
 test('an app whose own route would take the kit’s requests fails to start, and the error says what to do [S2]', async (t) => {

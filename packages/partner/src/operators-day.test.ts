@@ -1,7 +1,7 @@
 /** A day of the kit's operator: batches, payments that another system ended, credentials that change, and their audit. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import type {
   BatchStatement,
   KitAuditPage,
@@ -10,10 +10,9 @@ import type {
   KitCredentialGrant,
   KitCredentialList,
 } from '@duebridge/contract';
-import { createServer, systemClock } from '@duebridge/runtime';
-import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
+import { systemClock } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
-import { mountPartnerAdmin } from './admin.ts';
 import { openAuthenticator } from './auth.ts';
 import { openCredentials } from './credentials.ts';
 import {
@@ -22,6 +21,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
+  startAdmin,
   startKit,
   TEST_KEY,
   untilOneWaits,
@@ -29,50 +29,7 @@ import {
   type TestPartner,
 } from '../test/kit.ts';
 
-const adminKey = 'admin-key-of-the-tests';
 const reason = 'a test';
-
-interface Answered<T> {
-  readonly status: number;
-  readonly body: T;
-}
-
-interface Admin {
-  readonly partner: TestPartner;
-  readonly database: TestDatabase;
-  call<T>(method: 'GET' | 'POST', path: string, body?: object): Promise<Answered<T>>;
-  text(path: string): Promise<string>;
-}
-
-async function startAdmin(
-  t: TestContext,
-  options: Parameters<typeof startKit>[1] = {},
-): Promise<Admin> {
-  const database = await kitDatabase(t);
-  const partner = await startKit(database, options);
-  const app = createServer();
-  mountPartnerAdmin(app, { database, kit: partner.app.partnerKit, adminKey });
-  const url = await app.listen({ host: '127.0.0.1', port: 0 });
-  database.closing(() => app.close());
-  const ask = (method: string, path: string, body?: object): Promise<Response> =>
-    fetch(`${url}/admin/v1${path}`, {
-      method,
-      headers: {
-        authorization: `Bearer ${adminKey}`,
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-  return {
-    partner,
-    database,
-    async call<T>(method: string, path: string, body?: object): Promise<Answered<T>> {
-      const response = await ask(method, path, body);
-      return { status: response.status, body: (await response.json()) as T };
-    },
-    text: async (path) => (await ask('GET', path)).text(),
-  };
-}
 
 test('batches are listed, with the statement that the platform reads and a file of the same digest [PF3]', async (t) => {
   const admin = await startAdmin(t);
@@ -99,7 +56,7 @@ test('batches are listed, with the statement that the platform reads and a file 
   const here = await admin.call<BatchStatement>('GET', '/batches/b-1');
   const there = await admin.partner.call('GET', '/batch/b-1');
   assert.deepEqual(here.body, there.body);
-  const file = await admin.text('/batches/b-1/lines');
+  const { text: file } = await admin.call('GET', '/batches/b-1/lines');
   const [head = '', ...lines] = file.split(/(?<=\n)/);
   assert.equal(head, 'platform_payment_id,status,amount_in_cents\n');
   assert.equal(lines.length, here.body.count);

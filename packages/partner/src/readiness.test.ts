@@ -14,7 +14,6 @@ import {
   type Clock,
   type Database,
 } from '@duebridge/runtime';
-import type { AccountsInOwnSystem } from './account-system.ts';
 import { openApplier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
@@ -103,44 +102,6 @@ test('a sweep that fails or hangs for fifteen seconds makes the replica not read
     letGo.resolve();
     await eventually('it is ready again', () => applier.health.sweep);
   }
-  await applier.stop();
-});
-
-test('a lease that is not renewed makes the replica not ready; one that is not needed does not [LV2]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const clock = movable();
-  let isAway = false;
-  const watched: Database = {
-    ...database,
-    query: <Row>(...args: Parameters<Database['query']>): Promise<Row[]> => {
-      const [statement] = args;
-      return isAway && typeof statement !== 'string' && statement.name === 'kit_renew_lease'
-        ? Promise.reject(new DatabaseUnavailable('it is away', 'unknown'))
-        : database.query<Row>(...args);
-    },
-  };
-  const accounts: AccountsInOwnSystem = {
-    posts: 'in_own_system',
-    findAccount: () => Promise.resolve(undefined),
-    post: (payments) => Promise.resolve(payments.map(() => ({ outcome: 'posted' }) as const)),
-  };
-  let posted = false;
-  const applier = applierOn(watched, clock, {
-    accounts,
-    announce: () => {
-      posted = true;
-    },
-  });
-  clock.move(60_000);
-  assert.deepEqual(applier.health, ALL_WELL, 'nothing needed a lease yet');
-  applier.take([await oneAccepted(database)]);
-  await eventually('it is posted', () => posted);
-  isAway = true;
-  clock.move(21_000);
-  assert.equal(applier.health.lease, false);
-  isAway = false;
-  await eventually('it is renewed', () => applier.health.lease);
   await applier.stop();
 });
 

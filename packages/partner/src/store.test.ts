@@ -12,7 +12,6 @@ import {
   endPayments,
   findEnded,
   findPayments,
-  findStanding,
   findUnfinished,
   insertPayments,
   lockPayments,
@@ -261,45 +260,6 @@ test('a payment is found to be applied when it is due, and no other is [RU3 KT13
       ['due-b-old', true],
     ],
   );
-});
-
-test('what has not ended is counted, with the age of the oldest [RU3 LV7]', async () => {
-  const others = await database.query<{ platform_payment_id: string }>(
-    'SELECT platform_payment_id FROM duebridge_partner.payment_processing',
-  );
-  await endPayments(
-    database,
-    others.map(({ platform_payment_id }) => ({
-      platform_payment_id,
-      status: 'failed',
-      failure_reason: 'no',
-    })),
-  );
-  assert.deepEqual(await findStanding(database), {
-    processing: { count: 0, oldest_seconds: 0 },
-    unsettled: { count: 0, oldest_seconds: 0 },
-  });
-  await aged('standing-ahead', -HOUR_MS);
-  assert.equal((await findStanding(database)).processing.oldest_seconds, 0);
-  await aged('standing-old', HOUR_MS);
-  await aged('standing-young', 1_000);
-  await database.transaction((tx) => claimPayments(tx, ['standing-young'], HERE));
-  const claimed = await findStanding(database);
-  assert.deepEqual([claimed.processing.count, claimed.unsettled.count], [3, 1]);
-  const seconds = claimed.processing.oldest_seconds;
-  assert.ok(seconds >= 3_600 && seconds < 3_700, `${seconds} s`);
-  await database.query(
-    `UPDATE duebridge_partner.payment_processing SET claimed_at = claimed_at - interval '1000 seconds'
-      WHERE platform_payment_id = 'standing-young'`,
-  );
-  await database.transaction((tx) => claimPayments(tx, ['standing-old'], HERE));
-  const { unsettled } = await findStanding(database);
-  assert.equal(unsettled.count, 2);
-  assert.ok(unsettled.oldest_seconds >= 1_000 && unsettled.oldest_seconds < 1_100);
-  await database.query(
-    `UPDATE duebridge_partner.payment_processing SET claimed_at = claimed_at + interval '2 hours'`,
-  );
-  assert.equal((await findStanding(database)).unsettled.oldest_seconds, 0, 'never below zero');
 });
 
 test('the audit keeps a hundred mismatches of one payment, and all that its caller cannot cause [LI1]', async () => {

@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { createServer, type Database, type Statement } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
+import { mountPartnerAdmin } from '../src/admin.ts';
 import type { PartnerKitOptions } from '../src/kit.ts';
 import { partnerKit } from '../src/plugin.ts';
 import { importAccounts, type ImportedAccount } from '../src/ledger.ts';
@@ -119,6 +120,61 @@ export async function startKit(
     close,
     call: (method, path, { headers = withKey, body } = {}) =>
       callOver(agent, `${url}${path}`, method, headers, body),
+  };
+}
+
+interface Answered<T> {
+  readonly status: number;
+  readonly body: T;
+  readonly text: string;
+}
+
+/** The admin API of a kit. */
+export interface TestAdmin {
+  readonly partner: TestPartner;
+  readonly database: TestDatabase;
+  /** Calls `/admin/v1` and the path with the admin key, unless `headers` are given. */
+  call<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: object,
+    headers?: Record<string, string>,
+  ): Promise<Answered<T>>;
+}
+
+export const ADMIN_KEY = 'admin-key-of-the-tests';
+
+/** Starts a kit and its admin API on a database of their own. */
+export async function startAdmin(
+  t: Cleanup,
+  options: Partial<PartnerKitOptions> = {},
+): Promise<TestAdmin> {
+  const database = await kitDatabase(t);
+  const partner = await startKit(database, options);
+  const app = createServer();
+  const { billers } = options;
+  const kit = partner.app.partnerKit;
+  mountPartnerAdmin(app, { database, kit, adminKey: ADMIN_KEY, billers });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  database.closing(() => app.close());
+  return {
+    partner,
+    database,
+    async call<T>(
+      method: string,
+      path: string,
+      body?: object,
+      headers: Record<string, string> = { authorization: `Bearer ${ADMIN_KEY}` },
+    ): Promise<Answered<T>> {
+      const response = await fetch(`${url}/admin/v1${path}`, {
+        method,
+        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      const isJson = response.headers.get('content-type')?.includes('json') ?? false;
+      return { status: response.status, body: (isJson ? JSON.parse(text) : {}) as T, text };
+    },
   };
 }
 

@@ -100,39 +100,6 @@ test('a posting waits while an account is being closed, and then fails [FR1 ST3]
   assert.equal((await database.query('SELECT 1 FROM waterworks.receipts')).length, 0);
 });
 
-test('the example reads no more than the accounts it is asked for, among 500,000 [B1 ST2]', async (t) => {
-  const database = await kitDatabase(t);
-  await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
-  await database.query(
-    `INSERT INTO waterworks.customers SELECT n, 'x', false, 1, '2026-01-01' FROM generate_series(1, 500000) AS n`,
-  );
-  await database.query('ANALYZE waterworks.customers');
-  await database.query(
-    `SELECT pg_stat_reset_single_table_counters('waterworks.customers'::regclass)`,
-  );
-  const read = async (): Promise<{ rows: number; scans: number }> => {
-    await database.query('SELECT pg_stat_force_next_flush()');
-    const [row] = await database.query<{ rows: number; scans: number }>(
-      `SELECT seq_tup_read::int AS rows, idx_scan::int AS scans FROM pg_stat_all_tables WHERE relname = 'customers'`,
-    );
-    return row!;
-  };
-  const partner = await startKit(database, { accounts: waterworks(database) });
-  const path = (id: string): string => paymentPath(id, '4711', 'waterworks');
-  // Plans of the first executions and of the later ones.
-  for (let index = 0; index < 12; index += 1) {
-    await partner.call('GET', '/biller/waterworks/account/4711');
-    await partner.call('PUT', path(`p-${index}`), { body: instruction(1) });
-    await ended(partner, `p-${index}`, path(`p-${index}`));
-  }
-  // PostgreSQL's sessions report their statistics up to a second late.
-  const until = performance.now() + 120_000;
-  let seen = await read();
-  while (seen.scans < 12 && performance.now() < until) seen = await read();
-  assert.ok(seen.scans >= 12, `${seen.scans} reads by the key`);
-  assert.equal(seen.rows, 0, `${seen.rows} rows were read one after the other`);
-});
-
 test('the example is as short as the documentation says', async () => {
   const text = await readFile(new URL('./own-accounts.ts', import.meta.url), 'utf8');
   assert.ok(text.split('\n').length <= 100);
