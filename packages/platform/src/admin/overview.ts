@@ -201,6 +201,7 @@ export async function keepGauges(options: {
       'Time since when the longest paused payment has been paused',
       () => age(last?.paused.oldest_paused_at),
     ],
+    ['payments_overdue', 'Payments without an end for 24 hours', () => last?.flight.overdue],
     ['open_differences', 'Unresolved differences of reconciliations', () => last?.open_differences],
     [
       'operator_keys_ending',
