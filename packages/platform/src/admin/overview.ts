@@ -202,6 +202,11 @@ export async function keepGauges(options: {
       () => age(last?.paused.oldest_paused_at),
     ],
     ['payments_overdue', 'Payments without an end for 24 hours', () => last?.flight.overdue],
+    [
+      'payments_overdue',
+      'Payments that have not ended for longer than a day',
+      () => last?.flight.overdue,
+    ],
     ['open_differences', 'Unresolved differences of reconciliations', () => last?.open_differences],
     [
       'operator_keys_ending',
