@@ -201,7 +201,6 @@ export async function keepGauges(options: {
       'Time since when the longest paused payment has been paused',
       () => age(last?.paused.oldest_paused_at),
     ],
-    ['payments_overdue', 'Payments without an end for 24 hours', () => last?.flight.overdue],
     [
       'payments_overdue',
       'Payments that have not ended for longer than a day',
