@@ -308,9 +308,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'names are looked up one after the other, and a silent server is waited for',
     file: 'runtime/src/name-lookup.ts',
-    find: '    const found = resolve(name, options);',
+    find: '    const known: Known = { found: resolve(name, options), until: Infinity };',
     replace:
-      "    const turn = (Reflect.get(globalThis, 'turn') as Promise<Found>) ?? Promise.resolve();\n    const found = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', found);",
+      "    const turn = (Reflect.get(globalThis, 'turn') as Promise<Found>) ?? Promise.resolve();\n    const found = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', found);\n    const known: Known = { found, until: Infinity };",
     seed: 2,
   },
   {
@@ -318,6 +318,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 125,
+    seed: 71,
   },
 ];
