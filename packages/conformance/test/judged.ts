@@ -25,9 +25,10 @@ import type { Wrong } from './peers/wrong.ts';
 import { makeCertificate } from './listen.ts';
 import { VIRTUAL_CLOCK as CLOCK } from './virtual-clock.ts';
 
-const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth', ScriptedAuth>> = {
+const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth>> = {
   key: { method: 'key', header: 'x-api-key', key: KEY },
   oauth: { method: 'oauth', ...CLIENT },
+  'short-lived-oauth': { method: 'oauth', ...CLIENT, expires_in: 2 },
 };
 
 /** What a judged partner may differ in; all of it has a usual value. */

@@ -1,5 +1,5 @@
 /**
- * Checks of who may call a partner (P01 to P06, P08, P09, P67): each operation with a wrong credential, with a right one of the wrong scope,
+ * Checks of who may call a partner (P01 to P09, P67): each operation with a wrong credential, with a right one of the wrong scope,
  * and the partner's own token endpoint. A hole here lets strangers read bills or record payments.
  */
 import { TLSSocket } from 'node:tls';
@@ -230,6 +230,34 @@ const p06: Draft<PartnerCase> = {
   },
 };
 
+/** Longest token lifetime for which the judge waits until expiry. */
+const LONGEST_WAIT_SECONDS = 10;
+
+const p07: Draft<PartnerCase> = {
+  id: 'P07',
+  title: 'An expired access token is refused',
+  clauses: ['OA3'],
+  severity: 'should',
+  likely_cause: 'expires_in is announced but never enforced, or its unit is not seconds.',
+  unfit: oauthOnly,
+  async run(t: PartnerContext) {
+    const granted = await t.run.fetchToken(t.check);
+    const seconds = asObject(granted.json)?.['expires_in'];
+    t.given(
+      typeof seconds === 'number' && seconds <= LONGEST_WAIT_SECONDS,
+      `the token lives longer than ${LONGEST_WAIT_SECONDS} s`,
+    );
+    const read = (token: Reply): Promise<Reply> =>
+      t.readAccount(undefined, { proof: { authorization: `Bearer ${accessToken(token)}` } });
+    // Wait half a second longer than announced, because neither clock is exact.
+    await t.run.sleep(seconds * 1_000 + 500);
+    const late = await read(granted);
+    t.should(late.status === 401, '401', late);
+    const again = await read(await t.run.fetchToken(t.check));
+    t.should(isSuccess(again), '200 with a new token', again);
+  },
+};
+
 const p08: Draft<PartnerCase> = {
   id: 'P08',
   title: 'The key is accepted in the declared header and in no other',
@@ -368,4 +396,4 @@ function errorOf(
   t.strict(isRight, `${statuses.join(' or ')} {"error":"${words[0] ?? ''}"}`, reply);
 }
 
-export const ACCESS = [p01, p02, p03, p04, p05, p06, p08, p09, p67];
+export const ACCESS = [p01, p02, p03, p04, p05, p06, p07, p08, p09, p67];

@@ -32,7 +32,7 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
-  readonly auth?: 'oauth';
+  readonly auth?: 'oauth' | 'short-lived-oauth';
   readonly how?:
     'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
 }
@@ -335,6 +335,12 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     'accepts a read with a token of scope write',
     () => ignoresScope((call) => call.operation === 'get_account'),
     OAUTH,
+  ),
+  warns(
+    'P07',
+    'accepts access tokens long after they expire',
+    () => withTokens((bearer, granted) => granted.find((token) => token === bearer)),
+    { also: ['P05'], auth: 'short-lived-oauth' },
   ),
   fails('P08', 'compares the name of its key header case-sensitively', () => ({
     answer: (call, answer) =>
