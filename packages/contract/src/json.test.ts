@@ -43,6 +43,12 @@ test('a deeply nested body is refused before it exhausts the stack [F96]', () =>
   assert.ok(Array.isArray(parseJson(nested(MAX_JSON_DEPTH))));
 });
 
+test('a string that never ends is refused at once, however many quotation marks it has', () => {
+  const began = performance.now();
+  assert.throws(() => parseJson(`"${'\\"'.repeat(32_000)}`), JsonProblem);
+  assert.ok(performance.now() - began < 1_000);
+});
+
 test('invalid JSON is refused: empty, truncated, trailing text, BOM, NaN', () => {
   const cut = ['', ' ', '{', '{"a":', '[1,]', '{"a":1,}', '1 2', 'nul', '\ufeff{}'];
   for (const text of [...cut, 'NaN', '01', '+1', '.5', "'a'"]) {
