@@ -1,6 +1,7 @@
 /**
  * Which replica may hand a payment to the biller's own system. A claim is a column of the payment's row in `payment_processing`, made
- * once before the first call; it holds while its replica has a row in `replica`, so that asking again writes nothing.
+ * before each call; it holds while its replica has a row in `replica`, so that renewing one row keeps all claims. An answer that
+ * leaves the payment cancelable gives it back (`postponePayments`).
  *
  * A replica that lives changes `lease_until` every five seconds. The others look at it as often and delete the row of one whose
  * value has not changed for thirty seconds by their own monotonic clock; the time itself is compared with no clock, because clocks
