@@ -222,7 +222,11 @@ export class Worker {
         const missing = ids.filter((id) => !this.dispatcher.has(id));
         const pages = pagesOf(missing);
         const loader = async (): Promise<void> => {
-          for (const page of pages) loaded += await this.#loadPage(page, missing.length);
+          for (const page of pages) {
+            const fresh = await this.#loadPage(page, missing.length);
+            // After the await: the loaders add to one count.
+            loaded += fresh;
+          }
         };
         await Promise.all(Array.from({ length: LOADERS }, loader));
       } catch (error) {
