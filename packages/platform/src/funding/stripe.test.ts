@@ -242,6 +242,22 @@ suite('payments by Stripe', { concurrency: true }, () => {
     );
   });
 
+  test('an authorization for another amount is never confirmed: the customer approved the other one [S5]', async () => {
+    const adapter = stripeAdapter(stripe.settings);
+    const order = {
+      ...CARD,
+      platform_payment_id: 'another-amount',
+      return_url: undefined,
+      instrument: stripe.token(NUMBERS.good),
+    };
+    const signal = AbortSignal.timeout(10_000);
+    const reference = await adapter.prepare?.(order, { signal });
+    assert.ok(reference);
+    const other = { ...order, reference, amount_in_cents: CARD.amount_in_cents + 1 };
+    await assert.rejects(async () => adapter.authorize(other, { signal }), /another amount/);
+    assert.equal(stripe.intentOf(order.platform_payment_id).status, 'requires_payment_method');
+  });
+
   test('the payment fails at the biller: the card is released, and a late event changes nothing', async () => {
     const payment = await pay(NUMBERS.good, failed);
     assert.ok((await payment.settled()).includes('funds_released'));

@@ -428,6 +428,7 @@ interface Intents<Intent> {
   cancel(reference: string, key: Key): Promise<unknown>;
   /** Its last error. */
   failed(intent: Intent): StripeError | null;
+  /** What it says once it holds funds. Throws when it is not for the amount of the order. */
   authorized(intent: Intent, order: PreparedOrder): ProcessorAuthorization;
 }
 
@@ -449,6 +450,8 @@ function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
     order: PreparedOrder,
     intent: Intent,
   ): Promise<ProcessorAuthorization | 'confirm'> => {
+    // First: an intent of another amount must not be confirmed.
+    const authorized = intents.authorized(intent, order);
     const failed = intents.failed(intent);
     switch (intent.status) {
       case 'requires_payment_method':
@@ -461,7 +464,7 @@ function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
         return { kind: 'pending' };
       case 'requires_capture':
       case 'succeeded':
-        return intents.authorized(intent, order);
+        return authorized;
       case 'canceled':
         return { kind: 'declined', reason: DECLINED };
       default:
