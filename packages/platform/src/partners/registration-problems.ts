@@ -68,9 +68,10 @@ export function changeProblems(
   const picture = typeof logo === 'string' ? readLogo(logo) : undefined;
   return problemsOf({
     base_url:
-      base_url &&
-      (urlProblem(base_url, allowPrivate) ??
-        (base_url.includes('?') ? 'must have no query' : undefined)),
+      base_url === undefined
+        ? undefined
+        : (urlProblem(base_url, allowPrivate) ??
+          (base_url.includes('?') ? 'must have no query' : undefined)),
     logo: typeof picture === 'string' ? picture : undefined,
     ...Object.fromEntries(origins.map((one, at) => [`origins.${at}`, originProblem(one)])),
     ...Object.fromEntries(
@@ -177,7 +178,8 @@ function connectionProblems(
     'connection.private_key': ofKey ?? (pair && 'is not the key of the certificate'),
     // As `ca`, certificates that cannot be read are ignored without a word.
     'connection.authority': said('certificates', tlsProblem({ cert: authority })),
-    'connection.proxy_url': proxy_url && proxyProblem(proxy_url, allowPrivate),
+    'connection.proxy_url':
+      proxy_url === undefined ? undefined : proxyProblem(proxy_url, allowPrivate),
   };
 }
 
