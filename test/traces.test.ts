@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import test, { after } from 'node:test';
 import type { AddressInfo } from 'node:net';
-import { openTracing, type Tracing } from '@duebridge/runtime';
+import { openTracing, silentLog, type Log, type Tracing } from '@duebridge/runtime';
 import { InMemorySpanExporter, type ReadableSpan } from '@opentelemetry/sdk-trace';
 import { BothSides, gasCompany } from './support/both-sides.ts';
 import { createToken, openSession, type Client } from './support/customer.ts';
@@ -37,20 +37,26 @@ async function pay(client: Client): Promise<string> {
 async function bothSides(
   ofPlatform: (() => Promise<Tracing>) | undefined,
   ofPartner: (() => Promise<Tracing>) | undefined,
+  log: Log = silentLog,
 ): Promise<Client> {
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [secret] },
     tracing: ofPartner,
   });
   await partner.importAccounts(csv);
-  const { register } = await sides.platform({ tracing: ofPlatform });
+  const { register } = await sides.platform({ tracing: ofPlatform, log });
   return register(gasCompany(partner.server.url, secret));
 }
 
-test('confirm, calls, acceptance and posting of a payment are one trace, without personal data or secrets [PL15]', async () => {
+test('confirm, calls, acceptance and posting of a payment are one trace, and one log line for each attempt, without personal data or secrets [PL15]', async () => {
   const platform = kept('platform');
   const partner = kept('partner');
-  const client = await bothSides(platform.open, partner.open);
+  const lines: Record<string, unknown>[] = [];
+  const debug = (details: object, message: string): void => {
+    if (message === 'a partner was called') lines.push({ ...details, message });
+  };
+  const log = { ...silentLog, debug, info: debug };
+  const client = await bothSides(platform.open, partner.open, log);
   const id = await pay(client);
   const traceId = id.replaceAll('-', '');
   const of = (spans: readonly ReadableSpan[], name: string): ReadableSpan[] =>
@@ -76,14 +82,31 @@ test('confirm, calls, acceptance and posting of a payment are one trace, without
   assert(reads.length > 0);
   for (const read of reads) assert(polls.includes(read.parentSpanContext?.spanId ?? ''));
 
-  const exported = JSON.stringify(
+  // The same calls stand in the log: one line each, with what finds them in the partner's logs.
+  const calls = [put, ...of(platform.spans(), 'GET payment')];
+  assert.deepEqual(
+    new Set(
+      lines.map(
+        (line) =>
+          `${String(line['call'])} ${String(line['platform_payment_id'])} ${String(line['request_id'])}`,
+      ),
+    ),
+    new Set(
+      calls.map((span) => `${span.name} ${id} ${String(span.attributes['duebridge.request_id'])}`),
+    ),
+  );
+  assert.equal(lines.length, calls.length);
+  assert(lines.every((line) => line['status'] === 200 && typeof line['ms'] === 'number'));
+
+  const exported = JSON.stringify([
+    lines,
     [...platform.spans(), ...partner.spans()].map(({ name, attributes, events, status }) => ({
       name,
       attributes,
       events,
       status,
     })),
-  );
+  ]);
   for (const datum of [
     'ACCOUNT-17',
     'Ada',
