@@ -462,22 +462,24 @@ test('by keyboard alone: find a payment, open it, act', async () => {
   await close();
 });
 
-test('several payments are picked and acted on one after the other; what is refused says why', async () => {
+test('several payments are picked and acted on one after the other; what is not done says why', async () => {
   const ids = [
     await work.pay('refuses-5', 3_500, 'many-1@example.com'),
     await work.pay('refuses-6', 3_600, 'many-2@example.com'),
     await work.pay('refuses-7', 3_700, 'many-3@example.com'),
   ];
+  const large = await work.pay('refuses-9', 150_000, 'many-4@example.com');
   const { page, close } = await signIn('bob');
   await page.goto(`${work.platform.adminUrl}/console/payments?status=review`);
-  for (const id of ids) await page.getByLabel(`Pick ${id}`).check();
+  for (const id of [...ids, large]) await page.getByLabel(`Pick ${id}`).check();
   const picked = page.getByRole('region', { name: 'Selected payments' });
-  await picked.getByText('3 selected, $108.00 together.').waitFor();
+  await picked.getByText('4 selected, $1,608.00 together.').waitFor();
   // Meanwhile somebody else closes one: it is refused, and the page says why.
   await work.platform.admin('POST', `/admin/v1/payments/${ids[1]}/close`, { reason: 'faster' });
   await act(page, 'Close selected', 'ticket 13');
-  await page.getByText('close: 2 done, 1 refused.').waitFor();
+  await page.getByText('close: 2 done, 1 refused, 1 waiting for a second person.').waitFor();
   await picked.getByText(`${ids[1]}: The payment is not in review`).waitFor();
+  await picked.getByText(`${large}: waits for a second person`).waitFor();
   for (const id of ids) {
     const { body } = await work.platform.admin('GET', `/admin/v1/payments/${id}`);
     assert.equal((body['payment'] as { status: string }).status, 'failed');

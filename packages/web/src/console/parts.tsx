@@ -359,7 +359,8 @@ export function Act(props: {
       >
         {label}
       </button>
-      <dialog ref={dialog} aria-label={label}>
+      {/* What is under way is not stopped by closing its dialog. */}
+      <dialog ref={dialog} aria-label={label} onCancel={(event) => busy && event.preventDefault()}>
         <form onSubmit={(event) => void submit(event)}>
           <h2>{label}</h2>
           <p>{about}</p>
@@ -371,7 +372,7 @@ export function Act(props: {
             {trouble}
           </p>
           <div class="buttons">
-            <button type="button" onClick={() => dialog.current?.close()}>
+            <button type="button" disabled={busy} onClick={() => dialog.current?.close()}>
               Not now
             </button>
             <button type="submit" class={danger ? 'danger' : 'primary'} disabled={busy}>

@@ -1,5 +1,5 @@
 /** Finding payments: a list whose rows never move while it is read, and the acts on those that are picked. */
-import type { ListedPayment, PaymentPage, PaymentView } from '@duebridge/contract';
+import type { ListedPayment, PaymentPage, PaymentView, ReviewClose } from '@duebridge/contract';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, get, post, wordsOf } from './api.ts';
 import {
@@ -152,15 +152,19 @@ export function PaymentsPage() {
 
 /** Acts on the picked payments, one call after the other; the platform refuses those that an act does not fit. */
 function Bulk({ payments }: { payments: readonly PaymentView[] }) {
-  const [refused, setRefused] = useState<readonly string[]>([]);
+  /** Those that were not done, each with why. */
+  const [undone, setUndone] = useState<readonly string[]>([]);
   if (payments.length === 0) return null;
   const all = `${payments.length} selected, ${money(payments.reduce((cents, one) => cents + one.amount_in_cents, 0))} together`;
   const run = async (act: string, reason: string): Promise<string> => {
     const problems: string[] = [];
+    const waiting: string[] = [];
     for (const [done, { platform_payment_id: id }] of payments.entries()) {
       announcement.value = `${act}: ${done} of ${payments.length}`;
       try {
-        await post(`/payments/${encodeURIComponent(id)}/${act}`, { reason });
+        const path = `/payments/${encodeURIComponent(id)}/${act}`;
+        const { outcome } = await post<Partial<ReviewClose>>(path, { reason });
+        if (outcome === 'second_person_needed') waiting.push(`${id}: waits for a second person`);
       } catch (error) {
         // What became of a call without an answer is not known: done again it is refused, or does no harm.
         if (error instanceof ApiError && error.again)
@@ -168,10 +172,13 @@ function Bulk({ payments }: { payments: readonly PaymentView[] }) {
             cause: error,
           });
         problems.push(`${id}: ${wordsOf(error)}`);
+      } finally {
+        setUndone([...problems, ...waiting]);
       }
     }
-    setRefused(problems);
-    return `${act}: ${payments.length - problems.length} done, ${problems.length} refused.`;
+    const done = payments.length - problems.length - waiting.length;
+    const wait = waiting.length === 0 ? '' : `, ${waiting.length} waiting for a second person`;
+    return `${act}: ${done} done, ${problems.length} refused${wait}.`;
   };
   return (
     <section class="note" aria-label="Selected payments">
@@ -188,7 +195,7 @@ function Bulk({ payments }: { payments: readonly PaymentView[] }) {
         ))}
       </div>
       <ul>
-        {refused.map((one) => (
+        {undone.map((one) => (
           <li key={one}>{one}</li>
         ))}
       </ul>
