@@ -63,8 +63,15 @@ async function bulkAct(run: CommandRun, route: Route): Promise<void> {
       exitCodes.usage,
     );
   }
+  const isDryRun = options['dryRun'] === true;
+  if (isDryRun && !isFiltered) {
+    throw new CommandError(
+      '--dry-run lists what filters find; see a payment by its id with payment show',
+      exitCodes.usage,
+    );
+  }
   const payments = isFiltered ? await found(run) : [];
-  if (options['dryRun'] === true) {
+  if (isDryRun) {
     print(terminal, options, { payments }, () => listedPayments({ payments }));
     return;
   }
@@ -102,7 +109,8 @@ async function actOn(
     const { outcome, answer } = await ask<{ outcome?: string; answer?: string }>('POST', path, {
       reason,
     });
-    return { platform_payment_id, state: 'done', note: outcome ?? answer ?? 'ok' };
+    const note = (outcome ?? answer ?? 'ok').replaceAll('_', ' ');
+    return { platform_payment_id, state: 'done', note };
   } catch (error) {
     // Only an answer of the admin API says that nothing was done; without a key or an address no payment can be acted on.
     if (!(error instanceof CommandError) || error.code === undefined) throw error;

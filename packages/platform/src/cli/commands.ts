@@ -155,7 +155,7 @@ const paymentLines: readonly CommandLine[] = [
 ];
 
 const batchLines: readonly CommandLine[] = [
-  line('batch', routes.list_batches, tableOf(), {
+  line('batch', routes.list_batches, output.batches, {
     help: 'list batches, newest first, or read the statement of one',
     instead: [instead('platform_batch_id', routes.get_batch, output.batch)],
   }),

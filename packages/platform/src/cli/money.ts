@@ -61,18 +61,22 @@ const remittances = tableOf<RemittanceView>(
   'reason',
 );
 
+/** What a check found, then the book. */
+const checked = ({ balances: book, ...found }: MoneyCheck): string =>
+  `${facts(found)}\n\n${balances({ balances: book })}`;
+
 /** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
   line('money', routes.get_money, balances, {
     help: 'where the money is, by biller: taken, not collected, owed, paid, refunded, returned',
     fields: { day: { help: 'what moved on one day (UTC), such as 2026-03-21' } },
   }),
-  line('money check', routes.check_money, facts, {
+  line('money check', routes.check_money, checked, {
     help: 'compare the book with the payments; exit code 1 when a cent is missing',
     fields: { days: { flags: '--days <n>', help: 'payments of so many days (default 3)' } },
     run: async ({ terminal, request, options, ask }) => {
       const check = await ask<MoneyCheck>(request.method, request.path);
-      print(terminal, options, check, () => facts(check));
+      print(terminal, options, check, () => checked(check));
       if (!check.holds) {
         throw new CommandError(
           `money is not where it should be: ${check.faults.length} faults`,

@@ -346,6 +346,7 @@ test('several payments: a dry run lists them; a run prints each result and fails
   for (const words of [
     ['bulk', 'poll', ...ids],
     ['bulk', 'poll', ...reason],
+    ['bulk', 'poll', ...ids, '--dry-run'],
     ['bulk', 'poll', ...ids, '--status', 'review', ...reason],
   ]) {
     await assert.rejects(run(words), { exitCode: 3 });

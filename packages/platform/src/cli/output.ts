@@ -6,6 +6,7 @@
 import {
   formatCents,
   type AuditEntry,
+  type BatchPage,
   type BatchView,
   type ListedPayment,
   type OperatorView,
@@ -112,6 +113,19 @@ export const listedPayments = tableOf<ListedPayment>(
 export function paymentStory({ payment, ...rest }: PaymentDetail): string {
   return facts({ ...payment, next_step: next(payment), ...rest });
 }
+
+export const batches = tableOf<BatchPage['batches'][number]>(
+  'platform_batch_id',
+  'partner_id',
+  'cutoff_at',
+  'closed_at',
+  ['PAYMENTS', (one) => one.statement?.count],
+  [
+    'AMOUNT',
+    ({ statement }) =>
+      statement && formatCents(statement.totals.reduce((sum, one) => sum + one.amount_in_cents, 0)),
+  ],
+);
 
 /** A batch with its statement; the comparison with that of its partner follows. */
 export function batch({ statement, ...view }: BatchView): string {
