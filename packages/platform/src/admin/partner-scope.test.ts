@@ -135,6 +135,23 @@ test('an operator of a partner gets what is that partner’s, and of another not
   assert.match(differences.text, /only-at-our-water/);
 });
 
+test('a path that no id can be is no error of ours and shows nothing', async () => {
+  for (const [route, code] of [
+    [platformAdminRoutes.get_admin_payment, 'PAYMENT_NOT_FOUND'],
+    [platformAdminRoutes.get_batch, 'BATCH_NOT_FOUND'],
+    [platformAdminRoutes.get_remittance_statement, 'NOT_FOUND'],
+  ] as const) {
+    for (const [id, status, expected] of [
+      ['x'.repeat(65), 404, code],
+      ['a%00b', 400, 'INVALID_REQUEST'],
+    ] as const) {
+      const of = { platform_payment_id: id, platform_batch_id: id, remittance_id: id };
+      const answer = await call(route, of);
+      assert.deepEqual([answer.status, codeOf(answer)], [status, expected], `${route.id} ${id}`);
+    }
+  }
+});
+
 test('an id of another partner’s hides no payment of the same name, which would show that it exists', async () => {
   const { platform_payment_id, partner_id } = ours;
   // A partner chooses what it calls a payment.
