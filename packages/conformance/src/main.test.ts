@@ -137,6 +137,13 @@ const LINES: readonly (readonly [
     /no\.pem holds no certificate .*ENOENT.*fix --ca/,
   ],
   [
+    'an expected failure without an owner',
+    () => at('--expected known.json'),
+    2,
+    /^$/,
+    /Entry 2 of known\.json lacks "owner"/,
+  ],
+  [
     'a report that cannot be written costs neither the result nor the other report',
     () => at('--only P20 --junit /dev/full --html beside.html'),
     2,
@@ -166,6 +173,8 @@ test('every command line has its exit code and says no more than was asked', asy
   });
   t.after(() => wrong.stop());
   writeFileSync('broken.pem', 'not a certificate');
+  const known = { check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' };
+  writeFileSync('known.json', JSON.stringify([known, { ...known, owner: undefined }]));
   for (const [what, line, code, out, err = /^/] of LINES) {
     const ran = await conform(line());
     assert.equal(ran.code, code, `${what}: ${ran.out}${ran.err}`);
@@ -176,7 +185,7 @@ test('every command line has its exit code and says no more than was asked', asy
   assert.ok(existsSync('beside.html'));
   assert.equal((await conform('platform --list')).out.trim().split('\n').length, 91);
   const programs = await conform('partner --list --json');
-  assert.equal((JSON.parse(programs.out) as unknown[]).length, 52);
+  assert.equal((JSON.parse(programs.out) as unknown[]).length, 53);
   await assert.rejects(async () => {
     const command = conformCommand();
     for (const one of command.commands) one.exitOverride().configureOutput({ writeErr() {} });

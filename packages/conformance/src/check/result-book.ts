@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts';
 import type { CaseInfo, PlannedMoney } from './check.ts';
 import { Skipped, type Finding, type Findings, type Profile, type Verdict } from './findings.ts';
 import { curl, outages, Silent, type Exchange, type Wire } from './http.ts';
+import type { KnownFailure } from './known-failures.ts';
 import type { ConfigProblem } from './preflight.ts';
 
 /** Read from the package's manifest, in the repository and when installed. */
@@ -35,6 +36,8 @@ export interface CheckResult extends CaseInfo {
   readonly verdict: Verdict;
   readonly findings: readonly ReportedFinding[];
   readonly notes: readonly string[];
+  /** Set when it failed and may, until a day that has not passed. */
+  readonly excused?: KnownFailure;
   /** Why it was not judged. */
   readonly skipped?: string;
   /** What the target must declare so that it, or the rest of it, can be judged. */
@@ -70,7 +73,7 @@ export interface RunReport {
   /** Set when the run was ended early: the reason. */
   readonly stopped?: string;
   /**
-   * passed; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
+   * passed, known failures apart; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
    * something that the target file can declare, or the run was stopped; config: nothing could be judged;
    * nothing: zero checks ran.
    */
@@ -114,6 +117,8 @@ export interface ResultOptions {
   readonly onProgress?: (progress: Progress) => void;
   /** True to pass a run that was judged in part. */
   readonly allowPartial?: boolean;
+  /** Checks that may fail until a day. */
+  readonly expected?: readonly KnownFailure[];
 }
 
 /** What a report says of the target. */
@@ -227,11 +232,16 @@ export class ResultBook {
     const shown = found[0]?.exchange ?? own.at(0);
     if (shown !== undefined) this.#cited.set(shown.number, shown);
     const reason = skipped ?? wanting.at(-1);
+    const today = new Date(this.#clock.now()).toISOString().slice(0, 10);
+    const excused = this.#options.expected?.find(
+      (known) => known.check === check.id && verdict === 'FAIL' && known.until >= today,
+    );
     return {
       ...describe(check),
       verdict,
       findings: alike(found).map((finding) => this.#reported(check, finding)),
-      notes: context.notes,
+      notes: [...context.notes, ...(excused === undefined ? [] : [excuse(excused)])],
+      ...(excused === undefined ? {} : { excused }),
       ...(reason === undefined || verdict !== 'SKIP' ? {} : { skipped: this.#wire.mask(reason) }),
       ...(wanting.length === 0 ? {} : { wanting: wanting.map((one) => this.#wire.mask(one)) }),
       duration_ms,
@@ -255,7 +265,8 @@ export class ResultBook {
     const wanting = results.some((one) => one.wanting !== undefined);
     const partial = (wanting && this.#options.allowPartial !== true) || this.#stopped !== undefined;
     const [verdict, exit_code] =
-      counts.FAIL > 0 || this.#judgeFailed.length > 0
+      results.some((one) => one.verdict === 'FAIL' && one.excused === undefined) ||
+      this.#judgeFailed.length > 0
         ? (['failed', 1] as const)
         : config !== undefined
           ? (['config', 2] as const)
@@ -306,6 +317,11 @@ export class ResultBook {
       ...(exchange === undefined ? {} : { exchange: exchange.number, curl: curl(exchange) }),
     };
   }
+}
+
+/** A known failure in words. */
+export function excuse({ until, owner, reason }: KnownFailure): string {
+  return `expected to fail until ${until} (${owner}): ${reason}`;
 }
 
 /** The description of a check without what it does. */

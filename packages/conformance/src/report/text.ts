@@ -4,6 +4,7 @@
  */
 import { styleText } from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
+import { excuse } from '../check/result-book.ts';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from '../check/result-book.ts';
 
 /** Writes in a colour or weight of the terminal, or plainly; the text alone carries the same information. */
@@ -62,7 +63,9 @@ export function headline(report: RunReport, paint: Paint = plainly): string {
   const passed = `${counts.PASS} of ${ran} checks passed${warned}`;
   switch (report.verdict) {
     case 'passed':
-      return `${paint('green', '✓')} ${url} conforms to the interface: ${passed} (profile ${profile}).`;
+      return counts.FAIL > 0
+        ? `${paint('yellow', '!')} ${url} breaks the interface as expected, not otherwise: ${passed} (profile ${profile}).`
+        : `${paint('green', '✓')} ${url} conforms to the interface: ${passed} (profile ${profile}).`;
     case 'partial':
       return `${paint('yellow', 'PARTLY JUDGED')} ${url}: ${passed}, but not everything could be judged (profile ${profile}).`;
     case 'failed':
@@ -128,7 +131,8 @@ export function junitReport(report: RunReport): string {
       WARN: `<system-out>${found}</system-out>`,
       FAIL: `<failure message="${xml(`${worst?.clause}: expected ${worst?.expected}; got ${worst?.got}`)}" type="${worst?.clause}">${found}</failure>`,
     }[verdict];
-    return testcase(`${one.id} ${one.title}`, body, ` time="${timeOf(one.duration_ms)}"`);
+    const known = one.excused && `<skipped message="${xml(excuse(one.excused))}"/>`;
+    return testcase(`${one.id} ${one.title}`, known ?? body, ` time="${timeOf(one.duration_ms)}"`);
   });
   if (report.verdict === 'partial') {
     const wanting = results.flatMap(({ id, wanting = [] }) =>
@@ -139,6 +143,7 @@ export function junitReport(report: RunReport): string {
   }
   if (config !== undefined) cases.unshift(error('pre-flight', 'config', config.sentence));
   const errors = cases.length - results.length;
+  const failures = counts.FAIL - results.filter((one) => one.excused !== undefined).length;
   const properties = {
     kit_version: report.kit_version,
     profile: report.profile,
@@ -146,7 +151,7 @@ export function junitReport(report: RunReport): string {
   };
   return `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="${xml(`duebridge conform ${subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${counts.FAIL}" errors="${errors}" skipped="${counts.SKIP}" timestamp="${report.started_at}" time="${timeOf(report.duration_ms)}">
+  <testsuite name="${xml(`duebridge conform ${subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures}" errors="${errors}" skipped="${counts.SKIP}" timestamp="${report.started_at}" time="${timeOf(report.duration_ms)}">
     <properties>
 ${Object.entries(properties)
   .map(([name, value]) => `      <property name="${name}" value="${xml(value)}"/>`)
