@@ -43,7 +43,9 @@ export async function readSettings(): Promise<Settings> {
   } catch {
     // Said below.
   }
-  throw new ConfigurationError(`${file} is damaged; remove ${dataDirectory} to start over`);
+  throw new ConfigurationError(
+    `${file} is damaged, or of an earlier version; remove ${dataDirectory} to start over`,
+  );
 }
 
 /** Writes the settings atomically. */
