@@ -223,6 +223,7 @@ export class Worker {
         const pages = pagesOf(missing);
         const loader = async (): Promise<void> => {
           for (const page of pages) {
+            if (this.#ended) return;
             const fresh = await this.#loadPage(page, missing.length);
             // After the await: the loaders add to one count.
             loaded += fresh;
