@@ -2,16 +2,17 @@
  * A run as text for a terminal, as JSON for programs, and as JUnit XML for build servers; page.ts makes the page for people. All
  * print the same report value; none makes decisions.
  */
-import { styleText } from 'node:util';
+// Node 18 has no `styleText`: a named import would fail there before the sentence that says which Node is needed.
+import util from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import { excuse } from '../check/result-book.ts';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from '../check/result-book.ts';
 
 /** Writes in a colour or weight of the terminal, or plainly; the text alone carries the same information. */
-type Paint = (style: Parameters<typeof styleText>[0], text: string) => string;
+type Paint = (style: Parameters<typeof util.styleText>[0], text: string) => string;
 
 const plainly: Paint = (_style, text) => text;
-const inColour: Paint = (style, text) => styleText(style, text, { validateStream: false });
+const inColour: Paint = (style, text) => util.styleText(style, text, { validateStream: false });
 
 /** The run in one screen: the verdict first, then each broken rule once, then what was not judged. */
 export function terminalReport(report: RunReport, { colour }: { colour: boolean }): string {
