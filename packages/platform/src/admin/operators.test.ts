@@ -113,6 +113,19 @@ test('a console session reads with its cookie alone, and changes nothing without
   assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
 });
 
+test('a session ends with the key that opened it, and a wrong key opens none', async () => {
+  const grant = await add('wendy', 'viewer');
+  const { cookie } = await signIn(grant.operator_key);
+  await platform.admin('DELETE', `/admin/v1/operators/wendy/keys/${grant.key_id}`);
+  assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
+  const refused = await ask({}, 'POST', '/console/sign-in', { key: grant.operator_key });
+  assert.equal(refused.status, 401);
+  assert.equal(refused.headers.get('set-cookie'), null);
+  const withDeploymentKey = await signIn(platform.adminKey);
+  const self = await ask({ cookie: withDeploymentKey.cookie }, 'GET', '/admin/v1/me');
+  assert.equal(self.body['operator_id'], 'admin-key');
+});
+
 test('guessing keys from one address is limited', async () => {
   const codes: number[] = [];
   for (let count = 0; count < 20; count += 1) {
