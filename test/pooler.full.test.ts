@@ -127,6 +127,10 @@ test('a platform and a partner serve behind a pooler: migrated, ready, a payment
   const made = await openPlatformDatabase({ databaseUrl }, { beside: true });
   assert.ok(made.applied.length > 0);
   await made.close();
+  // Index builds lock their session, which here is not theirs to end.
+  const held = await direct.query(`SELECT pid FROM pg_locks WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`);
+  assert.deepEqual(held, []);
   const platform = await sides.platform({ databaseUrl });
   await partner.importAccounts('biller_id,account_id,amount_due\ngas,A-1,10.00\n');
   const client = await platform.register(gasCompany(partner.server.url, key));

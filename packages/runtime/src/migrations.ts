@@ -263,24 +263,32 @@ async function buildIndexes(
 ): Promise<boolean> {
   const indexes = indexesOf(file);
   const lock = [`duebridge index builds of ${schema}`];
-  // The lock ends with the session.
   const inTurn = async (connection: Transaction): Promise<boolean | undefined> => {
-    const [session] = await connection.query<{ locked: boolean; pid: number }>(
-      'SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid',
+    const [session] = await connection.query<{ locked: boolean; pid: number; timeout: string }>(
+      `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid,
+              current_setting('statement_timeout') AS timeout`,
       lock,
     );
     if (session?.locked !== true) return undefined;
-    if ((await appliedOf(connection, schema)).has(file.name)) return false;
-    await connection.query('SET statement_timeout = 0');
-    const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
-    if (same?.pid !== session.pid) {
-      throw new ConfigurationError(
-        `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
+    try {
+      if ((await appliedOf(connection, schema)).has(file.name)) return false;
+      await connection.query('SET statement_timeout = 0');
+      const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+      if (same?.pid !== session.pid) {
+        throw new ConfigurationError(
+          `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
+        );
+      }
+      for (const index of indexes) await build(connection, index);
+      await noteApplied(connection, schema, file);
+      return true;
+    } finally {
+      // A pooler keeps the session, with its lock and its setting, and lends it to others.
+      await connection.query(
+        `SELECT pg_advisory_unlock(hashtextextended($1, 0)), set_config('statement_timeout', $2, false)`,
+        [...lock, session.timeout],
       );
     }
-    for (const index of indexes) await build(connection, index);
-    await noteApplied(connection, schema, file);
-    return true;
   };
   const build = async (
     connection: Transaction,
