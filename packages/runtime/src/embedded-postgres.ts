@@ -133,11 +133,12 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    // A server whose data directory was removed notices it within a minute, and ends by itself.
     if (await isThere(cluster.pgdata)) {
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
+    } else if (await isLast(server)) {
+      await endWithoutFiles(server);
     }
     await server.user.end().catch(() => undefined);
   };
@@ -461,6 +462,19 @@ async function isLast({ user }: Server): Promise<boolean> {
     .query<{ alone: boolean }>(statement, [USER_LOCK])
     .catch(() => undefined);
   return answer?.rows[0]?.alone === true;
+}
+
+/** Ends a server whose data directory was removed: pg_ctl does not find it, and it would notice only within a minute. */
+async function endWithoutFiles({ pid }: Server): Promise<void> {
+  try {
+    process.kill(pid, 'SIGQUIT');
+    for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
+      await delay(20);
+      process.kill(pid, 0);
+    }
+  } catch {
+    // It is gone.
+  }
 }
 
 /** Stops a server and waits for its end: fast, then at once, which loses no commit either. */
