@@ -18,10 +18,13 @@ export interface RunOptions {
   stopTimeoutMs?: number;
 }
 
+/** How often to check whether npm is still running. */
+const PARENT_CHECK_MS = 200;
+
 /**
- * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once;
- * a second signal ends the process at once. An uncaught error is logged and ends the process with 1: its state is unknown, and everything
- * durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
+ * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once, and
+ * so does the end of the npm that started it; a second signal ends the process at once. An uncaught error is logged and ends the process
+ * with 1: its state is unknown, and everything durable survives. Exit codes: 0 stopped, 1 failed or forced, 2 configuration.
  */
 export async function runService(options: RunOptions): Promise<void> {
   const { log, stopTimeoutMs = 10_000 } = options;
@@ -43,6 +46,13 @@ export async function runService(options: RunOptions): Promise<void> {
     }, stopTimeoutMs);
   };
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal);
+  // npm and npx start programs through a shell: a SIGTERM to npm ends that shell, which passes nothing on.
+  const parent = process.ppid;
+  if (process.env['npm_command'] !== undefined) {
+    setInterval(() => {
+      if (process.ppid !== parent && signals === 0) onSignal('SIGTERM');
+    }, PARENT_CHECK_MS).unref();
+  }
   const onBug = (error: unknown): void => {
     log.error({ error: asError(error) }, 'uncaught error; exiting');
     process.exit(exitCodes.failed);
