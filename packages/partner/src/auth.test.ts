@@ -536,3 +536,32 @@ test('a static key is valid through an outage of the database until it expires, 
   await assert.rejects(call(secret), { code: 'UNAUTHORIZED' });
   await call(TEST_KEY);
 });
+
+test('invented tokens push no token out of memory that is in use [OA4 LI1]', async (t) => {
+  const database = await kitDatabase(t);
+  let reads = 0;
+  const query: Database['query'] = (...args: Parameters<Database['query']>) => {
+    reads += 1;
+    return database.query(...args);
+  };
+  const authenticator = openAuthenticator({
+    auth: { method: 'oauth', clients: [client] },
+    database: { ...database, query },
+    clock: manualClock(),
+  });
+  const call = (token: string) =>
+    authenticator.authenticate({ authorization: `Bearer ${token}` }, 'read');
+  const { access_token } = await authenticator.issue!(formOf('read'), undefined);
+  await call(access_token);
+  // As many as are remembered, in two halves: only so many may wait for the database.
+  for (const half of ['a', 'b']) {
+    const invented = Array.from(
+      { length: 5_000 },
+      (_, n) => `dbp_${half}${`${n}`.padStart(42, '0')}`,
+    );
+    await Promise.allSettled(invented.map(call));
+  }
+  reads = 0;
+  await call(access_token);
+  assert.equal(reads, 0, 'it was looked up again');
+});

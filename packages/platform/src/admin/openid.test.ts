@@ -132,6 +132,13 @@ test('a person known to the provider but not added here gets no session and is t
   assert.equal((await visitor.self()).status, 401);
 });
 
+test('a disabled operator cannot sign in through the provider either', async () => {
+  await platform.admin('PATCH', '/admin/v1/operators/ada', { disabled: true });
+  const visitor = browser();
+  assert.equal(await visitor.signIn('ada@login'), `${platform.adminUrl}/console?refused`);
+  assert.equal((await visitor.self()).status, 401);
+});
+
 test('an unsolicited sign-in answer, or one with another state, opens no session', async () => {
   const visitor = browser();
   const unasked = await visitor.visit(`${redirectUrl}?code=x&state=y`);

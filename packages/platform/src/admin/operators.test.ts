@@ -60,6 +60,30 @@ test('each role reaches only its own operations: the route table decides, not th
   }
 });
 
+test('an operator has at most two keys, and one that expires ends its session and makes room', async () => {
+  const lasting = await add('ines', 'operator');
+  const path = '/admin/v1/operators/ines/keys';
+  const issue = () => platform.admin('POST', path, { valid_for_days: 10 });
+  const issued = await issue();
+  assert.equal(issued.status, 200, issued.text);
+  assert.equal((await issue()).status, 409);
+  const grant = issued.body as unknown as OperatorKeyGrant;
+  const left = Date.parse(grant.expires_at ?? '') - Date.now();
+  assert.ok(Math.abs(left - 10 * 86_400_000) < 3_600_000, grant.expires_at ?? 'never');
+  const { cookie } = await signIn(grant.operator_key);
+  // Ten days later.
+  await platform.database.query(
+    `UPDATE duebridge_platform.operator_keys SET expires_at = now() WHERE key_id = $1`,
+    [grant.key_id],
+  );
+  for (const headers of [bearer(grant.operator_key), { cookie }]) {
+    const isRefused = async () => (await ask(headers, 'GET', '/admin/v1/me')).status === 401;
+    await eventually('it is refused once what was read of it is forgotten', isRefused);
+  }
+  assert.equal((await ask(bearer(lasting.operator_key), 'GET', '/admin/v1/me')).status, 200);
+  assert.equal((await issue()).status, 200);
+});
+
 test('disabling an operator or lowering a role takes effect at once, and the audit names who did it', async () => {
   const { operator_key } = await add('dora', 'operator');
   const path = '/admin/v1/operators/dora';
