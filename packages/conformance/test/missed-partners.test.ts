@@ -7,7 +7,7 @@ import test, { describe } from 'node:test';
 import { pageReport } from '../src/report/page.ts';
 import { jsonReport, terminalReport } from '../src/report/text.ts';
 import { onRecords, type Behaviour } from '../src/sandbox/partner.ts';
-import { judgePartnerPeer as judge, tell } from './judged.ts';
+import { judgePartnerPeer as judge, judgeTokenPeer, tell } from './judged.ts';
 import { atEnd, changeBody } from './peers/partners.ts';
 
 const postsTwice = atEnd('succeeded', (payment, partner) => partner.post(payment));
@@ -79,4 +79,9 @@ test('what a server answers reaches no terminal raw, and equal findings are coun
   assert.doesNotMatch(shown, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/);
   const P60 = report.results.find(({ id }) => id === 'P60');
   assert.ok(P60 !== undefined && P60.findings.length > 0 && P60.findings.length <= 12);
+});
+
+test('a check of keys says that no other client was declared', async () => {
+  const report = await judgeTokenPeer({}, ['T06']);
+  assert.match(report.results[0]?.notes.join() ?? '', /no other_client/);
 });

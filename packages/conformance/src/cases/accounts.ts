@@ -134,6 +134,11 @@ const p13: Draft<PartnerCase> = {
         ? {}
         : { cause: 'Payments are subtracted in dollars, as floating-point numbers or as text.' },
     );
+    const { amount_due_in_cents, due_date, last_updated_at } = balance;
+    // No field of a Balance is required, so an empty one is correct.
+    if ([amount_due_in_cents, due_date, last_updated_at].every((one) => one === undefined)) {
+      t.notes.push('The balance has no field of the interface, so there was nothing to check.');
+    }
     const isDay = (day: unknown): boolean =>
       day === undefined || (typeof day === 'string' && isDate(day));
     const level = 'should';
