@@ -110,7 +110,7 @@ test('a payment page is framed by its own partner and by nobody else [S1]', asyn
   assert.match(String(closed.headers['content-security-policy']), /frame-ancestors 'none'$/);
   for (const nobody of [
     '/flow/v1/nobody',
-    '/flow/v1/%00',
+    '/flow/v1/%0A',
     '/flow/v1/..%2Fwater',
     '/flow/v1/WATER',
   ]) {

@@ -221,8 +221,11 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.equal((await payment.read()).status, 'succeeded');
     assert.equal(stripe.taken.get(payment.intent().id), 1);
     for (const act of ['create', 'confirm', 'capture']) {
-      const keys = stripe.calls.filter(({ key }) => key?.startsWith(`${id}:${act}`));
-      assert.equal(keys.at(-1)?.key, `${id}:${act}:2`, act);
+      // Not the last one: a retry that Stripe's library has begun under the first key may arrive after it.
+      assert.ok(
+        stripe.calls.some(({ key }) => key === `${id}:${act}:2`),
+        `${act} goes on under another key`,
+      );
     }
   });
 
