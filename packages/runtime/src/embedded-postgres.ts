@@ -137,8 +137,8 @@ function userOf(dataDirectory: string, cluster: Cluster, server: Server): Embedd
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
-    } else if (await isLast(server)) {
-      await endWithoutFiles(server);
+    } else {
+      await endWithoutFiles(server, cluster);
     }
     await server.user.end().catch(() => undefined);
   };
@@ -425,8 +425,12 @@ async function isServer(pid: number): Promise<boolean> {
     if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return false;
   }
   if (process.platform !== 'linux') return true;
-  const line = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return line.split('\0', 1)[0]?.endsWith('/postgres') === true;
+  return (await commandLine(pid))[0]?.endsWith('/postgres') === true;
+}
+
+/** The words of a process's command line, where there is /proc; none of one that has ended. */
+async function commandLine(pid: number): Promise<string[]> {
+  return (await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
 }
 
 function urlOf(cluster: Cluster, port: number): string {
@@ -464,16 +468,19 @@ async function isLast({ user }: Server): Promise<boolean> {
   return answer?.rows[0]?.alone === true;
 }
 
-/** Ends a server whose data directory was removed: pg_ctl does not find it, and it would notice only within a minute. */
-async function endWithoutFiles({ pid }: Server): Promise<void> {
-  try {
-    process.kill(pid, 'SIGQUIT');
-    for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
-      await delay(20);
-      process.kill(pid, 0);
+/**
+ * Ends a server whose data directory was removed, whoever is connected: nobody can use it any more, pg_ctl does not find it, and it would
+ * notice only within a minute. It may have lost our connection already, so its command line says that the process is still this one.
+ */
+async function endWithoutFiles({ pid }: Server, { pgdata }: Cluster): Promise<void> {
+  for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
+    if (!(await commandLine(pid)).includes(pgdata)) return;
+    try {
+      process.kill(pid, 'SIGQUIT');
+    } catch {
+      return;
     }
-  } catch {
-    // It is gone.
+    await delay(20);
   }
 }
 
