@@ -92,6 +92,8 @@ async function toConfirm(
   await page.goto(`${site.url}/?account=${account}`);
   await page.getByRole('button', { name: 'Pay bill' }).click();
   const frame = page.frameLocator('iframe');
+  // Until the bill has come, the page shows that it is loading.
+  await frame.getByRole('heading', { level: 1 }).waitFor();
   return { page, frame, fund: frame.frameLocator('iframe.fund'), requests, wrong };
 }
 
