@@ -1,27 +1,18 @@
 /** A database for one measurement, and the processor time that it and this process take. */
-import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { ensureDatabase, openDatabase } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { openDatabase } from '@duebridge/runtime';
+import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
 
 /** One server for all measurements of a benchmark; the process ends it. */
 const server = await testServer();
 
 /** Runs `work` with the address of an empty database, and drops it. */
 export async function withDatabase<T>(work: (url: string) => Promise<T>): Promise<T> {
-  const name = `bench_${randomBytes(5).toString('hex')}`;
-  const admin = openDatabase({
-    url: server.url,
-    applicationName: 'bench',
-    maxConnections: 1,
-    statementTimeoutMs: 0,
-  });
+  const { url, drop } = await emptyDatabase(server.url, 'bench');
   try {
-    return await work(await ensureDatabase(server.url, name));
+    return await work(url);
   } finally {
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await admin.query('CHECKPOINT');
-    await admin.close();
+    await drop();
   }
 }
 

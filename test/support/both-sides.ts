@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import type { ClientKeyGrant, PartnerRegistration } from '@duebridge/contract';
 import { startPartner, type PartnerConfig, type RunningPartner } from '@duebridge/partner';
 import { startPlatform, type Platform, type PlatformConfig } from '@duebridge/platform';
-import { ensureDatabase, openDatabase, silentLog, type Database } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
+import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { call, type Client } from './customer.ts';
 
 /** A platform, with access to its internals. */
@@ -155,22 +155,13 @@ export class BothSides {
 
   async #database(side: string): Promise<{ url: string; books: Database }> {
     const server = await testServer();
-    const name = `both_${side}_${randomBytes(6).toString('hex')}`;
-    const url = await ensureDatabase(server.url, name);
+    const { url, drop } = await emptyDatabase(server.url, `both_${side}`);
     const books = openDatabase({ url, applicationName: 'duebridge test', maxConnections: 2 });
     this.#closers.push(async () => {
       await books.close();
-      const maintenance = openDatabase({
-        url: server.url,
-        applicationName: 'duebridge test',
-        maxConnections: 1,
-        // It writes a checkpoint, which takes long on a busy disk.
-        statementTimeoutMs: 60_000,
-      });
       try {
-        await maintenance.query(`DROP DATABASE ${name} WITH (FORCE)`);
+        await drop();
       } finally {
-        await maintenance.close();
         await server.stop();
       }
     });

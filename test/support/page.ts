@@ -15,8 +15,7 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ensureDatabase, openDatabase } from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
+import { freePort, emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, listens, type Block, type Cleanup } from '../consumers/consumer.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -87,14 +86,9 @@ export class PageShell {
     const postgres = await testServer();
     closers.push(() => postgres.stop());
     return new PageShell(cleanup, consumer, async () => {
-      const name = `page_${randomBytes(6).toString('hex')}`;
-      closers.push(async () => {
-        const one = { applicationName: 'page', maxConnections: 1, statementTimeoutMs: 60_000 };
-        const admin = openDatabase({ url: postgres.url, ...one });
-        await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-        await admin.close();
-      });
-      return ensureDatabase(postgres.url, name);
+      const { url, drop } = await emptyDatabase(postgres.url, 'page');
+      closers.push(drop);
+      return url;
     });
   }
 

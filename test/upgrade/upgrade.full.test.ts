@@ -5,7 +5,6 @@
  * The other direction, this version on tables that a newer one has migrated, is a fault of the rig (test/rig/faults.ts).
  */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,8 +14,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditVerification, PaymentDetail, Reconciliation } from '@duebridge/contract';
 import { startPartner, type RunningPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
-import { ensureDatabase, openDatabase, silentLog, type Database } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
+import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { Browser, call, createToken, openSession } from '../support/customer.ts';
 import { movedToNow, PARTNER_KEY, restore, SECRETS, type Side } from './recording.ts';
 
@@ -42,14 +41,11 @@ for (const file of recordings) {
       schema: 'duebridge_platform' | 'duebridge_partner',
       side: Side,
     ): Promise<{ url: string; books: Database }> => {
-      const named = `upgrade_${randomBytes(6).toString('hex')}`;
-      const url = await ensureDatabase(server.url, named);
+      const { url, drop } = await emptyDatabase(server.url, 'upgrade');
       const books = openDatabase({ url, applicationName: 'duebridge test', maxConnections: 2 });
       closers.push(async () => {
         await books.close();
-        const maintenance = openDatabase({ url: server.url, applicationName: 'duebridge test' });
-        await maintenance.query(`DROP DATABASE ${named} WITH (FORCE)`);
-        await maintenance.close();
+        await drop();
       });
       await restore(books, schema, side);
       return { url, books };

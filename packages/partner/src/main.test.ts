@@ -6,9 +6,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { ConfigurationError, ensureDatabase } from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
-import { randomBytes } from 'node:crypto';
+import { ConfigurationError } from '@duebridge/runtime';
+import { freePort, emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { readPartnerConfig } from './config.ts';
 import { ledger } from './ledger.ts';
 import {
@@ -160,13 +159,10 @@ test('the command line: serve, import, pay, list, cancel, stop [S2 KY1 ST4]', as
 
 test('migrate creates the tables once and reports it', async (t) => {
   const server = await testServer();
-  const name = `kit_migrate_${randomBytes(5).toString('hex')}`;
-  const env = { DATABASE_URL: await ensureDatabase(server.url, name) };
+  const { url, drop } = await emptyDatabase(server.url, 'kit_migrate');
+  const env = { DATABASE_URL: url };
   t.after(async () => {
-    const { openDatabase } = await import('@duebridge/runtime');
-    const admin = openDatabase({ url: server.url, applicationName: 'test' });
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await admin.close();
+    await drop();
     await server.stop();
   });
   const first = await run(env, ['migrate', '--json']);

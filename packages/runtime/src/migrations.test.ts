@@ -9,9 +9,8 @@ import { promisify } from 'node:util';
 import { ConfigurationError } from './errors.ts';
 import type { Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
-import { ensureDatabase } from './database-setup.ts';
 import { openDatabase, sqlState, type Database } from './postgres.ts';
-import { testServer } from '../test/testing.ts';
+import { emptyDatabase, testServer } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',
@@ -21,28 +20,21 @@ const execFileAsync = promisify(execFile);
 const server = await testServer();
 after(() => server.stop());
 
-async function emptyDatabase(t: { after(hook: () => Promise<void>): unknown }): Promise<{
+async function openEmpty(t: { after(hook: () => Promise<void>): unknown }): Promise<{
   database: Database;
   url: string;
 }> {
-  const name = `empty_${Math.random().toString(36).slice(2)}`;
-  const url = await ensureDatabase(server.url, name);
+  const { url, drop } = await emptyDatabase(server.url, 'empty');
   const database = openDatabase({ url, applicationName: 'empty' });
   t.after(async () => {
     await database.close();
-    const admin = openDatabase({
-      url: server.url,
-      applicationName: 'drop',
-      statementTimeoutMs: 60_000,
-    });
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await admin.close();
+    await drop();
   });
   return { database, url };
 }
 
 test('eight processes that start at once migrate once, and a later one changes nothing', async (t) => {
-  const { database, url } = await emptyDatabase(t);
+  const { database, url } = await openEmpty(t);
   const program = `
     import { migrate } from ${JSON.stringify(new URL('./migrations.ts', import.meta.url).href)};
     import { openDatabase } from ${JSON.stringify(new URL('./postgres.ts', import.meta.url).href)};
@@ -75,7 +67,7 @@ test('eight processes that start at once migrate once, and a later one changes n
 });
 
 test('a changed, a missing, a misnamed or a failing migration stops the start and leaves the database as it was', async (t) => {
-  const { database } = await emptyDatabase(t);
+  const { database } = await openEmpty(t);
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
   t.after(() => rm(folder, { recursive: true }));
   await cp(migrations.directory, folder, { recursive: true });
@@ -113,7 +105,7 @@ async function migrated(t: TestContext): Promise<{
   here: Migrations;
   add: (name: string, text: string) => Promise<void>;
 }> {
-  const { database, url } = await emptyDatabase(t);
+  const { database, url } = await openEmpty(t);
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
   t.after(() => rm(folder, { recursive: true }));
   await cp(migrations.directory, folder, { recursive: true });
@@ -265,7 +257,7 @@ test('an index is built once while its table is written, however many processes 
 });
 
 test('no tables are made beside those of an older version, nor among those of somebody else', async (t) => {
-  const { database } = await emptyDatabase(t);
+  const { database } = await openEmpty(t);
   const refused = async (pattern: RegExp): Promise<void> => {
     await assert.rejects(migrate(database, migrations), (error) => {
       assert.ok(error instanceof ConfigurationError);

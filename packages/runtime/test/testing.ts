@@ -9,6 +9,7 @@ import { createServer, type ListenOptions, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Clock } from '../src/clock.ts';
+import { ensureDatabase } from '../src/database-setup.ts';
 import { startEmbeddedPostgres } from '../src/embedded-postgres.ts';
 import { migrate, readMigrations, type Migrations } from '../src/migrations.ts';
 import { openDatabase, type Database } from '../src/postgres.ts';
@@ -147,6 +148,32 @@ export async function testDatabase(
     }
   });
   return { ...made.database, url: made.url, closing: (close) => void closers.push(close) };
+}
+
+/** An empty database on a server, for a program that makes its own tables; `drop` ends whatever is still connected to it. */
+export async function emptyDatabase(
+  serverUrl: string,
+  prefix: string,
+): Promise<{ readonly url: string; readonly drop: () => Promise<void> }> {
+  const name = `${prefix}_${randomBytes(6).toString('hex')}`;
+  const url = await ensureDatabase(serverUrl, name);
+  return {
+    url,
+    drop: async () => {
+      const admin = openDatabase({
+        url: serverUrl,
+        applicationName: 'duebridge test setup',
+        maxConnections: 1,
+        // It writes a checkpoint, which takes long on a busy disk.
+        statementTimeoutMs: 60_000,
+      });
+      try {
+        await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      } finally {
+        await admin.close();
+      }
+    },
+  };
 }
 
 /** Address of a server that tests may make databases on, and how to leave it; with a folder, of an embedded one in there. */
