@@ -258,6 +258,8 @@ function handlerServer(url: string) {
 
 // As a child of itself it is the server.
 if (process.argv[2] === 'serve') {
+  // It ends with the benchmark, however that ends.
+  process.once('disconnect', () => process.exit());
   const [{ kind, url }] = (await once(process, 'message')) as [{ kind: Kind; url: string }];
   await serve(kind, url);
 } else {

@@ -91,10 +91,10 @@ const AT_MOST_US: Readonly<Record<Way, string>> = {
 };
 
 async function main(): Promise<void> {
+  const chosen = chosenOf(flags.only, CONTENDERS);
   const child = fork(new URL(import.meta.url), ['stub']);
   const [port] = (await once(child, 'message')) as [number];
   const stub = `http://127.0.0.1:${port}`;
-  const chosen = chosenOf(flags.only, CONTENDERS);
   const rounds = new Map<string, Driven[]>(chosen.map(([name]) => [name, []]));
   for (let round = 1; round <= flags.rounds; round += 1) {
     for (const [name, run] of chosen) {
@@ -354,6 +354,8 @@ async function pollsOnly(url: string, partner: string): Promise<{ polls: number;
  * the funds are held or taken.
  */
 function stub(): void {
+  // It ends with the benchmark, however that ends.
+  process.once('disconnect', () => process.exit());
   let never = 0;
   const batches = new Map<string, string>();
   const server = createServer((request, response) => {

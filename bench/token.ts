@@ -120,8 +120,11 @@ async function serve(kind: string | undefined, databaseUrl: string | undefined):
 }
 
 const [, , role, kind, url] = process.argv;
-if (role === 'serve') await serve(kind, url);
-else {
+if (role === 'serve') {
+  // It ends with the benchmark, however that ends.
+  process.once('disconnect', () => process.exit());
+  await serve(kind, url);
+} else {
   await main();
   await end();
 }
