@@ -275,7 +275,6 @@ function registryOf(partners: Surroundings['partners']): PartnerRegistry {
     logo: refuse,
     list: refuse,
     credentials: refuse,
-    reseal: refuse,
   };
 }
 

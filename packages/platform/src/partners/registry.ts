@@ -81,8 +81,6 @@ export interface PartnerRegistry {
   credentials(partner: Partner): PartnerSecrets;
   /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
   hold(partner_id: string, reason: string | null, actor: string): Promise<void>;
-  /** Seals every secret anew with the first sealing key; returns how many were. */
-  reseal(): Promise<number>;
 }
 
 /** What the registry depends on. `sealKey` as `openSealer` reads it. */
@@ -285,13 +283,6 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     async hold(partner_id, reason, actor) {
       await database.query(holdStatement, [partner_id, reason, actor]);
       known.forget(partner_id);
-    },
-    async reseal() {
-      const resealed =
-        (await resealColumn(database, sealer, 'auth')) +
-        (await resealColumn(database, sealer, 'connection'));
-      known.forget();
-      return resealed;
     },
   };
 }
@@ -507,25 +498,6 @@ function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
         : { method, ...oauth, ...(scope === undefined ? {} : { scope }) },
     connection: openConnection(sealer, partner_id, sealed.connection_sealed),
   };
-}
-
-/** Seals what a column holds anew; returns how many rows. */
-async function resealColumn(database: Database, sealer: Sealer, what: Sealed): Promise<number> {
-  const column = `${what}_sealed`;
-  const rows = await database.query<{ partner_id: string; sealed: string }>(
-    `SELECT partner_id, ${column} AS sealed FROM duebridge_platform.partners WHERE ${column} IS NOT NULL`,
-  );
-  let resealed = 0;
-  for (const { partner_id, sealed } of rows) {
-    const at = place(partner_id, what);
-    // Guarded by the old value: a secret that was changed meanwhile is already under the new key.
-    const done = await database.query(
-      `UPDATE duebridge_platform.partners SET ${column} = $3 WHERE partner_id = $1 AND ${column} = $2 RETURNING partner_id`,
-      [partner_id, sealed, sealer.seal(sealer.open(sealed, at), at)],
-    );
-    resealed += done.length;
-  }
-  return resealed;
 }
 
 /** What operators see of a connection. */

@@ -30,7 +30,7 @@ const TAG_BYTES = 16;
 
 /**
  * Reads the sealing keys: each 32 bytes in base64, separated by commas. The first seals; all of them open, so that a key is
- * rotated by putting the new one in front and resealing. Throws ConfigurationError, which never holds the text.
+ * replaced by putting the new one in front; the old one stays for what it has sealed. Throws ConfigurationError, which never holds the text.
  */
 export function openSealer(keys: string): Sealer {
   const ring = new Map<string, KeyObject>();
