@@ -334,20 +334,3 @@ test('a registration is test or live for good, and neither calls the endpoint of
     assert.deepEqual(refused, ['body.origins.0'], origin);
   }
 });
-
-test('of a test and a live registration that arrive together for one endpoint, one is refused', async (t) => {
-  const { all } = await registries(t, 2);
-  const [one, other] = all;
-  assert(one && other);
-  for (let round = 0; round < 5; round += 1) {
-    const base_url = `https://pay.acme.example/${round}`;
-    const ended: PromiseSettledResult<unknown>[] = await Promise.allSettled([
-      one.add({ ...registration, partner_id: `test-${round}`, base_url }, 'test'),
-      other.add({ ...registration, partner_id: `live-${round}`, base_url, mode: 'live' }, 'test'),
-    ]);
-    const codes = ended.map((end) =>
-      end.status === 'rejected' ? (end.reason as Refusal).code : 'registered',
-    );
-    assert.deepEqual(codes.sort(), ['INVALID_REQUEST', 'registered'], `round ${round}`);
-  }
-});

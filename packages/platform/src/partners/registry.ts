@@ -224,11 +224,6 @@ const changeStatement = sql(
    SELECT * FROM changed`,
 );
 
-const lockEndpointStatement = sql(
-  'partner_lock_endpoint',
-  "SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform endpoint ' || $1, 0))",
-);
-
 const otherModeStatement = sql(
   'partner_other_mode',
   'SELECT partner_id, base_url FROM duebridge_platform.partners WHERE mode <> $1 ORDER BY partner_id',
@@ -296,7 +291,6 @@ async function add(
 ): Promise<StoredPartner> {
   const { registration, actor, allowPrivate } = call;
   const { partner_id, mode = 'test', logo, auth, connection, ...given } = registration;
-  await lockEndpoint(tx, registration.base_url);
   refuse([
     ...registrationProblems(registration, allowPrivate),
     ...modeProblems(mode, registration.origins, allowPrivate),
@@ -323,8 +317,6 @@ async function changeRow(
 ): Promise<StoredPartner> {
   const { partner_id, change, actor, allowPrivate } = call;
   const { auth, connection: parts, reason, base_url, logo, ...given } = change;
-  // Before the row, as a registration does: in another order, the two could wait for each other.
-  if (base_url !== undefined) await lockEndpoint(tx, base_url);
   const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
   if (before === undefined) throw new Refusal('NOT_FOUND');
   const connection = parts === undefined ? undefined : changedConnection(sealer, before, parts);
@@ -369,12 +361,10 @@ function refuse(problems: readonly Detail[]): void {
   if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
 }
 
-/** Locks an endpoint until the transaction ends: of two simultaneous registrations, the later one sees the earlier. */
-async function lockEndpoint(tx: Transaction, base_url: string): Promise<void> {
-  await tx.query(lockEndpointStatement, [normalized(base_url) ?? '']);
-}
-
-/** A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. `lockEndpoint` comes first. */
+/**
+ * A test must not reach the accounts of real customers, nor a customer's money an endpoint for tests. Of two registrations at the same
+ * moment neither sees the other: they are the work of few people.
+ */
 async function endpointProblems(tx: Transaction, mode: Mode, base_url: string): Promise<Detail[]> {
   const endpoint = normalized(base_url);
   // The base_url has been found wrong already.
