@@ -21,62 +21,30 @@ import {
 import type { OpenIdProvider } from './admin/openid.ts';
 import type { FundingConfig } from './funding/configured.ts';
 import type { StripeSettings } from './funding/stripe.ts';
-import type { Payer } from './money/bank-file.ts';
 import { openSealer } from './partners/seal.ts';
 import { pepperText, variables } from './variables.ts';
 
-/** Everything a platform needs to know. Fields left out have the defaults of the environment's variables. */
-export interface PlatformConfig extends FundingConfig {
-  /** Address of the public listener; default 127.0.0.1. */
-  readonly host?: string;
-  /** Port of the public listener; default 4000 (decision 27), 0 for any free one. */
-  readonly port?: number;
-  /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
-  readonly adminHost?: string;
-  /** Names by which the admin listener may be asked, besides addresses; default: localhost alone on this machine, any name elsewhere. */
-  readonly adminHosts?: readonly string[] | undefined;
-  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
-  readonly trustedProxies?: readonly string[] | undefined;
-  /** Port of the admin listener; default 4001 (decision 27), 0 for any free one. */
-  readonly adminPort?: number;
+/** The settings that are taken as they stand in the environment; variables.ts describes each, with its default. */
+type FromEnvironment = Omit<
+  ReturnType<typeof readConfig<typeof variables>>,
+  'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}` | `traces${string}`
+>;
+
+/**
+ * Everything a platform needs to know. What is left out has the default of its variable, but for `databaseWaitSeconds`: a program that
+ * starts a platform itself does not wait for its database.
+ */
+export interface PlatformConfig extends FundingConfig, Partial<FromEnvironment> {
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;
-  /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
-  readonly databaseUrl?: string | undefined;
-  /** Seconds for which the start waits for a database that does not answer; default 0. */
-  readonly databaseWaitSeconds?: number;
-  /** Connections at most, those of the engine and its heartbeat among them; default 20, at least 6. */
-  readonly databaseConnections?: number;
-  /** Where the embedded database and generated secrets lie; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
-  readonly dataDirectory?: string;
-  /** Seals partner credentials and personal data; see seal.ts. */
-  readonly sealKey?: string | undefined;
-  /** Keys the digests of API keys and the names of customers: 32 bytes or more in base64. */
-  readonly keyPepper?: string | undefined;
-  /** Bearer key of the admin API. */
-  readonly adminKey?: string | undefined;
-  /** Admits http and private addresses of partners (decision 30); default false. */
-  readonly allowPrivateAddresses?: boolean;
   /** Tokens a second for each client, and in one burst; default 25 and 50 (decision 16). */
   readonly clientRate?: Rate;
   /** Calls a second for each address, before anything is looked at; default 200 and 400; undefined: no limit, as behind a proxy. */
   readonly ipRate?: Rate | undefined;
-  /** Days that the personal data of a customer who paid is kept; default 90. */
-  readonly paidRetentionDays?: number;
-  /** Closing a review of more than this needs a second person, in cents; default 100,000 (decision 38). */
-  readonly secondPersonAboveCents?: number;
-  /** The account that pays billers, for files to the bank; default none, and no file. */
-  readonly payer?: Payer | undefined;
-  /** SMTP server for receipts to customers; default none, and no mail. */
-  readonly smtpUrl?: string | undefined;
-  /** Sender of those mails; required with `smtpUrl`. */
-  readonly mailFrom?: string | undefined;
   /** OpenID Connect provider that signs operators in to the console; default none. */
   readonly openId?: OpenIdProvider | undefined;
   /** Opens the traces of this server; default none. */
   readonly tracing?: (() => Promise<Tracing>) | undefined;
-  /** The public listener as browsers reach it, such as https://pay.example.com; for returns from a processor's page. */
-  readonly publicUrl?: string | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */

@@ -7,7 +7,7 @@
  *
  * One file because the operations share one way to authenticate, retry after a 401 and read an answer.
  */
-import { randomBytes } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import {
   AmountInCents,
   Balance,
@@ -417,22 +417,13 @@ function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Reco
   return { platform_payment_id, biller_id, account_id };
 }
 
-/** Names this process in its request ids. */
-const processId = randomBytes(8).toString('hex');
-/** Starts anywhere, so that the counters of two processes differ too; 2^47 leaves room for calls until the end of time. */
-let requests = Math.floor(randomBytes(6).readUIntBE(0, 6) / 2);
-
-/** A new request id: 32 hexadecimal digits, unique, and cheaper than random ones. It is public, and nothing relies on it being secret. */
-function nextRequestId(): string {
-  requests += 1;
-  return processId + requests.toString(16).padStart(16, '0');
-}
+/** A new request id: 32 hexadecimal digits. */
+const nextRequestId = (): string => randomUUID().replaceAll('-', '');
 
 /** W3C trace context: a payment's UUID is its trace, so that all its calls stand together on both sides (decision 33). */
 function traceparent(platform_payment_id: string | undefined, requestId: string): string {
   const payment = platform_payment_id?.replaceAll('-', '') ?? '';
   const trace = /^[0-9a-f]{32}$/.test(payment) ? payment : requestId;
-  // The counter is the span: it is never zero, and unique in the trace unless two processes call for one payment with equal counters.
   return `00-${trace}-${requestId.slice(16)}-01`;
 }
 
