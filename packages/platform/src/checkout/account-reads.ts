@@ -5,8 +5,14 @@
  * holds:  readers of one account at the same time share one call; the reads of one partner stay within its calls a second, in each
  *         process and beside those of the engine. What exceeds them is answered as unreachable, at once and without a call.
  */
+import { Refusal } from '@duebridge/contract';
 import { rateLimiter, type Clock, type RateLimiter } from '@duebridge/runtime';
-import type { AccountOutcome, BalanceOutcome, PartnerClient } from '../partners/client.ts';
+import type {
+  AccountOutcome,
+  AccountView,
+  BalanceOutcome,
+  PartnerClient,
+} from '../partners/client.ts';
 import type { Partner } from '../partners/registry.ts';
 
 /** An account as its partner knows it. */
@@ -76,4 +82,27 @@ export function openAccountReads(options: {
       overBudget,
     ),
   };
+}
+
+/** When the partner cannot be read, the page tries again after this. */
+const RETRY_AFTER_SECONDS = '5';
+
+/**
+ * The account that a customer pays, as its partner has it now. Throws Refusal ACCOUNT_NOT_FOUND for one that is unknown or inactive, and
+ * PARTNER_UNREACHABLE.
+ */
+export async function payableAccount(
+  client: Pick<AccountReads, 'getAccount'>,
+  partner: Partner,
+  account: Account,
+  deadlineMs: number,
+): Promise<AccountView> {
+  const outcome = await client.getAccount(partner, account, { deadlineMs });
+  if (outcome.kind === 'unreachable') {
+    throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
+  }
+  if (outcome.kind === 'not_found' || outcome.account.status === 'inactive') {
+    throw new Refusal('ACCOUNT_NOT_FOUND');
+  }
+  return outcome.account;
 }

@@ -30,7 +30,7 @@ import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
-import type { AccountReads } from './account-reads.ts';
+import { payableAccount, type AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
@@ -44,8 +44,6 @@ import {
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
 const ACCOUNT_DEADLINE_MS = 5_000;
-/** When an account cannot be read, the page tries again after this. */
-const RETRY_AFTER_SECONDS = '5';
 /** Pause between two lookups of a payment whose commit was not answered. */
 const RESOLVE_EVERY_MS = 1_000;
 
@@ -141,9 +139,9 @@ async function assertAllowed(
     });
   }
   // A test amount is for any account: the partner is not asked, neither now nor later.
-  const rules = isAnsweredHere(partner, amount_in_cents)
+  const { payment_rules: rules = {} } = isAnsweredHere(partner, amount_in_cents)
     ? {}
-    : await readRules(client, partner, session);
+    : await payableAccount(client, partner, session, ACCOUNT_DEADLINE_MS);
   const limits = isWithin(method, amount_in_cents) ? rules : method;
   const problems = amountProblems(amount_in_cents, limits);
   if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
@@ -299,28 +297,6 @@ function mayReplace(payment: PaymentRow): boolean {
     payment.status === 'canceled' ||
     (payment.status === 'failed' && failureKind(payment) !== 'duplicate')
   );
-}
-
-/** What the account allows, as its partner says now. */
-async function readRules(
-  client: AccountReads,
-  partner: Partner,
-  { biller_id, account_id }: PayableSession,
-): Promise<PaymentRules> {
-  const outcome = await client.getAccount(
-    partner,
-    { biller_id, account_id },
-    { deadlineMs: ACCOUNT_DEADLINE_MS },
-  );
-  switch (outcome.kind) {
-    case 'found':
-      if (outcome.account.status === 'inactive') throw new Refusal('ACCOUNT_NOT_FOUND');
-      return outcome.account.payment_rules ?? {};
-    case 'not_found':
-      throw new Refusal('ACCOUNT_NOT_FOUND');
-    case 'unreachable':
-      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
-  }
 }
 
 /** What is wrong with an amount under the account's rules; empty when it is allowed. */

@@ -16,6 +16,7 @@ import { plainText } from '../plain-text.ts';
 import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { payerOf } from './payer.ts';
 
 /** Pause between polls of the queue; roughly how long a customer waits for the mail. */
 const POLL_EVERY_MS = 2_000;
@@ -106,14 +107,6 @@ const claimStatement = sql(
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries`,
 );
-const payerStatement = sql(
-  'mail_payer',
-  'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1',
-);
-const customerStatement = sql(
-  'mail_customer',
-  'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1',
-);
 /** Ends a mail: sent, or given up. */
 const ends = (column: 'sent_at' | 'given_up_at') =>
   sql(
@@ -145,11 +138,6 @@ type Content = Pick<
   | 'posted_at'
   | 'created_at'
 >;
-
-interface Customer {
-  readonly customer_id: string;
-  readonly sealed: string | null;
-}
 
 /** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
 export async function keepMailing(
@@ -185,21 +173,17 @@ async function sendOne(
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = dependencies;
   const content = await findPayment(database, platform_payment_id);
-  const payer = await payerOf(database, platform_payment_id);
+  const payer = content && (await payerOf(database, sealer, content));
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
-  if (content === undefined || payer === undefined || payer.sealed === null) {
+  if (content === undefined || payer === undefined) {
     await database.query(giveUpStatement, [platform_payment_id]);
     return;
   }
   const partner = await registry.get(content.partner_id);
-  const customer = JSON.parse(sealer.open(payer.sealed, `customers/${payer.customer_id}`)) as {
-    first_name: string;
-    email: string;
-  };
   try {
     await mailer.sendMail({
       from: transport.from,
-      to: { name: '', address: customer.email },
+      to: { name: '', address: payer.email },
       messageId: `<${messageName(platform_payment_id)}@${domainOf(transport.from)}>`,
       ...textOf(kind, content, {
         mode: partner?.mode ?? 'live',
@@ -221,19 +205,6 @@ async function sendOne(
     return;
   }
   await database.query(sentStatement, [platform_payment_id]);
-}
-
-/** The customer who confirmed a payment, or undefined. */
-async function payerOf(
-  database: Database,
-  platform_payment_id: string,
-): Promise<Customer | undefined> {
-  const [payer] = await database.query<Pick<Customer, 'customer_id'>>(payerStatement, [
-    platform_payment_id,
-  ]);
-  if (payer === undefined) return undefined;
-  const [customer] = await database.query<Customer>(customerStatement, [payer.customer_id]);
-  return customer;
 }
 
 /** The same on every attempt, and reveals nothing about the payment to a mail server. */

@@ -29,11 +29,13 @@ import {
 import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
 import { plainText } from '../plain-text.ts';
-import type { AccountReads } from './account-reads.ts';
+import { payableAccount, type AccountReads } from './account-reads.ts';
 import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { withAction } from './confirm.ts';
+import { payerOf } from './payer.ts';
 import { hashSecret, isSecret, newSecret } from './secrets.ts';
+import type { PaymentRow } from '../store/payments.ts';
 
 /** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
 const SESSION_MINUTES = 60;
@@ -43,9 +45,6 @@ export const MAX_SESSIONS_PER_TOKEN = 20;
 const BILL_DEADLINE_MS = 5_000;
 /** The same when a payment exists already: the page then shows the bill only beside the payment. */
 const MARGIN_DEADLINE_MS = 1_500;
-/** When the partner cannot be read, the page tries again after this. */
-const RETRY_AFTER_SECONDS = '5';
-
 /** Retry-After when a token has opened too many sessions. */
 const TOKEN_RETRY_SECONDS = '60';
 /** RFC 6750: what every 401 of a Bearer operation carries. */
@@ -152,9 +151,7 @@ export function openSessions(options: {
       standing === undefined ? otherPayment(database, session) : undefined,
       funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
-      standing?.status === 'succeeded'
-        ? readPayer(database, sealer, standing.platform_payment_id, session, mails)
-        : undefined,
+      standing?.status === 'succeeded' ? receiptOf(database, sealer, standing, mails) : undefined,
       standing?.status === 'processing' ? undefined : nextPaymentId(database, session, clock.now()),
     ]);
     return {
@@ -262,42 +259,18 @@ async function openedAfter(
   return flow?.opened_after ?? null;
 }
 
-const selectPayer = sql(
-  'session_payer',
-  'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1 AND flow_id = $2',
-);
-const selectCustomer = sql(
-  'session_customer',
-  'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2',
-);
-
-/** Who paid, for the receipt; undefined for a person who was erased. Nobody learns a name before there is something to receipt. */
-async function readPayer(
+/** Who paid, for the receipt. Nobody learns a name before there is something to receipt. */
+async function receiptOf(
   database: Database,
   sealer: Sealer,
-  platform_payment_id: string,
-  { flow_id, partner_id }: PayableSession,
+  payment: PaymentRow,
   mails: boolean,
 ): Promise<FlowSession['receipt']> {
-  const [payer] = await database.query<{ customer_id: string }>(selectPayer, [
-    platform_payment_id,
-    flow_id,
-  ]);
+  const payer = await payerOf(database, sealer, payment);
   if (payer === undefined) return undefined;
-  const [row] = await database.query<{ customer_id: string; sealed: string | null }>(
-    selectCustomer,
-    [payer.customer_id, partner_id],
-  );
-  if (row === undefined || row.sealed === null) return undefined;
-  const customer = JSON.parse(sealer.open(row.sealed, `customers/${row.customer_id}`)) as {
-    first_name: string;
-    last_name: string;
-    email: string;
-  };
-  const { first_name, last_name, email } = customer;
-  const [name = '', domain = ''] = email.split(/@(?=[^@]*$)/);
+  const [name = '', domain = ''] = payer.email.split(/@(?=[^@]*$)/);
   return {
-    payer_name: plainText(`${first_name} ${last_name}`),
+    payer_name: plainText(`${payer.first_name} ${payer.last_name}`),
     ...(mails ? { mailed_to: `${Array.from(name)[0] ?? ''}•••@${domain}` } : {}),
   };
 }
@@ -309,31 +282,9 @@ async function readBill(
   session: PayableSession,
   leftMs: () => number,
 ): Promise<Bill> {
-  const { biller_id, account_id } = session;
-  const outcome = await client.getAccount(
-    partner,
-    { biller_id, account_id },
-    { deadlineMs: leftMs() },
-  );
-  switch (outcome.kind) {
-    case 'not_found':
-      throw new Refusal('ACCOUNT_NOT_FOUND');
-    case 'unreachable':
-      throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
-    case 'found':
-      break;
-  }
-  const { account } = outcome;
-  if (account.status === 'inactive') throw new Refusal('ACCOUNT_NOT_FOUND');
-  const payment_rules = account.payment_rules ?? {};
-  if (account.balance !== undefined) {
-    return { balance: account.balance, balance_source: 'partner', payment_rules };
-  }
-  const read = await client.getBalance(
-    partner,
-    { biller_id, account_id },
-    { deadlineMs: leftMs() },
-  );
+  const { balance, payment_rules = {} } = await payableAccount(client, partner, session, leftMs());
+  if (balance !== undefined) return { balance, balance_source: 'partner', payment_rules };
+  const read = await client.getBalance(partner, session, { deadlineMs: leftMs() });
   if (read.kind !== 'found') return { ...fromToken(session), payment_rules };
   return { balance: read.balance, balance_source: 'partner', payment_rules };
 }
