@@ -12,7 +12,8 @@ import type { FastifyInstance } from 'fastify';
 import * as oidc from 'openid-client';
 import { Agent, fetch } from 'undici';
 import type { Sealer } from '../partners/seal.ts';
-import { cookieOf, startSession } from './sign-in.ts';
+import { cookiesOf, setCookie } from '../cookies.ts';
+import { startSession } from './sign-in.ts';
 import type { Operators } from './operators.ts';
 
 /** The one provider of a deployment. */
@@ -95,15 +96,13 @@ export function mountOpenId(
     });
     const sealed = sealer.seal(JSON.stringify(pending), SIGN_IN_PATH);
     return reply
-      .header('Set-Cookie', cookieOf(request, SIGN_IN, sealed, MAX_AGE_SECONDS))
+      .header('Set-Cookie', setCookie(request, SIGN_IN, sealed, MAX_AGE_SECONDS))
       .redirect(url.href);
   });
 
   app.get('/console/oidc/callback', async (request, reply) => {
-    const cookie = new RegExp(`(?:^|;\\s*)${SIGN_IN.name}=([A-Za-z0-9._-]+)`).exec(
-      request.headers.cookie ?? '',
-    )?.[1];
-    const clear = cookieOf(request, SIGN_IN, '', 0);
+    const cookie = cookiesOf(request).get(SIGN_IN.name);
+    const clear = setCookie(request, SIGN_IN, '', 0);
     try {
       if (cookie === undefined) throw new Error('no sign-in is in progress');
       const pending = JSON.parse(sealer.open(cookie, SIGN_IN_PATH)) as Pending;

@@ -6,23 +6,13 @@
  */
 import { timingSafeEqual } from 'node:crypto';
 import { Refusal } from '@duebridge/contract';
-import {
-  isSecure,
-  limitCallers,
-  rateLimiter,
-  tooManyRequests,
-  type Clock,
-} from '@duebridge/runtime';
+import { limitCallers, type Clock } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { cookiesOf, setCookie } from '../cookies.ts';
 import type { Operator, Operators } from './operators.ts';
 
 /** The console's cookie. */
 const SESSION = { name: 'duebridge_console', path: '/', sameSite: 'Strict' } as const;
-/**
- * Limit of refused sign-ins from one address: a person mistypes a few times, an attacker needs millions. A valid key is accepted
- * regardless of what others behind the same proxy did.
- */
-const refusedSignIns = { perSecond: 0.2, burst: 10, maxKeys: 10_000 };
 
 /** Creates the check of every admin request. Throws Refusal UNAUTHORIZED, CSRF_TOKEN_REQUIRED or TOO_MANY_REQUESTS. */
 export function adminAuthentication(
@@ -75,15 +65,16 @@ export function mountSignIn(
   options: { readonly operators: Operators; readonly clock: Clock; readonly oidc?: boolean },
 ): void {
   const { operators, clock } = options;
-  const refused = rateLimiter({ ...refusedSignIns, clock });
+  const limit = limitCallers(clock);
   // The available sign-in methods, which the page reads before anybody has signed in.
   app.get('/console/sign-in', () => ({ oidc: options.oidc ?? false }));
   app.post('/console/sign-in', async (request, reply) => {
-    const operator = await operators.verifyKey(keyOf(request.body)).catch((error: unknown) => {
-      if (!(error instanceof Refusal)) throw error;
-      const permit = refused.take(request.ip);
-      throw permit.ok ? error : tooManyRequests(permit.retryAfterSeconds);
-    });
+    const key = keyOf(request.body);
+    const operator = await limit(
+      request,
+      () => operators.verifyKey(key),
+      ({ actor }) => actor,
+    );
     await startSession(operators, operator, reply);
     return reply.code(204).send();
   });
@@ -94,7 +85,7 @@ export function mountSignIn(
       await operators.closeSession(cookie);
     }
     return reply
-      .header('Set-Cookie', cookieOf(request, SESSION, '', 0))
+      .header('Set-Cookie', setCookie(request, SESSION, '', 0))
       .code(204)
       .send();
   });
@@ -107,24 +98,11 @@ export async function startSession(
   reply: FastifyReply,
 ): Promise<void> {
   const { cookie, seconds } = await operators.openSession(of);
-  reply.header('Set-Cookie', cookieOf(reply.request, SESSION, cookie, seconds));
+  reply.header('Set-Cookie', setCookie(reply.request, SESSION, cookie, seconds));
 }
 
-/** A cookie of this listener; of 0 seconds: its end. */
-export function cookieOf(
-  request: FastifyRequest,
-  { name, path, sameSite }: { name: string; path: string; sameSite: 'Strict' | 'Lax' },
-  value: string,
-  seconds: number,
-): string {
-  const secure = isSecure(request) ? '; Secure' : '';
-  return `${name}=${value}; Path=${path}; HttpOnly; SameSite=${sameSite}; Max-Age=${seconds}${secure}`;
-}
-
-function sessionCookie(request: FastifyRequest): string | undefined {
-  const found = /(?:^|;\s*)duebridge_console=([A-Za-z0-9_-]+)/.exec(request.headers.cookie ?? '');
-  return found?.[1];
-}
+const sessionCookie = (request: FastifyRequest): string | undefined =>
+  cookiesOf(request).get(SESSION.name);
 
 /** The credential of `Authorization: Bearer …`, or undefined. The scheme's case does not matter (RFC 9110). */
 function bearer(request: FastifyRequest): string | undefined {

@@ -11,15 +11,9 @@
 import crypto from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { compileCheck, PartnerId, Refusal } from '@duebridge/contract';
-import {
-  builtOnce,
-  isSecure,
-  sendAsset,
-  toAsset,
-  type Asset,
-  type BuiltFolder,
-} from '@duebridge/runtime';
+import { builtOnce, sendAsset, toAsset, type Asset, type BuiltFolder } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { cookiesOf, setCookie } from '../cookies.ts';
 import type { AdapterPage, FundingAdapter } from '../funding/adapter.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { REPORTING } from './policy-reports.ts';
@@ -242,8 +236,7 @@ function serveFlow(app: FastifyInstance, serving: Serving): void {
       if (partner === undefined) return noPage(reply);
       const { visit: id } = request.query;
       if (id === undefined) return sendPage(serving, request, reply, partner, undefined);
-      const sealed = VISIT_ID_PATTERN.test(id) ? cookieOf(request, visitCookie(id)) : undefined;
-      const visit = visits.read(partner.partner_id, id, sealed);
+      const visit = visits.read(partner.partner_id, id, cookiesOf(request).get(visitCookie(id)));
       // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
       return sendPage(serving, request, reply, partner, visit ?? { problem: 'token_expired' });
     },
@@ -402,16 +395,8 @@ type OpenedVisit = Visit | { readonly problem: string; readonly request_id?: str
 
 /** Visits of one customer to one partner at a time, beside a new one. */
 const KEPT_VISITS = 2;
-const VISIT_ID_PATTERN = /^[A-Za-z0-9_-]{16}$/;
 const visitCookie = (id: string): string => `duebridge_visit_${id}`;
-
-const cookiesOf = (request: FastifyRequest): string[] =>
-  (request.headers.cookie ?? '').split(/;\s*/);
-
-function cookieOf(request: FastifyRequest, name: string): string | undefined {
-  const found = cookiesOf(request).find((one) => one.startsWith(`${name}=`));
-  return found?.slice(name.length + 1);
-}
+const VISIT_COOKIE = /^duebridge_visit_[A-Za-z0-9_-]{16}$/;
 
 /** Sets the cookie of a new visit, and ends those of all but a few: browsers send the oldest first, and all would fill the headers. */
 function visitCookies(
@@ -420,13 +405,10 @@ function visitCookies(
   id: string,
   sealed: string,
 ): string[] {
-  const secure = isSecure(request) ? '; Secure' : '';
   // Lax: the customer comes from the partner's site.
   const cookie = (name: string, value: string, seconds: number): string =>
-    `${name}=${value}; Path=/flow/v1/${partner_id}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
-  const others = cookiesOf(request)
-    .map((one) => one.split('=', 1)[0] ?? '')
-    .filter((name) => /^duebridge_visit_[A-Za-z0-9_-]{16}$/.test(name));
+    setCookie(request, { name, path: `/flow/v1/${partner_id}`, sameSite: 'Lax' }, value, seconds);
+  const others = [...cookiesOf(request).keys()].filter((name) => VISIT_COOKIE.test(name));
   return [
     cookie(visitCookie(id), sealed, VISIT_SECONDS),
     ...others.slice(0, -KEPT_VISITS).map((name) => cookie(name, '', 0)),
