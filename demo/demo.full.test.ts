@@ -22,7 +22,13 @@ interface Run {
 }
 
 function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]): Run {
-  const child = spawn(process.execPath, [entryPoint, 'demo', ...args], {
+  return start(t, dataDirectory, port, [process.execPath, entryPoint, 'demo', ...args]);
+}
+
+function start(t: TestContext, dataDirectory: string, port: number, command: string[]): Run {
+  const [program = '', ...args] = command;
+  const child = spawn(program, args, {
+    cwd: path.join(import.meta.dirname, '..'),
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
@@ -159,28 +165,20 @@ test('of two demos one runs; the other exits with a sentence that says what to d
   assert.deepEqual(await processesOf(directory), []);
 });
 
-test('Ctrl-C during startup stops the demo and leaves no server behind', async (t) => {
-  const directory = await folder(t);
-  const run = demo(t, directory, await freeBase());
-  await run.said('starting platform');
-  run.child.kill('SIGINT');
-  const { code, out, err } = await run.ended;
-  assert.equal(code, 1, err);
-  assert.match(out, /Stopping/);
-  assert.doesNotMatch(out, /from token to the biller/);
-  assert.deepEqual(await processesOf(directory), []);
-});
-
-test('a command ends quietly when the reader of its output closes the pipe', async (t) => {
-  const child = spawn(process.execPath, [entryPoint, 'platform', '--help'], {
-    env: { PATH: process.env['PATH'] },
-    stdio: ['ignore', 'pipe', 'pipe'],
+for (const [what, signal, command] of [
+  ['Ctrl-C', 'SIGINT', [process.execPath, entryPoint, 'demo']],
+  ['a closed terminal', 'SIGHUP', [process.execPath, entryPoint, 'demo']],
+  ['SIGTERM to npm start', 'SIGTERM', ['npm', 'start']],
+] as const) {
+  test(`${what} during startup stops the demo and leaves no server behind`, async (t) => {
+    const directory = await folder(t);
+    const run = start(t, directory, await freeBase(), [...command]);
+    await run.said('starting platform');
+    run.child.kill(signal);
+    const { code, out, err } = await run.ended;
+    assert.notEqual(code, 0, err);
+    assert.match(out, /Stopping/);
+    assert.doesNotMatch(out, /from token to the biller/);
+    assert.deepEqual(await processesOf(directory), []);
   });
-  t.after(() => child.kill('SIGKILL'));
-  child.stdout.destroy();
-  let err = '';
-  child.stderr.setEncoding('utf8').on('data', (part: string) => (err += part));
-  const [code] = (await once(child, 'close')) as [number | null];
-  assert.equal(err, '');
-  assert.equal(code, 0);
-});
+}

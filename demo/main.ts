@@ -4,7 +4,7 @@
  * not.
  */
 import { styleText } from 'node:util';
-import { exitCodes } from '@duebridge/runtime/cli';
+import { exitCodes, onStopRequest } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
 import type { Demo } from './servers.ts';
 import type { Tell } from './story.ts';
@@ -89,8 +89,8 @@ function addresses({ siteUrl, consoleUrl, platform, partners }: Demo): string[] 
 }
 
 /**
- * The first Ctrl-C requests a stop, also during startup. Each server has a time limit for its own stop, and PostgreSQL goes last: ended
- * before that, the demo would leave it running. The second Ctrl-C ends the process at once. Every acknowledged payment is on disk.
+ * The first Ctrl-C, or another signal, requests a stop, also during startup. Each server has a time limit for its own stop, and PostgreSQL
+ * goes last: ended before that, the demo would leave it running. The second one ends the process at once. Every acknowledged payment is on disk.
  */
 function stopSignal(onAsked: () => void): { signal: AbortSignal; promise: Promise<undefined> } {
   const { promise, resolve } = Promise.withResolvers<undefined>();
@@ -101,6 +101,6 @@ function stopSignal(onAsked: () => void): { signal: AbortSignal; promise: Promis
     asked.abort();
     resolve(undefined);
   };
-  process.on('SIGINT', ask).on('SIGTERM', ask);
+  onStopRequest(ask);
   return { signal: asked.signal, promise };
 }

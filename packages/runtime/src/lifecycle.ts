@@ -45,14 +45,7 @@ export async function runService(options: RunOptions): Promise<void> {
       process.exit(exitCodes.failed);
     }, stopTimeoutMs);
   };
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal);
-  // npm and npx start programs through a shell: a SIGTERM to npm ends that shell, which passes nothing on.
-  const parent = process.ppid;
-  if (process.env['npm_command'] !== undefined) {
-    setInterval(() => {
-      if (process.ppid !== parent && signals === 0) onSignal('SIGTERM');
-    }, PARENT_CHECK_MS).unref();
-  }
+  onStopRequest(onSignal);
   const onBug = (error: unknown): void => {
     log.error({ error: asError(error) }, 'uncaught error; exiting');
     process.exit(exitCodes.failed);
@@ -82,6 +75,22 @@ export async function runService(options: RunOptions): Promise<void> {
   clearTimeout(late);
   log.info({}, 'stopped');
   process.exit(exitCodes.done);
+}
+
+/**
+ * Calls `ask` for each signal that asks this process to stop: SIGTERM, SIGINT and SIGHUP (a closed terminal). The end of the npm that
+ * started it counts as one SIGTERM.
+ */
+export function onStopRequest(ask: (signal: NodeJS.Signals) => void): void {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, ask);
+  if (process.env['npm_command'] === undefined) return;
+  // npm and npx start programs through a shell: a SIGTERM to npm ends that shell, which passes nothing on.
+  const parent = process.ppid;
+  const check = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(check);
+    ask('SIGTERM');
+  }, PARENT_CHECK_MS).unref();
 }
 
 function asError(error: unknown): Error {

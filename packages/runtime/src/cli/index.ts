@@ -2,6 +2,7 @@
 export * from '../config.ts';
 export * from '../data-directory.ts';
 export * from '../errors.ts';
+export { onStopRequest } from '../lifecycle.ts';
 export * from '../server-variables.ts';
 export * from './admin-client.ts';
 export * from './audit-verify.ts';
