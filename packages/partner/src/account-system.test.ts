@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { AccountRecord } from '@duebridge/contract';
 import { createLogger, createMetrics } from '@duebridge/runtime';
+import { freePort } from '@duebridge/runtime/testing';
+import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AccountsInOwnSystem, AccountSystem, PostOutcome } from './account-system.ts';
 import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from '../test/kit.ts';
 
@@ -84,6 +86,10 @@ test('customer data in errors of the account system reaches no log line [PL15]',
       findAccount: fail,
       newPaymentIds: fail,
     }),
+    'a service that is down': accountsOverHttp({
+      url: `http://127.0.0.1:${await freePort()}`,
+      secret: 'a-secret-of-both-sides',
+    }),
     // An error raised by a function in the biller's own database.
     'in the transaction': {
       posts: 'in_transaction',
@@ -116,6 +122,7 @@ test('customer data in errors of the account system reaches no log line [PL15]',
     assert.doesNotMatch(written, /plantedname/i, name);
     // The rest of the message tells the biller's engineer where to look.
     if (name === 'own system') assert.match(written, /TypeError E_CORE at/);
+    if (name === 'a service that is down') assert.match(written, /TypeError ECONNREFUSED/);
     if (name === 'in the transaction') assert.match(written, /P0001/);
   }
   assert.ok(inTransaction > 0);

@@ -66,7 +66,10 @@ export function messageOf(error: unknown): string {
 export function kindOfError(error: unknown): string {
   if (!(error instanceof Error)) return `a thrown ${error === null ? 'null' : typeof error}`;
   const name = /^[A-Za-z_$][\w$]{0,59}$/.test(error.name) ? error.name : 'Error';
-  const code = 'code' in error ? String(error.code) : '';
+  // `fetch` throws a TypeError, whose cause says that nobody listens.
+  const [code = ''] = [error, error.cause].flatMap((one) =>
+    one instanceof Error && 'code' in one ? String(one.code) : [],
+  );
   // The stack begins with the message; only the text after it is a location in the code.
   const header = `${error.name}: ${error.message}\n`;
   const stack = error.stack ?? '';
