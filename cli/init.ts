@@ -33,7 +33,17 @@ export function initCommand(): Command {
     .action(async (folder: string, options: { billerId?: string }) => {
       await initPartner(resolve(folder), options.billerId);
       process.stdout.write(
-        `Wrote a partner server to ${folder}. Next:\n\n  cd ${folder}\n  npm install\n  npm test\n\nREADME.md names the four places to change.\n`,
+        `Wrote a partner server to ${folder}. Next:
+
+  cd ${folder}
+  npm install
+  npm test
+
+Until the packages of duebridge are on the registry, npm install takes their tarballs:
+  npm install CLONE/dist/tarballs/*.tgz
+
+README.md names the four places to change.
+`,
       );
     });
   return command;
