@@ -32,7 +32,8 @@ const SHARED: Readonly<Record<string, readonly Right[]>> = {
 const KEY_RIGHTS = ['SELECT', 'INSERT', 'UPDATE'] as const;
 const KEY_TABLES: Readonly<Record<Side, Readonly<Record<string, readonly Right[]>>>> = {
   platform: { client_keys: KEY_RIGHTS, operator_keys: KEY_RIGHTS },
-  partner: {},
+  // Servers of the version before migration 023 post to these while they are replaced.
+  partner: { entry: ['SELECT', 'INSERT'], transfer: ['SELECT', 'INSERT'] },
 };
 
 /** What each table is used for, read off the statements. A lock of a row is an update as far as PostgreSQL is concerned. */
@@ -103,8 +104,7 @@ const KEPT: Readonly<Record<Side, Readonly<Record<string, string>>>> = {
     migrations: 'SELECT',
   },
   partner: {
-    transfer: 'SELECT INSERT',
-    entry: 'SELECT INSERT',
+    billed: 'INSERT',
     payment_audit: 'SELECT INSERT',
     audit_seals: 'SELECT INSERT',
     payment: 'SELECT INSERT UPDATE',

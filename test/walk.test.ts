@@ -73,14 +73,14 @@ test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2
   assert.equal(record.body.posted_at, paid.posted_at);
   assert.equal(record.body.amount_in_cents, 5_000);
 
-  // 6. The balance moved by the amount, in two signed lines that sum to zero. (ledger.ts)
+  // 6. The balance moved by the amount, and the payment is the entry that says so. (ledger.ts)
   const balance = await call<AccountRecord>('GET', account, key);
   assert.equal(balance.body.balance?.amount_due_in_cents, 7_050);
   const entries = await partner.books.query<{ amount_in_cents: number }>(
-    'SELECT amount_in_cents FROM duebridge_partner.entry WHERE transfer_id = $1 ORDER BY line',
+    'SELECT amount_in_cents FROM duebridge_partner.movement WHERE platform_payment_id = $1',
     [id],
   );
-  assert.deepEqual(entries, [{ amount_in_cents: -5_000 }, { amount_in_cents: 5_000 }]);
+  assert.deepEqual(entries, [{ amount_in_cents: -5_000 }]);
 
   // 7. The same PUT, days later, by whatever proxy: the payment as it is, and nothing moves. (RU5)
   const repeated = await call<PaymentRecord>('PUT', `${account}/payment/${id}`, key, {
@@ -200,7 +200,7 @@ test('a payment that the biller cancels ends canceled, and nothing is posted [ST
   assert.equal(ended.status, 'canceled');
   assert.equal(ended.posted_at, null);
   assert.deepEqual(
-    await partner.books.query(`SELECT 1 FROM duebridge_partner.transfer WHERE kind = 'payment'`),
+    await partner.books.query(`SELECT 1 FROM duebridge_partner.payment WHERE in_ledger`),
     [],
   );
 });

@@ -231,9 +231,14 @@ export class KitPartner implements SimulatedPartner {
 
   postings(): Promise<{ id: string; cents: number }[]> {
     if (this.#own) return Promise.resolve([...this.#own.postings]);
+    // What a balance lacks or has beyond its entries was posted for no payment.
     return this.#postgres.look(
-      `SELECT transfer_id AS id, abs(amount_in_cents) AS cents FROM duebridge_partner.entry
-        WHERE line = 2 AND account_id = ':received' AND biller_id = $1`,
+      `SELECT platform_payment_id AS id, amount_in_cents AS cents FROM duebridge_partner.payment WHERE in_ledger AND biller_id = $1
+        UNION ALL
+       SELECT account_id, (entries - owed)::float8 FROM (
+         SELECT account_id, amount_due_in_cents AS owed, (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_partner.movement AS e
+                 WHERE e.account_id = a.account_id AND e.biller_id = a.biller_id) AS entries
+           FROM duebridge_partner.account AS a WHERE biller_id = $1) AS balances WHERE entries <> owed`,
       [this.biller_id],
     );
   }

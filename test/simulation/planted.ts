@@ -167,8 +167,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'the kit posts a cent more than was asked for',
     file: 'partner/src/ledger.ts',
-    find: '-amount_in_cents FROM movement',
-    replace: '-amount_in_cents - 1 FROM movement',
+    find: 'account.amount_due_in_cents - paid.amount_in_cents,',
+    replace: 'account.amount_due_in_cents - paid.amount_in_cents - 1,',
   },
   {
     name: 'an outage of the database is never over',

@@ -125,7 +125,7 @@ export async function judge(
     const [theirs, postings] = await withBooks(urls.partner, async (there) => [
       await there.query(payments('duebridge_partner.payment')),
       await there.query<{ id: string }>(
-        `SELECT transfer_id AS id FROM duebridge_partner.entry WHERE line = 1 AND account_id LIKE 'acc-%' AND transfer_id NOT LIKE '%:%' ORDER BY 1`,
+        `SELECT platform_payment_id AS id FROM duebridge_partner.movement WHERE account_id LIKE 'acc-%' AND platform_payment_id IS NOT NULL ORDER BY 1`,
       ),
     ]);
     assert.deepEqual(ours, theirs, 'the two sides differ');

@@ -163,7 +163,7 @@ for (const file of recordings) {
     const posted = await Promise.all(
       [gasBooks, waterBooks].map(({ books }) =>
         books.query<{ id: string }>(
-          `SELECT transfer_id AS id FROM duebridge_partner.transfer WHERE kind = 'payment'`,
+          `SELECT platform_payment_id AS id FROM duebridge_partner.movement WHERE platform_payment_id IS NOT NULL`,
         ),
       ),
     );

@@ -38,7 +38,7 @@ test('1,000 PUTs of one id over 50 connections give one row, one posting and equ
   assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, 1);
   await ended(partner, 'same');
   const [counts] = await database.query(
-    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.transfer WHERE kind = 'payment') AS transfers,
+    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.payment WHERE in_ledger) AS transfers,
             (SELECT amount_due_in_cents FROM duebridge_partner.account) AS owed, (SELECT count(*)::int FROM duebridge_partner.payment_processing) AS processing`,
   );
   assert.deepEqual(counts, { payments: 1, transfers: 1, owed: 99_300, processing: 0 });
@@ -62,7 +62,7 @@ test('one id put at two replicas at once is one payment at both [RU5 PF2 KT1]', 
   assert.equal(new Set(answers.map((answer) => JSON.stringify(lasting(answer)))).size, ids.length);
   for (const id of ids) assert.equal((await ended(replicas[0]!, id)).body['status'], 'succeeded');
   const [counts] = await database.query(
-    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.transfer WHERE kind = 'payment') AS transfers,
+    `SELECT (SELECT count(*)::int FROM duebridge_partner.payment) AS payments, (SELECT count(*)::int FROM duebridge_partner.payment WHERE in_ledger) AS transfers,
             (SELECT amount_due_in_cents FROM duebridge_partner.account) AS owed`,
   );
   assert.deepEqual(counts, { payments: 40, transfers: 40, owed: 100_000 - 400 });

@@ -98,7 +98,7 @@ if (process.send !== undefined && process.env['KIT_CRASH_DATABASE'] !== undefine
     assert.deepEqual(new Set(rows.map((row) => row.status)), new Set(['succeeded']));
     const [totals] = await database.query(
       `SELECT (SELECT sum(100000 - amount_due_in_cents)::int FROM duebridge_partner.account) AS paid,
-              (SELECT count(*)::int * 100 FROM duebridge_partner.transfer WHERE kind = 'payment') AS posted`,
+              (SELECT count(*)::int * 100 FROM duebridge_partner.payment WHERE in_ledger) AS posted`,
     );
     assert.deepEqual(totals, { paid: rows.length * 100, posted: rows.length * 100 });
     assert.ok(

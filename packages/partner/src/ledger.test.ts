@@ -5,7 +5,9 @@ import { sqlState, type Database, type Transaction } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
 import type { Posting } from './account-system.ts';
 import { importAccounts, ledger, type ImportedAccount } from './ledger.ts';
+import { endPayments } from './store.ts';
 import {
+  accepted,
   ended,
   haveAccounts,
   instruction,
@@ -19,23 +21,13 @@ import {
 /** Inconsistencies in the ledger; each row is a finding, so an empty result is correct. */
 async function findings(database: Database | Transaction): Promise<unknown[]> {
   return database.query(
-    `SELECT 'transfer does not sum to zero' AS finding, transfer_id AS what FROM duebridge_partner.entry
-      GROUP BY transfer_id HAVING sum(amount_in_cents) <> 0 OR count(*) <> 2
-     UNION ALL
-     SELECT 'transfer without entries', transfer_id FROM duebridge_partner.transfer WHERE transfer_id NOT IN (SELECT transfer_id FROM duebridge_partner.entry)
-     UNION ALL
-     SELECT 'entry without transfer', transfer_id FROM duebridge_partner.entry WHERE transfer_id NOT IN (SELECT transfer_id FROM duebridge_partner.transfer)
-     UNION ALL
-     SELECT 'balance is not the sum of its entries', account_id FROM duebridge_partner.account AS a
-      WHERE amount_due_in_cents <> (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_partner.entry AS e
+    `SELECT 'balance is not the sum of its entries' AS finding, account_id AS what FROM duebridge_partner.account AS a
+      WHERE amount_due_in_cents <> (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_partner.movement AS e
                                      WHERE e.account_id = a.account_id AND e.biller_id = a.biller_id)
      UNION ALL
      SELECT 'succeeded without its posting, or posted without success', platform_payment_id FROM duebridge_partner.payment AS p
-      WHERE (status = 'succeeded') <> EXISTS (SELECT FROM duebridge_partner.entry AS e WHERE e.transfer_id = p.platform_payment_id AND e.line = 1
+      WHERE (status = 'succeeded') <> EXISTS (SELECT FROM duebridge_partner.movement AS e WHERE e.platform_payment_id = p.platform_payment_id
                AND e.amount_in_cents = -p.amount_in_cents AND e.account_id = p.account_id AND e.biller_id = p.biller_id)
-     UNION ALL
-     SELECT 'posting of no payment', transfer_id FROM duebridge_partner.transfer
-      WHERE kind = 'payment' AND transfer_id NOT IN (SELECT platform_payment_id FROM duebridge_partner.payment)
      UNION ALL
      SELECT 'work list differs from the payments', coalesce(p.platform_payment_id, w.platform_payment_id)
        FROM (SELECT platform_payment_id FROM duebridge_partner.payment WHERE status = 'processing') AS p
@@ -116,14 +108,12 @@ test('no statement can change or remove what has ended or was posted [RU2 PF2 PF
     `UPDATE duebridge_partner.payment SET amount_in_cents = 6 WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET payment_id = gen_random_uuid() WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET initiated_at = now() WHERE platform_payment_id = 'open-2'`,
-    ...['payment', 'transfer', 'entry', 'payment_audit', 'account'].map(
+    ...['payment', 'billed', 'payment_audit', 'account'].map(
       (name) => `DELETE FROM duebridge_partner.${name}`,
     ),
-    ...['payment', 'transfer', 'entry', 'payment_audit'].map(
-      (name) => `TRUNCATE duebridge_partner.${name}`,
-    ),
-    `UPDATE duebridge_partner.transfer SET kind = 'payment'`,
-    `UPDATE duebridge_partner.entry SET amount_in_cents = 1`,
+    ...['payment', 'billed', 'payment_audit'].map((name) => `TRUNCATE duebridge_partner.${name}`),
+    `UPDATE duebridge_partner.payment SET in_ledger = NOT in_ledger WHERE platform_payment_id = 'p'`,
+    `UPDATE duebridge_partner.billed SET amount_in_cents = 1`,
     `UPDATE duebridge_partner.payment_audit SET actor = 'nobody'`,
   ];
   for (const statement of forbidden) {
@@ -139,6 +129,7 @@ test('no statement can change or remove what has ended or was posted [RU2 PF2 PF
     `UPDATE duebridge_partner.payment SET status = 'failed', ended_at = now() WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET status = 'failed', ended_at = now(), failure_reason = ' ' WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET posted_at = now() WHERE platform_payment_id = 'open-2'`,
+    `UPDATE duebridge_partner.payment SET in_ledger = true WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET status = 'done', ended_at = now() WHERE platform_payment_id = 'open-2'`,
     `UPDATE duebridge_partner.payment SET status = 'succeeded', ended_at = now(), posted_at = initiated_at - interval '1 ms' WHERE platform_payment_id = 'open-2'`,
   ];
@@ -295,12 +286,42 @@ test('an import never reverts a payment posted after its as-of time [ST2 S5]', a
   // To the millisecond: a payment posted in it is part of the export, and a corrected export of it counts.
   await pay('same', 'A-1', 70);
   const [same] = await database.query<{ at: string }>(
-    `SELECT created_at AS at FROM duebridge_partner.transfer WHERE transfer_id = 'same'`,
+    `SELECT moved_at AS at FROM duebridge_partner.movement WHERE platform_payment_id = 'same'`,
   );
   for (const cents of [5_000, 6_000]) {
     await importAccounts(database, file(cents, 20_000), same!.at);
     assert.deepEqual(await owed(), [cents, 20_000]);
   }
+  assert.deepEqual(await findings(database), []);
+});
+
+test('a payment that a server of an earlier version posts during an update counts, and an import by one is refused [EE10 KT12]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  await accepted(database, ['earlier']);
+  // What its statements write, in its transaction.
+  const written = (kind: string, id: string) => `
+    WITH moved AS (INSERT INTO duebridge_partner.transfer (transfer_id, kind) VALUES ('${id}', '${kind}')), lines AS (
+      INSERT INTO duebridge_partner.entry (transfer_id, line, biller_id, account_id, amount_in_cents)
+      VALUES ('${id}', 1, 'acme', 'A-1', -100), ('${id}', 2, 'acme', ':received', 100))
+    UPDATE duebridge_partner.account SET amount_due_in_cents = amount_due_in_cents - 100`;
+  const before = new Date(Date.now() - 60_000).toISOString();
+  await database.transaction(async (tx) => {
+    await tx.query(written('payment', 'earlier'));
+    await endPayments(tx, [
+      { platform_payment_id: 'earlier', status: 'succeeded', failure_reason: null },
+    ]);
+  });
+  assert.deepEqual(await findings(database), []);
+  await importAccounts(database, [{ ...testAccount, amount_due_in_cents: 9_000 }], before);
+  const [account] = await database.query<{ owed: number }>(
+    'SELECT amount_due_in_cents AS owed FROM duebridge_partner.account',
+  );
+  assert.equal(account?.owed, 8_900);
+  await assert.rejects(database.query(written('import', 'import:x:0')), (error: unknown) => {
+    assert.equal(sqlState(error), '23514');
+    return true;
+  });
   assert.deepEqual(await findings(database), []);
 });
 
@@ -344,13 +365,6 @@ test('accounts of one number at two billers are two accounts, in one transaction
     { biller_id: 'acme', account_id: 'A-1', owed: 99_965 },
     { biller_id: 'water', account_id: 'A-1', owed: 700 },
     { biller_id: 'acme', account_id: 'A-2', owed: 99_950 },
-  ]);
-  const lines = await database.query(
-    `SELECT biller_id, account_id, amount_in_cents AS cents FROM duebridge_partner.entry WHERE transfer_id = 'p' ORDER BY line`,
-  );
-  assert.deepEqual(lines, [
-    { biller_id: 'acme', account_id: 'A-1', cents: -30 },
-    { biller_id: 'acme', account_id: ':received', cents: 30 },
   ]);
 });
 

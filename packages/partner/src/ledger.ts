@@ -1,17 +1,15 @@
 /**
  * The default AccountSystem: accounts, and double entries that are only ever appended.
  *
- * A transfer is one movement and has two entries that sum to zero: line 1 on the customer's account, line 2 on the biller's side
- * of it (`:received` for payments, `:billed` for what an import says is owed). What an account
- * owes is at every moment the sum of its entries: a payment of 500 is -500 on the account, an import that raises the bill from
- * 1,000 to 1,200 is +200. The balance column caches that sum, and changes in the same transaction as the entries (KT12).
+ * What an account owes is at every moment the sum of its entries (the view `movement`): a payment of 500 is -500, an import that
+ * raises the bill from 1,000 to 1,200 is +200 (a row of `billed`). A payment that was posted here is its own entry: its row says so, and
+ * never changes again, so a second one cannot be (KT2). The balance column caches the sum, and changes in the same transaction (KT12).
  *
  * Postings run hundreds at a time inside the kit's transaction. Accounts are locked in sorted order, so that replicas that post to
- * the same accounts cannot deadlock. A payment's transfer carries its id, so a second one cannot be written (KT2).
+ * the same accounts cannot deadlock.
  */
 import { instantText, Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
-import { randomUUID } from 'node:crypto';
 import {
   reasonAgainst,
   type AccountsInTransaction,
@@ -47,6 +45,7 @@ const findAccountStatement = sql(
 export function ledger(database: Database): AccountsInTransaction {
   return {
     posts: 'in_transaction',
+    isLedger: true,
     async findAccount(biller_id, account_id) {
       const [row] = await database.query<AccountRow>(findAccountStatement, [biller_id, account_id]);
       return row && toAccountRecord(row);
@@ -142,17 +141,12 @@ async function postAll(
       ? ({ outcome: 'locked' } as const)
       : judge(payment, accounts.get(keyOf(payment))),
   );
-  const movements = payments.filter((_, index) => outcomes[index]?.outcome === 'posted');
-  await writeTransfers(
-    tx,
-    'payment',
-    movements.map((payment) => ({
-      transfer_id: payment.platform_payment_id,
-      biller_id: payment.biller_id,
-      account_id: payment.account_id,
-      amount_in_cents: -payment.amount_in_cents,
-    })),
+  const paid = payments.flatMap(({ biller_id, account_id, amount_in_cents }, index) =>
+    outcomes[index]?.outcome === 'posted' ? [{ biller_id, account_id, amount_in_cents }] : [],
   );
+  if (paid.length > 0) {
+    await tx.query(payStatement, arraysOf(paid, 'biller_id', 'account_id', 'amount_in_cents'));
+  }
   return outcomes;
 }
 
@@ -161,47 +155,16 @@ function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {
   return reason === undefined ? { outcome: 'posted' } : { outcome: 'failed', reason };
 }
 
-/** One movement on a customer's account, signed: negative lowers what is owed. */
-interface Movement {
-  readonly transfer_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly amount_in_cents: number;
-}
-
-// One statement, so that no failure can leave a transfer without its entries, or a balance that disagrees with them.
-const transferStatement = sql(
-  'kit_write_transfers',
-  `WITH movement AS MATERIALIZED (
-     SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])
-                AS m(transfer_id, biller_id, account_id, amount_in_cents)
-   ), written AS (
-     INSERT INTO duebridge_partner.transfer (transfer_id, kind) SELECT transfer_id, $1 FROM movement
-   ), lines AS (
-     INSERT INTO duebridge_partner.entry (transfer_id, line, biller_id, account_id, amount_in_cents)
-     SELECT transfer_id, 1, biller_id, account_id, amount_in_cents FROM movement
-     UNION ALL
-     SELECT transfer_id, 2, biller_id, CASE WHEN $1 = 'payment' THEN ':received' ELSE ':billed' END, -amount_in_cents FROM movement
-   )
-   UPDATE duebridge_partner.account
-      SET amount_due_in_cents = account.amount_due_in_cents + change.amount_in_cents,
+const payStatement = sql(
+  'kit_pay_accounts',
+  `UPDATE duebridge_partner.account
+      SET amount_due_in_cents = account.amount_due_in_cents - paid.amount_in_cents,
           updated_at = date_trunc('milliseconds', clock_timestamp())
      FROM (SELECT biller_id, account_id, sum(amount_in_cents)::bigint AS amount_in_cents
-             FROM movement GROUP BY biller_id, account_id) AS change
-    WHERE account.account_id = change.account_id AND account.biller_id = change.biller_id`,
+             FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(biller_id, account_id, amount_in_cents)
+            GROUP BY biller_id, account_id) AS paid
+    WHERE account.account_id = paid.account_id AND account.biller_id = paid.biller_id`,
 );
-
-async function writeTransfers(
-  tx: Transaction,
-  kind: 'payment' | 'import',
-  movements: readonly Movement[],
-): Promise<void> {
-  if (movements.length === 0) return;
-  await tx.query(transferStatement, [
-    kind,
-    ...arraysOf(movements, 'transfer_id', 'biller_id', 'account_id', 'amount_in_cents'),
-  ]);
-}
 
 // Import -------------------------------------------------------------------------------------------------------------------
 
@@ -228,30 +191,42 @@ export interface ImportResult {
   readonly unchanged: number;
 }
 
-// The sum of payments through the kit since a moment; null: since ever.
+// The sum of payments through the kit since a moment; null: since ever. Account by account, so that each is found by index.
 const paidStatement = sql(
   'kit_paid_since',
-  `SELECT account_id, biller_id, sum(amount_in_cents)::bigint AS amount_in_cents
-     FROM duebridge_partner.entry JOIN duebridge_partner.transfer USING (transfer_id)
-    WHERE line = 1 AND kind = 'payment' AND created_at > coalesce($3::timestamptz, '-infinity')
-      AND (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-    GROUP BY account_id, biller_id`,
+  `SELECT account_id, biller_id, amount_in_cents
+     FROM unnest($1::text[], $2::text[]) AS asked(account_id, biller_id)
+    CROSS JOIN LATERAL (
+      SELECT sum(entry.amount_in_cents)::bigint AS amount_in_cents FROM duebridge_partner.movement AS entry
+       WHERE entry.account_id = asked.account_id AND entry.biller_id = asked.biller_id AND entry.platform_payment_id IS NOT NULL
+         AND entry.moved_at > coalesce($3::timestamptz, '-infinity')) AS paid
+    WHERE amount_in_cents IS NOT NULL`,
 );
 
+// One statement, so that no failure can leave a balance that disagrees with its entries.
 const putAccountsStatement = sql(
   'kit_put_accounts',
-  `INSERT INTO duebridge_partner.account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents, max_amount_in_cents, amount_as_of)
-   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[], $9::timestamptz[])
+  `WITH given AS MATERIALIZED (
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[],
+                          $9::timestamptz[], $10::bigint[])
+                AS g(biller_id, account_id, status, first_name, last_name, due_date, minimum, maximum, as_of, change)
+   ), bill AS (
+     INSERT INTO duebridge_partner.billed (biller_id, account_id, amount_in_cents)
+     SELECT biller_id, account_id, change FROM given WHERE change <> 0
+   )
+   INSERT INTO duebridge_partner.account (biller_id, account_id, status, first_name, last_name, due_date, min_amount_in_cents,
+                                          max_amount_in_cents, amount_as_of, amount_due_in_cents)
+   SELECT * FROM given
    ON CONFLICT (account_id, biller_id) DO UPDATE
       SET status = excluded.status, first_name = excluded.first_name, last_name = excluded.last_name,
           due_date = excluded.due_date, min_amount_in_cents = excluded.min_amount_in_cents,
-          max_amount_in_cents = excluded.max_amount_in_cents,
-          amount_as_of = excluded.amount_as_of, updated_at = excluded.updated_at`,
+          max_amount_in_cents = excluded.max_amount_in_cents, amount_as_of = excluded.amount_as_of,
+          amount_due_in_cents = account.amount_due_in_cents + excluded.amount_due_in_cents, updated_at = excluded.updated_at`,
 );
 
 /**
  * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written
- * as a transfer, so that the ledger stays balanced; payments posted meanwhile wait, and are then applied on top of it.
+ * as an entry of its own; payments posted meanwhile wait, and are then applied on top of it.
  *
  * `as_of` (ISO 8601 with offset, not in the future) is the time at which the amounts were correct: payments posted since then are
  * subtracted from them, and an amount older than the stored one is ignored. Without it the amounts are final, which is refused for an account that
@@ -291,25 +266,11 @@ export async function importAccounts(
       ),
       'min_amount would be above max_amount',
     );
-    const rows = written.map(({ row }) => row);
+    const rows = written.map(({ row, change }) => ({ ...row, change }));
     await tx.query(
       putAccountsStatement,
-      arraysOf(rows, 'biller_id', 'account_id', ...fields, 'amount_as_of'),
+      arraysOf(rows, 'biller_id', 'account_id', ...fields, 'amount_as_of', 'change'),
     );
-    const run = randomUUID();
-    const movements = written.flatMap(({ row: { biller_id, account_id }, change }, index) =>
-      change === 0
-        ? []
-        : [
-            {
-              transfer_id: `import:${run}:${index}`,
-              biller_id,
-              account_id,
-              amount_in_cents: change,
-            },
-          ],
-    );
-    await writeTransfers(tx, 'import', movements);
     const changed = plans.filter((plan) => plan.isChanged);
     const created = changed.filter(({ row }) => !stored.has(keyOf(row))).length;
     return {

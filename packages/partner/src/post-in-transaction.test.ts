@@ -185,7 +185,7 @@ test('a posting whose payment could not be ended is rolled back, never left half
   assert.equal((await post(row)).result, 'failed');
   assert.deepEqual(await statuses(database), { p: 'processing' });
   assert.deepEqual(
-    await database.query(`SELECT FROM duebridge_partner.transfer WHERE kind = 'payment'`),
+    await database.query(`SELECT FROM duebridge_partner.payment WHERE in_ledger`),
     [],
   );
   await poster.stop();

@@ -66,7 +66,10 @@ export function openTransactionPoster(options: {
         else laters.set(id, { platform_payment_id: id, until: outcome.until, frees: null });
       });
       if (laters.size > 0) await postponePayments(tx, [...laters.values()]);
-      const ended = ends.length === 0 ? [] : await endPayments(tx, ends);
+      const ended =
+        ends.length === 0
+          ? []
+          : await endPayments(tx, ends, { inLedger: accounts.isLedger === true });
       // The rows are locked, so nobody else can have ended one in between.
       assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
       return { ended, laters, locked };

@@ -59,6 +59,20 @@ CREATE TRIGGER audit_seals_append_only BEFORE DELETE OR UPDATE ON duebridge_part
 
 CREATE TRIGGER audit_seals_never_emptied BEFORE TRUNCATE ON duebridge_partner.audit_seals FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
+CREATE TABLE duebridge_partner.billed (
+  biller_id text COLLATE "C" NOT NULL,
+  account_id text COLLATE "C" NOT NULL,
+  amount_in_cents bigint NOT NULL,
+  billed_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
+  CONSTRAINT billed_moves_money CHECK ((amount_in_cents <> 0))
+);
+
+CREATE INDEX billed_account ON duebridge_partner.billed USING btree (account_id, biller_id);
+
+CREATE TRIGGER billed_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.billed FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();
+
+CREATE TRIGGER billed_never_emptied BEFORE TRUNCATE ON duebridge_partner.billed FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
+
 CREATE TABLE duebridge_partner.credential (
   credential_id text COLLATE "C" NOT NULL,
   client_id text COLLATE "C" NOT NULL,
@@ -112,10 +126,12 @@ CREATE TABLE duebridge_partner.payment (
   posted_at timestamp with time zone,
   ended_at timestamp with time zone,
   failure_reason text,
+  in_ledger boolean NOT NULL DEFAULT false,
   CONSTRAINT payment_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT payment_amount_range CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),
   CONSTRAINT payment_ended_when_terminal CHECK (((status = 'processing'::text) = (ended_at IS NULL))),
   CONSTRAINT payment_id_short CHECK (((length(payment_id) >= 1) AND (length(payment_id) <= 128))),
+  CONSTRAINT payment_in_ledger_when_succeeded CHECK (((NOT in_ledger) OR (status = 'succeeded'::text))) NOT VALID,
   CONSTRAINT payment_posted_after_initiated CHECK ((posted_at >= initiated_at)),
   CONSTRAINT payment_posted_when_succeeded CHECK (((status = 'succeeded'::text) = (posted_at IS NOT NULL))),
   CONSTRAINT payment_reason_when_failed CHECK ((((status = 'failed'::text) = (failure_reason IS NOT NULL)) AND (failure_reason ~ '\S'::text) AND (length(failure_reason) <= 500))),
@@ -125,6 +141,8 @@ CREATE TABLE duebridge_partner.payment (
 CREATE INDEX payment_account ON duebridge_partner.payment USING btree (account_id, biller_id);
 
 CREATE INDEX payment_batch ON duebridge_partner.payment USING btree (platform_batch_id);
+
+CREATE INDEX payment_failed ON duebridge_partner.payment USING btree (initiated_at) WHERE (failure_reason IS NOT NULL);
 
 CREATE INDEX payment_initiated ON duebridge_partner.payment USING btree (initiated_at);
 
@@ -185,7 +203,8 @@ CREATE TABLE duebridge_partner.transfer (
   created_at timestamp with time zone NOT NULL DEFAULT date_trunc('milliseconds'::text, clock_timestamp()),
   CONSTRAINT transfer_pkey PRIMARY KEY (transfer_id),
   CONSTRAINT transfer_kind_known CHECK ((kind = ANY (ARRAY['payment'::text, 'import'::text]))),
-  CONSTRAINT transfer_kind_matches_id CHECK (((kind = 'import'::text) = (transfer_id ~~ '%:%'::text)))
+  CONSTRAINT transfer_kind_matches_id CHECK (((kind = 'import'::text) = (transfer_id ~~ '%:%'::text))),
+  CONSTRAINT transfer_of_payment CHECK ((kind = 'payment'::text)) NOT VALID
 );
 
 CREATE TRIGGER transfer_append_only BEFORE DELETE OR UPDATE ON duebridge_partner.transfer FOR EACH ROW EXECUTE FUNCTION duebridge_partner.refuse_change();

@@ -223,7 +223,8 @@ const endStatement = sql(
    ), ended AS (
      UPDATE duebridge_partner.payment
         SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
-            posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(least(posted, at), initiated_at) END
+            posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(least(posted, at), initiated_at) END,
+            in_ledger = $6 AND new_status = 'succeeded'
        FROM ending
       WHERE platform_payment_id = id AND status = 'processing'
      RETURNING ${columns}
@@ -238,16 +239,17 @@ const endStatement = sql(
 
 /**
  * Ends those that are still processing (KT5) and returns their rows as they are after the commit; the others are unchanged. A cancel is
- * noted in the audit, unless the caller writes a line of its own.
+ * noted in the audit, unless the caller writes a line of its own. `inLedger`: the ledger posted those that succeed.
  */
 export function endPayments(
   tx: Transaction | Database,
   ends: readonly PaymentEnd[],
-  isNoted = true,
+  { isNoted = true, inLedger = false }: { isNoted?: boolean; inLedger?: boolean } = {},
 ): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(endStatement, [
     ...arraysOf(ends, 'platform_payment_id', 'status', 'failure_reason', 'posted_at'),
     isNoted,
+    inLedger,
   ]);
 }
 
@@ -447,6 +449,8 @@ export function listPayments(
       'platform_payment_id IN (SELECT platform_payment_id FROM duebridge_partner.payment_processing)',
     );
   }
+  // Few as well, and an index of their own has them.
+  if (filter.status === 'failed') conditions.push('failure_reason IS NOT NULL');
   for (const name of ['status', 'biller_id', 'account_id', 'platform_batch_id'] as const) {
     if (filter[name] === undefined) continue;
     values.push(filter[name]);
