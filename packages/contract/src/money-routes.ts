@@ -42,11 +42,11 @@ const day = Type.String({ format: 'date' });
 
 // Remittances -------------------------------------------------------------------------------------------------------------
 
-/** How money reaches a biller: in a file that the platform's bank takes, or by hand. */
-export const PAYOUT_WAYS = ['pain001', 'nacha', 'by_hand'] as const;
+/** How money reaches a biller: in a file that the platform's bank takes, by hand, or to its connected account at Stripe. */
+export const PAYOUT_WAYS = ['pain001', 'nacha', 'by_hand', 'stripe'] as const;
 const Way = t.oneOf(
   PAYOUT_WAYS,
-  'pain001 or nacha: in a file for the bank; by_hand: by two persons.',
+  'pain001 or nacha: in a file for the bank; by_hand: by two persons; stripe: to its connected account at Stripe.',
 );
 const RemittanceId = Type.String({ maxLength: 64 });
 
@@ -54,9 +54,10 @@ export const Payout = t.strictObject({
   biller_id: Type.Optional(t.BillerId),
   way: Way,
   holder_name: t.text('Whose account it is.', 140),
-  routing_number: Type.String({ pattern: '^[0-9]{9}$' }),
-  account_number: Type.String({ pattern: '^[0-9]{4,17}$' }),
   ...t.optional({
+    routing_number: Type.String({ pattern: '^[0-9]{9}$' }),
+    account_number: Type.String({ pattern: '^[0-9]{4,17}$' }),
+    stripe_account: Type.String({ pattern: '^acct_[A-Za-z0-9]{1,60}$' }),
     minimum_in_cents: t.AmountInCents,
     held: t.flag('True: nothing is transferred.'),
     bears_refunds: t.flag(

@@ -621,7 +621,7 @@ CREATE TABLE duebridge_platform.payouts (
   CONSTRAINT payouts_pkey PRIMARY KEY (partner_id, biller_id),
   CONSTRAINT payouts_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payouts_minimum_in_cents_check CHECK ((minimum_in_cents > 0)),
-  CONSTRAINT payouts_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text])))
+  CONSTRAINT payouts_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text, 'stripe'::text])))
 );
 
 CREATE TABLE duebridge_platform.refunds (

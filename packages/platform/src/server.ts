@@ -59,6 +59,7 @@ import { migrations } from './migrations.ts';
 import { openDesk } from './money/desk.ts';
 import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
+import { eitherChannel, openStripeTransfers } from './money/stripe-transfers.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
@@ -158,7 +159,10 @@ async function openAll(
     refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
     secondPersonAboveCents,
   };
-  const channel = openDesk(database, driving.sealer);
+  const channel = eitherChannel(
+    openDesk(database, driving.sealer),
+    config.stripe && openStripeTransfers(config.stripe),
+  );
   const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
     await repeatRefunds(refunding);

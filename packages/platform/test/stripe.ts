@@ -53,6 +53,8 @@ export const BANK_CLOSED = '000111111113';
 export const BANK_REFUSED = '000111111116';
 /** An account whose debits the bank wants approved first. */
 export const BANK_ASKS = '000222222227';
+/** A connected account that was closed. */
+export const CLOSED_ACCOUNT = 'acct_closed';
 export const NUMBERS = {
   good: '4242424242424242',
   declined: '4000000000000002',
@@ -109,6 +111,8 @@ export async function startStripe(cleanup: Cleanup) {
     setups: new Map<string, Stripe.SetupIntent>(),
     customers: new Map<string, Stripe.Customer | Stripe.DeletedCustomer>(),
     refunds: [] as Stripe.Refund[],
+    /** Transfers to connected accounts. */
+    transfers: [] as Stripe.Transfer[],
     /** The numbers that each customer has saved. */
     saved: new Map<string, Set<string>>(),
     /** The domains that were registered for wallets, by id. */
@@ -411,6 +415,28 @@ export async function startStripe(cleanup: Cleanup) {
       self.refunds.push(refund);
       return refund;
     },
+    'POST /v1/transfers': ({ form }) => {
+      const destination = form.get('destination') ?? '';
+      if (destination === CLOSED_ACCOUNT) {
+        throw invalid('insufficient_capabilities_for_transfer', `${destination} cannot be paid.`);
+      }
+      const transfer = made<Stripe.Transfer>({
+        id: newId('tr'),
+        amount: Number(form.get('amount')),
+        currency: form.get('currency') ?? '',
+        destination,
+        reversed: false,
+        transfer_group: form.get('transfer_group') ?? null,
+      });
+      self.transfers.push(transfer);
+      return transfer;
+    },
+    'GET /v1/transfers': ({ form }) => ({
+      object: 'list',
+      url: '/v1/transfers',
+      has_more: false,
+      data: self.transfers.filter((one) => one.transfer_group === form.get('transfer_group')),
+    }),
   };
 
   const customerOf = (session: string): string => session.replace('_secret_session', '');

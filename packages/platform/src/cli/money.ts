@@ -96,6 +96,7 @@ export const moneyLines: readonly CommandLine[] = [
       holder_name: { flags: '--holder <name>' },
       routing_number: { flags: '--routing <number>' },
       account_number: { flags: '--account <number>', secretIn: 'DUEBRIDGE_PAYOUT_ACCOUNT' },
+      stripe_account: { help: 'its connected account, acct_…, for --way stripe' },
       minimum_in_cents: {
         flags: '--minimum-cents <n>',
         help: 'less is carried into the next remittance',

@@ -11,10 +11,7 @@
  *
  * next:  stripe-events.ts reads what Stripe's webhooks tell.
  */
-import { Agent as HttpAgent } from 'node:http';
-import { Agent as HttpsAgent } from 'node:https';
-import { openNameLookup } from '@duebridge/runtime';
-import { Stripe } from 'stripe';
+import type { Stripe } from 'stripe';
 import type {
   AdapterMethod,
   FundingAdapter,
@@ -25,6 +22,14 @@ import type {
   RefundedPart,
   RefundPart,
 } from './adapter.ts';
+import {
+  isRefusal,
+  isTestKey,
+  keyed,
+  openStripeClient,
+  type Key,
+  type StripeAccess,
+} from './stripe-client.ts';
 import { codeOf, idOf, readEvent, type StripeError } from './stripe-events.ts';
 
 /** `wallet`: Apple Pay and Google Pay, by Stripe's Express Checkout element; what comes of it is a card. */
@@ -34,8 +39,7 @@ export type StripeMethod = 'card' | 'us_bank_account' | 'wallet';
 const METHODS: readonly StripeMethod[] = ['card', 'us_bank_account', 'wallet'];
 
 /** The Stripe account, and the methods offered. */
-export interface StripeSettings {
-  readonly secretKey: string;
+export interface StripeSettings extends StripeAccess {
   readonly publishableKey: string;
   /** Signing secrets of the webhook endpoint; two while one is rotated. */
   readonly webhookSecrets: readonly string[];
@@ -43,10 +47,6 @@ export interface StripeSettings {
   readonly methods?: readonly StripeMethod[];
   /** Maximum bank debit in cents: the amount at risk if the debit is returned after the biller has posted the payment. */
   readonly bankMaxCents?: number;
-  /** Maximum duration of a call in milliseconds; default 8,000. */
-  readonly callMs?: number;
-  /** Base URL of Stripe's API; default https://api.stripe.com. */
-  readonly apiUrl?: string | undefined;
   /** URL of Stripe.js; default https://js.stripe.com/v3/. */
   readonly scriptUrl?: string | undefined;
 }
@@ -55,10 +55,6 @@ export interface StripeSettings {
 const [MIN_CENTS, MAX_CENTS] = [50, 99_999_999];
 /** Default of `bankMaxCents`: a large household bill. */
 const BANK_MAX_CENTS = 250_000;
-/** The deadline of one call; the engine's own deadline covers the two or three calls of an act. */
-const CALL_MS = 8_000;
-/** When the stored answer of a key is an error, the next key is used, at most this many times in one call. */
-const MAX_KEYS = 4;
 
 const AGREEMENT = {
   en: 'By paying, you authorize {biller} and its payment provider to debit {amount} from your bank account once the payment is posted. You may withdraw this authorization until then by contacting {biller}.',
@@ -85,23 +81,9 @@ const UNUSABLE = 'The payment details could not be used. Enter them again.';
 /** Opens the adapter without calling Stripe. */
 export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   const { publishableKey, webhookSecrets, bankMaxCents = BANK_MAX_CENTS } = settings;
-  const api = new URL(settings.apiUrl ?? 'https://api.stripe.com');
   const script = new URL(settings.scriptUrl ?? 'https://js.stripe.com/v3/');
-  const connections = { keepAlive: true, lookup: openNameLookup() };
-  const stripe = new Stripe(settings.secretKey, {
-    httpClient: Stripe.createNodeHttpClient(
-      api.protocol === 'http:' ? new HttpAgent(connections) : new HttpsAgent(connections),
-    ),
-    host: api.hostname,
-    port: api.port === '' ? (api.protocol === 'http:' ? 80 : 443) : api.port,
-    protocol: api.protocol === 'http:' ? 'http' : 'https',
-    timeout: settings.callMs ?? CALL_MS,
-    // The engine retries calls, with its own delays.
-    maxNetworkRetries: 0,
-    telemetry: false,
-  });
-  // By the key's own prefix: with a key of Stripe's test mode no money moves.
-  const sandbox = /^[a-z]+_test_/.test(settings.secretKey);
+  const stripe = openStripeClient(settings);
+  const sandbox = isTestKey(settings.secretKey);
   const all = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
   const most = { max_amount_in_cents: MAX_CENTS };
   const methods: Readonly<Record<StripeMethod, AdapterMethod>> = {
@@ -234,7 +216,7 @@ function cardFunds(stripe: Stripe): Way {
   });
   return {
     async prepare(order) {
-      const intent = await keyed(order, 'create', (key) =>
+      const intent = await keyed(keyOf(order, 'create'), (key) =>
         stripe.paymentIntents.create(
           {
             amount: order.amount_in_cents,
@@ -258,7 +240,7 @@ function cardFunds(stripe: Stripe): Way {
         return { kind: 'uncollectable', reason };
       };
       try {
-        const intent = await keyed(order, 'capture', (key) =>
+        const intent = await keyed(keyOf(order, 'capture'), (key) =>
           stripe.paymentIntents.capture(reference, {}, key),
         );
         if (intent.status === 'succeeded') return taken(intent);
@@ -324,10 +306,10 @@ function bankFunds(stripe: Stripe): Way {
   return {
     async prepare(order) {
       const metadata = metadataOf(order);
-      const customer = await keyed(order, 'customer', (key) =>
+      const customer = await keyed(keyOf(order, 'customer'), (key) =>
         stripe.customers.create({ metadata }, key),
       );
-      const intent = await keyed(order, 'create', (key) =>
+      const intent = await keyed(keyOf(order, 'create'), (key) =>
         stripe.setupIntents.create(
           {
             customer: customer.id,
@@ -354,7 +336,7 @@ function bankFunds(stripe: Stripe): Way {
       const before = await debitOf(customer);
       if (before !== undefined) return judgeDebit(before);
       try {
-        const debit = await keyed(order, 'capture', (key) =>
+        const debit = await keyed(keyOf(order, 'capture'), (key) =>
           stripe.paymentIntents.create(
             {
               amount: order.amount_in_cents,
@@ -417,6 +399,10 @@ function judgeDebit({ id, status, last_payment_error }: Stripe.PaymentIntent): P
 
 // What both need -------------------------------------------------------------------------------------------------------------
 
+/** The idempotency key of an act: the payment's own id and the name of the act. */
+const keyOf = ({ platform_payment_id }: FundsOrder, act: string): string =>
+  `${platform_payment_id}:${act}`;
+
 /** How an authorization is read, confirmed and ended: by a PaymentIntent for a card, by a SetupIntent for a bank account. */
 interface Intents<Intent> {
   look(reference: string): Promise<Intent>;
@@ -440,7 +426,7 @@ function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
   intents: Intents<Intent>,
 ) {
   const giveUp = (order: PreparedOrder): Promise<unknown> =>
-    keyed(order, 'cancel', (key) => intents.cancel(order.reference, key));
+    keyed(keyOf(order, 'cancel'), (key) => intents.cancel(order.reference, key));
   const decline = async (order: PreparedOrder, reason: string): Promise<ProcessorAuthorization> => {
     await giveUp(order);
     return { kind: 'declined', reason };
@@ -478,7 +464,7 @@ function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
     const token = instrument === undefined ? {} : { confirmation_token: instrument };
     try {
       const details = { ...token, use_stripe_sdk: true } as const;
-      const intent = await keyed(order, 'confirm', (key) =>
+      const intent = await keyed(keyOf(order, 'confirm'), (key) =>
         intents.confirm(reference, details, key),
       );
       const after = await judge(order, intent);
@@ -498,7 +484,7 @@ async function refundOf(
   payment_intent: string,
 ): Promise<void> {
   try {
-    await keyed(order, 'refund', (key) =>
+    await keyed(keyOf(order, 'refund'), (key) =>
       stripe.refunds.create(
         { payment_intent, metadata: { platform_payment_id: order.platform_payment_id } },
         key,
@@ -529,7 +515,7 @@ async function refundPartOf(
   try {
     const refund =
       known ??
-      (await keyed(order, `refund:${refund_id}`, (key) =>
+      (await keyed(keyOf(order, `refund:${refund_id}`), (key) =>
         stripe.refunds.create(
           {
             payment_intent,
@@ -550,41 +536,6 @@ async function refundPartOf(
     if (!isRefusal(error) || !NEVER_REFUNDED.includes(error.code ?? '')) throw error;
     return { kind: 'refused', reason: `Stripe refused it (${error.code})` };
   }
-}
-
-interface Key {
-  readonly idempotencyKey: string;
-}
-
-/**
- * Runs an act under its idempotency key. Stripe also stores errors with the key, server errors included, and would repeat them
- * for a day whatever happened since. Such an answer is recognized by its header, and the next key is used. The object's state,
- * not the key, ensures that the act happens only once.
- */
-async function keyed<T>(
-  order: FundsOrder,
-  act: string,
-  call: (key: Key) => Promise<T>,
-): Promise<T> {
-  const key = `${order.platform_payment_id}:${act}`;
-  for (let turn = 1; ; turn += 1) {
-    try {
-      return await call({ idempotencyKey: turn === 1 ? key : `${key}:${turn}` });
-    } catch (error) {
-      const replayed =
-        error instanceof Stripe.errors.StripeError &&
-        error.headers?.['idempotent-replayed'] === 'true';
-      if (!replayed || turn >= MAX_KEYS) throw error;
-    }
-  }
-}
-
-/** Stripe understood the request and refused it: the card was declined, or the object's state does not allow it. */
-function isRefusal(error: unknown): error is Stripe.errors.StripeError {
-  return (
-    error instanceof Stripe.errors.StripeCardError ||
-    error instanceof Stripe.errors.StripeInvalidRequestError
-  );
 }
 
 function actionOf(intent: Stripe.PaymentIntent | Stripe.SetupIntent): ProcessorAuthorization {

@@ -21,7 +21,7 @@ import type { Sealer } from '../partners/seal.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
-import { openCreditor, type Creditor } from './payouts.ts';
+import { openCreditor, type BankAccount } from './payouts.ts';
 import { comeBack, lockRemittance, type RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
@@ -125,10 +125,10 @@ export function openDesk(database: Database, sealer: Sealer): RemittanceChannel 
 }
 
 /** The account of a transfer that waits. Undefined when the biller has another one by now. */
-function creditorOf(sealer: Sealer, row: WaitingTransfer): Creditor | undefined {
+function creditorOf(sealer: Sealer, row: WaitingTransfer): BankAccount | undefined {
   const creditor = JSON.parse(
     sealer.open(row.sealed, creditorPlace(row.remittance_id)),
-  ) as Creditor;
+  ) as BankAccount;
   const present = openCreditor(sealer, { ...row, sealed: row.present });
   return isDeepStrictEqual(creditor, present) ? creditor : undefined;
 }
@@ -249,7 +249,7 @@ export function endTransfer(
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
     const cameBack =
       outcome === 'returned' && (await comeBack(tx, id, { reason: reference, now: clock.now() }));
-    if (ended.length === 0) {
+    if (ended.length === 0 && !cameBack) {
       const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
       if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
       throw conflict(

@@ -10,12 +10,18 @@ import type { Partner } from '../partners/registry.ts';
 import { note } from '../store/audit.ts';
 import { isRoutingNumber } from './bank-file.ts';
 
-/** The account of a biller. */
-export interface Creditor {
+/** A biller's account at a bank. */
+export interface BankAccount {
   readonly holder_name: string;
   readonly routing_number: string;
   readonly account_number: string;
 }
+/** Its connected account at Stripe. */
+export interface ConnectedAccount {
+  readonly holder_name: string;
+  readonly stripe_account: string;
+}
+export type Creditor = BankAccount | ConnectedAccount;
 
 interface StoredPayout {
   readonly partner_id: string;
@@ -46,7 +52,8 @@ const placeOf = (partner_id: string, biller_id: string): string =>
   `payouts/${partner_id}/${biller_id}`;
 
 /**
- * Sets how a biller is paid. What is not given stays as it is: a new account ends no hold. Throws Refusal INVALID_REQUEST for a biller of another partner, or an account that cannot be one.
+ * Sets how a biller is paid. What is not given stays as it is: a new account ends no hold. Throws Refusal
+ * INVALID_REQUEST for a biller of another partner, or an account that cannot be one.
  */
 export async function setPayout(
   { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
@@ -61,12 +68,9 @@ export async function setPayout(
   if (partner.biller_id !== null && biller_id !== partner.biller_id) {
     throw problem('biller_id', `is not ${partner.biller_id}, the biller of this partner`);
   }
-  if (!isRoutingNumber(payout.routing_number)) {
-    throw problem('routing_number', 'is no routing number: its last digit does not fit the others');
-  }
   const { partner_id } = partner;
-  const { holder_name, routing_number, account_number, way } = payout;
-  const creditor: Creditor = { holder_name, routing_number, account_number };
+  const { way } = payout;
+  const creditor = creditorIn(payout, problem);
   const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
   const { minimum_in_cents = null, held = null, bears_refunds = null } = payout;
   const set = [partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds];
@@ -79,7 +83,7 @@ export async function setPayout(
       minimum_in_cents: stored.minimum_in_cents,
       held: String(stored.held),
       bears_refunds: String(stored.bears_refunds),
-      account: account_number.slice(-4),
+      account: lastOf(creditor),
     };
     await note(tx, { actor, event: 'payout_set', partner_id, detail });
     return viewOf(stored, creditor);
@@ -104,6 +108,25 @@ export function openCreditor(
 }
 
 function viewOf({ sealed: _sealed, ...stored }: StoredPayout, creditor: Creditor): PayoutView {
-  const { holder_name, account_number } = creditor;
-  return { ...stored, holder_name, account: `…${account_number.slice(-4)}` };
+  return { ...stored, holder_name: creditor.holder_name, account: `…${lastOf(creditor)}` };
+}
+
+const lastOf = (creditor: Creditor): string =>
+  ('stripe_account' in creditor ? creditor.stripe_account : creditor.account_number).slice(-4);
+
+/** The account that a payout names, of the kind that its way needs. Throws what `problem` makes. */
+function creditorIn(
+  { way, holder_name, routing_number, account_number, stripe_account }: Payout,
+  problem: (path: string, problem: string) => Refusal,
+): Creditor {
+  if (way === 'stripe') {
+    if (stripe_account === undefined) throw problem('stripe_account', 'is required for stripe');
+    return { holder_name, stripe_account };
+  }
+  if (routing_number === undefined) throw problem('routing_number', `is required for ${way}`);
+  if (account_number === undefined) throw problem('account_number', `is required for ${way}`);
+  if (!isRoutingNumber(routing_number)) {
+    throw problem('routing_number', 'is no routing number: its last digit does not fit the others');
+  }
+  return { holder_name, routing_number, account_number };
 }

@@ -318,7 +318,7 @@ test('a transfer that is on its way to the channel is not sent while its biller 
     ...channel,
     async send(order) {
       if (lost) throw new Error('the request was lost');
-      sent.push(order.creditor.account_number);
+      if ('account_number' in order.creditor) sent.push(order.creditor.account_number);
       return channel.send(order);
     },
   }));
@@ -513,6 +513,30 @@ test('a transfer that a bank sends back while it is noted as paid is owed again'
   await rig.round();
   await rig.holds();
   assert.deepEqual(await rig.balance(), { owed: 700, remitting: 0, paid: 0 });
+});
+
+test('a transfer that another channel has paid and that came back is owed again', async (t) => {
+  const rig = await rigOf(t, () => ({
+    send: () => Promise.resolve({ kind: 'sent' }),
+    find: () => Promise.resolve(undefined),
+    state: () => Promise.resolve({ kind: 'paid' }),
+  }));
+  await rig.payout({ way: 'stripe', stripe_account: 'acct_water' });
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  await rig.round();
+  assert.deepEqual(await rig.remittances(), [['paid', 700]]);
+  const [one] = await listRemittances(rig.database, {});
+  const back = { outcome: 'returned', reference: 'reversed' } as const;
+  await endTransfer(rig.remitting, one?.remittance_id ?? '', back, 'ada');
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 700, remitting: 0, paid: 0 });
+  assert.deepEqual(
+    (await listPayouts(rig.remitting, 'acme')).map((each) => [each.way, each.account]),
+    [['stripe', '…ater']],
+  );
+  await assert.rejects(rig.payout({ way: 'stripe' }), { code: 'INVALID_REQUEST' });
 });
 
 test('a biller that has left is paid what it is still owed, once its batches are remitted', async (t) => {

@@ -6,13 +6,14 @@
  * holds:  a batch is remitted once, and a payment is in one batch: no payment is remitted twice, and none is left out. Sending is like a PUT:
  *         the intent is committed with its row of the book before the channel is called; a remittance whose send has no answer is looked up
  *         by its id, and is never sent under another one.
- * next:   statement.ts tells the biller; desk.ts is the channel of banks' files and of transfers made by hand.
+ * next:   statement.ts tells the biller; desk.ts is the channel of banks' files and of transfers made by hand, stripe-transfers.ts that of
+ *         Stripe Connect.
  *
  * The life of a remittance, by `state`: `due` waits for its day, for the biller's account, or for the end of a hold; `sending`: the
  * channel may have it; `sent`: the channel has it; `paid`; `returned`: the channel refused it, or the bank sent it back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents, Refusal } from '@duebridge/contract';
+import { formatCents, Refusal, type Mode } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -30,6 +31,8 @@ export interface RemittanceOrder {
   readonly remittance_id: string;
   readonly amount_in_cents: number;
   readonly way: string;
+  /** Test money does not exist: no channel transfers it with live money. */
+  readonly mode: Mode;
   readonly creditor: Creditor;
 }
 
@@ -359,8 +362,9 @@ const dueStatement = sql(
 /** Those to be sent first, the others in any order: many that wait for people must not hide one that has ended. */
 const openStatement = sql(
   'remit_open',
-  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries
+  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, m.mode
      FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+     JOIN duebridge_platform.partners m USING (partner_id)
     WHERE r.state IN ('sending', 'sent') AND (r.state = 'sent' OR NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
 );
 /** The account as it is now; none while the biller is held. */
@@ -378,6 +382,7 @@ interface OpenRemittance {
   readonly net_in_cents: number;
   readonly state: 'sending' | 'sent';
   readonly tries: number;
+  readonly mode: Mode;
 }
 
 /** Sends one, or asks for it when it may have been sent before. */
@@ -398,6 +403,7 @@ async function send(
       remittance_id,
       amount_in_cents: one.net_in_cents,
       way: payout.way,
+      mode: one.mode,
       creditor: openCreditor(sealer, { ...one, sealed: payout.sealed }),
     }));
   await move(database, remittance_id, sent.kind, clock.now(), sent);
