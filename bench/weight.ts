@@ -32,15 +32,17 @@ interface Size {
   readonly indexes: number;
 }
 
-/** Sizes of all tables of a schema, in bytes, after a vacuum. */
+/** Sizes of all tables of a schema, each with its partitions, in bytes, after a vacuum. */
 async function sizes(books: Database, schema: string): Promise<Size[]> {
   await books.withConnection(async (connection) => {
     await connection.query('SET statement_timeout = 0');
     await connection.query('VACUUM ANALYZE');
   });
   return books.query<Size & Record<string, unknown>>(
-    `SELECT relname AS table, greatest(reltuples, 0)::float8 AS rows, pg_table_size(oid)::float8 AS heap, pg_indexes_size(oid)::float8 AS indexes
-       FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = $1::regnamespace ORDER BY pg_total_relation_size(oid) DESC`,
+    `SELECT coalesce(p.relname, c.relname) AS table, sum(greatest(c.reltuples, 0))::float8 AS rows,
+            sum(pg_table_size(c.oid))::float8 AS heap, sum(pg_indexes_size(c.oid))::float8 AS indexes
+       FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+      WHERE c.relkind = 'r' AND c.relnamespace = $1::regnamespace GROUP BY 1 ORDER BY sum(pg_total_relation_size(c.oid)) DESC`,
     [schema],
   );
 }

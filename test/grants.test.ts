@@ -46,7 +46,7 @@ function needsOf(side: Side): Map<string, Set<Right>> {
     for (const right of rights) need(table, right);
   }
   const words = new RegExp(
-    String.raw`\b(?:(INSERT INTO|DELETE FROM|UPDATE) )?duebridge_${side}\.([a-z_]+)|\b(DO UPDATE|FOR (?:NO KEY )?UPDATE|FOR (?:KEY )?SHARE|ON CONFLICT|RETURNING)\b`,
+    String.raw`\b(?:(INSERT INTO|DELETE FROM|UPDATE) )?duebridge_${side}\.([a-z_]+)\b(?!\()|\b(DO UPDATE|FOR (?:NO KEY )?UPDATE|FOR (?:KEY )?SHARE|ON CONFLICT|RETURNING)\b`,
     'g',
   );
   for (const { text } of statementsOf(side)) {

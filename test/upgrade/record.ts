@@ -107,7 +107,9 @@ async function rowsOf(schema: string, database: Database): Promise<Side> {
     `SELECT name FROM ${schema}.migrations ORDER BY name`,
   );
   const tables = await database.query<{ name: string }>(
-    `SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('migrations', 'slots', 'audit_seals') ORDER BY 1`,
+    `SELECT relname AS name FROM pg_class
+      WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+        AND relname NOT IN ('migrations', 'slots', 'audit_seals') ORDER BY 1`,
     [schema],
   );
   const rows: Record<string, unknown[]> = {};

@@ -33,19 +33,19 @@ CREATE TABLE duebridge_platform.audit (
   partner_id text,
   detail jsonb NOT NULL DEFAULT '{}'::jsonb,
   CONSTRAINT audit_pkey PRIMARY KEY (at, audit_id)
-);
+) PARTITION BY RANGE (at);
 
-CREATE INDEX audit_actor ON duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));
+CREATE INDEX audit_actor ON ONLY duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));
 
-CREATE INDEX audit_event ON duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
+CREATE INDEX audit_event ON ONLY duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
 
-CREATE INDEX audit_of_payment ON duebridge_platform.audit USING btree (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
+CREATE INDEX audit_of_payment ON ONLY duebridge_platform.audit USING btree (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
 
-CREATE INDEX audit_partner ON duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
+CREATE INDEX audit_partner ON ONLY duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
 
-CREATE INDEX audit_payment_id ON duebridge_platform.audit USING btree (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
+CREATE INDEX audit_payment_id ON ONLY duebridge_platform.audit USING btree (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
 
-CREATE INDEX audit_unsuccessful ON duebridge_platform.audit USING btree (((detail ->> 'status'::text)), platform_payment_id) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'status'::text) = ANY (ARRAY['failed'::text, 'canceled'::text])));
+CREATE INDEX audit_unsuccessful ON ONLY duebridge_platform.audit USING btree (((detail ->> 'status'::text)), platform_payment_id) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'status'::text) = ANY (ARRAY['failed'::text, 'canceled'::text])));
 
 CREATE TRIGGER audit_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
@@ -380,6 +380,8 @@ CREATE TABLE duebridge_platform.funding_events (
   CONSTRAINT funding_events_event_id_check CHECK (((length(event_id) >= 1) AND (length(event_id) <= 255)))
 );
 
+CREATE INDEX funding_events_by_time ON duebridge_platform.funding_events USING brin (received_at);
+
 CREATE TABLE duebridge_platform.funds (
   platform_payment_id text NOT NULL,
   adapter text NOT NULL,
@@ -577,31 +579,31 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_ended_by_check CHECK ((ended_by = ANY (ARRAY['partner'::text, 'refusal'::text, 'funding'::text, 'operator'::text]))),
   CONSTRAINT payments_failed CHECK (((status = 'failed'::text) = (failure_reason IS NOT NULL))),
   CONSTRAINT payments_failure_reason_check CHECK ((length(failure_reason) <= 500)),
-  CONSTRAINT payments_platform_payment_id_check CHECK (((octet_length(platform_payment_id) <= 64) AND (platform_payment_id ~ '^[A-Za-z0-9._-]+$'::text))) NOT VALID,
+  CONSTRAINT payments_platform_payment_id_check CHECK (((octet_length(platform_payment_id) <= 64) AND (platform_payment_id ~ '^[A-Za-z0-9._-]+$'::text))),
   CONSTRAINT payments_posted CHECK (((posted_at IS NULL) OR (status = 'succeeded'::text))),
   CONSTRAINT payments_rejection_message_check CHECK ((length(rejection_message) <= 500)),
   CONSTRAINT payments_review CHECK (((stage = 'review'::text) = (review_reason IS NOT NULL))),
   CONSTRAINT payments_settled CHECK (((settled_at IS NULL) OR (status <> 'processing'::text))),
   CONSTRAINT payments_slot CHECK (((stage = 'review'::text) = (slot IS NULL))),
-  CONSTRAINT payments_slot_check CHECK (((slot >= '-2'::integer) AND (slot <= 1023))) NOT VALID,
+  CONSTRAINT payments_slot_check CHECK (((slot >= '-2'::integer) AND (slot <= 1023))),
   CONSTRAINT payments_stage_check CHECK ((stage = ANY (ARRAY['created'::text, 'authorized'::text, 'dispatching'::text, 'accepted'::text, 'review'::text, 'ended'::text]))),
   CONSTRAINT payments_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'succeeded'::text, 'failed'::text, 'canceled'::text]))),
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
-) WITH (fillfactor=90);
+) PARTITION BY RANGE (platform_payment_id);
 
-CREATE INDEX payments_batch ON duebridge_platform.payments USING btree (platform_batch_id);
+CREATE INDEX payments_batch ON ONLY duebridge_platform.payments USING btree (platform_batch_id);
 
-CREATE INDEX payments_batch_open ON duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
+CREATE INDEX payments_batch_open ON ONLY duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
 
-CREATE INDEX payments_by_account ON duebridge_platform.payments USING btree (account_id, platform_payment_id);
+CREATE INDEX payments_by_account ON ONLY duebridge_platform.payments USING btree (account_id, platform_payment_id);
 
-CREATE INDEX payments_by_amount ON duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);
+CREATE INDEX payments_by_amount ON ONLY duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);
 
-CREATE INDEX payments_in_flight ON duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
+CREATE INDEX payments_in_flight ON ONLY duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
 
-CREATE INDEX payments_partner ON duebridge_platform.payments USING btree (partner_id, platform_payment_id);
+CREATE INDEX payments_partner ON ONLY duebridge_platform.payments USING btree (partner_id, platform_payment_id);
 
-CREATE INDEX payments_session ON duebridge_platform.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
+CREATE INDEX payments_session ON ONLY duebridge_platform.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
 
 CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 
@@ -858,6 +860,17 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION duebridge_platform.first_id(at timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE STRICT
+ SET search_path TO ''
+AS $function$
+  SELECT substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000'
+    FROM lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS h
+$function$
+;
+
 CREATE OR REPLACE FUNCTION duebridge_platform.funds_guard()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -873,6 +886,23 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION duebridge_platform.guard_month(parent text, month text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO ''
+AS $function$
+DECLARE
+  statement text;
+BEGIN
+  FOR statement IN
+    SELECT replace(pg_get_triggerdef(g.oid), ' ON duebridge_platform.' || parent || ' ', ' ON duebridge_platform.' || month || ' ')
+      FROM pg_trigger g WHERE g.tgrelid = ('duebridge_platform.' || parent)::regclass AND NOT g.tgisinternal AND g.tgtype & 1 = 0
+  LOOP
+    EXECUTE statement;
+  END LOOP;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION duebridge_platform.kept_for_ever()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -880,6 +910,53 @@ AS $function$
 BEGIN
   RAISE EXCEPTION 'rows of % are kept as they are, for ever', TG_TABLE_NAME
     USING ERRCODE = 'restrict_violation', CONSTRAINT = 'kept_for_ever';
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.make_months()
+ RETURNS text[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO ''
+ SET lock_timeout TO '1s'
+AS $function$
+DECLARE
+  parent text;
+  key text;
+  month timestamp;
+  name text;
+  bounds text[];
+  is_there boolean;
+  made text[] := '{}';
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('duebridge_platform months', 0));
+  FOR parent, key IN VALUES ('payments', 'platform_payment_id'), ('audit', 'at') LOOP
+    FOR ahead IN 0..3 LOOP
+      month := date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => ahead);
+      name := parent || to_char(month, '_YYYY_MM');
+      -- Months are made one after the other, so a later one means that this one is there, or that its rows are in the table of the others.
+      SELECT EXISTS (SELECT 1 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                      WHERE i.inhparent = ('duebridge_platform.' || parent)::regclass AND c.relname ~ '_\d{4}_\d\d$' AND c.relname::text >= name)
+        INTO is_there;
+      CONTINUE WHEN is_there;
+      bounds := ARRAY[month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC']::timestamptz[]::text[];
+      IF key <> 'at' THEN
+        bounds := ARRAY[duebridge_platform.first_id(bounds[1]::timestamptz), duebridge_platform.first_id(bounds[2]::timestamptz)];
+      END IF;
+      EXECUTE format('SELECT EXISTS (SELECT 1 FROM duebridge_platform.%I WHERE %I >= %L AND %I < %L)', parent || '_other', key, bounds[1], key, bounds[2])
+        INTO is_there;
+      CONTINUE WHEN is_there;
+      EXECUTE format('CREATE TABLE duebridge_platform.%I (LIKE duebridge_platform.%I INCLUDING ALL)', name, parent);
+      IF parent = 'payments' THEN
+        EXECUTE format('ALTER TABLE duebridge_platform.%I SET (fillfactor = 90)', name);
+      END IF;
+      PERFORM duebridge_platform.guard_month(parent, name);
+      EXECUTE format('ALTER TABLE duebridge_platform.%I ATTACH PARTITION duebridge_platform.%I FOR VALUES FROM (%L) TO (%L)',
+                     parent, name, bounds[1], bounds[2]);
+      made := made || name;
+    END LOOP;
+  END LOOP;
+  RETURN made;
 END $function$
 ;
 

@@ -238,7 +238,8 @@ test('migrate --distribute names every table once, registries first, and reports
   });
   const done = await distributeTables(database);
   const tables = await database.query<{ name: string }>(
-    `SELECT tablename AS name FROM pg_catalog.pg_tables WHERE schemaname = 'duebridge_platform' ORDER BY 1`,
+    `SELECT c.relname AS name FROM pg_catalog.pg_class c
+      WHERE c.relnamespace = 'duebridge_platform'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1`,
   );
   assert.deepEqual(
     new Set(done.map((line) => line.split(' ')[0])),

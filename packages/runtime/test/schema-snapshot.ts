@@ -20,13 +20,16 @@ export async function assertSchemaSnapshot(
   assert.equal(await readFile(file, 'utf8'), made);
 }
 
-/** The tables with columns, constraints, indexes and triggers, and the functions: each as PostgreSQL itself writes them. */
+/**
+ * The tables with columns, constraints, indexes and triggers, and the functions: each as PostgreSQL itself writes them. Partitions follow from
+ * their tables and from the date.
+ */
 async function describe(database: Database, schema: string): Promise<string> {
   const rows = await database.query<{ text: string }>(
     `
     WITH tables AS (
       SELECT c.oid, c.relname, c.reloptions FROM pg_class c
-       WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND c.relname <> 'migrations'
+       WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations'
     ), lines AS (
       SELECT t.oid, 1 AS part, a.attnum::int AS place,
              format('  %I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
@@ -48,7 +51,7 @@ async function describe(database: Database, schema: string): Promise<string> {
     )
     SELECT text FROM (
       SELECT 1 AS part, t.relname AS name, 0 AS step, '' AS inner_name,
-             format(E'CREATE TABLE %I.%I (\\n%s\\n)%s;', $1::text, t.relname, b.body,
+             format(E'CREATE TABLE %I.%I (\\n%s\\n)%s%s;', $1::text, t.relname, b.body, ' PARTITION BY ' || pg_get_partkeydef(t.oid),
                     coalesce(' WITH (' || array_to_string(t.reloptions, ', ') || ')', '')) AS text
         FROM tables t JOIN bodies b USING (oid)
       UNION ALL

@@ -66,14 +66,14 @@ export async function distributeTables(database: Database): Promise<string[]> {
   return done;
 }
 
-/** Tables that are still on one node: registries first, and each after those that it references. */
+/** Tables that are still on one node: registries first, and each after those that it references. Partitions go with their tables. */
 async function tablesInOrder(database: Database): Promise<string[]> {
   const rows = await database.query<{ table: string; references: string[] }>(
     `SELECT c.relname AS table,
             ARRAY(SELECT r.relname::text FROM pg_catalog.pg_constraint f JOIN pg_catalog.pg_class r ON r.oid = f.confrelid
                    WHERE f.contype = 'f' AND f.conrelid = c.oid AND r.oid <> c.oid) AS references
        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = $1 AND c.relkind = 'r'
+      WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_dist_partition d WHERE d.logicalrelid = c.oid)
       ORDER BY c.relname`,
     [SCHEMA],

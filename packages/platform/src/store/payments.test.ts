@@ -21,7 +21,8 @@ async function refused(
   rule: string,
 ): Promise<void> {
   await assert.rejects(database.query(statement, values), (error) => {
-    assert.equal(constraintOf(error), rule, statement);
+    // The key of a month's partition has the month in its name.
+    assert.equal(constraintOf(error)?.replace(/_\d{4}_\d\d(?=_)/, ''), rule, statement);
     return true;
   });
 }
