@@ -1,8 +1,8 @@
 /**
- * docs/operations.md is true: its tables of variables are those of the code, and its metrics are those that the servers
+ * docs/operations.md is true: its tables of variables and of what leaves are those of the code, and its metrics are those that the servers
  * expose. Its grants are checked by grants.test.ts.
  *
- * DUEBRIDGE_UPDATE_DOCS=1 prints the tables of variables again instead of comparing them.
+ * DUEBRIDGE_UPDATE_DOCS=1 prints these tables again instead of comparing them.
  */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -13,6 +13,7 @@ import { startPlatform } from '@duebridge/platform';
 import type { Variable } from '@duebridge/runtime/cli';
 import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
 import { variables as partnerVariables } from '../packages/partner/src/variables.ts';
+import { LEAVING } from '../packages/platform/src/checkout/retention.ts';
 import { variables as platformVariables } from '../packages/platform/src/variables.ts';
 import { formatted } from './support/formatted.ts';
 
@@ -26,7 +27,7 @@ const SIDES = {
   partner: partnerVariables as Readonly<Record<string, Variable<unknown>>>,
 };
 
-test('every variable is documented as the code reads it', async () => {
+test('every variable, and what leaves when, is documented as the code has it', async () => {
   let printed = page;
   for (const side of ['platform', 'partner'] as const) {
     const mark = new RegExp(`(<!-- variables of ${side}: begin -->\n)[\\s\\S]*?(<!-- end -->)`);
@@ -36,6 +37,12 @@ test('every variable is documented as the code reads it', async () => {
       (_all, begin, end) => `${begin}\n${table(SIDES[side])}\n\n${end}`,
     );
   }
+  const leaving = Object.values(LEAVING).map(({ what, leaves }) => `| ${what} | ${leaves} |`);
+  const rows = ['| what | leaves |', '| --- | --- |', ...leaving].join('\n');
+  printed = printed.replace(
+    /(<!-- what leaves: begin -->\n)[\s\S]*?(<!-- end -->)/,
+    (_all, begin, end) => `${begin}\n${rows}\n\n${end}`,
+  );
   printed = await formatted(printed, file);
   if (UPDATE) writeFileSync(file, printed);
   else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/operations.md again');

@@ -47,6 +47,7 @@ const nothing = {
   sessions: 0,
   flows: 0,
   mails: 0,
+  events: 0,
   attempts: 0,
   sums: 0,
   answers: 0,

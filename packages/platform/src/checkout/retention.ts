@@ -1,152 +1,196 @@
 /**
- * Retention: removes personal data whose time is over, expired tokens and sessions, flows without a payment, old mails, and the evidence
- * of payments settled long ago. The payments themselves stay forever.
+ * Retention: removes what its time is over for, by one table that operations.md is printed from. The payments themselves stay. The sweep also
+ * makes the partitions of the next months (store/months.ts).
  */
-import { sql, type Clock, type Database, type Log, type Statement } from '@duebridge/runtime';
+import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { makeMonths } from '../store/months.ts';
 
 /** Interval between sweeps: data is kept up to this much longer than promised. */
 const SWEEP_EVERY_MS = 60 * 60 * 1000;
 /** Rows per statement, to stay far below the statement time limit. */
 const ROWS_PER_STATEMENT = 5_000;
-/** Statements per sweep at most; the rest waits for the next sweep. */
+/** Statements per sweep at most, of each kind; the rest waits for the next sweep. */
 const MAX_STATEMENTS = 200;
+/** Pause between two statements of a sweep, in which payments have the disk for themselves. */
+const REST_MS = 100;
 /**
  * How long the evidence of a payment is kept after it was settled, in days. Customers may dispute a card payment for 120 days, and the
  * partner is asked what it answered some weeks after that.
  */
 export const ATTEMPT_DAYS = 180;
-/** A customer who asks whether a mail was sent asks within a month. */
+/** A customer who asks whether a mail was sent asks within a month; a processor that sends an event again does so within one as well. */
 export const MAIL_DAYS = 60;
+/** Who asks what Create Token answered asks about the last days, and the console's figures show a week. */
+const COUNT_DAYS = 30;
 
-/** SQL: the smallest id of the moment so many days ago. */
-function idDaysAgo(days: number): string {
-  return `(SELECT substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-7000-8000-000000000000'
-               FROM lpad(to_hex((extract(epoch FROM now() - interval '${days} days') * 1000)::bigint), 12, '0') AS h)`;
+/** What leaves. */
+interface Leaving {
+  /** As operations.md says it. */
+  readonly what: string;
+  readonly leaves: string;
+  /** Removes some of it and gives the number of rows; fewer than ROWS_PER_STATEMENT: that was all. */
+  readonly remove: (database: Database) => Promise<number>;
 }
 
-/** Personal data whose time is over: of one who only looked, a day after the token; of one who paid, DUEBRIDGE_RETENTION_DAYS. */
+/**
+ * Removes the rows of a table that a condition holds for, some at a time; it is looked at again when each row goes. `act` is the beginning of
+ * the statement in full, because the documented grants are read off the texts. `order`: that of the index that finds the oldest rows.
+ */
+function removing(
+  act: `DELETE FROM duebridge_platform.${string}`,
+  key: string,
+  condition: string,
+  order = '',
+): Leaving['remove'] {
+  const from = act.slice('DELETE '.length);
+  const statement = sql(
+    `retention_${from.split('.')[1]}`,
+    `${act} t WHERE ${condition} AND ${key} = ANY(ARRAY(SELECT ${key} ${from} t WHERE ${condition} ${order} LIMIT ${ROWS_PER_STATEMENT}))
+     RETURNING 1`,
+  );
+  return async (database) => (await database.query(statement)).length;
+}
+
 const selectCustomers = sql(
   'retention_select_customers',
   `SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT}`,
 );
-/**
- * Which visit a payment came from matters as long as its customer can be found, except for the latest of a flow, on which later sessions
- * of the flow stand. First, so that a sweep that ends here leaves no row that nothing would find again.
- */
 const removeFlowPayments = sql(
   'retention_flow_payments',
   `DELETE FROM duebridge_platform.flow_payments fp WHERE fp.customer_id = ANY($1::uuid[]) AND NOT EXISTS
      (SELECT 1 FROM duebridge_platform.flows f WHERE f.flow_id = fp.flow_id AND f.latest_payment_id = fp.platform_payment_id)`,
 );
-const removeCustomers = sql(
+const removeSelected = sql(
   'retention_customers',
   'DELETE FROM duebridge_platform.customers WHERE customer_id = ANY($1::uuid[]) AND erase_after < now() RETURNING 1',
 );
-/** Mails that were sent or given up; in the order of the key, which is that of time. */
-const removeMails = sql(
-  'retention_mails',
-  `DELETE FROM duebridge_platform.mails WHERE platform_payment_id = ANY(ARRAY
-     (SELECT m.platform_payment_id FROM duebridge_platform.mails m
-       WHERE m.platform_payment_id < ${idDaysAgo(MAIL_DAYS)}
-         AND (m.sent_at IS NOT NULL OR m.given_up_at IS NOT NULL)
-       ORDER BY m.platform_payment_id LIMIT ${ROWS_PER_STATEMENT}))
-   RETURNING 1`,
-);
 /**
- * Reads `attempts` in the order of its primary key, which starts with a UUIDv7 and so with the time at which the payment was made: the
- * oldest come first, and the scan ends before payments that are too young to have been settled so long ago. The settlement is a scalar
- * subquery because PostgreSQL could turn a join into a merge that reads every payment ever made; ARRAY keeps the delete on the key too.
- * A payment that is not settled keeps its evidence, however old it is.
+ * Which visit a payment came from matters as long as its customer can be found, except for the latest of a flow, on which later sessions
+ * of the flow stand. First, so that a sweep that ends here leaves no row that nothing would find again.
  */
-const removeAttempts = sql(
-  'retention_attempts',
-  `DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY(ARRAY
-     (SELECT a.platform_payment_id FROM duebridge_platform.attempts a
-       WHERE a.platform_payment_id < ${idDaysAgo(ATTEMPT_DAYS)}
-         AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = a.platform_payment_id)
-             < now() - interval '${ATTEMPT_DAYS} days'
-       ORDER BY a.platform_payment_id LIMIT ${ROWS_PER_STATEMENT}))
-   RETURNING 1`,
-);
-
-/** The console shows a week. */
-const removeSums = sql(
-  'retention_sums',
-  `DELETE FROM duebridge_platform.hourly_sums WHERE hour < now() - interval '30 days' RETURNING 1`,
-);
-
-/**
- * Removes the rows of a table that a condition holds for, some at a time; it is looked at again when each row goes. `act` is the beginning of
- * the statement in full, because the documented grants are read off the texts.
- */
-function removing(act: `DELETE FROM duebridge_platform.${string}`, key: string, condition: string) {
-  const from = act.slice('DELETE '.length);
-  return rowsOf(
-    sql(
-      `retention_${from.split('.')[1]}`,
-      `${act} WHERE ${condition} AND ${key} IN (SELECT ${key} ${from} WHERE ${condition} LIMIT ${ROWS_PER_STATEMENT}) RETURNING 1`,
-    ),
-  );
+async function removeCustomers(database: Database): Promise<number> {
+  const rows = await database.query<{ customer_id: string }>(selectCustomers);
+  const ids = rows.map(({ customer_id }) => customer_id);
+  if (ids.length === 0) return 0;
+  await database.query(removeFlowPayments, [ids]);
+  return (await database.query(removeSelected, [ids])).length;
 }
 
-/** What leaves, with what removes some of it and gives the number of rows. */
-const LEAVING = {
-  async customers(database: Database): Promise<number> {
-    const rows = await database.query<{ customer_id: string }>(selectCustomers);
-    const ids = rows.map(({ customer_id }) => customer_id);
-    if (ids.length === 0) return 0;
-    await database.query(removeFlowPayments, [ids]);
-    return (await database.query(removeCustomers, [ids])).length;
+export const LEAVING = {
+  customers: {
+    what: 'personal data (one sealed row for each token), and the visit that a payment came from but for the latest of a customer at an account',
+    leaves: 'a day after a visit without a payment, otherwise `DUEBRIDGE_RETENTION_DAYS`',
+    remove: removeCustomers,
   },
-  // A day after their end: until then a token is reported as expired, which a page can fix by itself,
-  tokens: removing(
-    'DELETE FROM duebridge_platform.tokens',
-    'token_hash',
-    "expires_at < now() - interval '1 day'",
-  ),
+  // Until then an expired token is reported as expired, which a page can fix by itself,
+  tokens: {
+    what: 'tokens',
+    leaves: 'a day after they end',
+    remove: removing(
+      'DELETE FROM duebridge_platform.tokens',
+      'token_hash',
+      "expires_at < now() - interval '1 day'",
+    ),
+  },
   // and a page may continue a session under a new token.
-  sessions: removing(
-    'DELETE FROM duebridge_platform.sessions',
-    'session_hash',
-    "expires_at < now() - interval '1 day'",
-  ),
-  // Nothing was paid in them: two days after their page was open, when no session can stand on them.
-  flows: removing(
-    'DELETE FROM duebridge_platform.flows',
-    'flow_id',
-    "latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL)",
-  ),
-  mails: rowsOf(removeMails),
-  attempts: rowsOf(removeAttempts),
-  sums: rowsOf(removeSums),
-  // Who asks what was answered asks about the last days.
-  answers: removing(
-    'DELETE FROM duebridge_platform.answers',
-    'ctid',
-    "hour < now() - interval '30 days'",
-  ),
-} as const;
+  sessions: {
+    what: 'sessions',
+    leaves: 'a day after they end',
+    remove: removing(
+      'DELETE FROM duebridge_platform.sessions',
+      'session_hash',
+      "expires_at < now() - interval '1 day'",
+    ),
+  },
+  // When no session can stand on them.
+  flows: {
+    what: 'flows in which nothing was paid',
+    leaves: 'two days after their page was opened',
+    remove: removing(
+      'DELETE FROM duebridge_platform.flows',
+      'flow_id',
+      "latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL)",
+    ),
+  },
+  mails: {
+    what: 'mails, sent or given up (a mail that is a day late is given up)',
+    leaves: `${MAIL_DAYS} days after their payment`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.mails',
+      'platform_payment_id',
+      `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${MAIL_DAYS} days')
+         AND (t.sent_at IS NOT NULL OR t.given_up_at IS NOT NULL)`,
+      'ORDER BY t.platform_payment_id',
+    ),
+  },
+  events: {
+    what: 'which events of payment processors have come',
+    leaves: `${MAIL_DAYS} days after them`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.funding_events',
+      't.event_id',
+      `t.received_at < now() - interval '${MAIL_DAYS} days'`,
+    ),
+  },
+  /**
+   * In the order of the primary key, which starts with a UUIDv7 and so with the time at which the payment was made: the oldest come first, and
+   * the scan ends before payments that are too young to have been settled so long ago. The settlement is a scalar subquery because
+   * PostgreSQL could turn a join into a merge that reads every payment ever made.
+   */
+  attempts: {
+    what: "the partner's answers to attempts (sealed)",
+    leaves: `${ATTEMPT_DAYS} days after the payment was settled; never before`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.attempts',
+      't.platform_payment_id',
+      `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${ATTEMPT_DAYS} days')
+         AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = t.platform_payment_id)
+             < now() - interval '${ATTEMPT_DAYS} days'`,
+      'ORDER BY t.platform_payment_id',
+    ),
+  },
+  sums: {
+    what: 'sums of the figures, by hour',
+    leaves: `${COUNT_DAYS} days later`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.hourly_sums',
+      't.hour',
+      `t.hour < now() - interval '${COUNT_DAYS} days'`,
+    ),
+  },
+  answers: {
+    what: 'what Create Token answered, counted by hour',
+    leaves: `${COUNT_DAYS} days later`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.answers',
+      't.ctid',
+      `t.hour < now() - interval '${COUNT_DAYS} days'`,
+    ),
+  },
+} as const satisfies Readonly<Record<string, Leaving>>;
 
-function rowsOf(statement: Statement): (database: Database) => Promise<number> {
-  return async (database) => (await database.query(statement)).length;
-}
-
-/** One sweep. Gives the rows that it removed of each kind. Any number of replicas may sweep at once. */
-export async function forget(database: Database): Promise<Record<keyof typeof LEAVING, number>> {
+/**
+ * One sweep; `rest` is waited for between two statements. Gives the rows that it removed of each kind. Any number of replicas may sweep at once.
+ */
+export async function forget(
+  database: Database,
+  rest: () => Promise<void> = () => Promise.resolve(),
+): Promise<Record<keyof typeof LEAVING, number>> {
   const removed: [string, number][] = [];
-  for (const [kind, remove] of Object.entries(LEAVING)) {
+  for (const [kind, { remove }] of Object.entries(LEAVING)) {
     let rows = 0;
     for (let batch = 0; batch < MAX_STATEMENTS; batch += 1) {
       const done = await remove(database);
       rows += done;
       if (done < ROWS_PER_STATEMENT) break;
+      await rest();
     }
     removed.push([kind, rows]);
   }
   return Object.fromEntries(removed) as Record<keyof typeof LEAVING, number>;
 }
 
-/** Sweeps every hour, and does what else is due hourly, until `signal` aborts, then resolves. */
+/** Makes months and sweeps every hour, and does what else is due hourly, until `signal` aborts, then resolves. */
 export async function keepForgetting(options: {
   database: Database;
   clock: Clock;
@@ -157,7 +201,15 @@ export async function keepForgetting(options: {
   const { database, clock, log, signal, alsoHourly } = options;
   while (!signal.aborted) {
     try {
-      log.debug(await forget(database), 'retention sweep done');
+      const made = await makeMonths(database);
+      if (made.length > 0)
+        log.info({ partitions: made }, 'the partitions of the next months are made');
+    } catch (error) {
+      log.warn({ error }, 'could not make the partitions of the next months');
+    }
+    try {
+      const removed = await forget(database, () => clock.sleep(REST_MS, signal));
+      log.debug(removed, 'retention sweep done');
     } catch (error) {
       log.warn({ error }, 'retention sweep failed');
     }
