@@ -1005,8 +1005,8 @@ BEGIN
       USING ERRCODE = 'check_violation', CONSTRAINT = 'payments_terminal';
   END IF;
   IF NEW.stage <> OLD.stage AND NOT (
-       (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'ended'))
-    OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'ended'))
+       (OLD.stage = 'created' AND NEW.stage IN ('authorized', 'dispatching', 'review', 'ended'))
+    OR (OLD.stage = 'authorized' AND NEW.stage IN ('dispatching', 'review', 'ended'))
     OR (OLD.stage = 'dispatching' AND NEW.stage IN ('accepted', 'review', 'ended'))
     OR (OLD.stage = 'accepted' AND NEW.stage IN ('dispatching', 'review', 'ended'))
     OR (OLD.stage = 'review' AND NEW.stage IN ('dispatching', 'ended'))) THEN

@@ -29,7 +29,7 @@ import {
 import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
-import type { LostPayments, MadePayment } from './lost-payments.ts';
+import { notePutBack, type LostPayments, type MadePayment } from './lost-payments.ts';
 import { payableAccount, type AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
@@ -214,6 +214,7 @@ async function writeIntent(
   });
   await funding.keep(tx, payment, request.instrument, session.flow_id);
   const { platform_payment_id } = payment;
+  if (platform_payment_id === request.replaces) await notePutBack(tx, payment, began, {});
   await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
   // Personal data of a customer who pays is kept longer than that of one who only looked.
   await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);

@@ -64,7 +64,15 @@ async function lose(...tables: readonly string[]): Promise<void> {
     }
   });
 }
-const everything = ['payments', 'sandbox_funds', 'flow_payments', 'flows', 'sessions', 'tokens'];
+const everything = [
+  'payments',
+  'funds',
+  'sandbox_funds',
+  'flow_payments',
+  'flows',
+  'sessions',
+  'tokens',
+];
 
 /** What the partner posted for an account. */
 const posted = (account_id: string): string[] =>
@@ -139,7 +147,7 @@ test('a page that is opened anew after the payment was lost, but not its flow, g
   );
   await pay(session, { platform_payment_id: id });
   await ended(session, id);
-  await lose('payments', 'sandbox_funds', 'flow_payments');
+  await lose('payments', 'funds', 'sandbox_funds', 'flow_payments');
   await platform.database.query(
     'UPDATE duebridge_platform.flows SET made = 0, latest_payment_id = NULL, minted_at = $2 WHERE account_id = $1',
     [account_id, flows[0]?.minted_at],
@@ -224,6 +232,39 @@ test('a payment in place of one that the database lost makes the lost one again,
   await ended(renewed.session, second);
   assert.deepEqual(posted(account_id), [first, second]);
 });
+
+for (const way of ['put back', 'confirmed in place of another'] as const) {
+  test(`a payment ${way} after a loss does not fail because its funds are declined: its partner may have it [PL5]`, async () => {
+    const { account_id, email, session } = await customer();
+    partner.endings.set(account_id, { status: 'failed', posted_at: null, failure_reason: 'no' });
+    const id = await next(session);
+    await pay(session, { platform_payment_id: id });
+    await ended(session, id);
+    const request =
+      way === 'put back' ? {} : { platform_payment_id: await next(session), replaces: id };
+    await lose(...everything);
+    await platform.database.query(
+      `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
+       VALUES ($1, 'decline', 'sandbox_bank', 1000)`,
+      [id],
+    );
+    const renewed = await platform.session(credentials, account_id, email);
+    assert.equal((await pay(renewed.session, request)).platform_payment_id, id);
+    const act = (name: string) =>
+      platform.admin('POST', `/admin/v1/payments/${id}/${name}`, { reason: 'a test' });
+    // Until the funds are declined it is as if nothing was sent; it may have been.
+    assert.equal((await act('withdraw')).status, 409);
+    for (;;) {
+      const [row] = await findPayments(platform.database, [id]);
+      if (row?.stage === 'created') continue;
+      assert.equal(row?.review_reason, 'declined_after_loss');
+      break;
+    }
+    assert.equal((await act('resume')).status, 200);
+    assert.equal((await ended(renewed.session, id)).status, 'failed');
+    assert.deepEqual(posted(account_id), [id]);
+  });
+}
 
 test('no id but the next one makes a payment', async () => {
   const { session } = await customer();

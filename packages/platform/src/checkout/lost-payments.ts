@@ -23,7 +23,13 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 import { note } from '../store/audit.ts';
 import { openCase } from '../store/cases.ts';
-import { ARRIVALS, insertPayment, type PaymentRow } from '../store/payments.ts';
+import {
+  ARRIVALS,
+  insertPayment,
+  PUT_BACK_CASE,
+  type AuditDetail,
+  type PaymentRow,
+} from '../store/payments.ts';
 import { flowPayment, lockFlow, noteFlowPayment, type PayableSession } from './flow.ts';
 
 /** A standby that is further behind than this is no standby to fail over to. */
@@ -243,22 +249,38 @@ async function writeAgain(
   });
   await funding.keep(tx, payment, instrument, session.flow_id);
   await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: clock.now() });
+  await notePutBack(tx, payment, clock.now(), {
+    confirmed_at: created_at,
+    former_batch_id: before.platform_batch_id,
+  });
+  return payment;
+}
+
+/**
+ * Tells operators, in the audit and in a case, that a payment was made again because the database had lost it. The engine reads the case:
+ * a PUT may have left before (PUT_BACK in store/payments.ts).
+ */
+export async function notePutBack(
+  tx: Transaction,
+  { platform_payment_id, partner_id }: PaymentRow,
+  now: number,
+  detail: AuditDetail,
+): Promise<void> {
   await note(tx, {
     actor: ACTOR,
     event: 'payment_put_back',
     platform_payment_id,
     partner_id,
-    detail: { confirmed_at: created_at, former_batch_id: before.platform_batch_id },
+    detail,
   });
   await openCase(tx, 'complained', {
-    case_id: `put-back-${platform_payment_id}`,
+    case_id: `${PUT_BACK_CASE}${platform_payment_id}`,
     platform_payment_id,
     reason_code: 'other',
     actor: ACTOR,
-    at: new Date(clock.now()).toISOString(),
-    reason: `The database had lost this payment, confirmed at ${created_at}; it was put back`,
+    at: new Date(now).toISOString(),
+    reason: 'The database had lost this payment; it was put back',
   });
-  return payment;
 }
 
 /** What the log says of a lost payment: enough to find it in other books. */

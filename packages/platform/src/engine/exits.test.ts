@@ -58,7 +58,8 @@ function reached(): Set<PaymentStage> {
   const rejection = { kind: 'rejected', status: 422, code: 'X', message: undefined } as const;
   const funds: PaymentEvent[] = [
     { kind: 'authorized' },
-    { kind: 'declined', reason: 'no' },
+    { kind: 'declined', reason: 'no', wasPutBack: false },
+    { kind: 'declined', reason: 'no', wasPutBack: true },
     { kind: 'funding_waits', afterMs: 1 },
     { kind: 'funding_failed' },
   ];

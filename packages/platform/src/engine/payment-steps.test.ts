@@ -132,21 +132,24 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
   });
   const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
   assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
-  assert.deepEqual(decided(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }), {
-    memory: { tries: 0 },
-    write: {
-      kind: 'end',
-      by: 'funding',
-      ending: {
-        status: 'failed',
-        payment_id: null,
-        initiated_at: null,
-        posted_at: null,
-        failure_reason: 'x'.repeat(500),
+  assert.deepEqual(
+    decided(CREATED, { kind: 'declined', wasPutBack: false, reason: `\u0000${'x'.repeat(600)}` }),
+    {
+      memory: { tries: 0 },
+      write: {
+        kind: 'end',
+        by: 'funding',
+        ending: {
+          status: 'failed',
+          payment_id: null,
+          initiated_at: null,
+          posted_at: null,
+          failure_reason: 'x'.repeat(500),
+        },
       },
+      next: 0,
     },
-    next: 0,
-  });
+  );
   assert.deepEqual(decided(CREATED, { kind: 'funding_waits', afterMs: 77 }), {
     memory: { tries: 0 },
     next: 77,

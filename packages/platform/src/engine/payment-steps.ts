@@ -102,7 +102,8 @@ export interface AnswerFacts {
 /** The events of a payment. */
 export type PaymentEvent =
   | ({ readonly kind: 'authorized' } & Hold)
-  | { readonly kind: 'declined'; readonly reason: string }
+  /** `wasPutBack`: the database had lost the payment, so that its partner may have it. */
+  | { readonly kind: 'declined'; readonly reason: string; readonly wasPutBack: boolean }
   /** The customer or the processor has yet to act on the authorization. */
   | { readonly kind: 'funding_waits'; readonly afterMs: number }
   | { readonly kind: 'funding_failed' }
@@ -229,11 +230,7 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
     case 'authorized':
       return authorized(payment, event, around);
     case 'declined':
-      return {
-        memory: { tries: 0 },
-        write: { kind: 'end', by: 'funding', ending: failedEnding(event.reason) },
-        next: 0,
-      };
+      return declined(event);
     case 'funding_waits':
       return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
@@ -249,6 +246,17 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
     case 'polled':
       return polled({ ...payment, polls: payment.polls + 1 }, event, around);
   }
+}
+
+/** What was never sent fails. What may have been sent before the database lost it may be posted: an operator asks its partner (PL5). */
+function declined({ reason, wasPutBack }: Extract<PaymentEvent, { kind: 'declined' }>): Decision {
+  if (!wasPutBack) {
+    const write = { kind: 'end', by: 'funding', ending: failedEnding(reason) } as const;
+    return { memory: { tries: 0 }, write, next: 0 };
+  }
+  const review_reason = 'declined_after_loss';
+  const write = { kind: 'advance', to: 'review', review_reason, detail: { reason } } as const;
+  return { memory: {}, write, next: 'forget' };
 }
 
 /** The hold is written with `dispatching`, when the PUT leaves; at once only if the payment has to wait for its partner. */

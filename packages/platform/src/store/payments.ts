@@ -246,6 +246,21 @@ export interface Writer {
   readonly at: string;
 }
 
+/** The case of a payment that the database had lost, and that was made again (checkout/lost-payments.ts). */
+export const PUT_BACK_CASE = 'put-back-';
+/** The database had lost payment `p`: a PUT may have left before, whatever its stage says. */
+export const PUT_BACK = `EXISTS (SELECT 1 FROM duebridge_platform.cases c
+    WHERE c.platform_payment_id = p.platform_payment_id AND c.case_id = '${PUT_BACK_CASE}' || p.platform_payment_id)`;
+const putBackStatement = sql(
+  'payment_was_put_back',
+  `SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND ${PUT_BACK}`,
+);
+
+/** Whether the database had lost this payment, so that its partner may have it although no PUT is recorded. */
+export async function wasPutBack(on: Queryable, platform_payment_id: string): Promise<boolean> {
+  return (await on.query(putBackStatement, [platform_payment_id])).length > 0;
+}
+
 /** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */
 export const ARRIVALS = -1;
 /** The slot of payments that an operator paused: it belongs to no worker, so the fence refuses every write of one (decision 61). */

@@ -20,6 +20,7 @@ import {
   operatorsAct,
   PAUSED,
   PAYMENT_COLUMNS,
+  PUT_BACK,
   REPLACED,
   TAKEN_AGAIN,
   wereChanged,
@@ -176,12 +177,12 @@ const SETTLED_BY_WORD = 'The funds of this payment were settled by an operatorâ€
 const NOT_WAITING = 'The payment is neither in review nor paused';
 
 /**
- * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching` before the first PUT, so that
+ * Cancels a payment of which no PUT can have left, not even before the database lost it (decision 18). The worker writes `dispatching` before the first PUT, so that
  * guard and this one exclude each other. Any worker then releases the funds.
  */
 export const withdrawPayment = operatorsAct('payment_withdraw', {
   set: `status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}`,
-  where: `p.stage IN ('created', 'authorized')`,
+  where: `p.stage IN ('created', 'authorized') AND NOT ${PUT_BACK}`,
   event: 'payment_ended',
   detail: `jsonb_build_object('status', p.status, 'by', 'operator')`,
   refused: TOO_LATE_TO_WITHDRAW,

@@ -21,6 +21,10 @@ const NEXT: readonly (readonly [reason: string, next: string])[] = [
     'The partner accepted it and now does not know it: it may have lost data. Ask it, then resume; the same id and bytes are sent.',
   ],
   [
+    'declined_after_loss',
+    'The database lost it and it was put back; its funds are declined now. Ask the partner: resume if it has the payment, close it if not.',
+  ],
+  [
     'succeeded_without_posted_at',
     'The partner says that it succeeded and not when. Ask it for the time of posting, then resume.',
   ],
