@@ -98,11 +98,16 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/**
- * Payments from the confirm to the end, in milliseconds: the customers come one after the other for as long as `goesOn`, and the
- * slowest of a hundred counts.
- */
-async function p99(goesOn: (paid: number) => boolean): Promise<number> {
+/** The slowest payment of a hundred, from the confirm to the end, and the processor time of the platform for one, in milliseconds. */
+interface Paid {
+  readonly p99: number;
+  readonly count: number;
+  readonly processorMs: number;
+}
+
+/** Customers come one after the other for as long as `goesOn`. */
+async function paying(goesOn: (paid: number) => boolean): Promise<Paid> {
+  const before = platform.processorMs;
   const customers: Promise<string>[] = [];
   while (goesOn(customers.length)) {
     customers.push(pay());
@@ -116,7 +121,10 @@ async function p99(goesOn: (paid: number) => boolean): Promise<number> {
       [ids],
     );
     const times = rows.flatMap(({ ms }) => ms ?? []).sort((one, other) => one - other);
-    if (times.length === ids.length) return times[Math.ceil(times.length * 0.99) - 1] ?? 0;
+    if (times.length === ids.length) {
+      const p99 = times[Math.ceil(times.length * 0.99) - 1] ?? 0;
+      return { p99, count: times.length, processorMs: platform.processorMs - before };
+    }
     await delay(50);
   }
 }
@@ -134,21 +142,26 @@ async function pay(): Promise<string> {
 }
 
 /**
- * Looks on during an attack: /healthz must answer within a second, no lease may be lost, and the p99 of payments should be at most 1.5
- * of what it was a moment before. A busy machine, where the quiet one varies threefold by itself, gets two more tries and fails by a
- * second at the earliest; the faults took 13 s.
+ * Looks on during an attack: /healthz must answer within a second, no lease may be lost, and the attack itself may take a second of the
+ * platform's processor, whatever else this machine does: the faults took 13 s. The p99 of payments, which should be at most 1.5 of what it
+ * was a moment before, varies threefold by itself on a busy machine, so it gets two more tries and fails by a second at the earliest.
  */
 async function under(attack: string): Promise<Record<string, number>> {
   for (let tried = 1; ; tried += 1) {
-    const quiet = await p99((paid) => paid < QUIET_CUSTOMERS);
-    const { seen, slowestMs, attackedMs } = await attacked(attack);
+    const quiet = await paying((paid) => paid < QUIET_CUSTOMERS);
+    const { seen, slowestMs, attacked } = await attackedBy(attack);
     assert.doesNotMatch(await readFile(logFile(), 'utf8'), /the lease was lost/);
-    const ratio = attackedMs / quiet;
+    const ratio = attacked.p99 / quiet.p99;
+    const ofPayments = (quiet.processorMs / quiet.count) * attacked.count;
+    const processorMs = Math.round(attacked.processorMs - ofPayments);
     console.log(
-      `p99 ${Math.round(quiet)} ms quiet, ${Math.round(attackedMs)} ms under attack: ${ratio.toFixed(2)}`,
+      `p99 ${Math.round(quiet.p99)} ms quiet, ${Math.round(attacked.p99)} ms under attack: ${ratio.toFixed(2)}; ` +
+        `the attack took ${processorMs} ms of the processor, a payment ${Math.round(quiet.processorMs / quiet.count)} ms; /healthz ${Math.round(slowestMs)} ms`,
     );
-    if (slowestMs < 1_000 && (ratio <= 1.5 || attackedMs < 1_000)) return seen;
-    assert.ok(tried < 3, `/healthz took ${slowestMs} ms, p99 is ${ratio} of the quiet one`);
+    const isFast = slowestMs < 1_000 && (ratio <= 1.5 || attacked.p99 < 1_000);
+    if (isFast && processorMs < 1_000) return seen;
+    const found = `/healthz took ${slowestMs} ms, p99 is ${ratio} of the quiet one, the processor ${processorMs} ms`;
+    assert.ok(tried < 3, found);
     // An address that was shut out is let in again.
     await delay(11_000);
   }
@@ -158,9 +171,9 @@ async function under(attack: string): Promise<Record<string, number>> {
  * Runs an attack in a process of its own, which prints what it saw as JSON; meanwhile customers pay, and /healthz is asked from another
  * address.
  */
-async function attacked(
+async function attackedBy(
   attack: string,
-): Promise<{ seen: Record<string, number>; slowestMs: number; attackedMs: number }> {
+): Promise<{ seen: Record<string, number>; slowestMs: number; attacked: Paid }> {
   const child = spawn(process.execPath, ['--input-type=module', '-e', attack, platform.url], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -170,7 +183,7 @@ async function attacked(
   child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
   const ended = once(child, 'close');
   const goesOn = (): boolean => child.exitCode === null && child.signalCode === null;
-  const paying = p99(goesOn);
+  const payments = paying(goesOn);
   let slowestMs = 0;
   while (goesOn()) {
     const at = performance.now();
@@ -180,8 +193,8 @@ async function attacked(
     await delay(50);
   }
   await ended;
-  const attackedMs = await paying;
-  return { seen: JSON.parse(printed) as Record<string, number>, slowestMs, attackedMs };
+  const attacked = await payments;
+  return { seen: JSON.parse(printed) as Record<string, number>, slowestMs, attacked };
 }
 
 test('requests whose answers nobody reads', async () => {
@@ -213,8 +226,9 @@ test('pages, for ten seconds, from one address', async () => {
       for (let index = 0; Date.now() < until; index += 1) await one(paths[index % 4]);
     }));
     console.log(JSON.stringify(seen));`);
-  // It is told to slow down first, and loses its connections when it does not.
-  assert.ok((seen['429'] ?? 0) > 100 && (seen['cut'] ?? 0) > 100, JSON.stringify(seen));
+  // It is told to slow down first, and loses its fifty connections when it does not; the next fifty are held.
+  assert.ok((seen['429'] ?? 0) > 100 && (seen['cut'] ?? 0) >= 50, JSON.stringify(seen));
+  assert.ok((seen['cut'] ?? 0) < 1_000, JSON.stringify(seen));
   assert.ok((seen['200'] ?? 0) < 2_000, JSON.stringify(seen));
 });
 

@@ -4,7 +4,8 @@
  * enters: connections and pipelined requests.  leaves: what is within the limits; the rest is cut, unanswered.
  * holds:  a stranger's connection costs at most one read of 64 KiB. Node parses all requests of a read in one go and hands each of
  *         them on, which at 300 connections with 400 pipelined requests stopped the process, and the engine in it, for 13 s. So a
- *         connection that pipelines ends all connections of its address, whose unread bytes are then never parsed.
+ *         connection that pipelines ends all connections of its address, whose unread bytes are then never parsed. Those that
+ *         it opens next are held without an answer: one that is closed at once would be opened again a thousand times a second.
  *
  * Proxies that the deployment names are exempt from what counts addresses: their connections carry many people's requests.
  */
@@ -19,7 +20,7 @@ export interface FrontLimits {
   readonly connectionsPerAddress: number;
   /** Requests that one connection may have open; 8: browsers and proxies wait for each answer. */
   readonly pipelined: number;
-  /** How long an address that pipelines, or that floods (`shutOut`), is shut out; 10,000 ms. */
+  /** How long an address that pipelines, or that floods (`shutOut`), is shut out, and its new connections are held; 10,000 ms. */
   readonly shutOutMs: number;
   /**
    * A connection on which nothing moves for this long is closed; 40,000 ms: whoever reads no answer. It is above the 25 s for which
@@ -98,6 +99,8 @@ export function openFront(
   const unanswered = new WeakMap<Socket, number>();
   /** Addresses that are shut out, and until when. */
   const out = new Map<string, number>();
+  /** Connections of those that came while they were out. */
+  const held = new WeakSet<Socket>();
 
   const isShutOut = (key: string): boolean => {
     const until = out.get(key);
@@ -119,8 +122,8 @@ export function openFront(
     const { socket } = request;
     const waiting = (unanswered.get(socket) ?? 0) + 1;
     unanswered.set(socket, waiting);
-    // What was parsed with the request that broke the limit still comes here.
-    if (socket.destroyed) return;
+    // What was parsed with the request that broke the limit still comes here, and what a held connection sends is never answered.
+    if (socket.destroyed || held.has(socket)) return;
     if (waiting > limits.pipelined) {
       shut(socket);
       return;
@@ -138,9 +141,13 @@ export function openFront(
     if (believes(address)) return;
     const key = addressKey(address);
     const all = open.get(key) ?? new Set();
-    if (all.size >= limits.connectionsPerAddress || isShutOut(key)) {
+    if (all.size >= limits.connectionsPerAddress) {
       socket.destroy();
       return;
+    }
+    if (isShutOut(key)) {
+      held.add(socket);
+      socket.setTimeout(limits.shutOutMs);
     }
     open.set(key, all.add(socket));
     socket.once('close', () => {
