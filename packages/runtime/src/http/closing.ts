@@ -1,5 +1,6 @@
 /** A closing server answers requests in progress, wakes waiting ones, and cuts those that do not end in time. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { letGo } from './front.ts';
 
 /** Controllers of the requests that asked for a signal, per server; aborted when it begins to close. */
 const waiting = new WeakMap<object, { closing: boolean; controllers: Set<AbortController> }>();
@@ -11,6 +12,7 @@ export function followClosing(app: FastifyInstance, closeTimeoutMs: number): voi
   app.addHook('preClose', (done) => {
     state.closing = true;
     for (const controller of state.controllers) controller.abort();
+    letGo(app.server);
     // Requests that do not end by themselves are cut, so that the stop is bounded.
     setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs).unref();
     done();

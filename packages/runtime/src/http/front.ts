@@ -5,7 +5,7 @@
  * holds:  a stranger's connection costs at most one read of 64 KiB. Node parses all requests of a read in one go and hands each of
  *         them on, which at 300 connections with 400 pipelined requests stopped the process, and the engine in it, for 13 s. So a
  *         connection that pipelines ends all connections of its address, whose unread bytes are then never parsed. Those that
- *         it opens next are held without an answer: one that is closed at once would be opened again a thousand times a second.
+ *         it opens next are held unread: one that is closed at once would be opened again a thousand times a second.
  *
  * Proxies that the deployment names are exempt from what counts addresses: their connections carry many people's requests.
  */
@@ -75,11 +75,17 @@ export function addressKey(address: string): string {
   return `${[...head, ...zeros].slice(0, 4).join(':')}::/64`;
 }
 
-const shutters = new WeakMap<Server, (socket: Socket) => void>();
+/** What a front can be told later, by its server. */
+const fronts = new WeakMap<Server, { shutOut(socket: Socket): void; letGo(): void }>();
 
 /** Ends all connections of the address that a connection comes from, for a while; those of a believed proxy are left alone. */
 export function shutOut(server: Server, socket: Socket): void {
-  shutters.get(server)?.(socket);
+  fronts.get(server)?.shutOut(socket);
+}
+
+/** Ends the connections that are held, because the server closes. */
+export function letGo(server: Server): void {
+  fronts.get(server)?.letGo();
 }
 
 /** Opens a server for a handler. `now` is a monotonic clock. */
@@ -99,8 +105,8 @@ export function openFront(
   const unanswered = new WeakMap<Socket, number>();
   /** Addresses that are shut out, and until when. */
   const out = new Map<string, number>();
-  /** Connections of those that came while they were out. */
-  const held = new WeakSet<Socket>();
+  /** Connections that they opened while they were out, of which nothing is read. */
+  const held = new Set<Socket>();
 
   const isShutOut = (key: string): boolean => {
     const until = out.get(key);
@@ -117,13 +123,18 @@ export function openFront(
     out.set(key, now() + limits.shutOutMs);
     for (const one of all) one.destroy();
   };
+  const hold = (socket: Socket): void => {
+    held.add(socket);
+    socket.on('error', () => undefined).once('close', () => held.delete(socket));
+    socket.setTimeout(limits.shutOutMs, () => socket.destroy());
+  };
 
   const server = createServer(options.http, (request, response) => {
     const { socket } = request;
     const waiting = (unanswered.get(socket) ?? 0) + 1;
     unanswered.set(socket, waiting);
-    // What was parsed with the request that broke the limit still comes here, and what a held connection sends is never answered.
-    if (socket.destroyed || held.has(socket)) return;
+    // What was parsed with the request that broke the limit still comes here.
+    if (socket.destroyed) return;
     if (waiting > limits.pipelined) {
       shut(socket);
       return;
@@ -131,29 +142,36 @@ export function openFront(
     response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
     handler(request, response);
   });
-  shutters.set(server, (socket) => {
-    if (!believes(socket.remoteAddress ?? '')) shut(socket);
+  fronts.set(server, {
+    shutOut(socket) {
+      if (!believes(socket.remoteAddress ?? '')) shut(socket);
+    },
+    letGo() {
+      for (const socket of held) socket.destroy();
+    },
   });
   server.maxConnections = limits.connections;
   server.setTimeout(limits.idleMs);
+  // Node's own listener reads and parses a connection: only those that are let in get it.
+  const read = server.listeners('connection') as ((socket: Socket) => void)[];
+  const letIn = (socket: Socket): void => read.forEach((listener) => listener.call(server, socket));
+  server.removeAllListeners('connection');
   server.on('connection', (socket) => {
     const address = socket.remoteAddress ?? '';
-    if (believes(address)) return;
+    if (believes(address)) return letIn(socket);
     const key = addressKey(address);
     const all = open.get(key) ?? new Set();
     if (all.size >= limits.connectionsPerAddress) {
       socket.destroy();
       return;
     }
-    if (isShutOut(key)) {
-      held.add(socket);
-      socket.setTimeout(limits.shutOutMs);
-    }
     open.set(key, all.add(socket));
     socket.once('close', () => {
       all.delete(socket);
       if (all.size === 0 && open.get(key) === all) open.delete(key);
     });
+    if (isShutOut(key)) hold(socket);
+    else letIn(socket);
   });
   return server;
 }
