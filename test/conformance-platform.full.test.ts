@@ -123,7 +123,9 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
     testInRealTime(`at its token endpoint: ${profile}`, async () => {
       const { draft } = await judgedPartner(sides, 'key');
       const { side, common } = await openPlatform();
-      const biller = await side.register(gasCompany(String(draft['base_url']), KEY));
+      const gas = gasCompany(String(draft['base_url']), KEY);
+      const biller = await side.register(gas);
+      const other = await side.register({ ...gas, partner_id: 'other', biller_id: 'other' });
       const report = await judgePlatform(
         platformTarget(
           {
@@ -133,6 +135,7 @@ describe('the judge has no finding about our platform', { concurrency: 3 }, () =
             biller_id: 'gas',
             account_id: 'A-1',
             unknown_account_id: 'nobody',
+            other_client: { client_id: other.client_id, api_key: other.api_key },
           },
           {},
         ),

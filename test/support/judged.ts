@@ -36,7 +36,7 @@ export async function judgedPartner(
     holdMs,
   });
   await side.importAccounts(
-    'biller_id,account_id,status,amount_due\ngas,A-1,active,99.00\ngas,A-2,active,10.00\ngas,A-3,inactive,1.00\n',
+    'biller_id,account_id,status,amount_due\ngas,A-1,active,99.00\ngas,unit 2/B,active,10.00\ngas,A-3,inactive,1.00\n',
   );
   const draft: Draft = {
     base_url: side.server.url,
@@ -45,7 +45,7 @@ export async function judgedPartner(
         ? { method, header: 'x-api-key', key: KEY }
         : { method, ...CLIENT, token_url: `${side.server.url}/oauth/token` },
     biller_id: 'gas',
-    accounts: { payable: 'A-1', other: 'A-2', unknown: 'nobody', inactive: 'A-3' },
+    accounts: { payable: 'A-1', other: 'unit 2/B', unknown: 'nobody', inactive: 'A-3' },
     limits: { max_amount_in_cents: MAXIMUM },
     terminal_window_seconds: 10,
     ...(holdMs === 0

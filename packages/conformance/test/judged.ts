@@ -115,16 +115,19 @@ export async function judgePartnerPeer(
 
 const TOKEN_CHECKS = TOKEN_CASES.map(({ id }) => id);
 
+/** What a judged token endpoint may differ in. */
+export interface TokenPeer {
+  readonly behaviour?: () => ProxyBehaviour;
+  readonly kind?: 'aggregator';
+  readonly profile?: 'strict';
+  readonly rate?: { readonly requests_per_second: number; readonly burst: number };
+  readonly other_client?: { readonly client_id: string; readonly api_key: string };
+  readonly delay_ms?: number;
+}
+
 /** Judges a token endpoint by all checks of one, or by those named. */
 export async function judgeTokenPeer(
-  peer: {
-    readonly behaviour?: () => ProxyBehaviour;
-    readonly kind?: 'aggregator';
-    readonly profile?: 'strict';
-    readonly rate?: { readonly requests_per_second: number; readonly burst: number };
-    readonly other_client?: { readonly client_id: string; readonly api_key: string };
-    readonly delay_ms?: number;
-  },
+  peer: TokenPeer,
   only: readonly string[] = TOKEN_CHECKS,
 ): Promise<RunReport> {
   const { kind = 'biller', rate, other_client, delay_ms = 0 } = peer;

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
 import { pageReport } from '../src/report/page.ts';
 import { jsonReport, terminalReport } from '../src/report/text.ts';
+import type { RunReport } from '../src/run.ts';
 import { onRecords, type Behaviour } from '../src/sandbox/partner.ts';
 import { judgePartnerPeer as judge, judgeTokenPeer, tell } from './judged.ts';
 import { atEnd, changeBody } from './peers/partners.ts';
@@ -81,7 +82,24 @@ test('what a server answers reaches no terminal raw, and equal findings are coun
   assert.ok(P60 !== undefined && P60.findings.length > 0 && P60.findings.length <= 12);
 });
 
-test('a check of keys says that no other client was declared', async () => {
-  const report = await judgeTokenPeer({}, ['T06']);
-  assert.match(report.results[0]?.notes.join() ?? '', /no other_client/);
+describe('what the target file did not declare is said, and in strict not green', () => {
+  const lacking: readonly (readonly [check: string, what: RegExp, judged: Judged])[] = [
+    [
+      'P12',
+      /no account id with a character that a path must encode/,
+      (more) => judge(more, ['P12']),
+    ],
+    ['T06', /no other_client/, (more) => judgeTokenPeer(more, ['T06'])],
+  ];
+  for (const [check, what, judged] of lacking) {
+    test(`${check} lacks something`, async () => {
+      const [contract, strict] = [await judged({}), await judged({ profile: 'strict' })];
+      assert.match(contract.results[0]?.notes.join() ?? '', what);
+      assert.match(strict.results[0]?.wanting?.join() ?? '', what);
+      assert.equal(contract.verdict, 'passed', tell(contract));
+      assert.equal(strict.verdict, 'partial', tell(strict));
+    });
+  }
 });
+
+type Judged = (more: { readonly profile?: 'strict' }) => Promise<RunReport>;

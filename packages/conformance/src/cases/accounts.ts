@@ -96,7 +96,11 @@ const p12: Draft<PartnerCase> = {
 async function declaredIds(t: PartnerContext): Promise<void> {
   const { payable, other, inactive, canceled } = t.target.accounts;
   const declared = [payable, other, inactive, canceled].filter((id) => id !== undefined);
-  for (const id of declared.filter((one) => /[^\w.~-]/.test(one))) {
+  const unusual = declared.filter((one) => /[^\w.~-]/.test(one));
+  if (unusual.length === 0) {
+    t.unseen('The target declares no account id with a character that a path must encode');
+  }
+  for (const id of unusual) {
     const reply = await t.readAccount(id);
     const { account_id = id } = accountIn(reply) ?? {};
     const isFound = isSuccess(reply) && account_id === id;

@@ -79,11 +79,7 @@ export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<bool
 export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
   const verdict = await t.run.once('the balances', () => measureBalances(t));
   if (verdict.unmeasured !== undefined) {
-    const unseen = `The effect on the balance was not measured: ${verdict.unmeasured}`;
-    t.notes.push(`${unseen}.`);
-    // An effect that nobody could look at is no proof.
-    if (t.profile === 'strict') t.wanting.push(unseen);
-    return;
+    return t.unseen(`The effect on the balance was not measured: ${verdict.unmeasured}`);
   }
   const effect = verdict.effects.find(({ account_id }) => account_id === intent.account_id);
   if (effect === undefined) return;

@@ -110,8 +110,7 @@ const t06: Draft<TokenCase> = {
 async function otherClient(t: TokenContext): Promise<void> {
   const { other_client, client_id, api_key } = t.target;
   if (other_client === undefined) {
-    t.notes.push('Keys of other clients were not tried: the target declares no other_client.');
-    return;
+    return t.unseen('Keys of other clients were not tried: the target declares no other_client');
   }
   const crossed = [
     { 'x-client-id': client_id, 'x-api-key': other_client.api_key },

@@ -118,6 +118,12 @@ export class Findings<At extends object = Reply | Exchange> {
     return this.field(reply, name, `${name} ${show(wanted)}${note}`, (got) => got === wanted, more);
   }
 
+  /** Says what this run could not look at. In the strict profile it counts as judged in part: what nobody saw is no proof. */
+  unseen(what: string): void {
+    if (this.profile === 'strict') this.wanting.push(what);
+    else this.notes.push(`${what}.`);
+  }
+
   /** Ends the check as SKIP unless `holds`: its precondition. */
   given(holds: boolean, reason: string): asserts holds {
     if (!holds) throw new Skipped(reason);

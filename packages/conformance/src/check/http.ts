@@ -128,6 +128,8 @@ export interface Outgoing {
   readonly timeout_ms?: number;
   /** True to send it over its own connection, so that a balancer may choose another replica. */
   readonly fresh?: boolean;
+  /** True for a POST that may be sent again, because a second token does no harm. Any other POST has its own connection. */
+  readonly repeatable?: boolean;
   /** True for one of many requests meant to arrive together: its duration says nothing about the server. */
   readonly burst?: boolean;
   /** True for a call that was received instead of sent. */
@@ -191,13 +193,17 @@ export class Wire {
       );
     }
     this.#stop?.throwIfAborted();
-    const sent = this.#clock.now();
-    const started = this.#clock.elapsed();
-    const came = await this.#exchange(out);
-    const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
-    if (came.status !== undefined) this.#silentInARow = 0;
-    else if (came.silent) this.#silentInARow += 1;
-    return reply;
+    const mayRepeat = out.method !== 'POST' || out.repeatable === true;
+    for (let fresh = out.fresh === true || !mayRepeat; ; fresh = true) {
+      const sent = this.#clock.now();
+      const started = this.#clock.elapsed();
+      const came = await this.#exchange(out, fresh);
+      const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
+      if (came.again === true) continue;
+      if (came.status !== undefined) this.#silentInARow = 0;
+      else if (came.silent) this.#silentInARow += 1;
+      return reply;
+    }
   }
 
   /** Records an exchange, including one made by other means than `send`. */
@@ -246,8 +252,9 @@ export class Wire {
     await Promise.all([this.#kept.destroy(), this.#fresh.destroy()]);
   }
 
-  async #exchange(out: Outgoing): Promise<Came> {
-    const { timeout_ms = REQUEST_TIMEOUT_MS, fresh = false, body, cut_ms, method } = out;
+  async #exchange(out: Outgoing, fresh: boolean): Promise<Came> {
+    const { timeout_ms = REQUEST_TIMEOUT_MS, body, cut_ms, method } = out;
+    let hasAnswered = false;
     const late = deadline(this.#clock, timeout_ms);
     const cut = new AbortController();
     const ends = [late.signal, cut.signal, ...(this.#stop === undefined ? [] : [this.#stop])];
@@ -273,6 +280,7 @@ export class Wire {
         dispatcher: fresh ? this.#fresh : this.#kept,
         signal: AbortSignal.any(ends),
       });
+      hasAnswered = true;
       if (cut_ms !== undefined) {
         answer.body.on('error', () => undefined).destroy();
         return nothing(ON_PURPOSE);
@@ -301,6 +309,10 @@ export class Wire {
         return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
       }
       const code = errorCode(error);
+      // A server may close a kept connection while a request is on its way, and a client sends such a request again (RFC 9110, 9.2.2).
+      if (!fresh && !hasAnswered && CLOSED.includes(code)) {
+        return { ...nothing(`no answer (${code}): sent again on a new connection`), again: true };
+      }
       return { ...nothing(`no answer (${code})`), silent: REFUSED.includes(code), error: code };
     } finally {
       late.cancel();
@@ -323,7 +335,7 @@ function openAgent(ca: string | undefined): Dispatcher {
   const exempt = process.env['no_proxy'] || process.env['NO_PROXY'] || '';
   try {
     return new EnvHttpProxyAgent({
-      // Shorter than any server's own idle timeout, so that no request meets a socket that is being closed.
+      // Shorter than most servers' own idle timeout, so that few requests meet a connection that is being closed.
       keepAliveTimeout: 1_000,
       keepAliveMaxTimeout: 1_000,
       headersTimeout: 0,
@@ -395,6 +407,8 @@ export interface Came {
   readonly silent?: boolean;
   /** The code of the error that kept an answer away. */
   readonly error?: string;
+  /** True when the request has to be sent again. */
+  readonly again?: boolean;
 }
 
 /** Why there is no answer to a request whose connection the judge itself closed. */
@@ -493,6 +507,9 @@ function errorCode(error: unknown): string {
   if ('code' in error && typeof error.code === 'string') return error.code;
   return errorCode(error instanceof AggregateError ? error.errors[0] : error.cause);
 }
+
+/** The connection ended before an answer began. */
+const CLOSED: readonly string[] = ['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'];
 
 /** Nobody can be reached. */
 const REFUSED: readonly string[] = ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'];

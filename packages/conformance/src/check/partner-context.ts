@@ -192,6 +192,7 @@ export class PartnerRun extends Run<PartnerTarget> {
       url: authentication.token_url,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams(given).toString(),
+      repeatable: true,
       timeout_ms,
     });
     const token = accessToken(reply);

@@ -30,6 +30,7 @@ export class TokenContext extends Context<TokenRun> {
     return this.send({
       ...options,
       method: 'POST',
+      repeatable: true,
       url: this.url,
       headers: credentials(this.target, headers),
       body: typeof body === 'string' ? body : JSON.stringify(body),
@@ -112,6 +113,7 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {
       method: 'POST',
+      repeatable: true,
       url: tokenUrl(run),
       headers: credentials(run.target, {}),
       body: JSON.stringify(body),

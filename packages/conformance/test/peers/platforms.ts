@@ -27,7 +27,7 @@ interface PlatformSetting {
 const RIGHT = { 'x-client-id': 'client-of-the-judge', 'x-api-key': KEY };
 
 /** A second client of the same partner. */
-const OTHER = { client_id: 'another-client', api_key: 'a-key-of-another-client' };
+export const OTHER = { client_id: 'another-client', api_key: 'a-key-of-another-client' };
 
 const BROKEN = json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
 

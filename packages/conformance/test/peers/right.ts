@@ -12,10 +12,11 @@ import {
   type Behaviour,
   type Operation,
 } from '../../src/sandbox/partner.ts';
-import type { PartnerPeer } from '../judged.ts';
+import type { PartnerPeer, TokenPeer } from '../judged.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 import type { GatewayAnswer } from './gateway.ts';
 import { CLIENT, KEY } from './partners.ts';
+import { OTHER } from './platforms.ts';
 import type { ProxyBehaviour } from './platform-proxy.ts';
 
 export interface RightPartner extends PartnerPeer {
@@ -231,12 +232,16 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       expires_in: 2,
     },
   },
-  { name: 'with OAuth, in the strict profile', auth: 'oauth', profile: 'strict' },
-  { name: 'with a static key, in the strict profile', profile: 'strict' },
+  {
+    name: 'with OAuth, in the strict profile',
+    auth: 'oauth',
+    how: 'with-an-unusual-id',
+    profile: 'strict',
+  },
   { name: 'that is judged again the day after', how: 'the-day-after' },
   { name: 'with a maximum', how: 'with-a-maximum' },
   {
-    name: 'with an account id that has a space and a slash',
+    name: 'with a static key and an id that has a space and a slash, in the strict profile',
     how: 'with-an-unusual-id',
     profile: 'strict',
   },
@@ -366,6 +371,15 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     behaviour: () => times((t) => t.replace('.', ',')),
   },
   {
+    // As at the end of a keep-alive, which the judge cannot see coming (RFC 9112, 9.5).
+    name: 'that resets a connection just as it is used again',
+    auth: 'oauth',
+    behaviour: () => ({
+      receive: ({ earlier }) =>
+        earlier % 3 === 0 ? undefined : (wire) => void wire.socket.resetAndDestroy(),
+    }),
+  },
+  {
     name: 'that is shut for half a second after a restart',
     behaviour: (restarts) => {
       let [known, opens_at] = [0, 0];
@@ -384,12 +398,8 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
 ];
 
 /** A right platform, at its token endpoint. */
-interface RightPlatform {
+interface RightPlatform extends TokenPeer {
   readonly name: string;
-  readonly behaviour?: () => ProxyBehaviour;
-  readonly kind?: 'aggregator';
-  readonly profile?: 'strict';
-  readonly delay_ms?: number;
 }
 
 /** Writes each token in another way, and takes it back in the flow. */
@@ -411,9 +421,9 @@ const tokens = (write: (token: string) => string) => (): ProxyBehaviour => {
 
 export const RIGHT_PLATFORMS: readonly RightPlatform[] = [
   { name: 'for a biller' },
-  { name: 'for a biller, in the strict profile', profile: 'strict' },
+  { name: 'for a biller, in the strict profile', profile: 'strict', other_client: OTHER },
   { name: 'for an aggregator', kind: 'aggregator' },
-  { name: 'that takes two seconds a call', profile: 'strict', delay_ms: 2_000 },
+  { name: 'that takes two seconds a call', delay_ms: 2_000 },
   {
     name: 'that escapes every character of its JSON',
     behaviour: () => ({
