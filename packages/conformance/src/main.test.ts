@@ -18,7 +18,7 @@ import {
   type ScriptedPartner,
   type ScriptedPartnerOptions,
 } from './sandbox/partner.ts';
-import { listen, makeCertificate } from '../test/listen.ts';
+import { CERTIFICATE, listen } from '../test/listen.ts';
 import { openPlatformProxy, type PlatformProxy } from '../test/peers/platform-proxy.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
@@ -266,11 +266,10 @@ async function openProxy(t: TestContext, port: number) {
 }
 
 test('https goes through HTTPS_PROXY by CONNECT, and NO_PROXY and this machine do not', async (t) => {
-  const tls = makeCertificate();
-  const secure = await startPartner({ tls });
+  const secure = await startPartner({ tls: CERTIFICATE });
   t.after(() => secure.stop());
   const { asked, place } = await openProxy(t, Number(new URL(secure.url).port));
-  writeFileSync('proxied-ca.pem', tls.cert);
+  writeFileSync('proxied-ca.pem', CERTIFICATE.cert);
   // Requests, a connection cut in the middle, and many connections at once.
   const away = at('--ca proxied-ca.pem --only P20,P34,P63', 'https://partner.example');
   const ran = await conform(away, { HTTPS_PROXY: `http://ada:secret%20word@${place}` });

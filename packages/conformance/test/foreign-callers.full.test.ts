@@ -12,7 +12,7 @@ import { freePort } from '@duebridge/runtime/testing';
 import type { Driver } from '../src/check/drivers.ts';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform, type RunReport } from '../src/run.ts';
-import { makeCertificate } from './listen.ts';
+import { CERTIFICATE } from './listen.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -129,7 +129,7 @@ describe('a third-party caller', { concurrency: 8 }, () => {
 
   test('a command makes it pay, at a partner with https and another registered address', async () => {
     const port = await freePort();
-    const { cert, key } = makeCertificate();
+    const { cert, key } = CERTIFICATE;
     const [cert_file, key_file] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
     writeFileSync(cert_file, cert);
     writeFileSync(key_file, key);

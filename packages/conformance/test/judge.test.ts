@@ -25,7 +25,7 @@ import {
   readDraft,
   type Draft,
 } from '../src/check/target.ts';
-import { makeCertificate } from './listen.ts';
+import { CERTIFICATE } from './listen.ts';
 import { VIRTUAL_CLOCK } from './virtual-clock.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
@@ -156,7 +156,7 @@ describe('a server that does not match its target file gets one sentence, not fo
     ],
     [
       'it uses https although plain http was declared',
-      () => withPartner({ tls: makeCertificate() }, (url) => judge(url.replace('https:', 'http:'))),
+      () => withPartner({ tls: CERTIFICATE }, (url) => judge(url.replace('https:', 'http:'))),
       /https/,
     ],
     [
@@ -186,10 +186,9 @@ describe('a server that does not match its target file gets one sentence, not fo
   }
 
   test('its certificate is not trusted; with --ca it is judged', async () => {
-    const tls = makeCertificate();
     const ca_file = join(folder, 'ca.pem');
-    writeFileSync(ca_file, tls.cert);
-    await withPartner({ tls, clock: MACHINE_CLOCK }, async (url) => {
+    writeFileSync(ca_file, CERTIFICATE.cert);
+    await withPartner({ tls: CERTIFICATE, clock: MACHINE_CLOCK }, async (url) => {
       isConfig(await judge(url), /certificate .* --ca FILE/);
       // On a busy machine an answer may take longer than a test that waits for none has to.
       const pace = { ...QUICK, request_timeout_ms: 30_000 };

@@ -22,7 +22,7 @@ import { openGateway, type Gateway } from './peers/gateway.ts';
 import { canceling, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
 import type { Wrong } from './peers/wrong.ts';
-import { makeCertificate } from './listen.ts';
+import { CERTIFICATE } from './listen.ts';
 import { VIRTUAL_CLOCK as CLOCK } from './virtual-clock.ts';
 
 const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth>> = {
@@ -47,8 +47,7 @@ export async function judgePartnerPeer(
 ): Promise<RunReport> {
   const auth = typeof peer.auth === 'object' ? peer.auth : PARTNER_AUTHS[peer.auth ?? 'key'];
   let restarts = 0;
-  const { cert, key } = makeCertificate();
-  const oldTls = { cert, key, minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
+  const oldTls = { ...CERTIFICATE, minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
   const partner = await startScriptedPartner({
     auth,
     clock: CLOCK,
@@ -61,7 +60,7 @@ export async function judgePartnerPeer(
     peer.gateway === undefined ? undefined : await openGateway(partner.url, peer.gateway);
   try {
     const ca_file = join(folder, 'ca.pem');
-    writeFileSync(ca_file, cert);
+    writeFileSync(ca_file, CERTIFICATE.cert);
     const usual: Draft = {
       base_url: gateway?.url ?? partner.url,
       authentication:
@@ -176,7 +175,7 @@ export async function judgeCallerPeer(
   const stop = new AbortController();
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));
   const [cert_file, key_file] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
-  const certificate = peer.https === true ? makeCertificate() : undefined;
+  const certificate = peer.https === true ? CERTIFICATE : undefined;
   let platform: SmallPlatform | undefined;
   try {
     if (certificate !== undefined) {

@@ -3,7 +3,7 @@
  * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Behaviour, Call, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
+import type { Behaviour, Call, Judged, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -16,7 +16,6 @@ import {
   stopsAtTheEnd,
   untilEnd,
 } from './caller-rules.ts';
-import type { PaymentRule } from './scenario-rules.ts';
 
 /** Maximum number of calls per second of one method for one payment that a partner should have to handle. */
 const MOST_A_SECOND = 10;
@@ -34,13 +33,13 @@ const TOLERANCE_MS = 100;
 export async function judgePayments(
   t: CallerContext,
   scenario: Scenario,
-  rule: PaymentRule,
   first_cents: number,
 ): Promise<void> {
+  const rule = scenario.judged;
   const variants = Array.from({ length: rule.variants ?? 1 }, (_, variant) => variant);
   let met = 0;
   await t.each(variants, async (variant) => {
-    const fault = new Fault(t, scenario, rule, variant);
+    const fault = new PaymentFault(t, scenario, variant);
     const payment = await t.pay(first_cents + 10 * variant, fault.behaviour);
     await t.arrived(payment);
     if (rule.after === 'stops') met += await judgeStop(t, payment, fault);
@@ -49,7 +48,7 @@ export async function judgePayments(
       await t.until(() => fault.isMet() || polls() > MOST_POLLS);
       if (fault.calls.length > 0) {
         met += 1;
-        await judgeFault(t, payment, fault, rule);
+        await judgeFault(t, payment, fault);
       }
     }
     sameBytes(t, payment);
@@ -67,13 +66,13 @@ export async function judgePayments(
 async function judgeFault(
   t: CallerContext,
   payment: CallerPayment,
-  fault: Fault,
-  rule: PaymentRule,
+  fault: PaymentFault,
 ): Promise<void> {
+  const { rule } = fault;
   const severity = rule.strict === true ? 'should' : 'must';
   const what = `${fault.title} (variant ${fault.variant + 1})`;
   // The next call shows that the platform has read the faulty answer; where none is required, wait for a fixed time.
-  if (rule.after === 'goes_on') await reaction(t, payment, fault);
+  if ((rule.after ?? 'goes_on') === 'goes_on') await reaction(t, payment, fault);
   else await t.quiet();
   if (rule.after === 'frozen') return await frozen(t, payment, what, severity);
   const clause = rule.clauses.includes('PF4') ? 'PF4' : 'ST3';
@@ -118,7 +117,11 @@ function readsInVain(calls: readonly ScriptedExchange[]): boolean {
 }
 
 /** Waits for the next call, or for a terminal status that the partner never reported. */
-async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<void> {
+async function reaction(
+  t: CallerContext,
+  payment: CallerPayment,
+  fault: PaymentFault,
+): Promise<void> {
   let asked = t.run.now();
   await t.until(async () => {
     if (fault.nextCall() !== undefined) return true;
@@ -130,7 +133,11 @@ async function reaction(t: CallerContext, payment: CallerPayment, fault: Fault):
 }
 
 /** The fault begins once the platform shows the end. Returns 1 if the end was reported, else 0. */
-async function judgeStop(t: CallerContext, payment: CallerPayment, fault: Fault): Promise<0 | 1> {
+async function judgeStop(
+  t: CallerContext,
+  payment: CallerPayment,
+  fault: PaymentFault,
+): Promise<0 | 1> {
   if (!(await untilEnd(t, payment))) return 0;
   await stopsAtTheEnd(t, payment, () => fault.begin());
   return 1;
@@ -154,7 +161,7 @@ async function frozen(
   });
 }
 
-function waited(t: CallerContext, fault: Fault, seconds: number): void {
+function waited(t: CallerContext, fault: PaymentFault, seconds: number): void {
   for (const number of fault.calls) {
     const [asked, next] = fault.around(number);
     if (asked === undefined || next === undefined) continue;
@@ -180,23 +187,24 @@ export function begin(
 }
 
 /** One variant of a scenario, for the calls of one payment. */
-class Fault {
+class PaymentFault {
   readonly title: string;
   readonly variant: number;
+  readonly rule: Judged;
   readonly behaviour: Behaviour;
   /** Numbers of the calls that were answered wrongly. */
   readonly calls: number[] = [];
   readonly #t: CallerContext;
-  readonly #rule: PaymentRule;
   readonly #given = { PUT: 0, GET: 0 };
   #current: Call | undefined;
   #id: string | undefined;
   #released = false;
   #begun: boolean;
 
-  constructor(t: CallerContext, scenario: Scenario, rule: PaymentRule, variant: number) {
+  constructor(t: CallerContext, scenario: Scenario, variant: number) {
+    const rule = scenario.judged;
     this.#t = t;
-    this.#rule = rule;
+    this.rule = rule;
     this.#begun = rule.after !== 'stops';
     this.title = scenario.title;
     this.variant = variant;
@@ -223,7 +231,7 @@ class Fault {
   /** The next faulty answer's turn; undefined when the current call is answered correctly. */
   #next(): number | undefined {
     const call = this.#current;
-    const { on = 'PUT', times = 1, inTurn } = this.#rule;
+    const { on = 'PUT', times = 1, inTurn } = this.rule;
     if (call === undefined || (call.method !== 'PUT' && call.method !== 'GET')) return undefined;
     if (on !== 'both' && on !== call.method) return undefined;
     const given = this.#given[call.method];
@@ -240,14 +248,14 @@ class Fault {
 
   /** True when as many calls as the rule names were answered wrongly. */
   isMet(): boolean {
-    const { on = 'PUT', times = 1, enough = Number.isFinite(times) ? times : 1 } = this.#rule;
+    const { on = 'PUT', times = 1, enough = Number.isFinite(times) ? times : 1 } = this.rule;
     const { PUT, GET } = this.#given;
     return (on === 'GET' || PUT > 0) && (on === 'PUT' || GET >= enough);
   }
 
   /** The first call for the payment after the last faulty answer; after the first one, where all are faulty. */
   nextCall() {
-    const isEndless = this.#rule.times === Infinity;
+    const isEndless = this.rule.times === Infinity;
     return this.around((isEndless ? this.calls[0] : this.calls.at(-1)) ?? 0)[1];
   }
 

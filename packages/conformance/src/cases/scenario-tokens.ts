@@ -4,8 +4,8 @@
  */
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import { makeBadCertificate } from '../sandbox/certificate.ts';
-import type { Answer, Behaviour, Call, Scenario } from '../sandbox/partner.ts';
+import { BAD_CERTIFICATE } from '../sandbox/certificate.ts';
+import type { Answer, Behaviour, Call, Judged, Scenario } from '../sandbox/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -17,7 +17,6 @@ import {
   hasEnded,
 } from './caller-rules.ts';
 import { begin } from './scenario-payments.ts';
-import type { TokenRule } from './scenario-rules.ts';
 
 /** Maximum number of PUTs per second that a partner should have to handle. */
 const MOST_A_SECOND = 10;
@@ -32,16 +31,16 @@ const TOKEN_PAUSE_SECONDS = 60;
 export async function judgeTokens(
   t: CallerContext,
   scenario: Scenario,
-  rule: TokenRule,
   first_cents: number,
 ): Promise<void> {
+  const { variants = 1, usable } = scenario.judged;
   t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
-  await holdsToken(t, first_cents + 10 * rule.variants);
+  await holdsToken(t, first_cents + 10 * variants);
   const strays = t.run.partner.strayPaths().length;
   // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
-  const rounds = rule.usable === true ? rule.variants : 1;
+  const rounds = usable === true ? variants : 1;
   for (let round = 0; round < rounds; round += 1) {
-    await judgeRound(t, scenario, rule, { variant: round, cents: first_cents + 10 * round });
+    await judgeRound(t, scenario, { variant: round, cents: first_cents + 10 * round });
     if (t.all.length > 0) break;
   }
   const followed = t.run.partner.strayPaths().length - strays;
@@ -63,10 +62,10 @@ async function holdsToken(t: CallerContext, cents: number): Promise<void> {
 async function judgeRound(
   t: CallerContext,
   scenario: Scenario,
-  rule: TokenRule,
   { variant, cents }: { variant: number; cents: number },
 ): Promise<void> {
-  const fault = new TokenFault(t, scenario, rule, variant);
+  const rule = scenario.judged;
+  const fault = new TokenFault(t, scenario, variant);
   t.script(fault.behaviour);
   const payment = await t.pay(cents, fault.ofPayment);
   const taken = (): boolean => t.puts(payment).some(({ answer }) => answer?.status === 200);
@@ -129,16 +128,16 @@ class TokenFault {
   readonly ofPayment: Behaviour;
   /** Token requests that met the fault. */
   given = 0;
-  readonly #rule: TokenRule;
+  readonly #rule: Judged;
   readonly #refused = new Set<string>();
   readonly #shrunk = new Set<string>();
   #fetched = false;
   #released = false;
   readonly #t: CallerContext;
 
-  constructor(t: CallerContext, scenario: Scenario, rule: TokenRule, variant: number) {
+  constructor(t: CallerContext, scenario: Scenario, variant: number) {
     this.#t = t;
-    this.#rule = rule;
+    this.#rule = scenario.judged;
     const inner = begin(
       t,
       scenario,
@@ -169,7 +168,7 @@ class TokenFault {
   }
 
   #next(variant: number): number | undefined {
-    const { usable, watched, until_healed, variants } = this.#rule;
+    const { usable, watched, until_healed, variants = 1 } = this.#rule;
     if (this.#released || !this.#fetched) return undefined;
     if (usable === true && watched !== true && this.given > 0) return undefined;
     if (usable !== true && until_healed !== true && this.given >= variants) return undefined;
@@ -178,7 +177,7 @@ class TokenFault {
   }
 
   isMet(): boolean {
-    const { usable, until_healed, variants } = this.#rule;
+    const { usable, until_healed, variants = 1 } = this.#rule;
     return this.given >= (usable === true || until_healed === true ? 1 : variants);
   }
 
@@ -226,7 +225,7 @@ export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
     let [calls, refused] = [0, 0];
     const came = (): number => t.calls().length - calls;
     const breakIt = async () => {
-      const restore = partner.replaceCertificate(makeBadCertificate());
+      const restore = partner.replaceCertificate(BAD_CERTIFICATE);
       [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
       return async () => restore();
     };

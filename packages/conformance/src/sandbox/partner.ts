@@ -27,7 +27,7 @@ import {
   type ScriptedExchange,
   type Insides,
 } from './behaviour.ts';
-import { makeBadCertificate, type Pem } from './certificate.ts';
+import { BAD_CERTIFICATE, type Pem } from './certificate.ts';
 import {
   closeButHold,
   closeListener,
@@ -46,7 +46,7 @@ import { Book } from './state.ts';
 
 export * from './behaviour.ts';
 export * from './magic.ts';
-export { SCENARIOS, findScenario, type Scenario } from './scenarios.ts';
+export { SCENARIOS, findScenario, type Judged, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
 /** A running scripted partner. */
@@ -102,7 +102,7 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     throw new RangeError(`${faults.scenario.name} is an OAuth fault: start the partner with OAuth`);
   }
   const { entry } = faults.scenario ?? {};
-  const tls = entry === 'bad_certificate' ? makeBadCertificate() : options.tls;
+  const tls = entry === 'bad_certificate' ? BAD_CERTIFICATE : options.tls;
   const stray = await openStray(host);
   const book = new Book({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,

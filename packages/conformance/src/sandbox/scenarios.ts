@@ -7,35 +7,52 @@
  *
  * A table: one entry per scenario, read by id.
  */
-import { gzipSync } from 'node:zlib';
-import { Refusal } from '@duebridge/contract';
-import { pause, type Clock } from '../clock.ts';
+import { Refusal, type ClauseId } from '@duebridge/contract';
+import { pause } from '../clock.ts';
+import { recordOf, type Call } from './behaviour.ts';
 import {
-  recordOf,
-  type Answer,
-  type Behaviour,
-  type Call,
-  type Insides,
-  type Operation,
-  type Reply,
-  type StoredPayment,
-  type TakeOver,
-  type Wire,
-} from './behaviour.ts';
-
-/** What a scenario may use of the partner it runs in. */
-export interface FaultTools {
-  readonly clock: Clock;
-  /** Takes one faulty answer: returns its number, starting at 0, or undefined when no more are due. */
-  next(): number | undefined;
-  /** True once healed, or once all faulty answers are given. */
-  healed(): boolean;
-  /** Origin of a second listener that is not this partner: no request may ever reach it. */
-  readonly stray: string;
-}
+  aborted,
+  after,
+  also,
+  amountAs,
+  before,
+  BOMB_MEBIBYTES,
+  busy,
+  CHUNK,
+  drip,
+  fields,
+  grant,
+  hangUp,
+  head,
+  heldOpen,
+  html,
+  HUGE_BODY_BYTES,
+  json,
+  JSON_TYPE,
+  otherAmount,
+  PAGE,
+  PAYMENTS,
+  quiet,
+  READS,
+  redirect,
+  refuse,
+  regrant,
+  reset,
+  said,
+  sends,
+  silence,
+  stillProcessing,
+  takes,
+  textOf,
+  TOKENS,
+  tooMany,
+  WRITES,
+  zippedMebibyte,
+  type Fault,
+} from './faults.ts';
 
 /** One named fault. */
-export interface Scenario {
+export interface Scenario extends Fault {
   /** Such as F02-timeout-after-commit. */
   readonly name: string;
   /** What goes wrong. */
@@ -48,252 +65,44 @@ export interface Scenario {
   readonly faults: number | 'until_healed';
   /** How it can be reached: nothing listens until it heals, or TLS with a certificate that no caller may accept. */
   readonly entry?: 'closed' | 'bad_certificate';
-  readonly begin: Begin;
+  /** How the judge uses it. */
+  readonly judged: Judged;
 }
 
-/** Builds a fault for one partner; its state lives in the closure. */
-type Begin = (tools: FaultTools) => Behaviour & { healed?(partner: Insides): void };
-
-// ---------------------------------------------------------------------------------------------
-// Ways to fail on the wire
-// ---------------------------------------------------------------------------------------------
-
-/** What a faulty answer may be made from. */
-interface Moment {
-  readonly call: Call;
-  readonly tools: FaultTools;
-  readonly partner: Insides;
+/** How the judge applies a scenario to a platform, and what the platform must do. */
+export interface Judged extends Pick<Fault, 'variants' | 'on'> {
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+  /** Faulty answers for each payment and method; 1 unless given. */
+  readonly times?: number;
+  /** How many of them must be delivered before the platform is judged: by default all, or one if `times` is infinite. */
+  readonly enough?: number;
+  /** Each faulty answer is the next variant. */
+  readonly inTurn?: true;
+  /**
+   * `processing`, unless given: the payment ends only after the judge has seen how the platform handles the fault. `ended`: it ends as
+   * usual, so that responses can contradict its end.
+   */
+  readonly payment?: 'processing' | 'ended';
+  /**
+   * What must follow. `goes_on`, unless given: further calls. `may_stop`: the platform may leave the payment to an operator. `frozen`: the
+   * responses are contradictory, so they must not end the payment. `stops`: no call after the end.
+   */
+  readonly after?: 'goes_on' | 'may_stop' | 'frozen' | 'stops';
+  /** The platform must learn the end and show it to the customer; without this, the next call shows that the platform continues. */
+  readonly ends?: true;
+  /** Seconds of the Retry-After that the faulty answer carries. */
+  readonly retry_after_seconds?: number;
+  /** Only a decision requires it, not the interface. */
+  readonly strict?: true;
+  /** The platform may pause the partner afterwards. */
+  readonly last?: true;
+  /** Of a token: a call with it is correct; then each variant has its own payment. */
+  readonly usable?: true;
+  /** Of a token: a timer must not fetch it again, so the platform is observed for a while. */
+  readonly watched?: true;
+  /** The platform gets no usable token until the check ends. */
+  readonly until_healed?: true;
 }
-
-/** The partner has done its work: `answer` is what it would have sent. */
-interface Answered extends Moment {
-  readonly answer: Answer;
-}
-
-/** One of the answers that a fault gives in turn. */
-type Variant<M extends Moment> = Answer | ((moment: M) => Reply | Promise<Reply>);
-
-/** Answers with the connection itself. */
-const takes =
-  (takeOver: TakeOver): Variant<Moment> =>
-  () =>
-    takeOver;
-
-/** Sends nothing and keeps the connection open; the caller's deadline ends the call. */
-const quiet: TakeOver = () => undefined;
-const silence = takes(quiet);
-
-/** RST, as after a crash or from a firewall. */
-const reset: TakeOver = ({ socket }) => {
-  socket.resetAndDestroy();
-};
-
-/** FIN without a byte: an idle connection closed while the request was in transit. */
-const hangUp: TakeOver = ({ socket }) => {
-  socket.destroy();
-};
-
-/** Sends raw bytes, then FIN; they need not be valid HTTP. */
-const sends = (make: (wire: Wire) => string | Buffer): Variant<Moment> =>
-  takes((wire) => {
-    wire.socket.end(make(wire));
-  });
-
-/** The head of an HTTP/1.1 response as text. */
-const head = (...lines: string[]): string => `HTTP/1.1 ${lines.join('\r\n')}\r\n\r\n`;
-const JSON_TYPE = 'Content-Type: application/json';
-
-/** Writes chunk after chunk until the caller disconnects. */
-const drip =
-  (pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): Variant<Moment> =>
-  ({ tools }) =>
-  async (wire) => {
-    for (const piece of pieces(wire)) {
-      if (wire.released.aborted || wire.socket.destroyed) return;
-      const taken = wire.socket.write(piece);
-      if (everyMs > 0) await pause(tools.clock, everyMs, wire.released);
-      else if (!taken) await drained(wire);
-    }
-  };
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
-}
-
-function drained({ socket, released }: Wire): Promise<void> {
-  return new Promise((resolve) => {
-    if (released.aborted || socket.destroyed) return resolve();
-    // Called hundreds of times for one huge body, so no listener may stay behind.
-    const end = (): void => {
-      socket.off('drain', end).off('close', end);
-      released.removeEventListener('abort', end);
-      resolve();
-    };
-    socket.on('drain', end).on('close', end);
-    released.addEventListener('abort', end);
-  });
-}
-
-/** The answer's body as text. */
-function textOf(answer: Answer): string {
-  const { body } = answer;
-  if (typeof body === 'string') return body;
-  return body instanceof Uint8Array ? Buffer.from(body).toString() : JSON.stringify(body ?? null);
-}
-
-const json = { 'Content-Type': 'application/json' };
-
-/** A 200 with this body, labelled as JSON. */
-const said = (body: string): Answer => ({ status: 200, headers: json, body });
-
-const PAGE =
-  '<!doctype html><title>Just a moment</title><p>Checking your browser before you go on.</p>';
-
-// ---------------------------------------------------------------------------------------------
-// Where to fail
-// ---------------------------------------------------------------------------------------------
-
-const WRITES: readonly Operation[] = ['put_account_payment'];
-const READS: readonly Operation[] = ['get_account_payment', 'get_payment'];
-const PAYMENTS: readonly Operation[] = [...WRITES, ...READS];
-const TOKENS: readonly Operation[] = ['access_token'];
-
-/** The variant whose turn it is; undefined for another operation, or when no faulty answer is due. */
-function take<M extends Moment>(
-  operations: readonly Operation[],
-  variants: readonly Variant<M>[],
-  moment: M,
-): Reply | Promise<Reply> | undefined {
-  if (!operations.includes(moment.call.operation)) return undefined;
-  const turn = moment.tools.next();
-  const variant = turn === undefined ? undefined : variants[turn % variants.length];
-  return typeof variant === 'function' ? variant(moment) : variant;
-}
-
-/** The request never reaches the partner's records. Without variants, calls are only counted. */
-const before =
-  (operations: readonly Operation[], ...variants: Variant<Moment>[]): Begin =>
-  (tools) => ({ receive: (call, partner) => take(operations, variants, { call, tools, partner }) });
-
-/** The partner does its work, and only its answer is corrupted. Refusals pass unchanged. */
-const after =
-  (operations: readonly Operation[], ...variants: Variant<Answered>[]): Begin =>
-  (tools) => ({
-    answer: (call, answer, partner) =>
-      answer.status === 200
-        ? take(operations, variants, { call, tools, partner, answer })
-        : undefined,
-  });
-
-/** Two faults at once; they share no hook. */
-const both =
-  (one: Begin, other: Begin): Begin =>
-  (tools) => ({ ...one(tools), ...other(tools) });
-
-type Fields = Record<string, unknown>;
-
-/** Changes fields of the record; undefined removes a field. */
-const fields =
-  (change: Fields | ((record: Fields, call: Call) => Fields)): Variant<Answered> =>
-  ({ answer, call }) => {
-    const record = recordOf(answer) ?? {};
-    const changed = typeof change === 'function' ? change(record, call) : change;
-    return { ...answer, body: { ...record, ...changed } };
-  };
-
-const otherAmount = (change: (cents: number) => number): Variant<Answered> =>
-  fields((record) => ({ amount_in_cents: change(Number(record['amount_in_cents'])) }));
-
-/** The record as it was before the payment ended. */
-function stillProcessing(record: Fields): Fields {
-  const { failure_reason: _reason, ...rest } = record;
-  return { ...rest, status: 'processing', posted_at: null };
-}
-
-/** The token answer with fields changed. */
-const regrant = (answer: Answer, change: Fields): Answer => ({
-  ...answer,
-  body: { ...(answer.body as object), ...change },
-});
-
-/** Changes fields of the token answer. */
-const grant =
-  (change: Fields): Variant<Answered> =>
-  ({ answer }) =>
-    regrant(answer, change);
-
-/** The record's text with the amount in another notation. */
-const amountAs =
-  (write: (amount: number) => string): Variant<Answered> =>
-  ({ answer }) =>
-    said(
-      textOf(answer).replace(
-        /"amount_in_cents":(\d+)/,
-        (_, digits) => `"amount_in_cents":${write(Number(digits))}`,
-      ),
-    );
-
-const refuse = (status: number, code: string, headers: Answer['headers'] = {}): Answer => ({
-  status,
-  headers,
-  body: { code, message: 'Injected by the scenario' },
-});
-
-/** A 503 with this Retry-After. */
-const busy = (retryAfter: string | string[]): Answer =>
-  refuse(503, 'SERVICE_UNAVAILABLE', { 'Retry-After': retryAfter });
-
-const tooMany = (retryAfter: string): Answer =>
-  refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': retryAfter });
-
-const html = (status: number, body: string): Answer => ({
-  status,
-  headers: { 'Content-Type': 'text/html' },
-  body,
-});
-
-const redirect =
-  (status: number, to: string | ((moment: Moment) => string) = away): Variant<Moment> =>
-  (moment) => ({
-    status,
-    headers: { Location: typeof to === 'string' ? to : to(moment) },
-    body: '',
-  });
-
-/** The same path on a host that is not this partner. */
-function away({ call, tools }: Moment): string {
-  return `${tools.stray}${call.path}`;
-}
-
-/** Every payment stays processing until the fault is over. */
-const heldOpen: Begin = (tools) => {
-  const held: StoredPayment[] = [];
-  return {
-    born(payment) {
-      if (tools.healed()) return;
-      held.push(payment);
-      payment.ending = { ...payment.ending, after_ms: undefined };
-    },
-    healed(partner) {
-      for (const payment of held) partner.end(payment, { ...payment.ending, after_ms: 0 });
-    },
-  };
-};
-
-/** 1 MiB of spaces, compressed to 1 KiB. gzip members can be concatenated, which makes the bomb. */
-const zippedMebibyte = gzipSync(Buffer.alloc(1024 * 1024, ' '));
-const BOMB_MEBIBYTES = 200;
-
-/** More than any caller may read. */
-const HUGE_BODY_BYTES = 100 * 1024 * 1024;
-const CHUNK = Buffer.alloc(64 * 1024, ' ');
-
-// ---------------------------------------------------------------------------------------------
-// The scenarios
-// ---------------------------------------------------------------------------------------------
 
 const SAME_PUT = 'Retries the same PUT, byte for byte and with backoff; the payment is pending.';
 const NOT_FAILED = 'Treats it as an unknown outcome, never as failed; retries with backoff.';
@@ -301,21 +110,35 @@ const REVIEW = 'Does not trust the record: freezes the payment for manual review
 const MISCONFIGURED = 'Alerts, keeps the payment pending, retries slowly.';
 const NO_REDIRECT = 'Sends nothing to the other host, alerts; the payment stays pending.';
 
-/** A row that leaves out what is usual: an outcome that is unknown, `until_healed`, and no fault beyond its entry point. */
-type Row = Pick<Scenario, 'title'> & Partial<Omit<Scenario, 'name'>>;
+/** The clauses of a token that must not be used. */
+const REFUSED = ['OA3', 'ST3'] as const;
+const REDIRECTED = { after: 'may_stop', clauses: ['S3', 'ST3', 'RU5'] } as const;
+const MAY_STOP = { after: 'may_stop' } as const;
+const CONTRADICTED = {
+  on: 'GET',
+  times: Infinity,
+  payment: 'ended',
+  after: 'frozen',
+  clauses: ['PF6', 'PF2'],
+} as const;
+/** The end has to be learned though one answer hides it. */
+const AT_END = { enough: 1, payment: 'ended', ends: true } as const;
+const EXPIRY = { usable: true, clauses: ['OA3', 'OA4'] } as const;
+
+/** A row that leaves out what is usual. */
+type Row = Pick<Scenario, 'title'> &
+  Partial<Omit<Scenario, 'name' | 'judged'>> & { readonly judged?: Partial<Judged> };
 
 const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F01-timeout-before-commit': {
     title: 'PUT gets no response, and the payment was not stored',
     caller: SAME_PUT,
-    faults: 2,
-    begin: before(WRITES, silence),
+    ...before(WRITES, silence),
   },
   'F02-timeout-after-commit': {
     title: 'PUT gets no response, but the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
-    faults: 2,
-    begin: after(WRITES, silence),
+    ...after(WRITES, silence),
   },
   'F03-connection-refused': {
     title: 'Connection refused: nothing listens at the address',
@@ -326,6 +149,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     title: 'Connection reset after the request, before any response; every other payment is stored',
     caller: SAME_PUT,
     faults: 4,
+    variants: 2,
     begin(tools) {
       const spoilt = new WeakSet<Call>();
       return {
@@ -342,8 +166,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   },
   'F05-reset-in-body': {
     title: 'Connection reset in the middle of the response',
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       takes(async ({ socket, bytes, answer }) => {
         const whole = bytes(answer);
@@ -357,7 +180,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F06-keep-alive-closed': {
     title: 'A reused connection is closed just as the next request is sent on it',
     caller: 'May retry once immediately on a new connection; then treats it as an unknown outcome.',
-    faults: 4,
+    on: 'GET',
     begin: (tools) => ({
       receive(call) {
         if (call.earlier === 0 || !PAYMENTS.includes(call.operation)) return undefined;
@@ -368,8 +191,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F07-server-error-before-commit': {
     title: 'PUT gets 500, 502, 503 and 504; the payment was not stored',
     caller: SAME_PUT,
-    faults: 4,
-    begin: before(
+    ...before(
       WRITES,
       refuse(500, 'INTERNAL_ERROR'),
       html(502, '<h1>Bad Gateway</h1>'),
@@ -380,8 +202,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F08-server-error-after-commit': {
     title: 'PUT or GET gets 500, 502, 503 and 504; the payment was stored',
     caller: `${SAME_PUT} The retry returns the existing payment.`,
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       refuse(500, 'INTERNAL_ERROR'),
       refuse(502, 'INTERNAL_ERROR'),
@@ -392,17 +213,16 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F09-retry-after-seconds': {
     title: '503 and 429 with Retry-After: 1, and 429 with the same as a date',
     caller: 'Waits as long as requested, with jitter and at most 15 minutes, then retries.',
-    faults: 4,
-    begin: before(PAYMENTS, busy('1'), tooMany('1'), ({ partner }) =>
+    ...before(PAYMENTS, busy('1'), tooMany('1'), ({ partner }) =>
       // A date has whole seconds, so it may be one more.
       tooMany(new Date(Math.ceil(partner.now() / 1_000 + 1) * 1_000).toUTCString()),
     ),
+    judged: { retry_after_seconds: 1, clauses: ['LI1', 'RU5', 'RU4'] },
   },
   'F10-odd-retry-after': {
     title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, two values, and 10^12',
     caller: 'Clamps the value or uses its own backoff; never waits forever.',
-    faults: 7,
-    begin: before(
+    ...before(
       WRITES,
       ({ partner }) => busy(new Date(partner.now() + 1_000).toUTCString()),
       busy('Thu, 01 Jan 1970 00:00:00 GMT'),
@@ -412,38 +232,50 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       busy(['1', '2']),
       busy('1000000000000'),
     ),
+    // The seventh variant asks for 10^12 seconds: a platform may pause the partner for a long time, and no later check could run.
+    judged: { variants: 6 },
   },
   'F11-rejected': {
     title: 'PUT gets 400 and 422; the payment was not stored',
     caller: 'Sends one GET; if that finds nothing, holds the payment for review.',
-    begin: before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
+    faults: 'until_healed',
+    ...before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
+    judged: { times: Infinity, after: 'may_stop', strict: true },
   },
   'F12-unauthorized': {
     title: 'Every operation gets 401, with any credential',
     caller: 'Renews its token and retries once, then pauses the partner and alerts.',
-    begin: before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
+    faults: 'until_healed',
+    ...before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
+    judged: {
+      on: 'PUT',
+      times: Infinity,
+      after: 'may_stop',
+      clauses: ['ST3', 'OA4'],
+      last: true,
+    },
   },
   'F13-forbidden': {
     title: 'PUT gets 403',
     caller: 'Pauses writes to the partner and alerts; payments stay pending.',
-    begin: before(WRITES, refuse(403, 'INSUFFICIENT_SCOPE')),
+    faults: 'until_healed',
+    ...before(WRITES, refuse(403, 'INSUFFICIENT_SCOPE')),
+    judged: { after: 'may_stop', clauses: ['ST3', 'SC1'], last: true },
   },
   'F14-put-not-found': {
     title: 'PUT gets 404: the route is gone or the base path is wrong',
     caller: MISCONFIGURED,
-    faults: 3,
-    begin: before(WRITES, refuse(404, 'NOT_FOUND')),
+    ...before(WRITES, refuse(404, 'NOT_FOUND')),
+    judged: { ends: true },
   },
   'F15-accepted-then-not-found': {
     title: 'GET of an acknowledged payment gets 404',
     caller: 'Alerts and sends the same PUT again; never refunds.',
-    faults: 2,
-    begin: before(READS, refuse(404, 'PAYMENT_NOT_FOUND')),
+    ...before(READS, refuse(404, 'PAYMENT_NOT_FOUND')),
   },
   'F16-timed-out-then-not-found': {
     title: 'PUT is delayed in transit and gets no response; meanwhile GET finds nothing',
     caller: 'Does not treat the 404 as proof; sends the same PUT again.',
-    faults: 2,
     begin(tools) {
       const delayed = new WeakSet<Call>();
       return {
@@ -462,19 +294,13 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F17-conflict': {
     title: 'PUT or GET gets 409, 423 and 425',
     caller: 'Retries with backoff, then sends a GET.',
-    faults: 3,
-    begin: before(
-      PAYMENTS,
-      refuse(409, 'CONFLICT'),
-      refuse(423, 'CONFLICT'),
-      refuse(425, 'CONFLICT'),
-    ),
+    ...before(PAYMENTS, refuse(409, 'CONFLICT'), refuse(423, 'CONFLICT'), refuse(425, 'CONFLICT')),
+    judged: { ends: true },
   },
   'F18-not-implemented': {
     title: 'PUT gets 405, 501 and 505',
     caller: MISCONFIGURED,
-    faults: 3,
-    begin: before(
+    ...before(
       WRITES,
       refuse(405, 'METHOD_NOT_ALLOWED', { Allow: 'GET' }),
       refuse(501, 'INTERNAL_ERROR'),
@@ -484,20 +310,19 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F19-redirect-to-other-host': {
     title: 'Redirect to another host by 301, 302, 307 and 308',
     caller: NO_REDIRECT,
-    faults: 4,
-    begin: before(PAYMENTS, redirect(307), redirect(308), redirect(301), redirect(302)),
+    ...before(PAYMENTS, redirect(307), redirect(308), redirect(301), redirect(302)),
+    judged: REDIRECTED,
   },
   'F20-see-other': {
     title: 'Redirect to another host by 303, which asks for a GET',
     caller: NO_REDIRECT,
-    faults: 2,
-    begin: before(PAYMENTS, redirect(303)),
+    ...before(PAYMENTS, redirect(303)),
+    judged: REDIRECTED,
   },
   'F21-redirect-inside': {
     title: 'Redirects to cloud metadata addresses and to localhost',
     caller: `${NO_REDIRECT} Records a security event.`,
-    faults: 3,
-    begin: before(
+    ...before(
       PAYMENTS,
       redirect(
         302,
@@ -506,11 +331,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       redirect(307, 'http://169.254.169.254/latest/meta-data/'),
       redirect(308, 'http://[fd00:ec2::254]/latest/meta-data/'),
     ),
+    // The other variants redirect to addresses that are visible only from the platform's own network.
+    judged: { ...REDIRECTED, variants: 1 },
   },
   'F22-html': {
     title: '200 with an HTML page, as from a login portal or a firewall; the payment was stored',
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       { status: 200, headers: { 'Content-Type': 'text/html; charset=utf-8' }, body: PAGE },
       said(PAGE),
@@ -519,8 +345,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F23-wrong-content-type': {
     title: '200 with the right JSON but a wrong content type, or none',
     caller: 'Rejects the response and counts it: the sender may not be the partner’s application.',
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       ({ answer }) => ({
         status: 200,
@@ -529,11 +354,11 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       }),
       ({ answer }) => ({ status: 200, body: textOf(answer) }),
     ),
+    judged: MAY_STOP,
   },
   'F24-malformed-json': {
     title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
-    faults: 6,
-    begin: after(
+    ...after(
       PAYMENTS,
       ({ answer }) => said(textOf(answer).replace(',', ',,')),
       said(''),
@@ -542,12 +367,13 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       ({ answer }) => said(`\uFEFF${textOf(answer)}`),
       amountAs(() => 'NaN'),
     ),
+    // Success, and yet no record: whoever asks again may get it forever.
+    judged: MAY_STOP,
   },
   'F25-truncated-body': {
     title: 'Truncated body without a Content-Length, which looks like a complete 200',
     caller: `Relies on its JSON parser to detect it. ${NOT_FAILED}`,
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       sends(
         ({ answer }) =>
@@ -558,58 +384,65 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F26-dangerous-keys': {
     title: 'Duplicate keys and a __proto__ that claims success',
     caller: 'Reads only own properties and rejects such bodies; neither key decides the outcome.',
-    faults: 4,
-    begin: after(
+    ...after(
       PAYMENTS,
       ({ answer }) =>
         said(`${textOf(answer).slice(0, -1)},"status":"failed","failure_reason":"Injected"}`),
       ({ answer }) => said(`{"__proto__":{"status":"failed"},${textOf(answer).slice(1)}`),
     ),
+    judged: { ...MAY_STOP, strict: true },
   },
   'F27-wrong-payment': {
     title: 'Another platform_payment_id in the response',
     caller: REVIEW,
-    begin: after(
+    faults: 'until_healed',
+    ...after(
       PAYMENTS,
       fields((record) => ({
         platform_payment_id: `${String(record['platform_payment_id']).slice(0, 60)}-x`,
       })),
     ),
+    judged: { ...CONTRADICTED, clauses: ['PF2', 'PF6'] },
   },
   'F28-wrong-amount': {
     title: 'Another amount_in_cents in the response: a cent more, a cent less, and twice as much',
     caller: REVIEW,
-    begin: after(
+    faults: 'until_healed',
+    ...after(
       PAYMENTS,
       otherAmount((cents) => cents + 1),
       otherAmount((cents) => cents - 1),
       otherAmount((cents) => cents * 2),
     ),
+    judged: CONTRADICTED,
   },
   'F29-amount-as-text': {
     title: 'The right amount as a string, as 1250.0 and as 1.25e3',
     caller: 'Rejects the response: an amount must be a plain integer.',
-    faults: 6,
-    begin: after(
+    ...after(
       PAYMENTS,
       amountAs((amount) => `"${amount}"`),
       amountAs((amount) => `${amount}.0`),
       amountAs((amount) => amount.toExponential()),
     ),
+    judged: { ...MAY_STOP, clauses: ['S5', 'ST3'] },
   },
   'F30-wrong-account-or-batch': {
     title: 'Another account or batch id in the response',
     caller: REVIEW,
-    begin: after(
+    faults: 'until_healed',
+    ...after(
       PAYMENTS,
       fields({ account_id: 'somebody-else' }),
       fields({ platform_batch_id: 'another-batch' }),
     ),
+    judged: { ...CONTRADICTED, clauses: ['PF3', 'PF9'], strict: true },
   },
   'F31-payment-id-changes': {
     title: 'payment_id differs between responses',
     caller: REVIEW,
-    begin: both(
+    faults: 'until_healed',
+    ...also(
       // Only a poll can contradict the answer to the PUT, so the payment stays processing until there is one.
       heldOpen,
       after(
@@ -619,12 +452,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         })),
       ),
     ),
+    judged: { ...CONTRADICTED, clauses: ['PF1'], strict: true },
   },
   'F32-unknown-status': {
     title: 'A status in capitals, with a trailing space, misspelled, or with an unknown word',
     caller: 'Treats it as processing, alerts, and keeps polling: only the four exact words count.',
-    faults: 6,
-    begin: after(
+    ...after(
       PAYMENTS,
       fields({ status: 'FAILED', failure_reason: 'Injected', posted_at: null }),
       fields({ status: 'canceled ', posted_at: null }),
@@ -632,29 +465,32 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       fields({ status: 'success', posted_at: null }),
       fields({ status: 'cancelled', posted_at: null }),
     ),
+    judged: { ...MAY_STOP, times: 2, clauses: ['PF4', 'RU4'] },
   },
   'F33-missing-fields': {
     title: 'status, amount_in_cents or initiated_at is missing',
-    faults: 6,
-    begin: after(
+    ...after(
       PAYMENTS,
       fields({ status: undefined }),
       fields({ amount_in_cents: undefined }),
       fields({ initiated_at: undefined }),
     ),
+    judged: MAY_STOP,
   },
   'F34-extra-fields': {
     title: 'Unknown fields in the response',
     caller: 'Ignores them.',
-    begin: after(
+    faults: 'until_healed',
+    ...after(
       PAYMENTS,
       fields({ settled: false, error: 'none', state: 'FAILED', nested: { status: 'failed' } }),
     ),
+    judged: { times: Infinity, ends: true, clauses: ['PF9', 'RU4'] },
   },
   'F35-fields-against-status': {
     title: 'processing with posted_at, succeeded without it, failed without a reason',
     caller: 'Accepts failed without a reason; polls on, then holds the payment for review.',
-    faults: 3,
+    on: 'GET',
     begin(tools) {
       let wasProcessing = false;
       const spoilt = after(
@@ -663,7 +499,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
           if (record['status'] === 'processing') return { posted_at: record['initiated_at'] };
           return { posted_at: null, failure_reason: undefined };
         }),
-      )(tools);
+      ).begin(tools);
       return {
         answer(call, answer, partner) {
           const isProcessing = recordOf(answer)?.['status'] === 'processing';
@@ -675,10 +511,14 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         },
       };
     },
+    // The second comes with the end.
+    judged: { times: 2, enough: 1, ends: true, clauses: ['PF8', 'RU4'] },
   },
   'F36-status-goes-back': {
     title: 'After a terminal status, later responses say processing or another terminal status',
     caller: 'Has stopped polling; ignores late or extra responses, and logs the breach.',
+    faults: 'until_healed',
+    on: 'both',
     begin(tools) {
       const ended = new Set<unknown>();
       return {
@@ -697,21 +537,28 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         },
       };
     },
+    judged: {
+      times: Infinity,
+      inTurn: true,
+      payment: 'ended',
+      after: 'stops',
+      clauses: ['RU2', 'RU4'],
+    },
   },
   'F37-stale-read': {
     title: 'An intermediate cache answers GET with an old record',
     caller: 'Sends no-store, never reverts a status that it has seen, and keeps polling.',
-    faults: 3,
-    begin: after(READS, ({ answer }) => ({
+    ...after(READS, ({ answer }) => ({
       status: 200,
       headers: { Age: '60', 'Cache-Control': 'public, max-age=120' },
       body: stillProcessing(recordOf(answer) ?? {}),
     })),
+    judged: { ...AT_END, times: 2, clauses: ['RU4', 'B5'] },
   },
   'F38-two-nodes': {
     title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
     caller: 'Never reverts a status and never refunds; sends the same PUT again on not found.',
-    faults: 6,
+    on: 'GET',
     begin: (tools) => ({
       answer(call, answer) {
         if (!READS.includes(call.operation)) return undefined;
@@ -722,51 +569,53 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         return record && { ...answer, body: stillProcessing(record) };
       },
     }),
+    judged: { ...AT_END, times: 3, inTurn: true, clauses: ['RU4', 'ST3'] },
   },
   'F39-forever-processing': {
     title: 'The payment stays processing',
     caller: 'Polls less and less often, lists it for an operator, never fails it by itself.',
-    begin: both(heldOpen, before(READS)),
+    faults: 'until_healed',
+    ...also(heldOpen, before(READS)),
+    judged: { times: 3, ends: true, clauses: ['RU4', 'RU1'] },
   },
   'F40-huge-body': {
     title: 'A body of 100 MB',
     caller: 'Stops reading at its limit and closes the connection; the outcome is unknown.',
-    faults: 2,
-    begin: after(
+    ...after(
       PAYMENTS,
       drip(function* () {
         yield head('200 OK', JSON_TYPE, `Content-Length: ${HUGE_BODY_BYTES}`);
         for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
       }, 0),
     ),
+    judged: { on: 'PUT' },
   },
   'F41-zip-bomb': {
     title: `Unrequested Content-Encoding: gzip: 200 KB that decompress to ${BOMB_MEBIBYTES} MB`,
     caller: 'Requests identity and rejects encodings, or limits the decompressed size.',
-    faults: 2,
-    begin: after(PAYMENTS, () => ({
+    ...after(PAYMENTS, () => ({
       status: 200,
       headers: { ...json, 'Content-Encoding': 'gzip' },
       body: Buffer.concat(Array.from({ length: BOMB_MEBIBYTES }, () => zippedMebibyte)),
     })),
+    judged: { on: 'PUT' },
   },
   'F42-slow-drip': {
     title: 'One byte of the body every tenth of a second, endlessly',
     caller: 'Has a deadline for the whole call, not only between bytes.',
-    faults: 2,
-    begin: after(
+    ...after(
       PAYMENTS,
       drip(function* () {
         yield head('200 OK', JSON_TYPE, 'Content-Length: 60000');
         for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
       }, 100),
     ),
+    judged: { on: 'PUT' },
   },
   'F43-huge-headers': {
     title: 'Headers of 1 MB, 10,000 headers, or endless slow headers',
     caller: 'Limits headers and has a deadline for the whole call; the outcome is unknown.',
-    faults: 3,
-    begin: after(
+    ...after(
       PAYMENTS,
       sends(({ bytes, answer }) =>
         bytes({ ...answer, headers: { 'X-Padding': 'x'.repeat(1024 * 1024) } }),
@@ -780,12 +629,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         yield bytes(answer);
       }, 100),
     ),
+    judged: { on: 'PUT' },
   },
   'F44-broken-framing': {
     title: 'Invalid chunk size, two Content-Length headers, or bytes after the end',
     caller: 'Its HTTP parser rejects the response; closes the connection; the outcome is unknown.',
-    faults: 3,
-    begin: after(
+    ...after(
       PAYMENTS,
       sends(
         ({ answer }) =>
@@ -800,12 +649,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       }),
       sends(({ bytes, answer }) => Buffer.concat([bytes(answer), Buffer.from('{"more":true}')])),
     ),
+    judged: { on: 'PUT' },
   },
   'F45-odd-statuses': {
     title: 'A flood of 1xx, 204, 205, 206, or 200 with an empty body',
     caller: 'Accepts only a 200 with a valid record.',
-    faults: 5,
-    begin: after(
+    ...after(
       PAYMENTS,
       sends(() => head('103 Early Hints', 'Link: </x>').repeat(1_000)),
       sends(() => head('204 No Content', 'Connection: close')),
@@ -813,11 +662,11 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       ({ answer }) => ({ ...answer, status: 206 }),
       said(''),
     ),
+    judged: { on: 'PUT' },
   },
   'F46-other-protocol': {
     title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
-    faults: 2,
-    begin: after(
+    ...after(
       PAYMENTS,
       sends(({ answer }) => {
         const text = textOf(answer);
@@ -826,16 +675,19 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node sends when it shuts down.
       sends(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
     ),
+    judged: { on: 'PUT' },
   },
   'F47-bad-certificate': {
     title: 'TLS certificate that is self-signed, expired and for another host',
     caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
     entry: 'bad_certificate',
+    judged: { clauses: ['S3'] },
   },
   'F50-crossed-answers': {
     title: 'The response to another payment arrives on this connection',
     caller: `${REVIEW} Closes the connection.`,
-    begin: after(
+    faults: 'until_healed',
+    ...after(
       PAYMENTS,
       fields((record, call) => ({
         payment_id: `pay_of_another_${call.number}`,
@@ -845,6 +697,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         posted_at: record['initiated_at'],
       })),
     ),
+    judged: { ...CONTRADICTED, clauses: ['PF2', 'PF6'] },
   },
 };
 
@@ -854,48 +707,47 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F51-no-expiry': {
     title: 'expires_in missing or null',
     caller: 'Assumes 300 seconds.',
-    faults: 2,
-    begin: after(TOKENS, grant({ expires_in: undefined }), grant({ expires_in: null })),
+    ...after(TOKENS, grant({ expires_in: undefined }), grant({ expires_in: null })),
+    judged: EXPIRY,
   },
   'F52-expiry-as-text': {
     title: 'expires_in as the string "3600"',
     caller: 'Accepts an integer in a string.',
-    faults: 2,
-    begin: after(TOKENS, grant({ expires_in: '3600' })),
+    ...after(TOKENS, grant({ expires_in: '3600' })),
+    judged: EXPIRY,
   },
   'F53-expiry-not-positive': {
     title: 'expires_in 0 or negative',
     caller: 'Uses the token once and does not keep it.',
-    faults: 4,
-    begin: after(TOKENS, grant({ expires_in: 0 }), grant({ expires_in: -3600 })),
+    ...after(TOKENS, grant({ expires_in: 0 }), grant({ expires_in: -3600 })),
+    judged: EXPIRY,
   },
   'F54-expiry-too-long': {
     title: 'expires_in 3,600,000 or 10^12',
     caller: 'Caps it at one hour.',
-    faults: 2,
-    begin: after(TOKENS, grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })),
+    ...after(TOKENS, grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })),
+    judged: { ...EXPIRY, watched: true },
   },
   'F55-expiry-unreadable': {
     title: 'expires_in 1.5, "1h" or an object',
     caller: 'Treats it as missing: assumes 300 seconds.',
-    faults: 3,
-    begin: after(
+    ...after(
       TOKENS,
       grant({ expires_in: '1h' }),
       grant({ expires_in: { seconds: 3600 } }),
       grant({ expires_in: 1.5 }),
     ),
+    judged: EXPIRY,
   },
   'F56-expiry-not-a-number': {
     title: 'expires_in "NaN" or "Infinity"',
     caller: 'Checks for a finite number: a token with such an expiry would never expire.',
-    faults: 2,
-    begin: after(TOKENS, grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })),
+    ...after(TOKENS, grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })),
+    judged: EXPIRY,
   },
   'F57-early-revocation': {
     title: 'Tokens are revoked before they expire: calls get 401',
     caller: 'Renews the token once and retries the call once.',
-    faults: 3,
     begin(tools) {
       const revoked = new Set<string>();
       return {
@@ -912,18 +764,18 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
         },
       };
     },
+    judged: EXPIRY,
   },
   'F58-expiry-beyond-timers': {
     title: 'expires_in over 2^31 milliseconds',
     caller: 'Sets no timer from it, which would fire at once; checks the clock on each use.',
-    faults: 2,
-    begin: after(TOKENS, grant({ expires_in: 2_147_484 })),
+    ...after(TOKENS, grant({ expires_in: 2_147_484 })),
+    judged: { ...EXPIRY, watched: true },
   },
   'F59-token-type': {
     title: 'token_type "mac", missing or "BEARER"',
     caller: 'Accepts bearer in any case; rejects any other type or none.',
-    faults: 3,
-    begin: after(
+    ...after(
       TOKENS,
       grant({ token_type: 'mac' }),
       grant({ token_type: undefined }),
@@ -933,13 +785,14 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F60-scope-shrunk': {
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
-    begin: after(TOKENS, grant({ scope: 'read' })),
+    faults: 'until_healed',
+    ...after(TOKENS, grant({ scope: 'read' })),
+    judged: { until_healed: true, clauses: ['SC1', 'ST3'], last: true },
   },
   'F61-unusable-token': {
     title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
     caller: REFUSE_TOKEN,
-    faults: 4,
-    begin: after(
+    ...after(
       TOKENS,
       grant({ access_token: '' }),
       grant({ access_token: 'abc\r\nX-Injected: yes' }),
@@ -950,17 +803,18 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F62-client-refused': {
     title: 'The token endpoint answers 400 invalid_client or invalid_scope',
     caller: 'Pauses the partner, alerts, and requests a token at most once a minute.',
-    begin: before(
+    faults: 'until_healed',
+    ...before(
       TOKENS,
       { status: 400, body: { error: 'invalid_client' } },
       { status: 400, body: { error: 'invalid_scope' } },
     ),
+    judged: { until_healed: true, last: true },
   },
   'F63-token-endpoint-down': {
     title: 'The token endpoint answers 503, not at all, or slowly',
     caller: 'Backs off, and uses the old token until it actually expires.',
-    faults: 3,
-    begin: before(
+    ...before(
       TOKENS,
       { status: 503, body: { error: 'temporarily_unavailable' } },
       silence,
@@ -974,8 +828,7 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F64-token-html': {
     title: 'The token endpoint answers 200 with HTML or with a JSON error',
     caller: REFUSE_TOKEN,
-    faults: 2,
-    begin: after(TOKENS, html(200, PAGE), {
+    ...after(TOKENS, html(200, PAGE), {
       status: 200,
       body: { error: 'server_error', error_description: 'try later' },
     }),
@@ -983,16 +836,18 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F65-herd-on-expiry': {
     title: 'Short-lived tokens from a slow endpoint while many payments wait',
     caller: 'Fetches one token at a time; all calls share it.',
-    begin: after(TOKENS, async ({ answer, tools }) => {
+    faults: 'until_healed',
+    ...after(TOKENS, async ({ answer, tools }) => {
       await pause(tools.clock, 150);
       return regrant(answer, { expires_in: 2 });
     }),
+    judged: { clauses: ['OA4', 'OA3'] },
   },
   'F68-token-redirect': {
     title: 'The token endpoint redirects to another host',
     caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
-    faults: 2,
-    begin: before(TOKENS, redirect(307), redirect(302)),
+    ...before(TOKENS, redirect(307), redirect(302)),
+    judged: { clauses: ['S3', 'ST3'] },
   },
 };
 
@@ -1000,13 +855,18 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
 export const SCENARIOS: readonly Scenario[] = [
   ...Object.entries(PAYMENT_ROWS),
   ...Object.entries(TOKEN_ROWS).map(([name, row]) => [name, { needs: 'oauth', ...row }] as const),
-].map(([name, row]) => ({
-  name,
-  faults: 'until_healed',
-  caller: NOT_FAILED,
-  begin: () => ({}),
-  ...row,
-}));
+].map(([name, row]: readonly [string, Row]) => {
+  const { variants = 1, on = 'PUT' } = row;
+  const clauses = on === 'PUT' ? (['RU5', 'ST3'] as const) : (['ST3', 'RU5', 'RU4'] as const);
+  return {
+    name,
+    faults: row.entry === undefined ? Math.max(2, variants) : 'until_healed',
+    caller: NOT_FAILED,
+    begin: () => ({}),
+    ...row,
+    judged: { variants, on, clauses: row.needs === 'oauth' ? REFUSED : clauses, ...row.judged },
+  };
+});
 
 /** The scenario with this name, or with only this number (F02); undefined when there is none. */
 export function findScenario(name: string): Scenario | undefined {

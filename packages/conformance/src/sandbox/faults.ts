@@ -1,0 +1,287 @@
+/**
+ * Ways to fail: what goes wrong on the wire or in an answer, for which calls, and for how many of them. scenarios.ts names them.
+ */
+import { gzipSync } from 'node:zlib';
+import { pause, type Clock } from '../clock.ts';
+import {
+  recordOf,
+  type Answer,
+  type Behaviour,
+  type Call,
+  type Insides,
+  type Operation,
+  type Reply,
+  type StoredPayment,
+  type TakeOver,
+  type Wire,
+} from './behaviour.ts';
+
+/** What a scenario may use of the partner it runs in. */
+export interface FaultTools {
+  readonly clock: Clock;
+  /** Takes one faulty answer: returns its number, starting at 0, or undefined when no more are due. */
+  next(): number | undefined;
+  /** True once healed, or once all faulty answers are given. */
+  healed(): boolean;
+  /** Origin of a second listener that is not this partner: no request may ever reach it. */
+  readonly stray: string;
+}
+
+/** Builds a fault for one partner; its state lives in the closure. */
+export type Begin = (tools: FaultTools) => Behaviour & { healed?(partner: Insides): void };
+
+/** A fault, how many variants it has, and which calls about a payment meet it. */
+export interface Fault {
+  readonly begin: Begin;
+  /** 1 unless given. */
+  readonly variants?: number;
+  /** The PUT unless given. */
+  readonly on?: 'PUT' | 'GET' | 'both';
+}
+
+/** What a faulty answer may be made from. */
+interface Moment {
+  readonly call: Call;
+  readonly tools: FaultTools;
+  readonly partner: Insides;
+}
+
+/** The partner has done its work: `answer` is what it would have sent. */
+interface Answered extends Moment {
+  readonly answer: Answer;
+}
+
+/** One of the answers that a fault gives in turn. */
+type Variant<M extends Moment> = Answer | ((moment: M) => Reply | Promise<Reply>);
+
+/** Answers with the connection itself. */
+export const takes =
+  (takeOver: TakeOver): Variant<Moment> =>
+  () =>
+    takeOver;
+
+/** Sends nothing and keeps the connection open; the caller's deadline ends the call. */
+export const quiet: TakeOver = () => undefined;
+export const silence = takes(quiet);
+
+/** RST, as after a crash or from a firewall. */
+export const reset: TakeOver = ({ socket }) => {
+  socket.resetAndDestroy();
+};
+
+/** FIN without a byte: an idle connection closed while the request was in transit. */
+export const hangUp: TakeOver = ({ socket }) => {
+  socket.destroy();
+};
+
+/** Sends raw bytes, then FIN; they need not be valid HTTP. */
+export const sends = (make: (wire: Wire) => string | Buffer): Variant<Moment> =>
+  takes((wire) => {
+    wire.socket.end(make(wire));
+  });
+
+/** The head of an HTTP/1.1 response as text. */
+export const head = (...lines: string[]): string => `HTTP/1.1 ${lines.join('\r\n')}\r\n\r\n`;
+export const JSON_TYPE = 'Content-Type: application/json';
+
+/** Writes chunk after chunk until the caller disconnects. */
+export const drip =
+  (pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): Variant<Moment> =>
+  ({ tools }) =>
+  async (wire) => {
+    for (const piece of pieces(wire)) {
+      if (wire.released.aborted || wire.socket.destroyed) return;
+      const taken = wire.socket.write(piece);
+      if (everyMs > 0) await pause(tools.clock, everyMs, wire.released);
+      else if (!taken) await drained(wire);
+    }
+  };
+
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+function drained({ socket, released }: Wire): Promise<void> {
+  return new Promise((resolve) => {
+    if (released.aborted || socket.destroyed) return resolve();
+    // Called hundreds of times for one huge body, so no listener may stay behind.
+    const end = (): void => {
+      socket.off('drain', end).off('close', end);
+      released.removeEventListener('abort', end);
+      resolve();
+    };
+    socket.on('drain', end).on('close', end);
+    released.addEventListener('abort', end);
+  });
+}
+
+/** The answer's body as text. */
+export function textOf(answer: Answer): string {
+  const { body } = answer;
+  if (typeof body === 'string') return body;
+  return body instanceof Uint8Array ? Buffer.from(body).toString() : JSON.stringify(body ?? null);
+}
+
+export const json = { 'Content-Type': 'application/json' };
+
+/** A 200 with this body, labelled as JSON. */
+export const said = (body: string): Answer => ({ status: 200, headers: json, body });
+
+export const PAGE =
+  '<!doctype html><title>Just a moment</title><p>Checking your browser before you go on.</p>';
+
+export const WRITES: readonly Operation[] = ['put_account_payment'];
+export const READS: readonly Operation[] = ['get_account_payment', 'get_payment'];
+export const PAYMENTS: readonly Operation[] = [...WRITES, ...READS];
+export const TOKENS: readonly Operation[] = ['access_token'];
+
+/** The variant whose turn it is; undefined for another operation, or when no faulty answer is due. */
+function take<M extends Moment>(
+  operations: readonly Operation[],
+  variants: readonly Variant<M>[],
+  moment: M,
+): Reply | Promise<Reply> | undefined {
+  if (!operations.includes(moment.call.operation)) return undefined;
+  const turn = moment.tools.next();
+  const variant = turn === undefined ? undefined : variants[turn % variants.length];
+  return typeof variant === 'function' ? variant(moment) : variant;
+}
+
+/** How many variants a fault has, and which calls meet it. */
+const met = (operations: readonly Operation[], variants: readonly unknown[]) =>
+  ({
+    variants: Math.max(1, variants.length),
+    on: operations === WRITES ? 'PUT' : operations === READS ? 'GET' : 'both',
+  }) as const;
+
+/** The request never reaches the partner's records. Without variants, calls are only counted. */
+export const before = (
+  operations: readonly Operation[],
+  ...variants: Variant<Moment>[]
+): Fault => ({
+  ...met(operations, variants),
+  begin: (tools) => ({
+    receive: (call, partner) => take(operations, variants, { call, tools, partner }),
+  }),
+});
+
+/** The partner does its work, and only its answer is corrupted. Refusals pass unchanged. */
+export const after = (
+  operations: readonly Operation[],
+  ...variants: Variant<Answered>[]
+): Fault => ({
+  ...met(operations, variants),
+  begin: (tools) => ({
+    answer: (call, answer, partner) =>
+      answer.status === 200
+        ? take(operations, variants, { call, tools, partner, answer })
+        : undefined,
+  }),
+});
+
+/** A fault that adds hooks to another one; they share none. */
+export const also = (more: Begin, fault: Fault): Fault => ({
+  ...fault,
+  begin: (tools) => ({ ...more(tools), ...fault.begin(tools) }),
+});
+
+type Fields = Record<string, unknown>;
+
+/** Changes fields of the record; undefined removes a field. */
+export const fields =
+  (change: Fields | ((record: Fields, call: Call) => Fields)): Variant<Answered> =>
+  ({ answer, call }) => {
+    const record = recordOf(answer) ?? {};
+    const changed = typeof change === 'function' ? change(record, call) : change;
+    return { ...answer, body: { ...record, ...changed } };
+  };
+
+export const otherAmount = (change: (cents: number) => number): Variant<Answered> =>
+  fields((record) => ({ amount_in_cents: change(Number(record['amount_in_cents'])) }));
+
+/** The record as it was before the payment ended. */
+export function stillProcessing(record: Fields): Fields {
+  const { failure_reason: _reason, ...rest } = record;
+  return { ...rest, status: 'processing', posted_at: null };
+}
+
+/** The token answer with fields changed. */
+export const regrant = (answer: Answer, change: Fields): Answer => ({
+  ...answer,
+  body: { ...(answer.body as object), ...change },
+});
+
+/** Changes fields of the token answer. */
+export const grant =
+  (change: Fields): Variant<Answered> =>
+  ({ answer }) =>
+    regrant(answer, change);
+
+/** The record's text with the amount in another notation. */
+export const amountAs =
+  (write: (amount: number) => string): Variant<Answered> =>
+  ({ answer }) =>
+    said(
+      textOf(answer).replace(
+        /"amount_in_cents":(\d+)/,
+        (_, digits) => `"amount_in_cents":${write(Number(digits))}`,
+      ),
+    );
+
+export const refuse = (status: number, code: string, headers: Answer['headers'] = {}): Answer => ({
+  status,
+  headers,
+  body: { code, message: 'Injected by the scenario' },
+});
+
+/** A 503 with this Retry-After. */
+export const busy = (retryAfter: string | string[]): Answer =>
+  refuse(503, 'SERVICE_UNAVAILABLE', { 'Retry-After': retryAfter });
+
+export const tooMany = (retryAfter: string): Answer =>
+  refuse(429, 'TOO_MANY_REQUESTS', { 'Retry-After': retryAfter });
+
+export const html = (status: number, body: string): Answer => ({
+  status,
+  headers: { 'Content-Type': 'text/html' },
+  body,
+});
+
+export const redirect =
+  (status: number, to: string | ((moment: Moment) => string) = away): Variant<Moment> =>
+  (moment) => ({
+    status,
+    headers: { Location: typeof to === 'string' ? to : to(moment) },
+    body: '',
+  });
+
+/** The same path on a host that is not this partner. */
+function away({ call, tools }: Moment): string {
+  return `${tools.stray}${call.path}`;
+}
+
+/** Every payment stays processing until the fault is over. */
+export const heldOpen: Begin = (tools) => {
+  const held: StoredPayment[] = [];
+  return {
+    born(payment) {
+      if (tools.healed()) return;
+      held.push(payment);
+      payment.ending = { ...payment.ending, after_ms: undefined };
+    },
+    healed(partner) {
+      for (const payment of held) partner.end(payment, { ...payment.ending, after_ms: 0 });
+    },
+  };
+};
+
+/** 1 MiB of spaces, compressed to 1 KiB. gzip members can be concatenated, which makes the bomb. */
+export const zippedMebibyte = gzipSync(Buffer.alloc(1024 * 1024, ' '));
+export const BOMB_MEBIBYTES = 200;
+
+/** More than any caller may read. */
+export const HUGE_BODY_BYTES = 100 * 1024 * 1024;
+export const CHUNK = Buffer.alloc(64 * 1024, ' ');
