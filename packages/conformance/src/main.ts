@@ -358,11 +358,12 @@ ${example}
 }
 
 function list(cases: readonly CaseInfo[], flags: Flags): number {
+  const described = cases.map(describe);
   if (flags.json === true) {
-    terminal.out(`${JSON.stringify(cases.map(describe), undefined, 2)}\n`);
+    terminal.out(`${JSON.stringify(described, undefined, 2)}\n`);
     return 0;
   }
-  for (const { id, title, clauses, severity, profile } of cases) {
+  for (const { id, title, clauses, severity, profile } of described) {
     const only = profile === 'strict' ? ', strict only' : '';
     terminal.out(`${id}  ${title}  [${clauses.join(' ')}] ${severity}${only}\n`);
   }

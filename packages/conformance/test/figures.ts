@@ -44,7 +44,7 @@ function figures(): string {
         one.id,
         one.title,
         one.clauses.join(' '),
-        one.profile === 'strict' ? `${one.severity}, strict` : one.severity,
+        `${one.severity ?? 'must'}${one.profile === 'strict' ? ', strict' : ''}`,
         wrong.filter(({ breaks }) => breaks === one.id).length,
       ]),
       [

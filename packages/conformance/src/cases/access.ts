@@ -4,7 +4,7 @@
  */
 import { TLSSocket } from 'node:tls';
 import { buildConnector } from 'undici';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import {
   asObject,
   CONNECT_TIMEOUT_MS,
@@ -71,7 +71,7 @@ function refused(t: PartnerContext, reply: Reply, what: string): void {
   t.strict(reply.status === 401, `${what}: 401`, reply);
 }
 
-const p01: Draft<PartnerCase> = {
+const p01: PartnerCase = {
   id: 'P01',
   title: 'Requests without a credential are refused',
   clauses: ['S3'],
@@ -83,7 +83,7 @@ const p01: Draft<PartnerCase> = {
 /** Maximum number of wrong credentials tried; the plan reserves one payment for each. */
 const MOST = 8;
 
-const p02: Draft<PartnerCase> = {
+const p02: PartnerCase = {
   id: 'P02',
   title: 'Requests with a wrong credential are refused',
   clauses: ['S3', 'OA4', 'KY1'],
@@ -141,7 +141,7 @@ async function tokenFor(t: PartnerContext, change?: TokenForm): Promise<string> 
   return token;
 }
 
-const p03: Draft<PartnerCase> = {
+const p03: PartnerCase = {
   id: 'P03',
   title: 'The token endpoint accepts the OAuth 2.0 client credentials form',
   clauses: ['OA2', 'OA3'],
@@ -161,7 +161,7 @@ const p03: Draft<PartnerCase> = {
   },
 };
 
-const p04: Draft<PartnerCase> = {
+const p04: PartnerCase = {
   id: 'P04',
   title: 'The token endpoint refuses wrong client credentials',
   clauses: ['OA1'],
@@ -190,7 +190,7 @@ const p04: Draft<PartnerCase> = {
 /** Content types for which the scope must be enforced too. */
 const TYPES = ['application/json', 'application/json; charset=utf-8', 'text/plain'];
 
-const p05: Draft<PartnerCase> = {
+const p05: PartnerCase = {
   id: 'P05',
   title: 'A token with scope read cannot create payments',
   clauses: ['SC1'],
@@ -211,7 +211,7 @@ const p05: Draft<PartnerCase> = {
   },
 };
 
-const p06: Draft<PartnerCase> = {
+const p06: PartnerCase = {
   id: 'P06',
   title: 'A token with scope write cannot read',
   clauses: ['SC1'],
@@ -233,7 +233,7 @@ const p06: Draft<PartnerCase> = {
 /** Longest token lifetime for which the judge waits until expiry. */
 const LONGEST_WAIT_SECONDS = 10;
 
-const p07: Draft<PartnerCase> = {
+const p07: PartnerCase = {
   id: 'P07',
   title: 'An expired access token is refused',
   clauses: ['OA3'],
@@ -258,7 +258,7 @@ const p07: Draft<PartnerCase> = {
   },
 };
 
-const p08: Draft<PartnerCase> = {
+const p08: PartnerCase = {
   id: 'P08',
   title: 'The key is accepted in the declared header and in no other',
   clauses: ['KY1', 'KY2'],
@@ -280,7 +280,7 @@ const p08: Draft<PartnerCase> = {
   },
 };
 
-const p09: Draft<PartnerCase> = {
+const p09: PartnerCase = {
   id: 'P09',
   title: 'Connections below TLS 1.2 are refused',
   clauses: ['S3'],
@@ -349,7 +349,7 @@ const SCOPES = [
   },
 ] as const;
 
-const p67: Draft<PartnerCase> = {
+const p67: PartnerCase = {
   id: 'P67',
   title: 'The token endpoint refuses other grants and scopes with the errors of OAuth 2.0',
   clauses: ['OA2', 'OA1', 'OA3', 'SC1'],

@@ -1,6 +1,6 @@
 /** Checks of what a partner says about its accounts (P10 to P15): customers decide by it what to pay, and to whom. */
 import { AccountRecord, compileCheck, isDate, type Json } from '@duebridge/contract';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import { asObject, isJson, isRefusal, isSuccess, show, tell, type Reply } from '../check/http.ts';
 import { isTime, NO_BILLER } from '../check/payment-fields.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
@@ -8,7 +8,7 @@ import { otherCase } from './shared.ts';
 
 const record = compileCheck(AccountRecord);
 
-const p10: Draft<PartnerCase> = {
+const p10: PartnerCase = {
   id: 'P10',
   title: 'A known account can be read',
   clauses: ['B1', 'AC1', 'S2'],
@@ -33,7 +33,7 @@ const p10: Draft<PartnerCase> = {
   },
 };
 
-const p11: Draft<PartnerCase> = {
+const p11: PartnerCase = {
   id: 'P11',
   title: 'Reading an account that does not exist returns an error',
   clauses: ['ER3', 'B1'],
@@ -63,7 +63,7 @@ function showsOnly(reply: Reply, id: string): boolean {
 
 const isBelow500 = ({ status }: Reply): boolean => status !== undefined && status < 500;
 
-const p12: Draft<PartnerCase> = {
+const p12: PartnerCase = {
   id: 'P12',
   title: 'Account ids with special characters are handled safely',
   clauses: ['B1'],
@@ -112,7 +112,7 @@ async function declaredIds(t: PartnerContext): Promise<void> {
   }
 }
 
-const p13: Draft<PartnerCase> = {
+const p13: PartnerCase = {
   id: 'P13',
   title: 'A balance can be read',
   clauses: ['S5', 'B2', 'TR3'],
@@ -165,7 +165,7 @@ const READS = 20;
 /** How many times the values must change while reading, and not change at rest, before the check reports it. */
 const ROUNDS = 3;
 
-const p14: Draft<PartnerCase> = {
+const p14: PartnerCase = {
   id: 'P14',
   title: 'Reading changes nothing',
   clauses: ['B1', 'B2'],
@@ -233,7 +233,7 @@ function flips(looks: readonly Look[]): boolean {
   return new Set(looks.map(({ shown }) => shown)).size > 1;
 }
 
-const p15: Draft<PartnerCase> = {
+const p15: PartnerCase = {
   id: 'P15',
   title: 'Reading an unknown payment returns 404',
   clauses: ['B5', 'B3'],

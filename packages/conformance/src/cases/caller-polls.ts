@@ -1,7 +1,7 @@
 /** Checks of how often and how long a platform calls (C03, C13, C14): to the end of each payment, and not beyond. */
 import type { ClauseId } from '@duebridge/contract';
 import { amountOf, idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
-import type { Draft, CallerCase } from '../check/check.ts';
+import type { CallerCase } from '../check/check.ts';
 import { type Clock, pause } from '../clock.ts';
 import { type Behaviour, onRecords, recordOf } from '../sandbox/partner.ts';
 import {
@@ -20,7 +20,7 @@ import {
 /** The three terminal statuses, one payment each. */
 const ENDS = ['succeeded', 'failed', 'canceled'] as const;
 
-const c03: Draft<CallerCase> = {
+const c03: CallerCase = {
   id: 'C03',
   title: 'Polling stops once the payment has ended',
   clauses: ['RU4', 'B5', 'EV1'],
@@ -157,7 +157,7 @@ const CALLS = { PUT: 5, GET: 12 } as const;
 /** Maximum number of PUTs per second for one payment that a partner should have to handle. */
 const MOST_A_SECOND = 5;
 
-const c13: Draft<CallerCase> = {
+const c13: CallerCase = {
   id: 'C13',
   title: 'The platform neither floods a failing partner nor gives up on a slow one',
   clauses: ['RU4', 'RU5', 'ST3', 'B5'],
@@ -259,7 +259,7 @@ async function othersGoOn(t: CallerContext): Promise<void> {
   });
 }
 
-const c14: Draft<CallerCase> = {
+const c14: CallerCase = {
   id: 'C14',
   title: 'Open payments survive a restart of the platform',
   clauses: ['RU5', 'S4', 'ST3'],

@@ -6,7 +6,7 @@ import {
   type CallerContext,
   type CallerPayment,
 } from '../check/caller-context.ts';
-import type { Draft, CallerCase } from '../check/check.ts';
+import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { show, parsed } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
@@ -25,7 +25,7 @@ const LARGE_WAIT_MS = 5_000;
 /** Names of fields that hold personal data. */
 const PERSONAL = /^(?:.*_)?(?:name|email|phone|address|customer|payer|holder)(?:_.*)?$/i;
 
-const c09: Draft<CallerCase> = {
+const c09: CallerCase = {
   id: 'C09',
   title: 'The first requests of a payment conform to the interface',
   clauses: ['B4', 'PF6', 'S5', 'PF3', 'OA2', 'OA4', 'KY2'],
@@ -240,7 +240,7 @@ function kindOf(value: string): string {
   return rest.length === 0 ? 'another value' : `${word} and another value`;
 }
 
-const c01: Draft<CallerCase> = {
+const c01: CallerCase = {
   id: 'C01',
   title: 'Every PUT has a batch id, and every payment a distinct id',
   clauses: ['PF3', 'PF2'],
@@ -313,7 +313,7 @@ async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> 
   );
 }
 
-const c06: Draft<CallerCase> = {
+const c06: CallerCase = {
   id: 'C06',
   title: 'No URL contains a credential',
   clauses: ['S3', 'OA4', 'KY1'],

@@ -1,5 +1,5 @@
 /** Every check, in report order. */
-import type { CallerCase, CaseInfo, Draft, PartnerCase, TokenCase } from '../check/check.ts';
+import type { CallerCase, CaseInfo, PartnerCase, TokenCase } from '../check/check.ts';
 import { ACCESS } from './access.ts';
 import { ACCOUNTS } from './accounts.ts';
 import { CALLER_POLLS } from './caller-polls.ts';
@@ -16,7 +16,7 @@ import { TOKEN_REQUESTS } from './token.ts';
 export { SCENARIO_CASES } from './scenario-index.ts';
 
 /** Checks of a partner's server. */
-export const PARTNER_CASES: readonly PartnerCase[] = complete([
+export const PARTNER_CASES: readonly PartnerCase[] = inOrder([
   ...ACCESS,
   ...ACCOUNTS,
   ...PUTS,
@@ -27,10 +27,10 @@ export const PARTNER_CASES: readonly PartnerCase[] = complete([
 ]);
 
 /** Checks of a platform's token endpoint. */
-export const TOKEN_CASES: readonly TokenCase[] = complete([...TOKEN_REQUESTS, ...TOKEN_ACCESS]);
+export const TOKEN_CASES: readonly TokenCase[] = inOrder([...TOKEN_REQUESTS, ...TOKEN_ACCESS]);
 
 /** Checks of a platform's calls to a partner; each has its stage. */
-export const CALLER_CASES: readonly CallerCase[] = complete([...CALLER_REQUESTS, ...CALLER_POLLS]);
+export const CALLER_CASES: readonly CallerCase[] = inOrder([...CALLER_REQUESTS, ...CALLER_POLLS]);
 
 /** Every check of a platform. */
 export const PLATFORM_CASES: readonly CaseInfo[] = [
@@ -39,9 +39,7 @@ export const PLATFORM_CASES: readonly CaseInfo[] = [
   ...SCENARIO_CASES,
 ];
 
-/** The checks of several chapters by id, with what they left out. */
-function complete<C extends CaseInfo>(drafts: readonly Draft<C>[]): readonly C[] {
-  return drafts
-    .map((draft) => ({ severity: 'must', profile: 'contract', ...draft }) as C)
-    .toSorted((one, other) => (one.id < other.id ? -1 : 1));
+/** The checks of several chapters by id. */
+function inOrder<C extends CaseInfo>(cases: readonly C[]): readonly C[] {
+  return cases.toSorted((one, other) => (one.id < other.id ? -1 : 1));
 }

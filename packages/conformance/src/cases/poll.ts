@@ -1,6 +1,6 @@
 /** Checks of a payment's way to its end (P50 to P58), as a platform that polls sees it. */
 import { isPaymentStatus } from '@duebridge/contract';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { asksToWait, isSuccess, show, tell, type Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
@@ -31,7 +31,7 @@ import {
 /** How many payments of earlier runs are checked. */
 const MOST = 50;
 
-const p50: Draft<PartnerCase> = {
+const p50: PartnerCase = {
   id: 'P50',
   title: 'A payment reaches one terminal status within the declared time',
   clauses: ['ST2', 'ST3', 'ST4', 'RU2', 'S4', 'EV1'],
@@ -103,7 +103,7 @@ async function recheck(t: PartnerContext): Promise<void> {
 /** Allowed difference between two clocks (decision 12). */
 const SKEW_MS = 5 * 60_000;
 
-const p51: Draft<PartnerCase> = {
+const p51: PartnerCase = {
   id: 'P51',
   title: 'A succeeded payment has posted_at',
   clauses: ['PF8', 'ST2'],
@@ -147,7 +147,7 @@ function at(ms: number): string {
 
 const NAMES: readonly SharedName[] = ['unknown', 'inactive', 'above'];
 
-const p52: Draft<PartnerCase> = {
+const p52: PartnerCase = {
   id: 'P52',
   title: 'A failed payment has a readable failure_reason',
   clauses: ['PF5', 'ST3'],
@@ -172,7 +172,7 @@ const p52: Draft<PartnerCase> = {
 /** When payable payments are canceled, in first gaps between two polls (Pace): before and after a posting run selects them. */
 const CANCELED_AFTER: readonly number[] = [0, 0.2, 0.4, 0.7];
 
-const p53: Draft<PartnerCase> = {
+const p53: PartnerCase = {
   id: 'P53',
   title: 'A canceled payment has status canceled',
   clauses: ['ST4', 'RU2'],
@@ -267,7 +267,7 @@ const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours o
 /** Number of polls after the end, and of payments of earlier runs that are read again. */
 const POLLS = 10;
 
-const p54: Draft<PartnerCase> = {
+const p54: PartnerCase = {
   id: 'P54',
   title: 'A terminal payment never changes',
   clauses: ['RU2'],
@@ -300,7 +300,7 @@ const p54: Draft<PartnerCase> = {
   },
 };
 
-const p56: Draft<PartnerCase> = {
+const p56: PartnerCase = {
   id: 'P56',
   title: 'A payment can be read as soon as its PUT is acknowledged',
   clauses: ['ST1', 'B5', 'B3'],
@@ -327,7 +327,7 @@ const p56: Draft<PartnerCase> = {
   },
 };
 
-const p57: Draft<PartnerCase> = {
+const p57: PartnerCase = {
   id: 'P57',
   title: 'Ten polls per second do not overload the server',
   clauses: ['RU4'],
@@ -349,7 +349,7 @@ const p57: Draft<PartnerCase> = {
 /** Maximum time between the posting and the first read that shows it. */
 const MOST_LATE_MS = 60_000;
 
-const p58: Draft<PartnerCase> = {
+const p58: PartnerCase = {
   id: 'P58',
   title: 'Reads show a new status within a minute',
   clauses: ['RU3'],

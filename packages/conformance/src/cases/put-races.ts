@@ -2,7 +2,7 @@
  * Checks of PUTs that meet each other, a cut connection, another replica or a restart (P27, P30, P34, P63, P64, P66): the places where
  * code that works one request at a time makes a second payment, or loses one.
  */
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import { isOut, isSuccess, type Reply, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
@@ -22,7 +22,7 @@ import { ENDED_FIELDS, isAnswer, LASTING_FIELDS, unchanged } from './shared.ts';
 const PARALLEL_P27 = 100;
 const FEW = 3;
 
-const p27: Draft<PartnerCase> = {
+const p27: PartnerCase = {
   id: 'P27',
   title: 'A hundred concurrent identical PUTs create one payment',
   clauses: ['RU5', 'PF2'],
@@ -75,7 +75,7 @@ const RACES = 3;
 /** The fields that say whose payment it is. */
 const OWNER_FIELDS = ['platform_payment_id', 'biller_id', 'account_id', 'amount_in_cents'] as const;
 
-const p30: Draft<PartnerCase> = {
+const p30: PartnerCase = {
   id: 'P30',
   title: 'A known id under another account or biller creates no second payment',
   clauses: ['PF2'],
@@ -147,7 +147,7 @@ async function judgeRace(
 /** Delay between sending the request and cutting the connection: none, and while the server works on the request. */
 const CUTS_MS = [0, 30];
 
-const p34: Draft<PartnerCase> = {
+const p34: PartnerCase = {
   id: 'P34',
   title: 'A retry after a lost response creates no second payment',
   clauses: ['RU5', 'S4'],
@@ -184,7 +184,7 @@ const GAPS_AFTER_THE_END = 10;
 /** The gap between two reads grows to this many first gaps. */
 const WIDEST_GAP = 3;
 
-const p63: Draft<PartnerCase> = {
+const p63: PartnerCase = {
   id: 'P63',
   title: 'A payment is known on every connection once one has accepted it',
   clauses: ['RU5', 'PF2', 'B5', 'RU2'],
@@ -257,7 +257,7 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
 /** Concurrent payments. */
 const PARALLEL_P64 = 20;
 
-const p64: Draft<PartnerCase> = {
+const p64: PartnerCase = {
   id: 'P64',
   title: 'Concurrent different payments are not mixed up',
   clauses: ['PF2', 'ID1'],
@@ -300,7 +300,7 @@ const BACK_WITHIN_MS = 60_000;
 /** Payments that are put and read again. */
 const MOST = 10;
 
-const p66: Draft<PartnerCase> = {
+const p66: PartnerCase = {
   id: 'P66',
   title: 'Payments survive a restart',
   clauses: ['PF2', 'RU5', 'RU3', 'PF1'],

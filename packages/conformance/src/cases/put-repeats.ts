@@ -3,7 +3,7 @@
  * answer, so a repeat that makes a second payment charges a customer twice.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import type { Severity } from '../check/findings.ts';
 import { isSuccess, show, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
@@ -11,7 +11,7 @@ import { instruction, type Intent, recordOf, own, uses } from '../check/payment-
 import { CONTROLS, oneEffect } from './balance.ts';
 import { LASTING_FIELDS, unchanged } from './shared.ts';
 
-const p25: Draft<PartnerCase> = {
+const p25: PartnerCase = {
   id: 'P25',
   title: 'An identical PUT returns the same payment',
   clauses: ['RU5', 'ID1'],
@@ -46,7 +46,7 @@ const REPEATS = 20;
 /** Repeats that even a slow server must handle. Beyond these, the check stops after `Pace.repeat_ms`. */
 const FEWEST = 5;
 
-const p26: Draft<PartnerCase> = {
+const p26: PartnerCase = {
   id: 'P26',
   title: 'Twenty repeats of a PUT create one payment',
   clauses: ['RU5'],
@@ -67,7 +67,7 @@ const p26: Draft<PartnerCase> = {
   atEnd: (t) => oneEffect(t, t.ownPayment(26)),
 };
 
-const p28: Draft<PartnerCase> = {
+const p28: PartnerCase = {
   id: 'P28',
   title: 'A repeat with another amount returns the original payment',
   clauses: ['RU5', 'PF6'],
@@ -84,7 +84,7 @@ const p28: Draft<PartnerCase> = {
   },
 };
 
-const p32: Draft<PartnerCase> = {
+const p32: PartnerCase = {
   id: 'P32',
   title: 'A PUT with another id is another payment, even with the same account and amount',
   clauses: ['ID1', 'FR1'],
@@ -111,7 +111,7 @@ const UNUSUAL: readonly ((random: string) => string)[] = [
   (random) => `${random} & <"O'Neill">`,
 ];
 
-const p33: Draft<PartnerCase> = {
+const p33: PartnerCase = {
   id: 'P33',
   title: 'Several payments can share a batch id',
   clauses: ['PF3'],
@@ -216,7 +216,7 @@ const PAIRS: readonly Pair[] = [
   },
 ];
 
-const p65: Draft<PartnerCase> = {
+const p65: PartnerCase = {
   id: 'P65',
   title: 'Similar ids are different payments',
   clauses: ['PF2', 'ID1'],
@@ -274,7 +274,7 @@ function pad(random: string, length: number): readonly [string, string] {
 /** How many payments of earlier runs are put again. */
 const MOST_REPEATS = 10;
 
-const p35: Draft<PartnerCase> = {
+const p35: PartnerCase = {
   id: 'P35',
   title: 'A PUT repeated the next day returns the original payment',
   clauses: ['PF2', 'RU5'],

@@ -3,7 +3,7 @@
  * an amount wrongly here moves the wrong money.
  */
 import { isPaymentStatus, type Json } from '@duebridge/contract';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import type { Level } from '../check/findings.ts';
 import { isJson, isRefusal, isSuccess, tell } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
@@ -24,7 +24,7 @@ import {
 import type { PartnerTarget } from '../check/target.ts';
 import { finallyRefused, isInstant, isText, statusOf } from './shared.ts';
 
-const p20: Draft<PartnerCase> = {
+const p20: PartnerCase = {
   id: 'P20',
   title: 'A new payment is accepted',
   clauses: ['B4', 'PF1', 'PF2', 'PF3', 'PF4'],
@@ -49,7 +49,7 @@ const p20: Draft<PartnerCase> = {
   },
 };
 
-const p21: Draft<PartnerCase> = {
+const p21: PartnerCase = {
   id: 'P21',
   title: 'A payment starts as processing',
   clauses: ['RU1', 'ST1'],
@@ -92,7 +92,7 @@ async function otherPayments(t: PartnerContext): Promise<void> {
 /** Allowed difference between two clocks (decision 12). */
 const SKEW_MS = 5 * 60_000;
 
-const p22: Draft<PartnerCase> = {
+const p22: PartnerCase = {
   id: 'P22',
   title: 'initiated_at has a time zone',
   clauses: ['PF7'],
@@ -109,7 +109,7 @@ const p22: Draft<PartnerCase> = {
   },
 };
 
-const p23: Draft<PartnerCase> = {
+const p23: PartnerCase = {
   id: 'P23',
   title: 'posted_at is null while a payment is processing',
   clauses: ['PF8', 'ST1'],
@@ -132,7 +132,7 @@ const p23: Draft<PartnerCase> = {
   },
 };
 
-const p24: Draft<PartnerCase> = {
+const p24: PartnerCase = {
   id: 'P24',
   title: 'Small, odd and large amounts are kept exactly',
   clauses: ['PF6', 'LI1', 'S5'],
@@ -208,7 +208,7 @@ const AMOUNTS: readonly Bad[] = [
   ...['null', 'true', '1e2'].map((source) => amountAs(source, 'strict')),
 ];
 
-const p36: Draft<PartnerCase> = {
+const p36: PartnerCase = {
   id: 'P36',
   title: 'Amounts that are not a positive integer of cents are refused',
   clauses: ['S5', 'PF6'],
@@ -227,7 +227,7 @@ const p36: Draft<PartnerCase> = {
   },
 };
 
-const p37: Draft<PartnerCase> = {
+const p37: PartnerCase = {
   id: 'P37',
   title: 'A body whose id differs from the path is refused',
   clauses: ['PF2'],
@@ -244,7 +244,7 @@ const p37: Draft<PartnerCase> = {
   },
 };
 
-const p38: Draft<PartnerCase> = {
+const p38: PartnerCase = {
   id: 'P38',
   title: 'Unknown fields are ignored',
   clauses: ['PF9', 'VE1'],
@@ -273,7 +273,7 @@ const NO_JSON: readonly Bad[] = [
   })),
 ].map((bad) => ({ ...bad, level: 'should' }));
 
-const p39: Draft<PartnerCase> = {
+const p39: PartnerCase = {
   id: 'P39',
   title: 'A body that is not a JSON object, or not declared as JSON, is refused',
   clauses: ['ER3'],
@@ -283,7 +283,7 @@ const p39: Draft<PartnerCase> = {
   run: async (t) => void (await refusesEach(t, 39, NO_JSON)),
 };
 
-const p40: Draft<PartnerCase> = {
+const p40: PartnerCase = {
   id: 'P40',
   title: 'A payment to an unknown account never succeeds',
   clauses: ['FR1', 'ST3'],
@@ -306,7 +306,7 @@ const WORDS = {
 
 const NAMES = Object.keys(WORDS) as (keyof typeof WORDS)[];
 
-const p41: Draft<PartnerCase> = {
+const p41: PartnerCase = {
   id: 'P41',
   title: 'A payment to an inactive account or above the maximum fails with a reason',
   clauses: ['FR1', 'ST3'],
@@ -344,7 +344,7 @@ async function mustFail(t: PartnerContext, intent: Intent, what: string): Promis
   });
 }
 
-const p42: Draft<PartnerCase> = {
+const p42: PartnerCase = {
   id: 'P42',
   title: 'A payment without a batch id is refused',
   clauses: ['PF3'],

@@ -4,7 +4,7 @@
  */
 import { Skipped, type More } from '../check/findings.ts';
 import type { Json } from '@duebridge/contract';
-import type { Draft, PartnerCase } from '../check/check.ts';
+import type { PartnerCase } from '../check/check.ts';
 import { isRefusal, show, type Exchange, type Reply, parsed } from '../check/http.ts';
 import type { PartnerContext, Seen } from '../check/partner-context.ts';
 import {
@@ -45,7 +45,7 @@ const CODES: Readonly<Record<number, readonly string[]>> = {
   415: ['UNSUPPORTED_MEDIA_TYPE'],
 };
 
-const p59: Draft<PartnerCase> = {
+const p59: PartnerCase = {
   id: 'P59',
   title: 'Errors are JSON without secrets, and responses are fast enough',
   clauses: ['ER3'],
@@ -111,7 +111,7 @@ function codeProblem({ status, answer_body }: Exchange): string | undefined {
   return right ? undefined : `code ${show(code)}`;
 }
 
-const p60: Draft<PartnerCase> = {
+const p60: PartnerCase = {
   id: 'P60',
   title: 'All responses for a payment are consistent',
   clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7', 'PF8', 'PF5', 'RU2', 'RU5', 'FR1'],
@@ -285,7 +285,7 @@ function sentAs(t: PartnerContext, intent: Intent, name: string): Json | undefin
 /** How long Get Payment may show an end later than Get Account Payment did: it may read from a replica. */
 const READ_LAG_MS = 2_000;
 
-const p61: Draft<PartnerCase> = {
+const p61: PartnerCase = {
   id: 'P61',
   title: 'Reads and repeats leave every terminal payment unchanged',
   clauses: ['RU2', 'RU5', 'B3'],
@@ -362,7 +362,7 @@ function asItEnded(t: PartnerContext, end: PaymentFields, reply: Reply, more: Mo
   return unchanged(t, end, reply, ENDED_FIELDS, expected, more);
 }
 
-const p62: Draft<PartnerCase> = {
+const p62: PartnerCase = {
   id: 'P62',
   title: 'The amount due falls by exactly the succeeded payments',
   clauses: ['ST2', 'RU5', 'ST3', 'ST4'],

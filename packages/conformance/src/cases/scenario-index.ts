@@ -22,13 +22,11 @@ export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map((scenario, pl
   const own = OWN_JUDGES[name];
   const by = own !== undefined ? 'own' : needs === 'oauth' ? 'tokens' : 'payments';
   const cents = FIRST_CENTS + place * CENTS_EACH;
-  const strict = judged.strict === true;
   return {
     id: name.slice(0, 3),
     title,
     clauses: judged.clauses,
-    severity: strict ? 'should' : 'must',
-    profile: strict ? 'strict' : 'contract',
+    ...(judged.strict === true && { severity: 'should', profile: 'strict' }),
     stage: judged.last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
     likely_cause: `${CAUSES[by]} A right one: ${caller}`,
     run(t) {

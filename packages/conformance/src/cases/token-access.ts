@@ -3,7 +3,7 @@
  * customer's name, and an error must not tell strangers anything.
  */
 import { platformRoutes, type Json } from '@duebridge/contract';
-import type { Draft, TokenCase } from '../check/check.ts';
+import type { TokenCase } from '../check/check.ts';
 import {
   asksToWait,
   asObject,
@@ -28,7 +28,7 @@ import {
 } from '../check/token-context.ts';
 import { isText, looksInternal, misspellings } from './shared.ts';
 
-const t04: Draft<TokenCase> = {
+const t04: TokenCase = {
   id: 'T04',
   title: 'A token request without a client id or a key is refused',
   clauses: ['AU1'],
@@ -44,7 +44,7 @@ const t04: Draft<TokenCase> = {
   },
 };
 
-const t05: Draft<TokenCase> = {
+const t05: TokenCase = {
   id: 'T05',
   title: 'An unknown client id returns 404',
   clauses: ['ER1'],
@@ -83,7 +83,7 @@ function isNotFound({ status, json }: Reply): boolean {
   return status === 404 && code === 'NOT_FOUND' && message === 'Resource not found';
 }
 
-const t06: Draft<TokenCase> = {
+const t06: TokenCase = {
   id: 'T06',
   title: 'A known client with a wrong key is refused',
   clauses: ['AU1'],
@@ -122,7 +122,7 @@ async function otherClient(t: TokenContext): Promise<void> {
   }
 }
 
-const t07: Draft<TokenCase> = {
+const t07: TokenCase = {
   id: 'T07',
   title: 'An account unknown to the partner returns 404',
   clauses: ['ER1', 'TR4'],
@@ -150,7 +150,7 @@ const t07: Draft<TokenCase> = {
   },
 };
 
-const t11: Draft<TokenCase> = {
+const t11: TokenCase = {
   id: 'T11',
   title: 'Other content types and methods are refused',
   clauses: ['A1', 'ER3'],
@@ -170,7 +170,7 @@ const t11: Draft<TokenCase> = {
   },
 };
 
-const t12: Draft<TokenCase> = {
+const t12: TokenCase = {
   id: 'T12',
   title: 'An internal error reveals no details',
   clauses: ['ER2'],
@@ -200,7 +200,7 @@ function isInternalError(body: Readonly<Record<string, Json>> = {}): boolean {
 const MOST_BURSTS = 4;
 const SLACK = 0.1;
 
-const t14: Draft<TokenCase> = {
+const t14: TokenCase = {
   id: 'T14',
   title: 'A large body and a burst of requests are limited',
   clauses: ['LI1'],
@@ -244,7 +244,7 @@ function tooMuch(target: PlatformTarget, requests: number, seconds: number): boo
   return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
 }
 
-const t15: Draft<TokenCase> = {
+const t15: TokenCase = {
   id: 'T15',
   title: 'A token opens the flow; a made-up one is refused',
   clauses: ['S1', 'TK1'],
@@ -282,7 +282,7 @@ function open(t: TokenContext, token: string): Promise<Reply> {
 
 const ORIGIN = 'https://evil.example';
 
-const t16: Draft<TokenCase> = {
+const t16: TokenCase = {
   id: 'T16',
   title: 'Other origins get no permissive CORS',
   clauses: ['AU1'],
@@ -327,7 +327,7 @@ const SIMILAR: readonly (readonly [string, string])[] = [
 /** Concurrent requests: enough to overlap, and far below the burst of any rate limit. */
 const AT_ONCE = 10;
 
-const t17: Draft<TokenCase> = {
+const t17: TokenCase = {
   id: 'T17',
   title: 'Each customer gets a different token',
   clauses: ['TK1', 'S1'],
@@ -368,7 +368,7 @@ const errorsOf = (t: TokenContext, from: number): Exchange[] =>
       Math.floor(status / 100) === from / 100,
   );
 
-const t20: Draft<TokenCase> = {
+const t20: TokenCase = {
   id: 'T20',
   title: 'Every 5xx of this run has the form the interface defines',
   clauses: ['ER2', 'ER3'],
@@ -390,7 +390,7 @@ const t20: Draft<TokenCase> = {
 /** Statuses that a proxy in front of the platform may answer by itself. */
 const OF_A_PROXY: readonly number[] = [408, 413, 429, 431];
 
-const t21: Draft<TokenCase> = {
+const t21: TokenCase = {
   id: 'T21',
   title: 'Errors are JSON with code and message, and repeat nothing confidential',
   clauses: ['ER3', 'ER1'],

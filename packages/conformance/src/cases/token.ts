@@ -1,6 +1,6 @@
 /** Checks of the request for a token (T01 to T03, T08 to T10, T13, T18, T19): which bodies must get one, which must not, and what it is. */
 import { isDateTime, parseInstant } from '@duebridge/contract';
-import type { Draft, TokenCase } from '../check/check.ts';
+import type { TokenCase } from '../check/check.ts';
 import type { Level, More } from '../check/findings.ts';
 import { asObject, isJson, isSuccess, type Reply } from '../check/http.ts';
 import type { PlatformTarget } from '../check/target.ts';
@@ -12,7 +12,7 @@ import {
   type TokenContext,
 } from '../check/token-context.ts';
 
-const t01: Draft<TokenCase> = {
+const t01: TokenCase = {
   id: 'T01',
   title: 'A token request with every field is accepted',
   clauses: ['A2', 'TK1', 'A1', 'S1'],
@@ -53,9 +53,9 @@ type Refused = readonly [what: string, body: TokenBody | string, level?: Level];
 
 /** A check of bodies that must be refused, as errors of the caller. */
 const refusing = (
-  info: Omit<Draft<TokenCase>, 'run'>,
+  info: Omit<TokenCase, 'run'>,
   bodies: (target: PlatformTarget) => readonly Refused[],
-): Draft<TokenCase> => ({
+): TokenCase => ({
   ...info,
   async run(t) {
     for (const [what, body, level] of bodies(t.target)) {
@@ -114,7 +114,7 @@ function without(
   ];
 }
 
-const t08: Draft<TokenCase> = {
+const t08: TokenCase = {
   id: 'T08',
   title: 'biller_id is required from an aggregator and optional for a biller',
   clauses: ['TR4'],
@@ -328,7 +328,7 @@ function accepted(target: PlatformTarget): readonly Accepted[] {
 /** The longest string that decision 16 allows. */
 const LONG = 256;
 
-const t19: Draft<TokenCase> = {
+const t19: TokenCase = {
   id: 'T19',
   title: 'Unusual but valid values are accepted',
   clauses: ['TR1', 'TR2', 'TR3', 'A1'],
@@ -358,7 +358,7 @@ const t19: Draft<TokenCase> = {
   },
 };
 
-const t02: Draft<TokenCase> = {
+const t02: TokenCase = {
   id: 'T02',
   title: 'A token request with only the required fields is accepted',
   clauses: ['TR1'],
@@ -372,7 +372,7 @@ const AT_ONCE = 10;
 /** Shortest token that can carry 128 bits, which nobody can guess (decision 8 gives 256). */
 const LEAST_CHARACTERS = 22;
 
-const t13: Draft<TokenCase> = {
+const t13: TokenCase = {
   id: 'T13',
   title: 'Tokens are unique and unguessable',
   clauses: ['TK1'],

@@ -18,17 +18,13 @@ export interface CaseInfo {
   readonly title: string;
   /** The first clause is the one that its findings break, unless a finding names another. */
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
-  /** The highest severity that it can raise. */
-  readonly severity: Severity;
-  /** The least strict profile that runs it. */
-  readonly profile: Profile;
+  /** The highest severity that it can raise; must unless given. */
+  readonly severity?: Severity;
+  /** The least strict profile that runs it; contract unless given. */
+  readonly profile?: Profile;
   /** What usually causes the breach, for the engineer who fixes it. */
   readonly likely_cause: string;
 }
-
-/** A check as its chapter writes it: a must of the contract profile unless it says otherwise. */
-export type Draft<C extends CaseInfo> = Omit<C, 'severity' | 'profile'> &
-  Partial<Pick<C, 'severity' | 'profile'>>;
 
 /**
  * When a check runs. `first`: before any payment. `main`: in parallel with all others. `last`: after the run has waited for every
@@ -90,7 +86,7 @@ export function choose<C extends CaseInfo>(
   only: readonly string[] | undefined,
 ): readonly C[] {
   if (only === undefined) {
-    return cases.filter((one) => profile === 'strict' || one.profile === 'contract');
+    return cases.filter((one) => profile === 'strict' || one.profile !== 'strict');
   }
   const wanted = only.map((id) => id.trim().toUpperCase()).filter((id) => id !== '');
   const unknown = wanted.find((id) => !cases.some((one) => one.id === id));

@@ -2,7 +2,7 @@
  * The context of a check of a partner's server: the operations, payments shared by several checks, the amounts due, and waiting for
  * the end of a payment. A run has one PartnerRun; each check gets its own context over it.
  */
-import { randomUUID, randomBytes } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';
 import { Context, type Headers, Run, type Means } from './context.ts';
 import { Skipped, type MoreAt } from './findings.ts';
@@ -294,8 +294,7 @@ export class PartnerContext extends Context<PartnerRun> {
   intend(planned: Planned | number, platform_batch_id: string = randomUUID()): Intent {
     const { amount_in_cents, account_id } =
       typeof planned === 'number' ? own(this.target, planned) : planned;
-    const platform_payment_id = newPaymentId(this.run.now());
-    return { platform_payment_id, platform_batch_id, amount_in_cents, account_id };
+    return { platform_payment_id: randomUUID(), platform_batch_id, amount_in_cents, account_id };
   }
 
   /** Puts a new payment. Skips when it is not accepted: P20 reports that. */
@@ -524,13 +523,3 @@ const pathOf = (
   { account_id, platform_payment_id }: Intent,
   elsewhere: { readonly account_id?: string } = {},
 ) => ({ account_id: elsewhere.account_id ?? account_id, platform_payment_id });
-
-/** A UUIDv7, as minted by the platform (decision 13). */
-function newPaymentId(now: number): string {
-  const bytes = randomBytes(16);
-  bytes.writeUIntBE(now, 0, 6);
-  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6);
-  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
-  const hex = bytes.toString('hex');
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
-}

@@ -124,35 +124,27 @@ export function own(target: PartnerTarget, offset: number): Planned {
 /** A biller that no partner has: the path's first id must be looked at like the second. */
 export const NO_BILLER = 'no-such-biller-duebridge';
 
-/** The payments shared by several checks. */
-export type SharedName =
-  'first' | 'other' | 'unknown' | 'inactive' | 'above' | 'control' | 'second control';
+/** The payments shared by several checks: what each adds to a plain amount, and the account that it goes to. */
+const SHARED = {
+  first: [20, 'payable'],
+  other: [21, 'other'],
+  unknown: [40, 'unknown'],
+  inactive: [41, 'inactive'],
+  above: [undefined, 'payable'],
+  control: [62, 'payable'],
+  'second control': [63, 'payable'],
+} as const;
+
+export type SharedName = keyof typeof SHARED;
 
 /** A shared payment; undefined when the target declares no account or limit for it. */
 export function shared(target: PartnerTarget, name: SharedName): Planned | undefined {
-  const { payable, other, unknown, inactive } = target.accounts;
-  const max = target.limits.max_amount_in_cents;
-  switch (name) {
-    case 'first':
-      return { ...own(target, 20), shared: name };
-    case 'control':
-    case 'second control':
-      return { ...own(target, name === 'control' ? 62 : 63), shared: name };
-    case 'other':
-      return other === undefined
-        ? undefined
-        : { amount_in_cents: plainAmount(target, 21), account_id: other, shared: name };
-    case 'unknown':
-      return { amount_in_cents: plainAmount(target, 40), account_id: unknown, shared: name };
-    case 'inactive':
-      return inactive === undefined
-        ? undefined
-        : { amount_in_cents: plainAmount(target, 41), account_id: inactive, shared: name };
-    case 'above':
-      return max === undefined
-        ? undefined
-        : { amount_in_cents: max + 1, account_id: payable, shared: name };
-  }
+  const [offset, account] = SHARED[name];
+  const account_id = target.accounts[account];
+  const { max_amount_in_cents: max = NaN } = target.limits;
+  const amount_in_cents = offset === undefined ? max + 1 : plainAmount(target, offset);
+  if (account_id === undefined || Number.isNaN(amount_in_cents)) return undefined;
+  return { amount_in_cents, account_id, shared: name };
 }
 
 /** What a check may request: shared payments by name, and payments of its own by their offset. */

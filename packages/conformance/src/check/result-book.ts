@@ -32,7 +32,7 @@ export interface ReportedFinding {
 }
 
 /** The result of one check, with its description. */
-export interface CheckResult extends CaseInfo {
+export interface CheckResult extends Required<CaseInfo> {
   readonly verdict: Verdict;
   readonly findings: readonly ReportedFinding[];
   readonly notes: readonly string[];
@@ -325,8 +325,8 @@ export function excuse({ until, owner, reason }: KnownFailure): string {
 }
 
 /** The description of a check without what it does. */
-export function describe(check: CaseInfo): CaseInfo {
-  const { id, title, clauses, severity, profile, likely_cause } = check;
+export function describe(check: CaseInfo): Required<CaseInfo> {
+  const { id, title, clauses, severity = 'must', profile = 'contract', likely_cause } = check;
   return { id, title, clauses, severity, profile, likely_cause };
 }
 

@@ -118,8 +118,18 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     throw error;
   });
   const url = urlOf(tls === undefined ? 'http' : 'https', host, port);
-  let held = entry === 'closed' ? await closeButHold(server, port, host, stray.port) : undefined;
   let stopped: Promise<void> | undefined;
+  /** Refuses connections, and ends those that are open, until the returned function is called. */
+  const refuseConnections = async (): Promise<() => Promise<void>> => {
+    const closed = closeButHold(server, port, host, stray.port);
+    desk.disconnect();
+    const holder = await closed;
+    return async () => {
+      holder.resetAndDestroy();
+      if (stopped === undefined && !server.listening) await listenAgain(clock, server, port, host);
+    };
+  };
+  const reopen = entry === 'closed' ? await refuseConnections() : undefined;
 
   return {
     /** Base URL to register, such as http://127.0.0.1:4100. */
@@ -144,24 +154,13 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     async heal(): Promise<void> {
       faults.heal();
       desk.letGo();
-      if (entry === 'closed' && !server.listening) await listenAgain(clock, server, port, host);
-      held?.resetAndDestroy();
-      held = undefined;
+      await reopen?.();
     },
     /** Another host, to which some scenarios redirect. */
     stray_url: stray.url,
     /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
     strayPaths: (): readonly string[] => stray.paths(),
-    /** Refuses connections, and ends those that are open, until the returned function is called. */
-    async refuseConnections(): Promise<() => Promise<void>> {
-      const closed = closeButHold(server, port, host, stray.port);
-      desk.disconnect();
-      const holder = await closed;
-      return async () => {
-        holder.resetAndDestroy();
-        if (stopped === undefined) await listenAgain(clock, server, port, host);
-      };
-    },
+    refuseConnections,
     /** TLS handshakes that the caller aborted. */
     refusedHandshakes: () => desk.refusedHandshakes,
     /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
@@ -180,10 +179,10 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
       stopped ??= (async () => {
         book.close();
         desk.letGo();
-        held?.resetAndDestroy();
         const closed = closeListener(server);
         desk.disconnect();
         await Promise.all([closed, stray.stop()]);
+        await reopen?.();
       })();
       return stopped;
     },
