@@ -373,18 +373,17 @@ async function run(
   side: Side,
   args: readonly string[],
   env: Env,
-): Promise<{ code: number | null; out: string; err: string }> {
+): Promise<{ code: number | null; err: string }> {
   const child = spawn(process.execPath, [entryPoint, side, ...args], {
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       ...env,
     },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let [out, err] = ['', ''];
-  child.stdout.setEncoding('utf8').on('data', (part: string) => (out += part));
+  let err = '';
   child.stderr.setEncoding('utf8').on('data', (part: string) => (err += part));
   const [code] = (await once(child, 'close')) as [number | null];
-  return { code, out, err };
+  return { code, err };
 }

@@ -78,49 +78,13 @@ export async function migrate(
     const apply = (): Promise<boolean> =>
       file.concurrently
         ? buildIndexes(database, migrations.schema, file, retryPauseMs, log)
-        : applyOne(database, migrations.schema, files, file, lockTimeoutMs, log);
+        : applyOne(database, migrations.schema, file, lockTimeoutMs, log);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
     }
   }
   return done;
-}
-
-/** Tables of ours by name that make a schema an older or a restored copy of ours; a biller's own database may have one or two. */
-const LOOKS_OURS = 3;
-
-/**
- * Refuses to make tables in a database that has them already in another place, or that has something else in theirs: an empty copy
- * beside the old tables would abandon every payment in flight. Throws ConfigurationError that says what was found.
- */
-async function assertUnused(
-  tx: Transaction,
-  schema: string,
-  files: readonly Migration[],
-): Promise<void> {
-  const created = files.flatMap(({ text }) => [
-    ...text.matchAll(new RegExp(`CREATE TABLE (?:IF NOT EXISTS )?${schema}\\.(\\w+)`, 'g')),
-  ]);
-  const found = await tx.query<{ place: string; tables: string[]; ours: number }>(
-    `SELECT schemaname AS place, array_agg(tablename::text ORDER BY tablename) AS tables,
-            (count(*) FILTER (WHERE tablename = ANY ($1::text[])))::int AS ours
-       FROM pg_catalog.pg_tables
-      WHERE schemaname NOT IN ('pg_catalog', 'information_schema', 'duebridge_platform', 'duebridge_partner') OR schemaname = $2
-      GROUP BY schemaname`,
-    [created.map((match) => match[1] ?? ''), schema],
-  );
-  for (const { place, tables, ours } of found) {
-    if (place !== schema && ours < LOOKS_OURS) continue;
-    const names = `${tables.slice(0, 5).join(', ')}${tables.length > 5 ? ', …' : ''}`;
-    const what =
-      place === schema
-        ? 'which this program did not make'
-        : `which look like those that belong in ${schema}`;
-    throw new ConfigurationError(
-      `the schema ${place} has tables (${names}), ${what}: nothing was changed; give DATABASE_URL of an empty database, or move the tables to ${schema} with their list of migrations`,
-    );
-  }
 }
 
 /** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on an invalid or duplicate name. */
@@ -195,7 +159,6 @@ function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log):
 function applyOne(
   database: Database,
   schema: string,
-  files: readonly Migration[],
   file: Migration,
   lockTimeoutMs: number,
   log: Log,
@@ -213,11 +176,7 @@ function applyOne(
     const applied = await appliedOf(tx, schema);
     if (applied.has(file.name)) return false;
     await tx.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    if (applied.size === 0) {
-      // Under the lock: tables that another process is making at this moment are not taken for somebody else's.
-      await assertUnused(tx, schema, files);
-      await prepare(tx, schema);
-    }
+    if (applied.size === 0) await prepare(tx, schema);
     await tx.query(file.text);
     await noteApplied(tx, schema, file);
     return true;
