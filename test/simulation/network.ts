@@ -55,19 +55,13 @@ export function simulatedClient(options: {
   readonly partner: (partner_id: string) => SimulatedPartner;
 }): PartnerClient {
   const { world, process, faults, history, partner } = options;
-  const lookups = new Map<string, ReturnType<typeof openNameLookup>>();
 
   /** Whether a partner's name has an address. */
   const isResolved = (to: SimulatedPartner): Promise<boolean> => {
-    let lookup = lookups.get(to.name);
-    if (lookup === undefined) {
-      const newResolver = (): NameResolver => resolverOf(to);
-      lookup = openNameLookup({ clock: process.clock, newResolver });
-      lookups.set(to.name, lookup);
-    }
-    const ask = lookup;
+    const newResolver = (): NameResolver => resolverOf(to);
+    const lookup = openNameLookup({ clock: process.clock, newResolver });
     return new Promise((resolve) => {
-      ask(`${to.name}.example.`, {}, (error) => resolve(error === null));
+      lookup(`${to.name}.example.`, {}, (error) => resolve(error === null));
     });
   };
 
@@ -193,10 +187,7 @@ function resolverOf(to: SimulatedPartner): NameResolver {
   canceled.promise.catch(() => undefined);
   const silence = new Promise<never>(() => undefined);
   const ask = async (address: string) => [
-    await Promise.race([
-      to.hasDeadName === true ? silence : { address, ttl: 60 },
-      canceled.promise,
-    ]),
+    await Promise.race([to.hasDeadName === true ? silence : address, canceled.promise]),
   ];
   return {
     resolve4: () => ask('192.0.2.7'),

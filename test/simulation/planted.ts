@@ -308,9 +308,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'names are looked up one after the other, and a silent server is waited for',
     file: 'runtime/src/name-lookup.ts',
-    find: '    const known: Known = { found: resolve(name, options), until: Infinity };',
+    find: '    callbackify(() => resolve(name, options))((error, found) => {',
     replace:
-      "    const turn = (Reflect.get(globalThis, 'turn') as Promise<Found>) ?? Promise.resolve();\n    const found = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', found);\n    const known: Known = { found, until: Infinity };",
+      "    const turn = (Reflect.get(globalThis, 'turn') as Promise<LookupAddress[]>) ?? Promise.resolve();\n    const one = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', one);\n    callbackify(() => one)((error, found) => {",
     seed: 2,
   },
   {

@@ -9,7 +9,7 @@
  * /etc/hosts comes first, then DNS with the search domains of /etc/resolv.conf. Names that only other sources know (mDNS, NIS) do
  * not resolve.
  */
-import type { LookupAddress, RecordWithTtl } from 'node:dns';
+import type { LookupAddress } from 'node:dns';
 import { Resolver } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
@@ -18,24 +18,6 @@ import { systemClock, type Clock } from './clock.ts';
 
 /** A name that has not resolved by then fails; shorter than the 3 s in which a partner's connection must stand. */
 const DEADLINE_MS = 2_500;
-/** An address is used for its DNS lifetime within these bounds: a failover by DNS is followed within a minute. */
-const SHORTEST_LIFE_S = 1;
-const LONGEST_LIFE_S = 60;
-/** A failure is remembered this long, so that a burst of calls asks once. */
-const FAILURE_LIFE_MS = 1_000;
-/** Names remembered per lookup function; the oldest is dropped. A client of one peer needs one. */
-const MAX_NAMES = 100;
-
-interface Found {
-  readonly addresses: readonly LookupAddress[];
-  readonly lifeMs: number;
-}
-
-interface Known {
-  readonly found: Promise<Found>;
-  /** Monotonic milliseconds until which the answer may be used; without end while the question is open. */
-  until: number;
-}
 
 /** What a test sets. */
 export interface NameLookupOptions {
@@ -49,43 +31,20 @@ export interface NameLookupOptions {
 }
 
 /** The part of `dns.promises.Resolver` that is used. */
-export interface NameResolver {
-  resolve4(name: string, options: { readonly ttl: true }): Promise<RecordWithTtl[]>;
-  resolve6(name: string, options: { readonly ttl: true }): Promise<RecordWithTtl[]>;
-  /** Ends what is open with an error. */
-  cancel(): void;
-}
+export type NameResolver = Pick<Resolver, 'cancel'> & {
+  resolve4(name: string): Promise<string[]>;
+  resolve6(name: string): Promise<string[]>;
+};
 
 /**
- * A `lookup` for `net.connect` and everything built on it, with a cache of its own: give each peer one, so that peers share nothing.
- * Its errors have the codes ENOTFOUND (there is no such name) and EAI_AGAIN (no usable answer in time).
+ * A `lookup` for `net.connect` and everything built on it. Nothing is kept: a pool's connections last, and a failover by DNS is followed by
+ * the next one. Its errors have the codes ENOTFOUND (there is no such name) and EAI_AGAIN (no usable answer in time).
  */
 export function openNameLookup(options: NameLookupOptions = {}): LookupFunction {
-  const { clock = systemClock } = options;
-  const names = new Map<string, Known>();
-
-  const ask = (name: string): Known => {
-    const known: Known = { found: resolve(name, options), until: Infinity };
-    const keep = (ms: number): void => void (known.until = clock.monotonic() + ms);
-    known.found.then(
-      ({ lifeMs }) => keep(lifeMs),
-      () => keep(FAILURE_LIFE_MS),
-    );
-    names.delete(name);
-    names.set(name, known);
-    const [oldest] = names.keys();
-    if (names.size > MAX_NAMES && oldest !== undefined) names.delete(oldest);
-    return known;
-  };
-
   return (hostname, { all, family }, callback) => {
     const name = hostname.toLowerCase();
-    const kept = names.get(name);
-    const { found } = kept !== undefined && clock.monotonic() < kept.until ? kept : ask(name);
-    callbackify(() => found)((error, answer) => {
-      const wanted = answer?.addresses.filter(
-        (one) => !family || `${family}`.endsWith(`${one.family}`),
-      );
+    callbackify(() => resolve(name, options))((error, found) => {
+      const wanted = found?.filter((one) => !family || `${family}`.endsWith(`${one.family}`));
       const first = wanted?.[0];
       if (first === undefined) callback(error ?? failure('ENOTFOUND', name), '', 0);
       else if (all === true) callback(null, wanted ?? []);
@@ -94,20 +53,19 @@ export function openNameLookup(options: NameLookupOptions = {}): LookupFunction 
   };
 }
 
-async function resolve(name: string, options: NameLookupOptions): Promise<Found> {
+async function resolve(name: string, options: NameLookupOptions): Promise<LookupAddress[]> {
   const written = hostsEntry(name.replace(/\.$/, ''));
-  if (written.length > 0) return { addresses: written, lifeMs: SHORTEST_LIFE_S * 1_000 };
+  if (written.length > 0) return written;
   const { clock = systemClock, deadlineMs = DEADLINE_MS } = options;
   // One resolver for each question: it reads the current resolv.conf, and can be canceled by itself.
   const resolver = options.newResolver?.() ?? systemResolver(options.servers);
   const answered = new AbortController();
   void clock.sleep(deadlineMs, answered.signal).then(() => resolver.cancel());
   try {
-    const found = await query(resolver, name);
-    if (found !== undefined) return found;
-    for (const domain of name.endsWith('.') ? [] : searchDomains()) {
-      const within = await query(resolver, `${name}.${domain}`);
-      if (within !== undefined) return within;
+    const domains = name.endsWith('.') ? [] : searchDomains();
+    for (const full of [name, ...domains.map((domain) => `${name}.${domain}`)]) {
+      const found = await query(resolver, full);
+      if (found.length > 0) return found;
     }
   } finally {
     answered.abort();
@@ -121,25 +79,16 @@ function systemResolver(servers: NameLookupOptions['servers']): Resolver {
   return resolver;
 }
 
-/** The addresses of a name; undefined when DNS says that it has none. Throws EAI_AGAIN when DNS does not say. */
-async function query(resolver: NameResolver, name: string): Promise<Found | undefined> {
-  const answers = await Promise.allSettled([
-    resolver.resolve4(name, { ttl: true }),
-    resolver.resolve6(name, { ttl: true }),
-  ]);
-  const records = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
-  if (records.length > 0) {
-    const life = Math.min(LONGEST_LIFE_S, ...records.map(({ ttl }) => ttl));
-    return {
-      addresses: records.map(({ address }) => ({ address, family: isIP(address) })),
-      lifeMs: Math.max(SHORTEST_LIFE_S, life) * 1_000,
-    };
-  }
+/** The addresses of a name; none when DNS says that it has none. Throws EAI_AGAIN when DNS does not say. */
+async function query(resolver: NameResolver, name: string): Promise<LookupAddress[]> {
+  const answers = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
+  const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+  if (found.length > 0) return found.map((address) => ({ address, family: isIP(address) }));
   const isUnknown = answers.every(
     (answer) =>
       answer.status === 'rejected' && ['ENOTFOUND', 'ENODATA'].includes(String(answer.reason.code)),
   );
-  if (isUnknown) return undefined;
+  if (isUnknown) return [];
   throw failure('EAI_AGAIN', name);
 }
 
