@@ -85,43 +85,6 @@ test('every JSON value without unusual numbers or keys parses as with JSON.parse
   );
 });
 
-test('the shortcut for flat records gives what the strict reader gives, or leaves the text to it', () => {
-  const outcome = (text: string): unknown => {
-    try {
-      return parseJson(text);
-    } catch (error) {
-      assert.ok(error instanceof JsonProblem);
-      return 'refused';
-    }
-  };
-  const keys = ['a', 'b', '2', '1', '__proto__', 'constructor', 'toJSON', '\\u0061', 'é', ''];
-  const numbers = ['1', '-0', '1.0', '0.5', '1e2', '1e+21', '9007199254740991', '9007199254740993'];
-  const others = [
-    'true',
-    'null',
-    '"\\u0000"',
-    '"\\n"',
-    '"\u2028"',
-    '[]',
-    '{}',
-    '{"a":1.5}',
-    '01',
-    '',
-  ];
-  const value = fc.oneof(
-    fc.constantFrom(...numbers, ...others),
-    fc.string({ unit: 'binary', maxLength: 4 }).map((text) => JSON.stringify(text)),
-  );
-  fc.assert(
-    fc.property(fc.array(fc.tuple(fc.constantFrom(...keys), value), { maxLength: 4 }), (fields) => {
-      const text = `{${fields.map(([name, what]) => `"${name}":${what}`).join(',')}}`;
-      // A leading space is never the shortcut's.
-      assert.deepEqual(outcome(text), outcome(` ${text}`));
-    }),
-    { numRuns: 3_000 },
-  );
-});
-
 test('any text returns a value or throws JsonProblem, never another error', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {

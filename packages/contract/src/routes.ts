@@ -319,32 +319,11 @@ export function pathFields(path: string): string[] {
  * Throws RangeError for a missing or empty value, "." or "..".
  */
 export function fillPath(template: string, values: Readonly<Record<string, string>>): string {
-  let path = '';
-  piecesOf(template).forEach((piece, index) => {
-    if (index % 2 === 0) {
-      path += piece;
-      return;
-    }
-    const value = values[piece];
+  return template.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => {
+    const value = values[name];
     if (value === undefined || value === '' || value === '.' || value === '..') {
-      throw new RangeError(`no usable value for {${piece}} of ${template}`);
+      throw new RangeError(`no usable value for {${name}} of ${template}`);
     }
-    path += encodeURIComponent(value);
+    return encodeURIComponent(value);
   });
-  return path;
-}
-
-/** Templates in pieces: text, the name of a field, text, and so on. Every call fills one, and searching it each time takes longer. */
-const pieces = new Map<string, readonly string[]>();
-/** Templates that are kept; a partner has five. */
-const MAX_TEMPLATES = 10_000;
-
-function piecesOf(template: string): readonly string[] {
-  let known = pieces.get(template);
-  if (known === undefined) {
-    if (pieces.size >= MAX_TEMPLATES) pieces.clear();
-    known = template.split(/\{([a-z_]+)\}/);
-    pieces.set(template, known);
-  }
-  return known;
 }
