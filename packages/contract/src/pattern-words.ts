@@ -20,6 +20,7 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
     'must be 1 to 63 lower-case letters, digits, or any of . _ -, and begin with a letter or digit',
   '^(?!.*[0-9]{12})[A-Za-z0-9_.-]{1,255}$':
     'must be 1 to 255 letters, digits, or any of _ . -, and no card or bank number',
+  '^acct_[A-Za-z0-9]{1,60}$': 'must be an account id of Stripe, such as acct_1NGa',
   '^[0-9a-f]{64}$': 'must be 64 hexadecimal digits in lower case',
   '^[0-9]{4,17}$': 'must be 4 to 17 digits',
   '^[0-9]{9}$': 'must be nine digits',
