@@ -41,11 +41,10 @@ const MAX_TOKEN_LENGTH = 4_096;
 /** A token that covers less than a PUT needs is asked for again after this (F60): the partner may fix it long before it expires. */
 const LESS_PAUSE_MS = 2_000;
 /**
- * After a failure the next fetch waits this long, doubled each time up to the cap. The cap is shorter than the time between two trials of
- * the engine, so that payments move again within two seconds when the credentials are right again or the endpoint is back (F62, F63, LV8).
+ * After a failure the next fetch waits this long: shorter than the time between two trials of the engine, so that payments move again
+ * within two seconds when the credentials are right again or the endpoint is back (F62, F63, LV8).
  */
-const FIRST_PAUSE_MS = 250;
-const MAX_PAUSE_MS = 1_000;
+const PAUSE_MS = 1_000;
 
 interface Held extends Granted {
   /** Of the monotonic clock, in milliseconds. */
@@ -67,7 +66,6 @@ export function openTokenSource(options: {
   const scope = credentials.scope ?? 'read write';
   let held: Held | undefined;
   let inFlight: Promise<void> | undefined;
-  let failures = 0;
   /** Why the last fetch failed, and until when no other is made. */
   let blocked: { readonly until: number; readonly outcome: NotSent } | undefined;
 
@@ -77,15 +75,12 @@ export function openTokenSource(options: {
     const judged = judgeToken(await options.fetch(tokenForm(credentials, scope)));
     options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
     if (judged.kind === 'not_sent') {
-      const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
-      failures += 1;
       // Never before the endpoint's own Retry-After; jitter only behind it, so that workers do not come back together.
       const asked = (retryAfterMs(judged.retryAfter, clock.now()) ?? 0) * (1 + clock.random() / 10);
-      const ours = pause * (0.75 + clock.random() / 4);
+      const ours = PAUSE_MS * (0.75 + clock.random() / 4);
       blocked = { until: clock.monotonic() + Math.max(asked, ours), outcome: judged };
       return;
     }
-    failures = 0;
     blocked = undefined;
     const isLess = scope.split(' ').includes('write') && !covers(judged, 'write');
     const renewMs = isLess
