@@ -283,10 +283,8 @@ function openCheckout(ground: Ground, driving: Driving) {
     engine,
     funding,
     lost,
-    log,
     tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
-    signal,
   });
   const events = openPaymentEvents({ engine, clock });
   return { keys, answers, tokens, sessions, lost, payments, events };

@@ -10,7 +10,7 @@
 import { Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import { constraintOf, DatabaseUnavailable, messageOf, sql, sqlState } from '@duebridge/runtime';
-import type { Clock, Database, Log, Tracing, Transaction } from '@duebridge/runtime';
+import type { Clock, Database, Tracing, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
 import {
@@ -35,7 +35,6 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
 import {
-  findPayment,
   insertPayment,
   type PaymentRow,
   type Queryable,
@@ -44,8 +43,6 @@ import {
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
 const ACCOUNT_DEADLINE_MS = 5_000;
-/** Pause between two lookups of a payment whose commit was not answered. */
-const RESOLVE_EVERY_MS = 1_000;
 
 /** Stage 4. */
 export interface Payments {
@@ -77,16 +74,13 @@ interface Stage4 {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: AccountReads;
-  readonly engine: Pick<Engine, 'placeForNew' | 'take'>;
+  readonly engine: Pick<Engine, 'placeForNew' | 'take' | 'lookAgain'>;
   readonly funding: Pick<Funds, 'methods' | 'keep'>;
   readonly clock: Clock;
-  readonly log: Log;
   readonly tracing?: Tracing | undefined;
   readonly lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
   /** How long the personal data of a customer who pays is kept. */
   readonly paidRetentionDays: number;
-  /** Aborts when the process stops. */
-  readonly signal: AbortSignal;
 }
 
 /** What a customer confirmed, with whom it is for. */
@@ -164,9 +158,9 @@ async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<Pay
       return written.payment;
     });
   } catch (error) {
-    // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet.
+    // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet (F70).
     const isUnknown = error instanceof DatabaseUnavailable && error.outcome === 'unknown';
-    if (made !== undefined && isUnknown) void takeIfCommitted(stage, made);
+    if (isUnknown && made !== undefined) engine.lookAgain(made.payment.slot);
     throw error;
   }
   if (made !== undefined) {
@@ -318,31 +312,6 @@ const keepStatement = sql(
   `UPDATE duebridge_platform.customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
     WHERE customer_id = $1`,
 );
-
-/**
- * Retries until the database tells whether the payment exists, and hands it to the engine if it does. If the process stops first,
- * the engine has released its slots, and another worker takes the payment over. A commit may outlive its connection: its outcome is
- * settled only once its lock on the flow is gone.
- */
-async function takeIfCommitted(
-  { database, engine, clock, log, signal }: Stage4,
-  { session, payment: { platform_payment_id } }: MadePayment,
-): Promise<void> {
-  while (!signal.aborted) {
-    await clock.sleep(RESOLVE_EVERY_MS, signal);
-    try {
-      await database.transaction((tx) => lockFlow(tx, session));
-      const payment = await findPayment(database, platform_payment_id);
-      if (payment !== undefined) engine.take(payment);
-      return;
-    } catch (error) {
-      log.warn(
-        { error, platform_payment_id },
-        'commit outcome unknown: checking whether the payment was stored',
-      );
-    }
-  }
-}
 
 // For the customer's eyes ----------------------------------------------------------------------------------------------------
 

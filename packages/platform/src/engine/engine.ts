@@ -59,6 +59,11 @@ export interface Engine {
   /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void;
   /**
+   * Reads the payments of a slot at the next look at the slots, two seconds from now at most: one may have been committed there without an
+   * answer. One that is committed later still is found in turn.
+   */
+  lookAgain(slot: number | null): void;
+  /**
    * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,
    * whichever worker drives it. Returns the function that unsubscribes. Read the row once after subscribing.
    */
@@ -235,6 +240,10 @@ class RunningEngine implements Engine {
   take(payment: PaymentRow): void {
     // No lease, or stopped: the row is taken over with its slot.
     this.#worker?.add(payment);
+  }
+
+  lookAgain(slot: number | null): void {
+    this.#worker?.lookAgain(slot);
   }
 
   watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void {

@@ -98,6 +98,11 @@ export class Worker {
     if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);
   }
 
+  /** Reads this slot at the next round, if it is ours. */
+  lookAgain(slot: number | null): void {
+    if (slot !== null && this.#slots.has(slot)) this.#unread.add(slot);
+  }
+
   // Slots ---------------------------------------------------------------------------------------------------------------
 
   /**
