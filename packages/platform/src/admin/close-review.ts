@@ -50,10 +50,8 @@ const sinceStatement = sql(
 );
 const askStatement = sql(
   'review_close_ask',
-  `INSERT INTO duebridge_platform.review_closes AS c (platform_payment_id, requested_by, reason, asked) VALUES ($1, $2, $3, $4)
-   ON CONFLICT (platform_payment_id) DO UPDATE
-      SET requested_by = $2, reason = $3, asked = $4, requested_at = now() WHERE date_trunc('milliseconds', c.requested_at) = $5::timestamptz
-   RETURNING 1`,
+  `INSERT INTO duebridge_platform.review_closes (platform_payment_id, requested_by, reason, asked) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (platform_payment_id) DO UPDATE SET requested_by = $2, reason = $3, asked = $4, requested_at = now()`,
 );
 const doneStatement = sql(
   'review_close_done',
@@ -132,11 +130,18 @@ async function known(
   return payment;
 }
 
+/** What a person asks for, such as `close as failed`, and why. */
+interface Ask {
+  readonly asked: string;
+  readonly reason: string;
+  readonly actor: string;
+}
+
 /** Acts at once, or above the limit when a second person asks for the same. */
 async function byTwo(
   { database, secondPersonAboveCents, mayAct }: CloseDependencies,
   payment: PaymentRow,
-  ask: { readonly asked: string; readonly reason: string; readonly actor: string },
+  ask: Ask,
   act: (by: { readonly actor: string; readonly approved_by?: string }) => Promise<PaymentRow>,
 ): Promise<Closed> {
   const { platform_payment_id } = payment;
@@ -162,35 +167,15 @@ async function byTwo(
   return { outcome: 'closed', payment: done };
 }
 
-/** Records a request in place of one that counts no more. */
+/** Records a request in place of one that counts no more. Of two at the same moment the later one stands. */
 async function request(
   database: Database,
   { platform_payment_id, partner_id }: PaymentRow,
-  {
-    asked,
-    reason,
-    actor,
-  }: { readonly asked: string; readonly reason: string; readonly actor: string },
+  { asked, reason, actor }: Ask,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const [stale] = await tx.query<PendingClose>(pendingStatement, [platform_payment_id]);
-    const made = await tx.query(askStatement, [
-      platform_payment_id,
-      actor,
-      reason,
-      asked,
-      stale?.requested_at ?? null,
-    ]);
-    if (made.length === 0) {
-      throw new Refusal('CONFLICT', { message: 'Somebody else asked for this at the same time' });
-    }
-    const detail = { reason, asked };
-    await note(tx, {
-      actor,
-      event: 'review_close_requested',
-      platform_payment_id,
-      partner_id,
-      detail,
-    });
+    await tx.query(askStatement, [platform_payment_id, actor, reason, asked]);
+    const event = 'review_close_requested';
+    await note(tx, { actor, event, platform_payment_id, partner_id, detail: { reason, asked } });
   });
 }

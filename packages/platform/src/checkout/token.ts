@@ -12,6 +12,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
 import { notFound, type Client } from './keys.ts';
 import type { AccountReads } from './account-reads.ts';
+import { pickBalance } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
@@ -141,7 +142,7 @@ export function openTokens(options: {
             ? null
             : flowId(pepper, { partner_id: partner.partner_id, ...account, email }),
         email_digest: emailDigest(pepper, email),
-        balance: balance === undefined ? null : JSON.stringify(snapshot(balance)),
+        balance: balance === undefined ? null : JSON.stringify(pickBalance(balance)),
       });
       return { token, expires_at };
     },
@@ -195,10 +196,4 @@ async function checkAccount(
         'a token was issued without checking its account',
       );
   }
-}
-
-/** Keeps the known fields of the balance and drops unknown ones. */
-function snapshot(balance: NonNullable<TokenRequest['balance']>): object {
-  const { amount_due_in_cents, due_date, last_updated_at } = balance;
-  return { amount_due_in_cents, due_date, last_updated_at };
 }

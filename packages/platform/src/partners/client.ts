@@ -486,7 +486,8 @@ export function judgeBalance(answer: Exchange | NotSent): BalanceOutcome {
   return { kind: 'found', balance: pickBalance(answer.json) };
 }
 
-function pickBalance({ amount_due_in_cents, due_date, last_updated_at }: Balance): Balance {
+/** The known fields of a balance. */
+export function pickBalance({ amount_due_in_cents, due_date, last_updated_at }: Balance): Balance {
   return {
     ...(amount_due_in_cents === undefined ? {} : { amount_due_in_cents }),
     ...(due_date === undefined ? {} : { due_date }),
