@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { platformAdminRoutes } from '@duebridge/contract';
+import { served } from '@duebridge/runtime/testing';
 import {
   bearer,
   startTestPartner,
@@ -41,14 +41,7 @@ async function startTellTale(
       response.end(JSON.stringify({ code: 'CANARY', message: `canary ${told}` }));
     });
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  self.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  self.url = await served(t, server);
   return self;
 }
 

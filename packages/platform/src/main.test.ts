@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
+import { served } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { certificate } from '../test/certificates.ts';
@@ -237,17 +237,8 @@ test('wrong usage exits with 3, a wrong setting with 2, a refusal with 1, each w
 
 test('a program at the admin address that is not a platform is reported as such', async (t) => {
   const other = createServer((_request, response) => response.end('<html>hello</html>'));
-  await new Promise<void>((resolve) => {
-    other.listen(0, '127.0.0.1', resolve);
-  });
-  t.after(() => {
-    other.closeAllConnections();
-    other.close();
-  });
-  const { port } = other.address() as AddressInfo;
-  const outcome = await run('partner list', {
-    env: { DUEBRIDGE_ADMIN_URL: `http://127.0.0.1:${port}` },
-  });
+  const DUEBRIDGE_ADMIN_URL = await served(t, other);
+  const outcome = await run('partner list', { env: { DUEBRIDGE_ADMIN_URL } });
   assert.equal(outcome.code, 1);
   assert.match(outcome.said, /DUEBRIDGE_ADMIN_URL/);
 });

@@ -62,6 +62,26 @@ export interface Cleanup {
   after(hook: () => Promise<void>): unknown;
 }
 
+/** Starts a server of a test on a free port, and ends it with the test. Returns its address, such as http://127.0.0.1:40123. */
+export async function served(
+  cleanup: Cleanup,
+  server: Server & { closeAllConnections?: () => void },
+): Promise<string> {
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const address = server.address();
+  assert(typeof address === 'object' && address !== null);
+  cleanup.after(
+    () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections?.();
+      }),
+  );
+  return `http://127.0.0.1:${address.port}`;
+}
+
 /** How long a test waits for a connection: PostgreSQL forks a process for each, which takes seconds on a busy machine. */
 const ACQUIRE_MS = 60_000;
 

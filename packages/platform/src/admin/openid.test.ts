@@ -1,9 +1,8 @@
 /** Sign-in to the console through a real OpenID Connect provider: registered people get in with their role, others do not. */
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, served } from '@duebridge/runtime/testing';
 import { Provider } from 'oidc-provider';
 import { startTestPlatform } from '../checkout/testing.ts';
 
@@ -14,14 +13,7 @@ const redirectUrl = `http://127.0.0.1:${adminPort}/console/oidc/callback`;
 async function startProvider(): Promise<string> {
   let answer: RequestListener = (_request, response) => void response.end();
   const server = createServer((request, response) => answer(request, response));
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const issuer = await served({ after }, server);
   const provider = new Provider(issuer, {
     clients: [
       {

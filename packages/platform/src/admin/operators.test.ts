@@ -15,36 +15,12 @@ import { openOperators } from './operators.ts';
 
 const platform = await startTestPlatform({ after });
 
-async function ask(
-  headers: Record<string, string>,
-  method: string,
-  path: string,
-  body?: unknown,
-): Promise<{ status: number; body: Record<string, unknown>; headers: Headers }> {
-  const response = await fetch(new URL(path, platform.adminUrl), {
-    method,
-    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const text = await response.text();
-  return {
-    status: response.status,
-    headers: response.headers,
-    body: text.startsWith('{') ? (JSON.parse(text) as Record<string, unknown>) : {},
-  };
-}
-
-async function add(operator_id: string, role: string): Promise<OperatorKeyGrant> {
-  const person = { operator_id, name: operator_id, role };
-  assert.equal((await platform.admin('POST', '/admin/v1/operators', person)).status, 200);
-  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
-  assert.equal(grant.status, 200, grant.text);
-  return grant.body as unknown as OperatorKeyGrant;
-}
+const ask = (headers: Record<string, string>, method: string, path: string, body?: unknown) =>
+  platform.admin(method, path, body, headers);
 
 test('each role reaches only its own operations: the route table decides, not the handler', async () => {
   for (const role of ['viewer', 'operator', 'admin'] as const) {
-    const { operator_key } = await add(`role-${role}`, role);
+    const { operator_key } = await platform.operator(`role-${role}`, role);
     for (const route of Object.values(platformAdminRoutes)) {
       const path = route.path.replaceAll(/\{[a-z_]+\}/g, 'x');
       // An empty body where one is expected, none elsewhere: an allowed call is then answered, or refused for another reason.
@@ -61,7 +37,7 @@ test('each role reaches only its own operations: the route table decides, not th
 });
 
 test('an operator has at most two keys, and one that expires ends its session and makes room', async () => {
-  const lasting = await add('ines', 'operator');
+  const lasting = await platform.operator('ines', 'operator');
   const path = '/admin/v1/operators/ines/keys';
   const issue = () => platform.admin('POST', path, { valid_for_days: 10 });
   const issued = await issue();
@@ -85,7 +61,7 @@ test('an operator has at most two keys, and one that expires ends its session an
 });
 
 test('disabling an operator or lowering a role takes effect at once, and the audit names who did it', async () => {
-  const { operator_key } = await add('dora', 'operator');
+  const { operator_key } = await platform.operator('dora', 'operator');
   const path = '/admin/v1/operators/dora';
   await platform.admin('PATCH', path, { role: 'viewer' });
   const unmask = '/admin/v1/payments/x/unmask';
@@ -121,7 +97,7 @@ async function signIn(key: string): Promise<{ cookie: string; csrf: string }> {
 }
 
 test('a console session reads with its cookie alone, and changes nothing without its CSRF value', async () => {
-  const { operator_key } = await add('carl', 'admin');
+  const { operator_key } = await platform.operator('carl', 'admin');
   const { cookie, csrf } = await signIn(operator_key);
   const person = { operator_id: 'made-by-carl', name: 'x', role: 'viewer' };
   const path = '/admin/v1/operators';
@@ -138,7 +114,7 @@ test('a console session reads with its cookie alone, and changes nothing without
 });
 
 test('a session ends with the key that opened it, and a wrong key opens none', async () => {
-  const grant = await add('wendy', 'viewer');
+  const grant = await platform.operator('wendy', 'viewer');
   const { cookie } = await signIn(grant.operator_key);
   await platform.admin('DELETE', `/admin/v1/operators/wendy/keys/${grant.key_id}`);
   assert.equal((await ask({ cookie }, 'GET', '/admin/v1/me')).status, 401);
@@ -195,7 +171,7 @@ test('guessed operator keys are counted in the audit, at most one line a minute,
 });
 
 test('no operator key and no session secret is stored in the database', async () => {
-  const grant = await add('nora', 'viewer');
+  const grant = await platform.operator('nora', 'viewer');
   const { cookie } = await signIn(platform.adminKey).catch(() => ({ cookie: 'none' }));
   const rows = await platform.database.query(
     `SELECT to_jsonb(k)::text AS row FROM duebridge_platform.operator_keys k

@@ -6,7 +6,6 @@ import {
   type DifferencePage,
   type DifferenceSummary,
   type ListedBatch,
-  type OperatorKeyGrant,
   type PartnerView,
   type PaymentPage,
   type Route,
@@ -52,11 +51,7 @@ const theirs = await made('other-power');
 
 async function signedIn(): Promise<(route: Route, of: Record<string, string>) => Promise<Answer>> {
   const { partner_id } = ours;
-  const person = { operator_id: 'wendy', name: 'Wendy', role: 'partner', partner_id };
-  const added = await platform.admin('POST', '/admin/v1/operators', person);
-  assert.equal(added.status, 200, added.text);
-  const grant = await platform.admin('POST', '/admin/v1/operators/wendy/keys', {});
-  const { operator_key } = grant.body as unknown as OperatorKeyGrant;
+  const { operator_key } = await platform.operator('wendy', 'partner', { partner_id });
   return async (route, of) => {
     const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => of[name] ?? 'x');
     const isNamed = route.query?.properties['partner_id'] !== undefined && of['in_query'] === 'yes';

@@ -1,10 +1,10 @@
 /** What an operator can find out about one payment, and the only way to end a payment that a partner refused for good. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import test, { after } from 'node:test';
-import type { OperatorKeyGrant, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
+import type { Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { served } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
 import { keepGauges } from './overview.ts';
@@ -14,7 +14,7 @@ import { keepGauges } from './overview.ts';
  * adds it.
  */
 async function startRefusingPartner() {
-  const self = { url: '', refuses: true, knows: false, puts: 0 };
+  const self = { refuses: true, knows: false, puts: 0 };
   const server = createServer((request, response) => {
     let text = '';
     request.on('data', (chunk) => (text += String(chunk)));
@@ -51,15 +51,7 @@ async function startRefusingPartner() {
       }
     });
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  self.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return self;
+  return Object.assign(self, { url: await served({ after }, server) });
 }
 
 const partner = await startRefusingPartner();
@@ -76,37 +68,10 @@ await platform.admin('POST', '/admin/v1/partners', {
 const credentials = await platform.credentials('refuser');
 
 /** An operator with a role; returns a function that calls as that operator. */
-async function operator(
-  operator_id: string,
-  role: string,
-): Promise<(method: string, path: string, body?: unknown) => Promise<Answer>> {
-  const added = await platform.admin('POST', '/admin/v1/operators', {
-    operator_id,
-    name: operator_id,
-    role,
-  });
-  assert.equal(added.status, 200, added.text);
-  const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
-  const { operator_key } = grant.body as unknown as OperatorKeyGrant;
-  return async (method, path, body) => {
-    const response = await fetch(new URL(path, platform.adminUrl), {
-      method,
-      headers: {
-        ...bearer(operator_key),
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      get body() {
-        return JSON.parse(text) as Record<string, unknown>;
-      },
-    };
-  };
+async function operator(operator_id: string, role: string) {
+  const headers = bearer((await platform.operator(operator_id, role)).operator_key);
+  return (method: string, path: string, body?: unknown): Promise<Answer> =>
+    platform.admin(method, path, body, headers);
 }
 const ada = await operator('ada', 'operator');
 const bob = await operator('bob', 'operator');

@@ -1,9 +1,9 @@
 /** Receipts through a real SMTP server: each payment's customer gets one mail, whatever the mail server does in between. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import test, { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { served } from '@duebridge/runtime/testing';
 import { SMTPServer } from 'smtp-server';
 import { eventually } from '../../test/engine-rig.ts';
 import {
@@ -39,13 +39,7 @@ async function startMailServer() {
       });
     },
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  after(() => new Promise<void>((resolve) => server.close(() => resolve())));
-  const address = server.server.address();
-  assert.ok(typeof address === 'object' && address !== null);
-  self.url = `smtp://127.0.0.1:${address.port}`;
+  self.url = (await served({ after }, server.server)).replace('http:', 'smtp:');
   return self;
 }
 
@@ -224,13 +218,11 @@ test('a mail server that accepts a connection and says nothing holds up no stop,
   const silent = createServer((socket) => {
     socket.on('error', () => undefined);
     met.resolve();
-  }).listen(0, '127.0.0.1');
-  after(() => silent.close());
-  await once(silent, 'listening');
-  const { port } = silent.address() as AddressInfo;
+  });
+  const smtpUrl = (await served({ after }, silent)).replace('http:', 'smtp:');
   const held: TestPlatform = await startTestPlatform(
     { after },
-    { smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: 'Payments <pay@duebridge.example>' },
+    { smtpUrl, mailFrom: 'Payments <pay@duebridge.example>' },
   );
   await held.register(partner, { partner_id: 'water' });
   partner.endings.set('a1', succeeded);

@@ -5,17 +5,18 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type {
   ClientKeyGrant,
   FlowSessionGrant,
+  OperatorKeyGrant,
+  OperatorRegistration,
   PartnerRegistration,
   PartnerView,
 } from '@duebridge/contract';
 import { createLogger } from '@duebridge/runtime';
-import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import { served, testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import type { PlatformConfig } from '../config.ts';
 import { migrations } from '../migrations.ts';
 import { startPlatform, type Platform } from '../server.ts';
@@ -45,8 +46,19 @@ export interface TestPlatform extends Platform {
   readonly logged: string[];
   /** Calls the public listener. */
   call(method: string, path: string, sending?: Sending): Promise<Answer>;
-  /** Calls the admin listener with the admin key; a text is sent as a CSV file. */
-  admin(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Calls the admin listener, with the admin key unless told otherwise; a text is sent as a CSV file. */
+  admin(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Answer>;
+  /** Adds an operator with one key. */
+  operator(
+    operator_id: string,
+    role: string,
+    more?: Partial<OperatorRegistration>,
+  ): Promise<OperatorKeyGrant>;
   /** Registers a partner: a plain biller `water` unless told otherwise. */
   register(partner: TestPartner, change?: Partial<PartnerRegistration>): Promise<PartnerView>;
   /** A fresh client of a partner, as the headers of a token request. */
@@ -122,10 +134,10 @@ export async function startTestPlatform(
       },
     };
   };
-  const admin: TestPlatform['admin'] = (method, at, body) =>
+  const admin: TestPlatform['admin'] = (method, at, body, headers = bearer(platform.adminKey)) =>
     call(platform.adminUrl, method, at, {
       headers: {
-        authorization: `Bearer ${platform.adminKey}`,
+        ...headers,
         ...(typeof body === 'string' ? { 'content-type': 'text/csv' } : {}),
       },
       ...(typeof body === 'string' ? { raw: body } : body === undefined ? {} : { body }),
@@ -139,6 +151,14 @@ export async function startTestPlatform(
     logged,
     call: (method, at, sending) => call(platform.url, method, at, sending),
     admin,
+    async operator(operator_id, role, more = {}) {
+      const person = { operator_id, name: operator_id, role, ...more };
+      const added = await admin('POST', '/admin/v1/operators', person);
+      assert.equal(added.status, 200, added.text);
+      const grant = await admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
+      assert.equal(grant.status, 200, grant.text);
+      return grant.body as unknown as OperatorKeyGrant;
+    },
     async register(partner, change = {}) {
       partners += 1;
       const kind = change.kind ?? 'biller';
@@ -300,15 +320,6 @@ export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
     send(200, { ...payment, ...ending });
   };
 
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  partner.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  cleanup.after(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => {
-      server.close(resolve);
-    });
-  });
+  partner.url = await served(cleanup, server);
   return partner;
 }

@@ -1,13 +1,12 @@
 /** An operator's working day at a terminal, using the commands alone. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
 import type { CaseView, PaymentPage } from '@duebridge/contract';
+import { served } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
@@ -367,10 +366,7 @@ test('an act whose answer is lost stops the command, and the command says how to
       response.writeHead(502).end('<h1>Bad gateway</h1>');
     })();
   });
-  between.listen(0, '127.0.0.1');
-  await once(between, 'listening');
-  t.after(() => between.close());
-  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
+  const url = await served(t, between);
   const words = ['bulk', 'poll', ...ids, '--reason', 'ticket 16'];
   await assert.rejects(run(words, platform.adminKey, url), {
     exitCode: 1,

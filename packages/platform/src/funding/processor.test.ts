@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { ConfigurationError, silentLog, systemClock, type Clock } from '@duebridge/runtime';
+import { served } from '@duebridge/runtime/testing';
 import { failed, newCustomer, posted, until, type Paid } from '../../test/paying.ts';
 import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { readPlatformConfig } from '../config.ts';
@@ -64,14 +64,7 @@ const processor = createServer((request, response) => {
     response.writeHead(hold === undefined ? 404 : 200).end(JSON.stringify(hold ?? {}));
   })();
 });
-await new Promise<void>((resolve) => {
-  processor.listen(0, '127.0.0.1', resolve);
-});
-after(() => {
-  processor.closeAllConnections();
-  processor.close();
-});
-process.env['ACME_PAY_URL'] = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+process.env['ACME_PAY_URL'] = await served({ after }, processor);
 process.env['ACME_PAY_KEY'] = 'acme-pay-key';
 
 /** A processor whose answers the test chooses and whose calls it records. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { parseJson } from '@duebridge/contract';
+import { served } from '@duebridge/runtime/testing';
 import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../../test/engine-rig.ts';
 import { certificate } from '../../test/certificates.ts';
 import { openPeer, type Reply } from './http-call.ts';
@@ -157,14 +157,12 @@ test('a name is resolved without getaddrinfo, whose threads all partners would s
   assert.equal(answer.kind, 'reply');
 });
 
-test('an untrusted certificate ends the call, whatever the environment says', async () => {
+test('an untrusted certificate ends the call, whatever the environment says', async (t) => {
   const server = createServer(certificate('localhost'), (_request, response) => {
     response.end('{}');
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const peer = openPeer(`https://localhost:${(server.address() as AddressInfo).port}`, {
+  const { port } = new URL(await served(t, server));
+  const peer = openPeer(`https://localhost:${port}`, {
     connections: 1,
     allowPrivateAddresses: true,
   });
@@ -182,7 +180,5 @@ test('an untrusted certificate ends the call, whatever the environment says', as
     if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
     else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
     await peer.close();
-    server.close();
-    server.closeAllConnections();
   }
 });

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { createServer as createProxy } from 'node:http';
 import { createServer } from 'node:https';
-import { connect, type AddressInfo, type Server } from 'node:net';
+import { connect } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog } from '@duebridge/runtime';
-import { manualClock, testDatabase } from '@duebridge/runtime/testing';
+import { manualClock, served, testDatabase } from '@duebridge/runtime/testing';
 import { certificate } from '../../test/certificates.ts';
 import { SEAL_KEY } from '../../test/engine-rig.ts';
 import { migrations } from '../migrations.ts';
@@ -22,14 +22,6 @@ const connection = {
   authority: authority.cert,
 };
 
-async function listening(t: TestContext, server: Server): Promise<number> {
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  t.after(() => server.close());
-  return (server.address() as AddressInfo).port;
-}
-
 /** A gateway that admits only who shows a certificate of its authority, and a registry that calls it. */
 async function gateway(t: TestContext) {
   const server = createServer(
@@ -44,8 +36,7 @@ async function gateway(t: TestContext) {
       response.end('{"status":"active"}');
     },
   );
-  t.after(() => server.closeAllConnections());
-  const port = await listening(t, server);
+  const { port } = new URL(await served(t, server));
   const database = await testDatabase(t, { migrations });
   const clock = manualClock();
   const registry = openPartnerRegistry({
@@ -117,14 +108,14 @@ test('a partner behind a proxy is called through it, with TLS from end to end', 
       socket.end('HTTP/1.1 403 Forbidden\r\n\r\n');
       return;
     }
-    const onward = connect(port, '127.0.0.1', () => {
+    const onward = connect(Number(port), '127.0.0.1', () => {
       socket.write('HTTP/1.1 200 OK\r\n\r\n');
       onward.pipe(socket).pipe(onward);
     });
     for (const end of [socket, onward]) end.on('error', () => onward.destroy());
     t.after(() => onward.destroy());
   });
-  const proxyPort = await listening(t, proxy);
+  const { port: proxyPort } = new URL(await served(t, proxy));
   const proxy_url = `http://user:pass%21@127.0.0.1:${proxyPort}`;
   const view = await registry.add(
     { ...registration, connection: { ...connection, proxy_url } },
