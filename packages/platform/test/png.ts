@@ -9,24 +9,24 @@ export function pngChunk(type: string, data: Buffer): Buffer {
   return Buffer.concat([size, body, sum]);
 }
 
-/** A square or a rectangle of one colour. `extra` stands before the pixels; `packed` stands instead of them. */
+/** A square or a rectangle of one colour. `extra` stands before the pixels. */
 export function png(
   width: number,
   height: number,
-  options: { rgb?: readonly number[]; interlaced?: 1; extra?: Buffer; packed?: Buffer } = {},
+  options: { rgb?: readonly number[]; extra?: Buffer } = {},
 ): Buffer {
-  const { rgb = [11, 122, 117], interlaced = 0, extra = Buffer.alloc(0) } = options;
+  const { rgb = [11, 122, 117], extra = Buffer.alloc(0) } = options;
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width);
   header.writeUInt32BE(height, 4);
-  header.set([8, 2, 0, 0, interlaced], 8);
+  header.set([8, 2, 0, 0, 0], 8);
   const row = Buffer.from([0, ...Array.from({ length: width }, () => rgb).flat()]);
   const rows = Buffer.concat(Array.from({ length: height }, () => row));
   return Buffer.concat([
     Buffer.from('89504e470d0a1a0a', 'hex'),
     pngChunk('IHDR', header),
     extra,
-    pngChunk('IDAT', options.packed ?? deflateSync(rows)),
+    pngChunk('IDAT', deflateSync(rows)),
     pngChunk('IEND', Buffer.alloc(0)),
   ]);
 }

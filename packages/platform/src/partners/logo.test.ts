@@ -1,46 +1,28 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { deflateSync } from 'node:zlib';
 import { png, pngChunk } from '../../test/png.ts';
 import { readLogo, storedLogo } from './logo.ts';
 
 const read = (file: Buffer): ReturnType<typeof readLogo> => readLogo(file.toString('base64'));
 
-test('a logo keeps its pixels alone: no text, no profile, nothing behind its end', () => {
-  const plain = png(64, 32);
-  const extra = pngChunk('tEXt', Buffer.from('Author\0Ada Lovelace'));
-  const full = Buffer.concat([png(64, 32, { extra }), Buffer.from('<script>alert(1)</script>')]);
-  const logo = read(full);
-  assert(typeof logo === 'object');
-  assert.deepEqual(logo.image, plain);
-  // The same picture has the same address.
-  assert.deepEqual(read(plain), logo);
-  assert.match(logo.name, /^[0-9a-f]{32}\.png$/);
-});
-
-test('what is no whole small picture is refused with the reason', () => {
-  const good = png(64, 64);
-  const flipped = Buffer.from(good);
-  flipped.writeUInt8(flipped.readUInt8(50) ^ 1, 50);
-  const bomb = deflateSync(Buffer.alloc(20_000_000));
+test('what is no small still picture is refused with the reason, and a picture is kept as it is', () => {
   for (const [file, reason] of [
     [Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'), /^must be a PNG/],
     [Buffer.from('GIF89a'), /^must be a PNG/],
-    [good.subarray(0, 8), /damaged/],
-    [good.subarray(0, -12), /damaged/],
-    [flipped, /damaged/],
-    [png(64, 64, { packed: bomb }), /damaged/],
-    [png(64, 64, { packed: deflateSync(Buffer.alloc(10)) }), /damaged/],
-    [png(64, 64, { packed: Buffer.from('no pixels') }), /damaged/],
+    [png(64, 64).subarray(0, 20), /^must be a PNG/],
     [png(16, 64), /^must be 32 to 512 pixels wide and high, and is 16 by 64$/],
     [png(64, 513), /is 64 by 513$/],
-    [png(64, 64, { interlaced: 1 }), /interlaced/],
-    [Buffer.concat([good, Buffer.alloc(32_768)]), /^must be at most 32 KiB$/],
+    [png(64, 64, { extra: pngChunk('acTL', Buffer.alloc(8)) }), /^must not be animated$/],
+    [Buffer.concat([png(64, 64), Buffer.alloc(32_768)]), /^must be at most 32 KiB$/],
   ] as const) {
     const problem = read(file);
     assert(typeof problem === 'string');
     assert.match(problem, reason);
   }
+  const logo = read(png(64, 32));
+  assert(typeof logo === 'object');
+  assert.deepEqual(logo.image, png(64, 32));
+  assert.match(logo.name, /^[0-9a-f]{32}\.png$/);
 });
 
 test('a name that no logo has is asked of no database, which refuses some of them', async () => {
