@@ -7,7 +7,6 @@
 import {
   fillPath,
   platformAdminRoutes as routes,
-  type ListedPayment,
   type PaymentPage,
   type Route,
 } from '@duebridge/contract';
@@ -20,7 +19,6 @@ import {
   type CommandRun,
 } from '@duebridge/runtime/cli';
 import { Option } from 'commander';
-import { listedPayments } from './output.ts';
 
 /** What became of one payment. */
 interface Done {
@@ -45,10 +43,7 @@ export const bulkLines: readonly CommandLine[] = ACTS.map(([act, route, help]) =
     help: `${help}; chosen by their ids or by filters`,
     rest: 'platform_payment_id',
     without: ['sort', 'limit', 'cursor'],
-    options: [
-      new Option('--reason <text>', 'kept in the audit of each payment'),
-      new Option('--dry-run', 'list the payments that the filters find, and do nothing'),
-    ],
+    options: [new Option('--reason <text>', 'kept in the audit of each payment')],
     run: (run) => bulkAct(run, route),
   }),
 );
@@ -63,22 +58,10 @@ async function bulkAct(run: CommandRun, route: Route): Promise<void> {
       exitCodes.usage,
     );
   }
-  const isDryRun = options['dryRun'] === true;
-  if (isDryRun && !isFiltered) {
-    throw new CommandError(
-      '--dry-run lists what filters find; see a payment by its id with payment show',
-      exitCodes.usage,
-    );
-  }
-  const payments = isFiltered ? await found(run) : [];
-  if (isDryRun) {
-    print(terminal, options, { payments }, () => listedPayments({ payments }));
-    return;
-  }
   if (reason.trim() === '') {
     throw new CommandError('say why with --reason TEXT, which the audit keeps', exitCodes.usage);
   }
-  const ids = new Set([...values, ...payments.map((one) => one.platform_payment_id)]);
+  const ids = isFiltered ? await found(run) : new Set(values);
   const results: Done[] = [];
   for (const id of ids) {
     const result = await actOn(run, route, id, reason);
@@ -125,20 +108,20 @@ async function actOn(
   }
 }
 
-/** The payments that the filters find. Throws CommandError for too many. */
-async function found({ request, ask }: CommandRun): Promise<readonly ListedPayment[]> {
-  const payments: ListedPayment[] = [];
+/** The ids of the payments that the filters find. Throws CommandError for too many. */
+async function found({ request, ask }: CommandRun): Promise<ReadonlySet<string>> {
+  const ids = new Set<string>();
   let cursor = '';
   do {
     const page: PaymentPage = await ask('GET', `${request.path}&limit=1000${cursor}`);
-    payments.push(...page.payments);
+    for (const one of page.payments) ids.add(one.platform_payment_id);
     cursor = page.next_cursor === null ? '' : `&cursor=${encodeURIComponent(page.next_cursor)}`;
-    if (payments.length > MAX_PAYMENTS) {
+    if (ids.size > MAX_PAYMENTS) {
       throw new CommandError(
         `the filters find more than ${MAX_PAYMENTS} payments: choose fewer`,
         exitCodes.usage,
       );
     }
   } while (cursor !== '');
-  return payments;
+  return ids;
 }
