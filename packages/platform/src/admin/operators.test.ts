@@ -28,7 +28,7 @@ test('each role reaches only its own operations: the route table decides, not th
       const answer = await ask(bearer(operator_key), route.method, path, body);
       const needed = 'role' in route ? route.role : 'viewer';
       assert.equal(
-        answer.body['code'] === 'INSUFFICIENT_ROLE',
+        answer.text.includes('"INSUFFICIENT_ROLE"'),
         !roleCovers(role, needed),
         `${role} ${route.id} ${answer.status}`,
       );

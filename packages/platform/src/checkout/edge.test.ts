@@ -1,14 +1,12 @@
-/** What comes from outside: return addresses, secrets that nobody issued, texts that read otherwise than they are written. */
+/** What comes from outside: return addresses, secrets that nobody issued, addresses in other Unicode forms. */
 import assert from 'node:assert/strict';
-import { createSecretKey, randomBytes, randomUUID } from 'node:crypto';
+import { createSecretKey, randomBytes } from 'node:crypto';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { systemClock, type Database } from '@duebridge/runtime';
-import { reasonText } from '../partners/payment-record.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Session } from './flow.ts';
-import { textOf } from './mail.ts';
 import { emailDigest, emailDigests, flowId, newSecret } from './secrets.ts';
 import { openSessions } from './session.ts';
 import { openVisits } from './visit.ts';
@@ -89,24 +87,4 @@ test('a person is found in whichever Unicode form the address is typed, and was 
   assert.deepEqual(new Set(texts(composed)), new Set(texts(apart)));
   assert.equal(texts(apart).length, 2, 'those of both forms');
   assert.equal(texts('jo@x.example').length, 1);
-});
-
-test('no text of a partner reaches operators or mails with characters that turn its direction', () => {
-  const turned = 'Refused \u202e)deen on( \u2066x\u2069\u200f';
-  assert.equal(reasonText(turned), 'Refused )deen on( x');
-  const { subject, text } = textOf(
-    'failed',
-    {
-      platform_payment_id: randomUUID(),
-      partner_id: 'p',
-      biller_id: 'b',
-      account_id: '12345678',
-      amount_in_cents: 100,
-      created_at: '2026-01-01T00:00:00.000Z',
-      posted_at: null,
-      failure_reason: turned,
-    },
-    { name: 'Water\u202e Works', support: null, mode: 'live' },
-  );
-  assert.doesNotMatch(subject + text, /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/);
 });

@@ -36,17 +36,6 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-test('an unknown client is 404, every other wrong credential 401 [ER1 AU1]', async () => {
-  const keys = open();
-  const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');
-  assert.equal(await codeOf(keys.verify(`dbc_${'0'.repeat(32)}`, api_key)), 'NOT_FOUND');
-  assert.equal(await codeOf(keys.verify('x\0y', api_key)), 'NOT_FOUND');
-  assert.equal(await codeOf(keys.verify(undefined, api_key)), 'UNAUTHORIZED');
-  assert.equal(await codeOf(keys.verify(client_id, undefined)), 'UNAUTHORIZED');
-  assert.equal(await codeOf(keys.verify(client_id, `${api_key}x`)), 'UNAUTHORIZED');
-  assert.equal(await codeOf(keys.verify(client_id, '')), 'UNAUTHORIZED');
-});
-
 test('a database that leaks gives nobody a key: only a digest under the pepper is stored', async () => {
   const keys = open();
   const { client_id, api_key } = await keys.issue(await newPartner(), undefined, 'test');
@@ -124,7 +113,7 @@ test('ten operators who issue at once leave two keys, never three [AU1]', async 
   assert.equal(results.filter((code) => code === 'CONFLICT').length, 9);
 });
 
-test('a key revoked at another replica is refused here within five seconds [AU1]', async () => {
+test('a key revoked at another replica is refused here within five seconds [AU1 F95]', async () => {
   const [here, there] = [open(), open()];
   const partner_id = await newPartner();
   const { client_id, api_key, key_id } = await there.issue(partner_id, undefined, 'test');

@@ -162,23 +162,24 @@ test('a permanent refusal ends the attempts, and neither queue nor log contains 
   assert.doesNotMatch(JSON.stringify(rows) + platform.logged.join(), /@example\.com/);
 });
 
-test('a name with a line break in it cannot add a header', () => {
-  const { subject } = textOf(
-    'receipt',
+test('no text in a mail adds a header or turns the direction of what is read', () => {
+  const { subject, text } = textOf(
+    'failed',
     {
       platform_payment_id: 'id',
       partner_id: 'p',
       biller_id: 'b',
       account_id: 'account-1',
       amount_in_cents: 100,
-      failure_reason: null,
+      failure_reason: 'Refused \u202e)deen on( \u2066x\u2069\u200f',
       posted_at: null,
       created_at: '2026-03-21T10:00:00.000Z',
     },
-    { name: 'Water\r\nBcc: everybody@example.com', support: null, mode: 'live' },
+    { name: 'Water\u202e\r\nBcc: everybody@example.com', support: null, mode: 'live' },
   );
   assert.doesNotMatch(subject, /[\r\n]/);
-  assert.match(subject, /^Receipt/, 'a live payment is no test');
+  assert.match(subject, /^Your payment/, 'a live payment is no test');
+  assert.doesNotMatch(subject + text, /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/);
 });
 
 test('mail that was off for a week starts with the latest day, and does not send what is late', async () => {
