@@ -80,6 +80,29 @@ export interface TestPlatform extends Platform {
   ): Promise<{ readonly id: string; readonly session: string }>;
 }
 
+/** One request to the listener at `base`. */
+async function call(
+  base: string,
+  method: string,
+  at: string,
+  { headers = {}, body, raw = body === undefined ? undefined : JSON.stringify(body) }: Sending = {},
+): Promise<Answer> {
+  const response = await fetch(new URL(at, base), {
+    method,
+    headers: { ...(raw === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    ...(raw === undefined ? {} : { body: raw }),
+  });
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    get body() {
+      return JSON.parse(text) as Record<string, unknown>;
+    },
+  };
+}
+
 /** Starts a platform over a database of its own, on free ports. */
 export async function startTestPlatform(
   cleanup: Cleanup,
@@ -110,30 +133,6 @@ export async function startTestPlatform(
     await rm(directory, { recursive: true });
   });
 
-  const call = async (base: string, method: string, at: string, sending: Sending = {}) => {
-    const {
-      headers = {},
-      body,
-      raw = body === undefined ? undefined : JSON.stringify(body),
-    } = sending;
-    const response = await fetch(new URL(at, base), {
-      method,
-      headers: {
-        ...(raw === undefined ? {} : { 'content-type': 'application/json' }),
-        ...headers,
-      },
-      ...(raw === undefined ? {} : { body: raw }),
-    });
-    const text = await response.text();
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      get body() {
-        return JSON.parse(text) as Record<string, unknown>;
-      },
-    };
-  };
   const admin: TestPlatform['admin'] = (method, at, body, headers = bearer(platform.adminKey)) =>
     call(platform.adminUrl, method, at, {
       headers: {
