@@ -173,7 +173,7 @@ async function sendOne(
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = dependencies;
   const content = await findPayment(database, platform_payment_id);
-  const payer = content && (await payerOf(database, sealer, content));
+  const payer = content && (await payerOf(database, sealer, content, null));
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || payer === undefined) {
     await database.query(giveUpStatement, [platform_payment_id]);

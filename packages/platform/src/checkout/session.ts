@@ -151,7 +151,9 @@ export function openSessions(options: {
       standing === undefined ? otherPayment(database, session) : undefined,
       funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
-      standing?.status === 'succeeded' ? receiptOf(database, sealer, standing, mails) : undefined,
+      standing?.status === 'succeeded'
+        ? receiptOf(database, sealer, standing, session, mails)
+        : undefined,
       standing?.status === 'processing' ? undefined : nextPaymentId(database, session, clock.now()),
     ]);
     return {
@@ -264,9 +266,10 @@ async function receiptOf(
   database: Database,
   sealer: Sealer,
   payment: PaymentRow,
+  { flow_id }: PayableSession,
   mails: boolean,
 ): Promise<FlowSession['receipt']> {
-  const payer = await payerOf(database, sealer, payment);
+  const payer = await payerOf(database, sealer, payment, flow_id);
   if (payer === undefined) return undefined;
   const [name = '', domain = ''] = payer.email.split(/@(?=[^@]*$)/);
   return {
