@@ -178,8 +178,10 @@ export async function startStripe(cleanup: Cleanup) {
       self.refunds.push({ ...newRefund(newId('re'), intent), metadata: {} });
       return Object.assign(charge, { refunded: true, amount_refunded: charge.amount });
     },
-    /** Idempotency keys are forgotten, as after a day. */
-    forgetKeys: (): void => keys.clear(),
+    /** Idempotency keys are forgotten, as after a day: those that begin with `start`, such as a payment's id, or all. */
+    forgetKeys: (start = ''): void => {
+      for (const key of keys.keys()) if (key.startsWith(start)) keys.delete(key);
+    },
     /** A webhook signed like Stripe's: its body and its header. */
     webhook(
       type: string,

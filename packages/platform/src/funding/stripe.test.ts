@@ -84,6 +84,9 @@ stripe.script = (call) => {
   }
   return undefined;
 };
+/** The idempotency keys of the calls for a payment, in their order. */
+const keysOf = (id: string): string =>
+  stripe.calls.flatMap(({ key }) => (key?.startsWith(id) === true ? [key] : [])).join(', ');
 const once = (fate: Fate) => (turn: number) => (turn === 1 ? fate : undefined);
 
 suite('payments by Stripe', { concurrency: true }, () => {
@@ -224,7 +227,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       // Not the last one: a retry that Stripe's library has begun under the first key may arrive after it.
       assert.ok(
         stripe.calls.some(({ key }) => key === `${id}:${act}:2`),
-        `${act} goes on under another key`,
+        `${act} goes on under another key: ${keysOf(id)}`,
       );
     }
   });
@@ -366,7 +369,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       assert.equal(made.body['state'], 'done');
     }
     // As after a crash before the note, a day later.
-    stripe.forgetKeys();
+    stripe.forgetKeys(id);
     const part = { refund_id: 'two', amount_in_cents: 50 };
     const refund = (change: object = {}) =>
       funds().refundPart(
@@ -429,7 +432,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.throws(payment.intent, 'no debit yet');
     fates.set(`${payment.id}:capture`, (turn) => {
       if (turn > 1) return undefined;
-      setImmediate(() => stripe.forgetKeys());
+      setImmediate(() => stripe.forgetKeys(payment.id));
       return { kind: 'lose' };
     });
     payment.ends(posted());
