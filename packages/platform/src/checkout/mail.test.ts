@@ -71,6 +71,34 @@ test('a customer whose payment was posted gets one receipt, with the partner and
   assert.doesNotMatch(mail?.text ?? '', /Josephine|Quimby|Account: +a1/);
 });
 
+test('a refund is mailed to the customer, each one once', async () => {
+  const id = await pay('a1', 'refunded@example.com', succeeded);
+  await eventually('the receipt', () => to('refunded@example.com').length === 1);
+  const refund = async (amount_in_cents: number): Promise<void> => {
+    const body = { amount_in_cents, reason_code: 'goodwill', reason: 'ticket 7' };
+    await eventually('the payment is settled, and refunded', async () => {
+      const { status } = await platform.admin('POST', `/admin/v1/payments/${id}/refund`, body);
+      return status === 200;
+    });
+  };
+  await refund(1_000);
+  await eventually('the first mail', () => to('refunded@example.com').length === 2);
+  await refund(500);
+  await eventually('the second mail', () => to('refunded@example.com').length === 3);
+  const mail = to('refunded@example.com').map(({ text }) => ({
+    subject: /Subject: (.*)/.exec(text)?.[1],
+    refunded: /Refunded: +(.*)/.exec(text)?.[1]?.trim(),
+    id: /Message-ID: (.*)/i.exec(text)?.[1],
+  }));
+  assert.deepEqual(
+    mail.map((one) => one.refunded),
+    [undefined, '$10.00', '$15.00'],
+  );
+  assert.match(mail[2]?.subject ?? '', /Refund: \$15\.00 of your payment to Springfield Water/);
+  // A mailbox that knows the receipt must not take the others for it.
+  assert.equal(new Set(mail.map((one) => one.id)).size, 3);
+});
+
 test('a customer of an aggregator reads the name of their biller, not of the aggregator', async () => {
   await platform.register(partner, {
     partner_id: 'city-services',
@@ -171,6 +199,7 @@ test('no text in a mail adds a header or turns the direction of what is read', (
       biller_id: 'b',
       account_id: 'account-1',
       amount_in_cents: 100,
+      refunded_in_cents: 0,
       failure_reason: 'Refused \u202e)deen on( \u2066x\u2069\u200f',
       posted_at: null,
       created_at: '2026-03-21T10:00:00.000Z',

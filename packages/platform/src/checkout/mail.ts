@@ -1,8 +1,9 @@
 /**
- * Mails to customers: a receipt when a payment succeeded, and a notice when it failed. Off unless SMTP is configured.
+ * Mails to customers: a receipt when a payment succeeded, again when money of it was refunded, and a notice when it failed. Off unless SMTP
+ * is configured.
  *
- * enters: ends of payments, read from the audit.  leaves: one mail for each, to the address the partner gave for the customer.
- * holds:  a mail is queued in the table before it is sent, once for each payment; one worker takes it at a time, and it is marked
+ * enters: ends of payments and of refunds, read from the audit.  leaves: one mail for each, to the address the partner gave for the customer.
+ * holds:  a mail is queued in the table before it is sent, once for each payment, whose row a refund queues again; one worker takes it at a time, and it is marked
  *         as sent only after the mail server accepted it. If the process dies between the two, the mail is sent again after ten
  *         minutes under the same Message-ID, by which mailboxes recognize the duplicate. Addresses are never stored in the queue or
  *         logged.
@@ -79,12 +80,15 @@ const spanStatement = sql(
 );
 const queueStatement = sql(
   'mail_queue',
-  `INSERT INTO duebridge_platform.mails (platform_payment_id, kind)
-   SELECT a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'succeeded' THEN 'receipt' ELSE 'failed' END
+  `INSERT INTO duebridge_platform.mails AS m (platform_payment_id, kind, queued_at)
+   SELECT DISTINCT ON (a.platform_payment_id) a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'failed' THEN 'failed' ELSE 'receipt' END, a.at
      FROM duebridge_platform.audit a
     WHERE a.at > $1::timestamptz - interval '1 minute' AND a.at <= $2::timestamptz
-      AND a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')
-   ON CONFLICT (platform_payment_id) DO NOTHING`,
+      AND (a.event = 'refund_done' OR (a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')))
+    ORDER BY a.platform_payment_id, a.at DESC
+   ON CONFLICT (platform_payment_id) DO UPDATE
+      SET kind = excluded.kind, queued_at = excluded.queued_at, due_at = clock_timestamp(), tries = 0, sent_at = NULL, given_up_at = NULL
+    WHERE m.queued_at < excluded.queued_at`,
 );
 /** Mails that have been due for so long were queued when nobody could send them. */
 const expireStatement = sql(
@@ -105,25 +109,32 @@ const claimStatement = sql(
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
                                    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
-   RETURNING platform_payment_id, kind, tries`,
+   RETURNING platform_payment_id, kind, tries, queued_at::text`,
 );
-/** Ends a mail: sent, or given up. */
+/** What of a payment went back to its customer. */
+const refundedStatement = sql(
+  'mail_refunded',
+  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
+    WHERE platform_payment_id = $1 AND state = 'done'`,
+);
+/** Ends a mail: sent, or given up; not one that a refund has queued again meanwhile. */
 const ends = (column: 'sent_at' | 'given_up_at') =>
   sql(
     `mail_${column}`,
-    `UPDATE duebridge_platform.mails SET ${column} = now() WHERE platform_payment_id = $1`,
+    `UPDATE duebridge_platform.mails SET ${column} = now() WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`,
   );
 const sentStatement = ends('sent_at');
 const giveUpStatement = ends('given_up_at');
 const laterStatement = sql(
   'mail_later',
-  `UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $2) WHERE platform_payment_id = $1`,
+  `UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $3) WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`,
 );
 
 interface Claimed {
   readonly platform_payment_id: string;
   readonly kind: 'receipt' | 'failed';
   readonly tries: number;
+  readonly queued_at: string;
 }
 
 /** What a mail says of a payment. */
@@ -137,7 +148,7 @@ type Content = Pick<
   | 'failure_reason'
   | 'posted_at'
   | 'created_at'
->;
+> & { readonly refunded_in_cents: number };
 
 /** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
 export async function keepMailing(
@@ -169,27 +180,36 @@ export async function keepMailing(
 async function sendOne(
   dependencies: MailDependencies,
   mailer: ReturnType<typeof createTransport>,
-  { platform_payment_id, kind, tries }: Claimed,
+  { platform_payment_id, kind, tries, queued_at }: Claimed,
 ): Promise<void> {
   const { database, registry, sealer, transport, log } = dependencies;
+  const mail = [platform_payment_id, queued_at];
   const content = await findPayment(database, platform_payment_id);
   const payer = content && (await payerOf(database, sealer, content, null));
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || payer === undefined) {
-    await database.query(giveUpStatement, [platform_payment_id]);
+    await database.query(giveUpStatement, mail);
     return;
   }
+  const [refunded] = await database.query<{ cents: number }>(refundedStatement, [
+    platform_payment_id,
+  ]);
+  const refunded_in_cents = refunded?.cents ?? 0;
   const partner = await registry.get(content.partner_id);
   try {
     await mailer.sendMail({
       from: transport.from,
       to: { name: '', address: payer.email },
-      messageId: `<${messageName(platform_payment_id)}@${domainOf(transport.from)}>`,
-      ...textOf(kind, content, {
-        mode: partner?.mode ?? 'live',
-        name: partner ? billerName(partner, content.biller_id) : content.biller_id,
-        support: partner?.support_contact ?? null,
-      }),
+      messageId: `<${messageName(platform_payment_id, refunded_in_cents)}@${domainOf(transport.from)}>`,
+      ...textOf(
+        kind,
+        { ...content, refunded_in_cents },
+        {
+          mode: partner?.mode ?? 'live',
+          name: partner ? billerName(partner, content.biller_id) : content.biller_id,
+          support: partner?.support_contact ?? null,
+        },
+      ),
     });
   } catch (error) {
     const refused = isForGood(error) || tries >= MAX_TRIES;
@@ -197,19 +217,20 @@ async function sendOne(
       { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
       'the mail server did not accept a mail',
     );
-    if (refused) await database.query(giveUpStatement, [platform_payment_id]);
+    if (refused) await database.query(giveUpStatement, mail);
     else {
       const seconds = Math.min(4 * 3_600, 30 * 2 ** tries);
-      await database.query(laterStatement, [platform_payment_id, seconds]);
+      await database.query(laterStatement, [...mail, seconds]);
     }
     return;
   }
-  await database.query(sentStatement, [platform_payment_id]);
+  await database.query(sentStatement, mail);
 }
 
-/** The same on every attempt, and reveals nothing about the payment to a mail server. */
-function messageName(platform_payment_id: string): string {
-  return createHash('sha256').update(`mail ${platform_payment_id}`).digest('hex').slice(0, 32);
+/** The same on every attempt, another after each refund, and reveals nothing about the payment to a mail server. */
+function messageName(platform_payment_id: string, refunded_in_cents: number): string {
+  const of = `mail ${platform_payment_id} ${refunded_in_cents}`;
+  return createHash('sha256').update(of).digest('hex').slice(0, 32);
 }
 
 function domainOf(from: string): string {
@@ -235,7 +256,9 @@ export function textOf(
   content: Content,
   biller: { readonly name: string; readonly support: string | null; readonly mode: Mode },
 ): { readonly subject: string; readonly text: string } {
+  const { refunded_in_cents } = content;
   const amount = dollars.format(content.amount_in_cents / 100);
+  const refunded = dollars.format(refunded_in_cents / 100);
   // One line, whatever it contains: the name stands in a header.
   const name = plainText(biller.name);
   const help =
@@ -244,6 +267,7 @@ export function textOf(
       : `Questions? Contact ${name}: ${biller.support}`;
   const facts = [
     `Amount:    ${amount}`,
+    ...(refunded_in_cents > 0 ? [`Refunded:  ${refunded}`] : []),
     `Account:   ${maskAccountId(content.account_id)}`,
     `Confirmed: ${when(content.created_at)}`,
     ...(content.posted_at === null ? [] : [`Posted:    ${when(content.posted_at)}`]),
@@ -251,12 +275,19 @@ export function textOf(
   ];
   const isReceipt = kind === 'receipt';
   const isTest = biller.mode === 'test';
-  const subject = isReceipt
-    ? `Receipt: ${amount} to ${name}`
-    : `Your payment of ${amount} to ${name} was not made`;
+  const isRefunded = isReceipt && refunded_in_cents > 0;
+  const subject = isRefunded
+    ? `Refund: ${refunded} of your payment to ${name}`
+    : isReceipt
+      ? `Receipt: ${amount} to ${name}`
+      : `Your payment of ${amount} to ${name} was not made`;
   const { failure_reason } = content;
   const news = isReceipt
-    ? [`Your payment to ${name} was posted.`]
+    ? isRefunded
+      ? [
+          `${refunded} of your payment to ${name} went back to you. Your bank may take some days to show it.`,
+        ]
+      : [`Your payment to ${name} was posted.`]
     : [
         `Your payment to ${name} failed and you have not been charged for it.`,
         // A card's hold may have been captured before it expired (decision 110).
