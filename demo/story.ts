@@ -39,12 +39,6 @@ const CUSTOMER = {
   address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
 } as const;
 
-/** The audit events of a payment that the story shows. */
-const AUDIT_WORDS: Readonly<Record<string, readonly [what: string, says: string]>> = {
-  payment_dispatching: ['PUT', 'the intent is committed and the PUT leaves'],
-  payment_accepted: ['accepted', 'the partner has it: 200, processing; polling begins'],
-};
-
 /** Runs the story step by step. Throws when a call is refused or the payment does not end in time. */
 export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
   const begin = performance.now();
@@ -86,7 +80,7 @@ export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
       return found.progress === 'ended' ? found : undefined;
     });
     const ended = now();
-    await tellAudit(demo, id, (at, what, says) => {
+    await tellSteps(demo, id, (at, what, says) => {
       tell(Math.min(Math.max(0, at - performance.timeOrigin - begin), ended), what, says);
     });
     tell(ended, payment.status, endOf(payment));
@@ -98,14 +92,15 @@ export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
   throw new Error('every account of the demo is paid; remove its data directory to start over');
 }
 
-/** The events in between, from the platform's own audit trail, with their wall times. */
-async function tellAudit({ platform }: Demo, id: string, tell: Tell): Promise<void> {
+/** The steps in between, as the platform recorded them, with their wall times. */
+async function tellSteps({ platform }: Demo, id: string, tell: Tell): Promise<void> {
   const url = `${platform.adminUrl}/admin/v1/payments/${id}`;
-  const { audit } = await call<PaymentDetail>('GET', url, bearer(platform.adminKey));
-  for (const { at, event } of audit) {
-    const words = AUDIT_WORDS[event];
-    if (words !== undefined) tell(Date.parse(at), ...words);
-  }
+  const { attempts, audit } = await call<PaymentDetail>('GET', url, bearer(platform.adminKey));
+  const put = attempts.find(({ kind }) => kind === 'put');
+  if (put) tell(Date.parse(put.at), 'PUT', 'the intent is committed and the PUT leaves');
+  const accepted = audit.find(({ event }) => event === 'payment_accepted');
+  const says = 'the partner has it: 200, processing; polling begins';
+  if (accepted) tell(Date.parse(accepted.at), 'accepted', says);
 }
 
 function endOf({ status, posted_at, payment_id, failure_reason }: FlowPayment): string {

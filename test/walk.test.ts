@@ -97,7 +97,7 @@ test('a bill is paid once, and both sides agree to the cent [S1 S2 S3 S4 ST1 ST2
   assert.equal(payment.masked_account_id.includes('A-1'), false);
   assert.deepEqual(
     audit.map((entry) => entry.event).filter((event) => event.startsWith('payment_')),
-    ['payment_created', 'payment_dispatching', 'payment_accepted', 'payment_ended'],
+    ['payment_created', 'payment_accepted', 'payment_ended'],
   );
 
   // 9. Both sides say the same about the batch: the same lines give the same digest. (batch.ts, statement.ts)

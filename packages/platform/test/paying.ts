@@ -7,6 +7,7 @@ import {
   type TestPartner,
   type TestPlatform,
 } from '../src/checkout/testing.ts';
+import { auditOfPayment } from '../src/store/audit.ts';
 
 /** How a payment may end at the test partner. */
 export const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
@@ -70,13 +71,8 @@ function paid(
     assert.equal(answer.status, 200, answer.text);
     return answer.body as unknown as FlowPayment;
   };
-  const trail = async (): Promise<string[]> => {
-    const lines = await database.query<{ event: string }>(
-      `SELECT event FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event`,
-      [id],
-    );
-    return lines.map(({ event }) => event);
-  };
+  const trail = async (): Promise<string[]> =>
+    (await auditOfPayment(database, id)).map(({ event }) => event);
   const state = async (): Promise<string | undefined> => {
     const [row] = await database.query<{ state: string }>(
       'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',

@@ -16,8 +16,8 @@
  *   closing of batches each have a loop.
  */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { messageOf } from '@duebridge/runtime';
-import { v7 as uuidv7 } from 'uuid';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
@@ -163,7 +163,8 @@ class RunningEngine implements Engine {
       clock,
       log,
       times: this.#times,
-      newId: () => `worker-${uuidv7()}`,
+      // It is in the audit of every payment, so it is short; no two of 64 random bits are alike.
+      newId: () => `worker-${randomBytes(8).toString('hex')}`,
       workers: this.#workers,
       begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt, outage),
       proven: (provenAt) => this.#worker?.proven(provenAt),

@@ -1,11 +1,11 @@
 /**
- * The audit: who did what and why, append-only (EE8). The statement that changes a payment writes its audit line; this module
- * writes all other lines, and reads them.
+ * The audit: who did what and why, append-only (EE8). The statement that changes a payment writes its audit line, unless
+ * every payment takes that step and its row tells who and when; this module writes all other lines, and reads them.
  */
 import type { AuditEntry } from '@duebridge/contract';
 import { sql, type AuditTables } from '@duebridge/runtime';
 import { Conditions } from './conditions.ts';
-import type { AuditDetail, Queryable } from './payments.ts';
+import { findPayment, type AuditDetail, type PaymentRow, type Queryable } from './payments.ts';
 
 /** The columns covered by the audit's seals (decision 135). Their order is part of every digest. */
 export const auditTables: AuditTables = {
@@ -39,7 +39,10 @@ export async function note(
   ]);
 }
 
-/** The audit of one payment, oldest first, with one line per event; events of one statement have the same time. */
+/**
+ * What happened to one payment, oldest first: the lines of the audit, and the steps that every payment takes, which its row tells. The
+ * database lets nobody change the times of a row that has ended.
+ */
 export async function auditOfPayment(
   on: Queryable,
   platform_payment_id: string,
@@ -51,37 +54,41 @@ export async function auditOfPayment(
     ),
     [platform_payment_id],
   );
-  return lines.flatMap(eventsOf);
+  const row = await findPayment(on, platform_payment_id);
+  return row === undefined ? lines : withSteps(lines, row);
 }
 
-/**
- * The events of a line. One statement writes one line: the insert of a payment may also take it to `dispatching`
- * (store/payments.ts), and the statement that ends it may also record its acceptance and settle its funds (store/terminal.ts). Pure.
- */
-function eventsOf(line: AuditEntry): AuditEntry[] {
-  if (line.event === 'payment_created' && line.detail['dispatching'] !== undefined) {
-    const { dispatching: _, ...detail } = line.detail;
-    return [
-      { ...line, detail },
-      { ...line, event: 'payment_dispatching', detail: {} },
-    ];
+/** After one of these lines nothing happened to the funds that the row tells alone. */
+const ENDS_OF_FUNDS = [
+  'funds_captured',
+  'funds_released',
+  'funds_refunded',
+  'funds_uncollected',
+  'funds_settled_by_operator',
+];
+
+/** Adds the steps that a row tells and no line does: earlier versions wrote a line for each. Pure. */
+function withSteps(lines: readonly AuditEntry[], row: PaymentRow): AuditEntry[] {
+  const { session_id, created_at, accepted_at, ended_at, settled_at, amount_in_cents } = row;
+  const has = (event: string): boolean => lines.some((line) => line.event === event);
+  // The row has the time of the database as a worker knows it, some milliseconds off that of a line.
+  const end = lines.find(({ event }) => event === 'payment_ended')?.at;
+  const steps: AuditEntry[] = [...lines];
+  if (!has('payment_created')) {
+    const actor = `session ${session_id}`;
+    steps.unshift({ at: created_at, actor, event: 'payment_created', detail: { amount_in_cents } });
   }
-  if (line.event !== 'payment_ended') return [line];
-  const { accepted, funds, ...detail } = line.detail;
-  const former = detail['former_payment_id'];
-  return [
-    ...(accepted === undefined
-      ? []
-      : [
-          {
-            ...line,
-            event: 'payment_accepted',
-            detail: former === undefined ? {} : { former_payment_id: former },
-          },
-        ]),
-    { ...line, detail },
-    ...(funds === undefined ? [] : [{ ...line, event: `funds_${String(funds)}`, detail: {} }]),
-  ];
+  if (accepted_at !== null && !has('payment_accepted')) {
+    const at = end !== undefined && end < accepted_at ? end : accepted_at;
+    steps.splice(1, 0, { at, actor: 'platform', event: 'payment_accepted', detail: {} });
+  }
+  // The funds of a payment that was declined, or is collected elsewhere, end with it.
+  if (settled_at !== null && settled_at !== ended_at && !ENDS_OF_FUNDS.some(has)) {
+    const at = end !== undefined && end > settled_at ? end : settled_at;
+    const event = row.status === 'succeeded' ? 'funds_captured' : 'funds_released';
+    steps.push({ at, actor: 'platform', event, detail: {} });
+  }
+  return steps.toSorted((one, other) => Date.parse(one.at) - Date.parse(other.at));
 }
 
 /** Which lines to list; an absent field does not filter. */

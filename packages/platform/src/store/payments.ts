@@ -87,18 +87,16 @@ const insertStatement = sql(
                            session_id, funding_method, slot, stage)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11) RETURNING *
    ), noted AS (
-     -- One line for one statement (audit.ts shows two events).
+     -- The row of a payment that its session made says the same (audit.ts).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('amount_in_cents', p.amount_in_cents)
-              || CASE WHEN p.stage = 'dispatching' THEN '{"dispatching": "now"}'::jsonb ELSE '{}' END
-       FROM p
+     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
+       FROM p WHERE $10 IS DISTINCT FROM 'session ' || p.session_id
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
 
 /**
- * Writes the intent and its audit line, with the platform_payment_id given or a new one (UUIDv7, decision 13); no call leaves before
+ * Writes the intent, with the platform_payment_id given or a new one (UUIDv7, decision 13); no call leaves before
  * this is committed (PL1). `slot` and `stage` are from `engine.placeForNew`, whose engine then gets the row by `engine.take`; slot -1
  * leaves it to any worker.
  */
@@ -295,12 +293,13 @@ const advanceStatement = sql(
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, coalesce(p.detail, '{}') || ${REPLACED} FROM p
+      WHERE p.stage IN ('authorized', 'review') OR p.detail IS NOT NULL OR cardinality(p.former_payment_ids) > 0
    )
    SELECT p.platform_payment_id FROM p`,
 );
 
 /**
- * Takes steps of many payments in one statement with their audit lines. Returns for each whether it was taken; false when the
+ * Takes steps of many payments in one statement, and notes those in the audit that not every payment takes. Returns for each whether it was taken; false when the
  * fence refused it, because the payment belongs to another worker now or has moved on. A payment may appear only once.
  */
 export async function advance(

@@ -62,13 +62,11 @@ const endStatement = sql(
             AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason, settles),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*, u.from_stage
+      RETURNING p.*
    ), noted AS (
-     -- One line for one statement: it also tells that the acceptance had not been written yet and is part of the end (dispatcher.ts).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id)
-              || CASE WHEN p.ended_by = 'partner' AND p.from_stage = 'dispatching' THEN '{"accepted": "now"}'::jsonb ELSE '{}' END
+            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id, 'amount_in_cents', p.amount_in_cents)
               || ${REPLACED} FROM p
    ), booked AS (
      ${booking({
@@ -128,7 +126,7 @@ const settleStatement = sql(
           AND (f.reference IS NOT NULL OR p.kind = 'released')
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'funds_' || p.kind, p.platform_payment_id, p.partner_id, p.detail FROM p
+     SELECT $1, 'funds_' || p.kind, p.platform_payment_id, p.partner_id, p.detail FROM p WHERE p.kind NOT IN ('captured', 'released')
    ), booked AS (
      ${booking({
        act: "'settled'",
