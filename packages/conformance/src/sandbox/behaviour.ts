@@ -12,7 +12,8 @@ import type {
   Refusal,
   partnerRoutes,
 } from '@duebridge/contract';
-import type { Ending, SandboxAccount } from './magic.ts';
+import type { Ending } from './magic.ts';
+import type { Book } from './state.ts';
 
 /** An operation of the partner, or `unknown` for an unknown path or method. */
 export type Operation = keyof typeof partnerRoutes | 'unknown';
@@ -89,35 +90,27 @@ export interface StoredPayment {
 }
 
 /** One line of the partner's ledger. */
-export interface Posting {
-  readonly platform_payment_id: string;
-  readonly payment_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly amount_in_cents: number;
+export interface Posting extends Pick<
+  StoredPayment,
+  'platform_payment_id' | 'payment_id' | 'biller_id' | 'account_id' | 'amount_in_cents'
+> {
   readonly posted_at: string;
 }
 
 /** The partner's state, as hooks see it. */
-export interface Insides {
-  /** The sandbox's clock: milliseconds since 1970. */
-  now(): number;
-  /** The same time in wire format. */
-  instant(): string;
-  /** Every payment ever stored, oldest first. */
-  payments(): readonly StoredPayment[];
-  postings(): readonly Posting[];
-  find(key: string): StoredPayment | undefined;
-  account(biller_id: string, account_id: string): SandboxAccount | undefined;
-  /** Writes one line to the ledger and lowers the balance; a correct partner does it once per payment. */
-  post(payment: StoredPayment): void;
-  /** Moves a payment to another status unless it is terminal; `force` moves it in any case. */
-  end(payment: StoredPayment, ending: Ending, force?: boolean): void;
-  /** Moves the clock forward and ends the payments that are then due. */
-  advance(ms: number): void;
-  /** The record of a payment as sent on the wire (decision 3). */
-  record(payment: StoredPayment): Record<string, unknown>;
-}
+export type Insides = Pick<
+  Book,
+  | 'now'
+  | 'instant'
+  | 'payments'
+  | 'postings'
+  | 'find'
+  | 'account'
+  | 'post'
+  | 'end'
+  | 'advance'
+  | 'record'
+>;
 
 type Maybe<T> = T | undefined | Promise<T | undefined>;
 
@@ -223,14 +216,12 @@ export type ScriptedAuth =
   | { readonly method: 'key'; readonly header: string; readonly key: string };
 
 /** One request and its answer. Credentials are masked. */
-export interface ScriptedExchange {
-  readonly number: number;
-  readonly connection: number;
+export interface ScriptedExchange extends Pick<
+  Call,
+  'number' | 'connection' | 'operation' | 'method' | 'path'
+> {
   /** Milliseconds of the sandbox's clock. */
   readonly at_ms: number;
-  readonly operation: Operation;
-  readonly method: string;
-  readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   /** Whether its credential was accepted. */

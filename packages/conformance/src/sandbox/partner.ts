@@ -87,21 +87,14 @@ const DEFAULT_PROCESSING_MS = 100;
 export async function startScriptedPartner(options: ScriptedPartnerOptions) {
   const host = options.host ?? '127.0.0.1';
   const clock = options.clock ?? MACHINE_CLOCK;
-  const { scenario, faults: most } = options;
-  const faults = new Faults({
-    clock,
-    scenario,
-    faults: most,
-    stray: () => stray.url,
-    partner: () => book,
-  });
+  const fault = openFault({ ...options, clock, stray: () => stray.url, partner: () => book });
   const given = [options.behaviour ?? []].flat();
-  const behaviour = together(() => [...given, faults.behaviour]);
+  const behaviour = together(() => [...given, fault.behaviour]);
   const { auth } = options;
-  if (faults.scenario?.needs === 'oauth' && auth.method !== 'oauth') {
-    throw new RangeError(`${faults.scenario.name} is an OAuth fault: start the partner with OAuth`);
+  if (fault.scenario?.needs === 'oauth' && auth.method !== 'oauth') {
+    throw new RangeError(`${fault.scenario.name} is an OAuth fault: start the partner with OAuth`);
   }
-  const { entry } = faults.scenario ?? {};
+  const { entry } = fault.scenario ?? {};
   const tls = entry === 'bad_certificate' ? BAD_CERTIFICATE : options.tls;
   const stray = await openStray(host);
   const book = new Book({
@@ -136,7 +129,7 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     url,
     /** The OAuth token endpoint (OA1); used in OAuth mode only. */
     token_url: `${url}${partnerRoutes.access_token.path}`,
-    scenario: faults.scenario,
+    scenario: fault.scenario,
     /** Every payment ever stored, oldest first. */
     payments: (): readonly Readonly<StoredPayment>[] => {
       book.settle();
@@ -152,7 +145,7 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     accounts: () => book.accounts(),
     /** Ends every fault immediately and permanently. */
     async heal(): Promise<void> {
-      faults.heal();
+      fault.heal();
       desk.letGo();
       await reopen?.();
     },
@@ -342,60 +335,41 @@ export class ScenarioProblem extends Error {
   override readonly name = 'ScenarioProblem';
 }
 
-/** The fault of one partner: its scenario while it runs, and how many faulty answers it has given. */
-export class Faults {
-  readonly scenario: Scenario | undefined;
-  /** Faulty answers sent so far. */
-  count = 0;
-  healed: boolean;
-  readonly #options: FaultOptions;
-  readonly #running: ReturnType<Scenario['begin']> | undefined;
-
-  constructor(options: FaultOptions) {
-    const { scenario } = options;
-    this.scenario = scenario === undefined ? undefined : findScenario(scenario);
-    if (scenario !== undefined && this.scenario === undefined) {
-      throw new ScenarioProblem(`there is no scenario ${scenario}; see --list`);
-    }
-    this.#options = options;
-    const { clock, stray } = options;
-    this.healed = this.scenario === undefined;
-    this.#running = this.scenario?.begin({
-      clock,
-      next: () => this.#next(),
-      healed: () => this.healed,
-      get stray() {
-        return stray();
-      },
-    });
-  }
-
-  /** What the scenario does now. */
-  get behaviour(): Behaviour {
-    return this.#running ?? {};
-  }
-
-  /** Ends the fault permanently. */
-  heal(): void {
-    if (this.healed) return;
-    this.healed = true;
-    this.#running?.healed?.(this.#options.partner());
-  }
-
-  #next(): number | undefined {
-    if (this.healed) return undefined;
-    this.count += 1;
-    if (this.count === (this.#options.faults ?? this.scenario?.faults)) this.heal();
-    return this.count - 1;
-  }
-}
-
 /** What a fault is made with. `stray` returns the origin of the other host. */
-interface FaultOptions {
+interface FaultOptions extends Pick<ScriptedPartnerOptions, 'scenario' | 'faults'> {
   readonly clock: Clock;
-  readonly scenario: string | undefined;
-  readonly faults: number | 'until_healed' | undefined;
   readonly stray: () => string;
   /** The partner's state; called only once the partner runs. */
   readonly partner: () => Insides;
+}
+
+/** The fault of one partner, which ends after its number of faulty answers or when it is healed. Throws ScenarioProblem. */
+function openFault({ scenario: name, faults, clock, stray, partner }: FaultOptions) {
+  const scenario = name === undefined ? undefined : findScenario(name);
+  if (name !== undefined && scenario === undefined) {
+    throw new ScenarioProblem(`there is no scenario ${name}; see --list`);
+  }
+  let count = 0;
+  let healed = scenario === undefined;
+  const heal = (): void => {
+    if (healed) return;
+    healed = true;
+    behaviour.healed?.(partner());
+  };
+  const next = (): number | undefined => {
+    if (healed) return undefined;
+    count += 1;
+    if (count === (faults ?? scenario?.faults)) heal();
+    return count - 1;
+  };
+  const behaviour: ReturnType<Scenario['begin']> =
+    scenario?.begin({
+      clock,
+      next,
+      healed: () => healed,
+      get stray() {
+        return stray();
+      },
+    }) ?? {};
+  return { scenario, behaviour, heal };
 }

@@ -10,17 +10,19 @@ import type { Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
 
 /** The input of a new payment. */
-export interface NewPayment {
-  readonly key: string;
-  readonly platform_payment_id: string;
-  readonly platform_batch_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly amount_in_cents: number;
-}
+type NewPayment = Omit<
+  StoredPayment,
+  | 'payment_id'
+  | 'status'
+  | 'initiated_at'
+  | 'posted_at'
+  | 'failure_reason'
+  | 'ending'
+  | 'accepted_ms'
+>;
 
 /** The partner's memory. */
-export class Book implements Insides {
+export class Book {
   readonly #options: BookOptions;
   #offset_ms = 0;
   readonly #accounts: Map<string, SandboxAccount>;
@@ -35,14 +37,17 @@ export class Book implements Insides {
     this.#accounts = new Map(options.accounts.map((one) => [keyOf(one), one]));
   }
 
+  /** The sandbox's clock: milliseconds since 1970. */
   now(): number {
     return this.#options.clock.now() + this.#offset_ms;
   }
 
+  /** The same time in wire format. */
   instant(): string {
     return new Date(this.now()).toISOString();
   }
 
+  /** Every payment ever stored, oldest first. */
   payments(): readonly StoredPayment[] {
     return this.#payments;
   }
@@ -84,6 +89,7 @@ export class Book implements Insides {
     this.#arm();
   }
 
+  /** Writes one line to the ledger and lowers the balance; a correct partner does it once per payment. */
   post(payment: StoredPayment): void {
     const { platform_payment_id, payment_id, biller_id, account_id, amount_in_cents } = payment;
     const posted_at = this.instant();
@@ -103,6 +109,7 @@ export class Book implements Insides {
     this.#accounts.set(keyOf(account), { ...account, balance });
   }
 
+  /** Moves a payment to another status unless it is terminal; `force` moves it in any case. */
   end(payment: StoredPayment, ending: Ending, force = false): void {
     if (isTerminal(payment.status) && !force) return;
     this.#open.delete(payment);
@@ -116,6 +123,7 @@ export class Book implements Insides {
     this.#options.ended(payment, this);
   }
 
+  /** The record of a payment as sent on the wire (decision 3). */
   record(payment: StoredPayment): Record<string, unknown> {
     const { key: _key, ending: _ending, accepted_ms: _accepted, ...record } = payment;
     return record;
@@ -130,6 +138,7 @@ export class Book implements Insides {
     this.#arm();
   }
 
+  /** Moves the clock forward and ends the payments that are then due. */
   advance(ms: number): void {
     this.#offset_ms += ms;
     this.settle();
