@@ -34,7 +34,11 @@ function isClean(report: RunReport, warns: readonly string[] = []): void {
 
 describe('a right peer is not accused', { concurrency: AT_ONCE }, () => {
   for (const peer of RIGHT_PARTNERS) {
-    test(`a partner ${peer.name}`, async () => isClean(await judgePartnerPeer(peer), peer.warns));
+    test(`a partner ${peer.name}`, async () => {
+      const report = await judgePartnerPeer(peer);
+      isClean(report, peer.warns);
+      assert.ok(report.duration_ms <= (peer.within_ms ?? Infinity), `${report.duration_ms} ms`);
+    });
   }
   for (const peer of RIGHT_PLATFORMS) {
     test(`a platform ${peer.name}`, async () => isClean(await judgeTokenPeer(peer)));

@@ -9,7 +9,7 @@ import { jsonReport, terminalReport } from '../src/report/text.ts';
 import type { RunReport } from '../src/run.ts';
 import { onRecords, type Behaviour } from '../src/sandbox/partner.ts';
 import { judgePartnerPeer as judge, judgeTokenPeer, tell } from './judged.ts';
-import { atEnd, changeBody } from './peers/partners.ts';
+import { atEnd, changeBody, WRONG_PARTNERS } from './peers/partners.ts';
 
 const postsTwice = atEnd('succeeded', (payment, partner) => partner.post(payment));
 
@@ -80,6 +80,18 @@ test('what a server answers reaches no terminal raw, and equal findings are coun
   assert.doesNotMatch(shown, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/);
   const P60 = report.results.find(({ id }) => id === 'P60');
   assert.ok(P60 !== undefined && P60.findings.length > 0 && P60.findings.length <= 12);
+});
+
+test('a finding names the cause that its answer shows, and the times of the reads that differ', async () => {
+  const foundBy = async (check: string, wrong: RegExp) => {
+    const peer = WRONG_PARTNERS.find((one) => one.breaks === check && wrong.test(one.wrong));
+    const report = await judge(peer ?? {}, [check]);
+    return report.results[0]?.findings[0];
+  };
+  const broken = await foundBy('P12', /long account id with 500/);
+  assert.match(broken?.likely_cause ?? '', /fails inside the server/);
+  const changed = await foundBy('P54', /changes posted_at/);
+  assert.match(changed?.got ?? '', /posted_at was .*, is .* \(ended at \S+Z, read at \S+Z\)/);
 });
 
 describe('what the target file did not declare is said, and in strict not green', () => {

@@ -23,6 +23,8 @@ export interface RightPartner extends PartnerPeer {
   readonly name: string;
   /** Checks that correctly warn. */
   readonly warns?: readonly string[];
+  /** How long a whole run may take. */
+  readonly within_ms?: number;
 }
 
 const instead = (operation: Operation, status: number, then: Answer): Behaviour => ({
@@ -139,7 +141,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       }),
     },
   },
-  { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 } },
+  { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 }, within_ms: 20_000 },
   {
     name: 'with header names in capitals',
     gateway: {
