@@ -1,7 +1,7 @@
 /**
  * What every run and every check has: the target and the means of the run, facts that are found out once, and requests that wait out
  * a 429. Checks run in parallel, so that a server that takes two seconds a call costs that time only once; at most `Pace.at_once`
- * requests are in progress, and a server that answers 429 gets fewer requests and more time.
+ * requests are in progress, and all of them wait out a 429.
  */
 import { sleep, type Clock } from '../clock.ts';
 import { Findings, type Profile } from './findings.ts';
@@ -183,13 +183,12 @@ function retryAfterMs(reply: Reply): number | undefined {
   return text !== undefined && /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : undefined;
 }
 
-/** Consecutive 429 answers, over all checks, after which the server counts as refusing everything. */
-const MAX_REFUSALS_IN_A_ROW = 60;
+/** Consecutive 429 answers, over all checks, after which the server counts as refusing everything: five rounds of all jobs. */
+const MAX_REFUSALS_IN_A_ROW = 120;
 
-/** Allows this many concurrent jobs, and fewer after each 429, which also delays all others. */
+/** Allows this many concurrent jobs; a 429 delays all of them. */
 export class Throttle {
   readonly #most: number;
-  #allowed: number;
   #under_way = 0;
   #refusals = 0;
   #until = 0;
@@ -199,7 +198,6 @@ export class Throttle {
 
   constructor(most: number) {
     this.#most = most;
-    this.#allowed = most;
   }
 
   /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
@@ -227,7 +225,7 @@ export class Throttle {
     run: () => Promise<T>,
     time: { now(): number; sleep(ms: number): Promise<void> },
   ): Promise<T> {
-    while (this.#alone !== undefined || this.#under_way >= this.#allowed) {
+    while (this.#alone !== undefined || this.#under_way >= this.#most) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     this.#under_way += 1;
@@ -246,11 +244,6 @@ export class Throttle {
     if (status === 429) {
       this.#refusals += 1;
       this.#until = Math.max(this.#until, now + wait_ms);
-      this.#allowed = Math.max(1, Math.floor(this.#allowed / 2));
-    } else if (status !== undefined) {
-      this.#refusals = 0;
-      this.#allowed = Math.min(this.#most, this.#allowed + 0.2);
-      this.#waiting.shift()?.();
-    }
+    } else if (status !== undefined) this.#refusals = 0;
   }
 }
