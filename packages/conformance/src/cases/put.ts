@@ -2,7 +2,7 @@
  * Checks of one PUT (P20 to P24, P36 to P42): what a new payment's record must say, and which bodies must be refused. Whoever takes
  * an amount wrongly here moves the wrong money.
  */
-import { isPaymentStatus, type Json } from '@duebridge/contract';
+import { isPaymentStatus } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import type { Level } from '../check/findings.ts';
 import { isJson, isRefusal, isSuccess, tell } from '../check/http.ts';
@@ -12,6 +12,7 @@ import {
   instruction,
   type Intent,
   isTerminalWord,
+  type PaymentFields,
   recordOf,
   BEYOND_24_BITS,
   BEYOND_32_BITS,
@@ -22,7 +23,7 @@ import {
   uses,
 } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
-import { finallyRefused, isInstant, isText, statusOf } from './shared.ts';
+import { everyRecord, finallyRefused, isInstant, isText, statusOf } from './shared.ts';
 
 const p20: PartnerCase = {
   id: 'P20',
@@ -96,16 +97,18 @@ const p22: PartnerCase = {
   id: 'P22',
   title: 'initiated_at has a time zone',
   clauses: ['PF7'],
+  stage: 'final',
   likely_cause: 'The time is local time without an offset, or seconds since 1970.',
   creates: uses('first'),
   async run(t) {
     const { put } = await t.accepted();
+    const at = instantOf(recordOf(put)?.['initiated_at']) ?? put.sent;
+    const near = `initiated_at within five minutes of ${new Date(put.sent).toISOString()}`;
+    t.should(Math.abs(at - put.sent) <= SKEW_MS, near, put);
+  },
+  async atEnd(t) {
     const expected = 'initiated_at such as 2026-03-01T09:30:00.000Z';
-    if (!t.field(put, 'initiated_at', expected, isInstant)) return;
-    const isNear = (value: Json | undefined): boolean =>
-      Math.abs((instantOf(value) ?? 0) - put.sent) <= SKEW_MS;
-    const near = `within five minutes of ${new Date(put.sent).toISOString()}`;
-    t.field(put, 'initiated_at', near, isNear, { level: 'should' });
+    everyRecord(t, 'initiated_at', expected, (record) => isInstant(record['initiated_at']));
   },
 };
 
@@ -113,22 +116,24 @@ const p23: PartnerCase = {
   id: 'P23',
   title: 'posted_at is null while a payment is processing',
   clauses: ['PF8', 'ST1'],
+  stage: 'final',
   likely_cause: 'posted_at is set when the row is inserted, or holds an expected date.',
   creates: uses('first'),
-  async run(t: PartnerContext) {
-    const { intent, put, reads } = await t.accepted();
-    const life = await t.end(intent);
-    const seen = [put, reads[0], ...life.reads.map(({ reply }) => reply)].filter(
-      (reply) => recordOf(reply)?.['status'] === 'processing',
+  async run(t) {
+    await t.accepted();
+  },
+  async atEnd(t: PartnerContext) {
+    const seen = t.run.seen.filter(({ record }) => record['status'] === 'processing');
+    t.given(seen.length > 0, 'no payment was seen processing');
+    const isUnset = ({ status, posted_at }: PaymentFields): boolean =>
+      status !== 'processing' || (posted_at ?? null) === null;
+    if (!everyRecord(t, 'posted_at', 'posted_at null while processing', isUnset)) return;
+    t.none(
+      seen.filter(({ record }) => record['posted_at'] === undefined).map(({ reply }) => reply),
+      'posted_at present, and null',
+      () => 'posted_at is missing',
+      { level: 'should' },
     );
-    t.given(seen.length > 0, 'the payment was never seen processing');
-    for (const reply of seen) {
-      const at = recordOf(reply)?.['posted_at'];
-      const isSet = (at ?? null) !== null;
-      const expected = isSet ? 'posted_at null while processing' : 'posted_at present, and null';
-      const level = isSet ? 'must' : 'should';
-      if (!t.field(reply, 'posted_at', expected, (one) => one === null, { level })) return;
-    }
   },
 };
 

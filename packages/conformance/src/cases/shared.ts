@@ -1,7 +1,8 @@
 /** Shared by several checks. */
 import type { Json } from '@duebridge/contract';
 import type { Findings, More } from '../check/findings.ts';
-import type { Reply } from '../check/http.ts';
+import { show, type Reply } from '../check/http.ts';
+import type { PartnerContext } from '../check/partner-context.ts';
 import {
   differences,
   instantOf,
@@ -162,6 +163,20 @@ export function unchanged(
   const now = recordOf(reply);
   const same = now !== undefined && differences(before, now, fields).length === 0;
   return t.must(same, expected, reply, { got: tellDifferences(before, reply, fields), ...more });
+}
+
+/** Must hold in every response of this run that has the record of a payment: a rule of one field. */
+export function everyRecord(
+  t: PartnerContext,
+  field: string,
+  expected: string,
+  holds: (record: PaymentFields) => boolean,
+): boolean {
+  return t.none(
+    t.run.seen.filter(({ record }) => !holds(record)).map(({ reply }) => reply),
+    `${expected}, in every response`,
+    (reply, count) => `${field} is ${show(recordOf(reply)?.[field])} in ${count}`,
+  );
 }
 
 /** Should hold in the strict profile: the refusal is one that the platform takes as final. */
