@@ -1,7 +1,7 @@
 /** Shared by several checks. */
 import type { Json } from '@duebridge/contract';
 import type { Findings, More } from '../check/findings.ts';
-import { show, type Reply } from '../check/http.ts';
+import { show, type Exchange, type Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
   differences,
@@ -132,9 +132,30 @@ function tellsOfProgram(text: string): boolean {
 }
 
 /** True for text that belongs in a log: a stack trace or the name of an exception. */
-export function looksInternal(text: string): boolean {
+function looksInternal(text: string): boolean {
   return /\n\s*at \S|^\s*at .+:\d+|Traceback \(most recent|\b\w+(?:Exception|Error)\b\s*[:(]|\.(?:js|ts|py|java|rb|go|php):\d+/m.test(
     text,
+  );
+}
+
+/** Should hold: errors that show a stranger nothing of the program, and no response at all that repeats a credential. */
+export function revealsNothing(
+  t: Findings,
+  errors: readonly Exchange[],
+  all: readonly Exchange[] = errors,
+): void {
+  const level = 'should';
+  t.none(
+    errors.filter((one) => looksInternal(one.answer_body)),
+    'errors without a stack trace',
+    ({ status }, count) => `${status} with one (${count} of ${errors.length} errors)`,
+    { level },
+  );
+  t.none(
+    all.filter(({ leaked }) => leaked),
+    'no credential in any response',
+    () => 'a response repeats the credential that was sent',
+    { level, cause: 'The error names the credential that it refuses.' },
   );
 }
 

@@ -26,7 +26,7 @@ import {
   type TokenBody,
   type TokenContext,
 } from '../check/token-context.ts';
-import { isText, looksInternal, misspellings } from './shared.ts';
+import { isText, misspellings, revealsNothing } from './shared.ts';
 
 const t04: TokenCase = {
   id: 'T04',
@@ -414,24 +414,12 @@ const t21: TokenCase = {
         `${status} ${show(answer_headers['content-type'])} ${answer_body.slice(0, 100)} (${unformed.length} such refusals)`,
       { level: own.length === 0 ? 'should' : 'must' },
     );
-    const level = 'should';
-    t.none(
-      refusals.filter((one) => looksInternal(one.answer_body)),
-      'refusals without a stack trace',
-      ({ status }) => `${status} with one`,
-      { level },
-    );
-    t.none(
-      refusals.filter(({ leaked }) => leaked),
-      'no credential in a refusal',
-      () => 'a refusal repeats the key that was sent',
-      { level },
-    );
+    revealsNothing(t, refusals);
     t.none(
       sent.filter(({ text }) => marks.some((mark) => text.includes(mark))),
       'a refusal that names the field, without the customer’s data',
       () => 'it repeats the value that was sent, which then stands in logs on both sides',
-      { level },
+      { level: 'should' },
     );
   },
 };

@@ -4,16 +4,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type {
-  Detail,
-  Json,
-  PaymentInstruction,
-  PaymentStatus,
-  Refusal,
-  partnerRoutes,
-} from '@duebridge/contract';
-import type { Ending } from './magic.ts';
-import type { Book } from './state.ts';
+import type { Detail, Json, PaymentInstruction, Refusal, partnerRoutes } from '@duebridge/contract';
+import type { Book, StoredPayment } from './state.ts';
 
 /** An operation of the partner, or `unknown` for an unknown path or method. */
 export type Operation = keyof typeof partnerRoutes | 'unknown';
@@ -69,33 +61,6 @@ export type TakeOver = (wire: Wire) => void | Promise<void>;
 
 /** What a hook may return instead of an answer. */
 export type Reply = Answer | TakeOver;
-
-/** A payment as stored by the scripted partner. Hooks are meant to write to it. */
-export interface StoredPayment {
-  /** Its key when it was created; a correct partner uses platform_payment_id (PF2). */
-  readonly key: string;
-  payment_id: string;
-  platform_payment_id: string;
-  platform_batch_id: string;
-  biller_id: string;
-  account_id: string;
-  status: PaymentStatus;
-  amount_in_cents: number;
-  initiated_at: string;
-  posted_at: string | null;
-  failure_reason?: string;
-  ending: Ending;
-  /** Milliseconds of the sandbox's clock since 1970. */
-  accepted_ms: number;
-}
-
-/** One line of the partner's ledger. */
-export interface Posting extends Pick<
-  StoredPayment,
-  'platform_payment_id' | 'payment_id' | 'biller_id' | 'account_id' | 'amount_in_cents'
-> {
-  readonly posted_at: string;
-}
 
 /** The partner's state, as hooks see it. */
 export type Insides = Pick<

@@ -11,10 +11,10 @@ import {
   type Insides,
   type Operation,
   type Reply,
-  type StoredPayment,
   type TakeOver,
   type Wire,
 } from './behaviour.ts';
+import type { StoredPayment } from './state.ts';
 
 /** What a scenario may use of the partner it runs in. */
 export interface FaultTools {

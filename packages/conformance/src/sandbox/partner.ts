@@ -19,9 +19,7 @@ import {
   type Answer,
   type Behaviour,
   type Call,
-  type Posting,
   type Reply,
-  type StoredPayment,
   type Wire,
   type ScriptedAuth,
   type ScriptedExchange,
@@ -42,10 +40,11 @@ import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
 import { findScenario, type Scenario } from './scenarios.ts';
-import { Book } from './state.ts';
+import { Book, type Posting, type StoredPayment } from './state.ts';
 
 export * from './behaviour.ts';
 export * from './magic.ts';
+export type { Posting, StoredPayment } from './state.ts';
 export { SCENARIOS, findScenario, type Judged, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 

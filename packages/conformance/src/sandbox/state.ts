@@ -4,10 +4,36 @@
  * and a timer check this, so that no reader sees an ended payment as processing.
  */
 import { randomUUID } from 'node:crypto';
-import { FAILURE_REASONS, isTerminal } from '@duebridge/contract';
+import { FAILURE_REASONS, isTerminal, type PaymentStatus } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
-import type { Insides, Posting, StoredPayment } from './behaviour.ts';
 import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
+
+/** A payment as stored by the scripted partner. Hooks are meant to write to it. */
+export interface StoredPayment {
+  /** Its key when it was created; a correct partner uses platform_payment_id (PF2). */
+  readonly key: string;
+  payment_id: string;
+  platform_payment_id: string;
+  platform_batch_id: string;
+  biller_id: string;
+  account_id: string;
+  status: PaymentStatus;
+  amount_in_cents: number;
+  initiated_at: string;
+  posted_at: string | null;
+  failure_reason?: string;
+  ending: Ending;
+  /** Milliseconds of the sandbox's clock since 1970. */
+  accepted_ms: number;
+}
+
+/** One line of the partner's ledger. */
+export interface Posting extends Pick<
+  StoredPayment,
+  'platform_payment_id' | 'payment_id' | 'biller_id' | 'account_id' | 'amount_in_cents'
+> {
+  readonly posted_at: string;
+}
 
 /** The input of a new payment. */
 type NewPayment = Omit<
@@ -164,7 +190,7 @@ interface BookOptions {
   readonly accounts: readonly SandboxAccount[];
   readonly processing_ms: number;
   readonly clock: Clock;
-  readonly ended: (payment: StoredPayment, partner: Insides) => void;
+  readonly ended: (payment: StoredPayment, partner: Book) => void;
 }
 
 const keyOf = (place: { readonly biller_id: string; readonly account_id: string }): string =>

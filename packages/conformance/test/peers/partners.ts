@@ -1125,7 +1125,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     MANY,
   ),
   fails(
-    'P64',
+    'P60',
     'derives payment_id from the time in tenths of a second',
     () => ({
       born: (payment, _call, partner) =>
