@@ -44,6 +44,8 @@ const IDLE_PAYMENTS = 2_000;
 const IDLE_MS = 6_000;
 /** A round in which no payment ends for so long has failed, in milliseconds; the slowest takes a second for a few of them. */
 const STALLED_MS = 60_000;
+/** Between looks at how many payments have ended. */
+const LOOK_MS = 100;
 const HEADERS = { 'content-type': 'application/json', 'x-api-key': 'benchmark-key-0123456789' };
 
 /** What a round gave: payments a second, and the microseconds of processor time of one payment. */
@@ -299,15 +301,14 @@ function ours(way: Way): Contender {
     const place = await openEngine(url, stub, way, concurrency, call);
     const rows = await place.make(payments);
     const driven = await timed(async (finished) => {
-      // As a customer's page does: watches until the payment has ended.
-      for (const row of rows) {
-        const unwatch = place.engine.watch(row.platform_payment_id, (now) => {
-          if (now.stage !== 'ended') return;
-          unwatch();
-          finished();
-        });
-      }
       for (const row of rows) place.engine.take(row);
+      for (let seen = 0; seen < rows.length;) {
+        await systemClock.sleep(LOOK_MS);
+        const [ended] = await place.database.query<{ count: number }>(
+          `SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE stage = 'ended'`,
+        );
+        for (; seen < (ended?.count ?? 0); seen += 1) finished();
+      }
     }, place.finish);
     const [paid] = await place.database.query<{ count: number }>(
       `SELECT count(*)::int AS count FROM duebridge_platform.payments WHERE status = 'succeeded'`,

@@ -24,7 +24,6 @@ const PARTNERS = 10;
 const TIMES = {
   leaseMs: 10_000,
   beatMs: 2_000,
-  watchMs: 1_000,
   pollMs: 100,
   retryMs: 250,
   maxRetryMs: 60_000,
@@ -166,14 +165,8 @@ async function stream(trouble: PartnerTrouble, isThere: boolean): Promise<readon
     await steadily(flags, async (n) => {
       const began = performance.now();
       const row = await rig.pay(engine, `partner-${first + (n % (PARTNERS - first))}`);
-      await new Promise<void>((resolve) => {
-        const unwatch = engine.watch(row.platform_payment_id, (now) => {
-          if (now.stage !== 'ended') return;
-          unwatch();
-          times.push(performance.now() - began);
-          resolve();
-        });
-      });
+      await rig.until(row.platform_payment_id, (now) => now.stage === 'ended');
+      times.push(performance.now() - began);
     });
     await heal?.();
     return times.toSorted((a, b) => a - b);

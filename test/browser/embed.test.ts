@@ -486,8 +486,8 @@ function files(inEngine: InEngine): void {
       await at.sees('turn off your ad blocker for this page');
       flow.wire = undefined;
       await at.title('Your bill from Acme Water');
-      // The stream of a payment: polls take over. The part with the last screens: the end is told all the same, and the part retried.
-      blocks(/\/events$|\/outcome-/);
+      // The part with the last screens: the end is told all the same, and the part retried.
+      blocks(/\/outcome-/);
       await at.pay();
       await at.sees('$123.45');
       flow.wire = undefined;

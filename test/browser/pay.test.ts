@@ -314,7 +314,7 @@ function endings(inEngine: InEngine): void {
       assert.ok(shown.text.length <= 500, String(shown.text.length));
       assert.equal(shown.elements, 0);
       await at.sees('Acme <b>Water</b> says:');
-      const [, , last] = await at.hears<{ failureReason?: string }>('payment', 3);
+      const [, last] = await at.hears<{ failureReason?: string }>('payment', 2);
       assert.equal(last?.failureReason, shown.text);
 
       world.outcome = succeeds;

@@ -53,9 +53,8 @@ export interface World {
   sessionMs: number;
   /** A script that runs before any other, in the payment page and, where the site is loaded with `?before=PARTNER`, in the site. */
   before: string | undefined;
-  /** What a fresh payment becomes: after each step the page is told. Empty: it stays processing. */
+  /** What a fresh payment has become by the first poll. Empty: it stays processing. */
   outcome: Partial<FlowPayment>[];
-  stepMs: number;
   readonly plan: Partial<Record<Operation, Plan>>;
   readonly counts: Record<Operation, number>;
   /** Tokens given out by the site's backend, newest last. */
@@ -64,7 +63,7 @@ export interface World {
   readonly payments: FlowPayment[];
   /** Ends every session now, as time would. */
   endSessions(): void;
-  /** Changes the newest payment and tells whoever follows it. */
+  /** Changes the newest payment. */
   change(change: Partial<FlowPayment>): void;
   /** What a page that watches itself (site-visit.ts) has told of errors, of its policy and of tokens in its console. */
   readonly wrong: string[];
@@ -72,7 +71,7 @@ export interface World {
   readonly seen: Seen[];
 }
 
-export type Operation = 'page' | 'token' | 'exchange' | 'read' | 'pay' | 'payment' | 'events';
+export type Operation = 'page' | 'token' | 'exchange' | 'read' | 'pay' | 'payment';
 
 export const succeeds: Partial<FlowPayment>[] = [
   { progress: 'accepted', payment_id: 'BP-7781', initiated_at: '2026-03-01T18:00:01.000Z' },
@@ -100,7 +99,6 @@ const siteFiles = join(import.meta.dirname, 'site');
 export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   const manifest = JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')) as Manifest;
   const worlds = new Map<string, World>();
-  const streams = new Map<string, Set<ServerResponse>>();
   const files = new Map<string, string>();
   let port = 0;
   const flow: Pick<ScriptedFlow, 'wire'> = { wire: undefined };
@@ -238,18 +236,9 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         return json(response, 200, world.payments.at(-1));
       }
       case 'payment':
-        return newest ? json(response, 200, newest) : refuse(response, 'PAYMENT_NOT_FOUND');
-      case 'events': {
-        response.writeHead(200, {
-          'content-type': 'text/event-stream',
-          'cache-control': 'no-store',
-        });
-        const open = streams.get(world.partner) ?? new Set();
-        streams.set(world.partner, open.add(response));
-        response.on('close', () => open.delete(response));
-        tell(world, response);
-        return;
-      }
+        if (!newest) return refuse(response, 'PAYMENT_NOT_FOUND');
+        if (newest.progress === 'sending') for (const step of world.outcome) world.change(step);
+        return json(response, 200, world.payments.at(-1));
       case 'page':
       case 'token':
       case 'exchange':
@@ -283,23 +272,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       initiated_at: null,
       posted_at: null,
     });
-    const steps = [...world.outcome];
-    const next = (): void => {
-      const step = steps.shift();
-      if (!step) return;
-      world.change(step);
-      setTimeout(next, world.stepMs).unref();
-    };
-    setTimeout(next, world.stepMs).unref();
-  }
-
-  function tell(world: World, response: ServerResponse): void {
-    const payment = world.payments.at(-1);
-    if (!payment) return;
-    response.write(
-      `: said in two pieces\r\nevent: payment\r\ndata: ${JSON.stringify(payment)}\r\n\r\n`,
-    );
-    if (payment.progress === 'ended') response.end();
   }
 
   /** Carries out what the plan says; true when that was the answer. */
@@ -396,8 +368,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         // As a customer meets it.
         mode: 'live',
         outcome: succeeds,
-        stepMs: 60,
-        counts: { page: 0, token: 0, exchange: 0, read: 0, pay: 0, payment: 0, events: 0 },
+        counts: { page: 0, token: 0, exchange: 0, read: 0, pay: 0, payment: 0 },
         tokens: [],
         sessions: new Map(),
         payments: [],
@@ -411,7 +382,6 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
           const payment = world.payments[index];
           if (!payment) throw new Error('there is no payment to change');
           world.payments[index] = { ...payment, ...step };
-          for (const response of streams.get(partner) ?? []) tell(world, response);
         },
         ...change,
         plan: change.plan ?? {},
@@ -440,7 +410,7 @@ function beforeTag(partner: string | undefined): string {
 function operationOf({ method, path }: Seen): Operation {
   if (path === '/v1/flow/session') return 'read';
   if (path === '/v1/flow/payments' && method === 'POST') return 'pay';
-  return path.endsWith('/events') ? 'events' : 'payment';
+  return 'payment';
 }
 
 function json(response: ServerResponse, status: number, body: unknown): void {

@@ -238,10 +238,6 @@ async function send(
     return { status: 0, problem: `no answer: ${String(error)}` };
   }
   const status = answer.statusCode;
-  if (String(answer.headers['content-type']).startsWith('text/event-stream')) {
-    answer.body.on('error', () => undefined).destroy();
-    return { status };
-  }
   return { status, problem: judge(status, await answer.body.text(), named) };
 }
 

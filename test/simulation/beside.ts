@@ -33,6 +33,9 @@ export interface Scene {
   readonly fails?: boolean;
 }
 
+/** Between looks at which payments have ended. */
+const LOOK_MS = 50;
+
 /** How the healthy payments of a scene fared. Ascending; Infinity for a payment that did not get there. */
 export interface Fared {
   /** Milliseconds from the confirm to the end that the customer sees. */
@@ -167,20 +170,22 @@ export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<F
     world.after(at, () => pay('sick', SICK_CENTS));
   }
   for (let at = aheadMs; at < end; at += everyMs) world.after(at, () => pay('well', HEALTHY_CENTS));
-  await world.run(end + 5_000);
+  const endedAt = new Map<string, number>();
+  for (const over = world.elapsed + end + 5_000; world.elapsed < over;) {
+    await world.run(LOOK_MS);
+    const ended = `SELECT platform_payment_id AS id FROM duebridge_platform.payments WHERE status <> 'processing'`;
+    for (const { id } of await postgres.look<{ id: string }>(ended)) {
+      if (!endedAt.has(id)) endedAt.set(id, world.elapsed);
+    }
+  }
   worker.process.kill();
   if (around.bugs.length > 0) throw new Error(around.bugs.join('\n'));
 
   const isHealthy = new Map<string, boolean>();
-  const endedAt = new Map<string, number>();
   const putAt = new Map<string, number>();
   for (const event of history.events) {
-    const first = (times: Map<string, number>, id: string): void => {
-      if (!times.has(id)) times.set(id, event.at);
-    };
     if (event.kind === 'confirmed') isHealthy.set(event.id, event.cents === HEALTHY_CENTS);
-    if (event.kind === 'told' && event.status !== 'processing') first(endedAt, event.id);
-    if (event.kind === 'answered') first(putAt, event.id);
+    if (event.kind === 'answered' && !putAt.has(event.id)) putAt.set(event.id, event.at);
   }
   const since = (times: Map<string, number>): number[] =>
     history.events.flatMap((event) =>

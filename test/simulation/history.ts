@@ -34,8 +34,6 @@ export type Event = { readonly at: number } & (
       readonly id: string;
       readonly answer: string;
     }
-  /** What a customer's page was told by the worker it is connected to: true when it was read, perhaps late. */
-  | { readonly kind: 'told'; readonly id: string; readonly status: string }
   /** A row of the platform, read from outside, after it changed. */
   | {
       readonly kind: 'row';

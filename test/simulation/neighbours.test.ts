@@ -76,7 +76,7 @@ describe('with the pauses of production', () => {
     ['refused our credentials', refusal(401), 0],
     ['had an invalid certificate', { kind: 'certificate' }, 0],
     ['answered 500', refusal(500), 0],
-    // Those whose trial hangs wait for its deadline of 15 s.
+    // Those whose trial hangs wait for its deadline of 15 s, and for their turn within two seconds.
     ['hung', { kind: 'silent' }, 10],
   ] as const) {
     test(`a partner that ${what} for a minute is sent all that waited within two seconds [LV8]`, async (t) => {
@@ -95,7 +95,7 @@ describe('with the pauses of production', () => {
       const soon = [...waits.values()].filter((ms) => ms <= 2_100).length;
       assert.ok(soon >= 23 - hung, `${soon} were sent within two seconds`);
       assert.ok(
-        waits.size >= 23 && longest <= 15_000,
+        waits.size >= 23 && longest <= 17_000,
         `the last of ${waits.size} after ${longest}`,
       );
     });

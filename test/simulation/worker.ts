@@ -238,9 +238,6 @@ export class WorkerProcess {
     this.#lost.keep({ payment: row, session, place: 0, replaces: null, instrument: undefined });
     const { platform_payment_id: id, stage } = row;
     if (!again) history.add({ kind: 'confirmed', id, partner: partner_id, cents, stage });
-    this.engine.watch(row.platform_payment_id, (changed) => {
-      history.add({ kind: 'told', id: changed.platform_payment_id, status: changed.status });
-    });
     this.engine.take(row);
     return true;
   }

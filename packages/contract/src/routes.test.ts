@@ -31,7 +31,6 @@ test('the tables list every operation of both sides', () => {
     'POST /v1/flow/saved-methods session',
     'POST /v1/flow/return session',
     'GET /v1/flow/payments/{platform_payment_id} session',
-    'GET /v1/flow/payments/{platform_payment_id}/events session',
   ]);
   for (const route of [platformAdminRoutes, partnerAdminRoutes].flatMap((table) =>
     Object.values<Route>(table),

@@ -57,7 +57,7 @@ export interface Route {
   readonly bodyType?: 'application/json' | 'application/x-www-form-urlencoded' | 'text/csv';
   readonly reply: TSchema;
   /** Media type of the 200 answer; default JSON. */
-  readonly replyType?: 'application/json' | 'text/event-stream' | 'text/csv';
+  readonly replyType?: 'application/json' | 'text/csv';
   /** Headers of the 200 answer besides X-Request-Id. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
   /** Error codes that it may return, in addition to those that every operation may return. */
@@ -295,16 +295,6 @@ export const platformRoutes = wire({
     source: 'decision 31',
     auth: 'session',
     reply: FlowPayment,
-    errors: ['PAYMENT_NOT_FOUND'],
-  },
-  get_flow_payment_events: {
-    call: 'GET /v1/flow/payments/{platform_payment_id}/events',
-    summary:
-      'Follow a payment: one `payment` event at once and one for each change, until it has ended',
-    source: 'decision 31',
-    auth: 'session',
-    reply: Type.String({ description: 'Each event `payment` carries a FlowPayment as JSON.' }),
-    replyType: 'text/event-stream',
     errors: ['PAYMENT_NOT_FOUND'],
   },
 });

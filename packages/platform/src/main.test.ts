@@ -143,10 +143,7 @@ test('the commands’ output is enough to get from key issue to a paid bill', as
     body: { amount_in_cents: 777, funding_method: 'sandbox_bank' },
   });
   const id = String(made.body['platform_payment_id']);
-  const stream = await platform.call('GET', `/v1/flow/payments/${id}/events`, {
-    headers: bearer(session),
-  });
-  assert.match(stream.text, /succeeded/);
+  assert.equal((await platform.ended(session, id)).status, 'succeeded');
 
   const page = (await json('payments --status succeeded --partner water')) as {
     payments: { platform_payment_id: string; platform_batch_id: string }[];
@@ -257,7 +254,7 @@ test('text from a partner cannot send control codes to the terminal', async () =
     body: { amount_in_cents: 778, funding_method: 'sandbox_bank' },
   });
   const id = String(made.body['platform_payment_id']);
-  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers: bearer(session) });
+  await platform.ended(session, id);
   for (const words of ['payments', `payments ${id}`]) {
     const { out } = await run(words);
     assert.match(out, /gone/);

@@ -4,6 +4,7 @@ import test, { after } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import type { FlowPayment } from '@duebridge/contract';
 import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
+import { until } from '../test/paying.ts';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { startPlatform, type Platform } from './server.ts';
 
@@ -66,24 +67,19 @@ test('a token of one replica opens the flow at another, and both confirm the one
   assert.equal(new Set(ids).size, 1);
 });
 
-test('a stream at one replica follows a payment that another drives, to its end [S4]', async () => {
+test('a payment that one replica drives is followed at another, to its end [S4]', async () => {
   const { session } = await here.session(credentials, 'a2');
   const made = await here.call('POST', '/v1/flow/payments', {
     headers: bearer(session),
     body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
   });
-  const stream = await elsewhere(
-    `/v1/flow/payments/${String(made.body['platform_payment_id'])}/events`,
-    session,
-  );
-  assert.equal(stream.status, 200);
-  const text = stream.text();
+  const read = async (): Promise<string> => {
+    const path = `/v1/flow/payments/${String(made.body['platform_payment_id'])}`;
+    return ((await (await elsewhere(path, session)).json()) as FlowPayment).status;
+  };
+  assert.equal(await read(), 'processing');
   partner.endings.set('a2', { status: 'succeeded', posted_at: new Date().toISOString() });
-  const events = [...(await text).matchAll(/^data: (.*)$/gm)].map(
-    (match) => JSON.parse(match[1]!) as FlowPayment,
-  );
-  assert.equal(events[0]?.status, 'processing');
-  assert.equal(events.at(-1)?.status, 'succeeded');
+  await until('the payment has ended', async () => (await read()) === 'succeeded');
 });
 
 test('a platform that has stopped leaves no timer that would keep its process alive [LV5]', async () => {

@@ -40,7 +40,6 @@ import { readSecrets, type PlatformConfig } from './config.ts';
 import { createEngine } from './engine/engine.ts';
 import { within } from './engine/timing.ts';
 import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
-import { openPaymentEvents } from './checkout/events.ts';
 import { openAdapters } from './funding/configured.ts';
 import { openFunds } from './funding/funds.ts';
 import { openSandbox } from './funding/sandbox.ts';
@@ -79,7 +78,7 @@ export interface Platform {
   readonly adminUrl: string;
   /** Bearer key of the admin API. */
   readonly adminKey: string;
-  /** Stops gracefully: no new requests, streams ended, what is under way finished or handed over. Calling it again is harmless. */
+  /** Stops gracefully: no new requests, what is under way finished or handed over. Calling it again is harmless. */
   stop(): Promise<void>;
 }
 
@@ -142,12 +141,6 @@ async function openAll(
   const driving = await openDriving(ground);
   const { engine, funding } = driving;
   const checkout = openCheckout(ground, driving);
-  metrics.gauge(
-    'duebridge_event_streams',
-    'Payment event streams open now',
-    [],
-    () => checkout.events.size,
-  );
   measurePools(metrics, pools);
   const database = pools.front;
   const base = { ...driving, database, clock, log };
@@ -286,8 +279,7 @@ function openCheckout(ground: Ground, driving: Driving) {
     tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
   });
-  const events = openPaymentEvents({ engine, clock });
-  return { keys, answers, tokens, sessions, lost, payments, events };
+  return { keys, answers, tokens, sessions, lost, payments };
 }
 
 /** The public listener with everything mounted; it keeps the figures of requests of this process. */

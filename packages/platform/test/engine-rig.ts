@@ -215,7 +215,6 @@ export async function idleWorker(
 export const SHORT_TIMES = {
   leaseMs: 5_000,
   beatMs: 200,
-  watchMs: 50,
   closeMs: 200,
   stopMs: 500,
   pausedMs: 100,

@@ -34,12 +34,7 @@ import { payableAccount, type AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
-import {
-  insertPayment,
-  type PaymentRow,
-  type Queryable,
-  type WatchedPayment,
-} from '../store/payments.ts';
+import { insertPayment, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
 const ACCOUNT_DEADLINE_MS = 5_000;
@@ -316,7 +311,7 @@ const keepStatement = sql(
 // For the customer's eyes ----------------------------------------------------------------------------------------------------
 
 /** The payment as its customer sees it. A payment that is not known to have ended is shown as processing, never as failed (EE9). */
-export function toFlowPayment(payment: WatchedPayment): FlowPayment {
+export function toFlowPayment(payment: PaymentRow): FlowPayment {
   const reason = payment.failure_reason === null ? '' : plainText(payment.failure_reason);
   return {
     platform_payment_id: payment.platform_payment_id,
@@ -350,7 +345,7 @@ export async function withAction(
   return action === undefined ? shown : { ...shown, action };
 }
 
-function progressOf(payment: WatchedPayment): FlowPayment['progress'] {
+function progressOf(payment: PaymentRow): FlowPayment['progress'] {
   if (payment.status !== 'processing') return 'ended';
   return payment.payment_id === null ? 'sending' : 'accepted';
 }

@@ -70,35 +70,8 @@ async function readPayment(session: string, id: string): Promise<FlowPayment> {
   return answer.body as unknown as FlowPayment;
 }
 
-/** The payment after the engine has brought it to its end, seen through its event stream. */
-async function ended(session: string, id: string): Promise<FlowPayment> {
-  const events = await follow(session, id);
-  const last = events.at(-1);
-  assert.ok(last !== undefined && last.status !== 'processing', JSON.stringify(events));
-  return last;
-}
-
-/** Every payment of a stream that ends by itself. */
-async function follow(
-  session: string,
-  id: string,
-  hasBegun: () => void = () => undefined,
-): Promise<FlowPayment[]> {
-  const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, platform.url), {
-    headers: bearer(session),
-    signal: AbortSignal.timeout(120_000),
-  });
-  assert.equal(response.status, 200);
-  assert.match(response.headers.get('content-type') ?? '', /^text\/event-stream/);
-  let text = '';
-  for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
-    if (text.includes('\ndata: ')) hasBegun();
-  }
-  return [...text.matchAll(/^event: payment\ndata: (.*)$/gm)].map(
-    (match) => JSON.parse(match[1]!) as FlowPayment,
-  );
-}
+/** The payment after the engine has brought it to its end. */
+const ended = (session: string, id: string): Promise<FlowPayment> => platform.ended(session, id);
 
 function assertCode(answer: Answer, code: ErrorCode): void {
   assert.equal(answer.body['code'], code, answer.text);
@@ -183,7 +156,6 @@ test('an expired or made-up session opens nothing', async () => {
       await platform.call('GET', '/v1/flow/session', { headers }),
       await platform.call('POST', '/v1/flow/payments', { headers, body: {} }),
       await platform.call('GET', `/v1/flow/payments/${id}`, { headers }),
-      await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers }),
     ];
     for (const answer of answers) assertCode(answer, 'SESSION_EXPIRED');
   }
@@ -269,13 +241,11 @@ test('another id, another customer, another partner: the same 404 for all of the
   );
   const bodies = [];
   for (const id of [payment.platform_payment_id, 'never', '018f0000-0000-7000-8000-000000000000']) {
-    for (const suffix of ['', '/events']) {
-      const answer = await platform.call('GET', `/v1/flow/payments/${id}${suffix}`, {
-        headers: bearer(theirs.session),
-      });
-      assertCode(answer, 'PAYMENT_NOT_FOUND');
-      bodies.push(answer.text);
-    }
+    const answer = await platform.call('GET', `/v1/flow/payments/${id}`, {
+      headers: bearer(theirs.session),
+    });
+    assertCode(answer, 'PAYMENT_NOT_FOUND');
+    bodies.push(answer.text);
   }
   assert.equal(new Set(bodies).size, 1);
   const odd = await platform.call('GET', '/v1/flow/payments/%00', {
@@ -307,10 +277,8 @@ test('a session never gets a payment of another partner, even if its flow points
     [payment.platform_payment_id, own.platform_payment_id],
   );
   const headers = bearer(theirs.session);
-  for (const suffix of ['', '/events']) {
-    const path = `/v1/flow/payments/${payment.platform_payment_id}${suffix}`;
-    assertCode(await platform.call('GET', path, { headers }), 'PAYMENT_NOT_FOUND');
-  }
+  const path = `/v1/flow/payments/${payment.platform_payment_id}`;
+  assertCode(await platform.call('GET', path, { headers }), 'PAYMENT_NOT_FOUND');
   const shown = (await readSession(theirs.session)).payment?.platform_payment_id;
   assert.notEqual(shown, payment.platform_payment_id);
 });
@@ -571,26 +539,7 @@ test('the page learns no whole account id, and no name, from any answer of the f
   assert.ok(!/canary/i.test(answer.text));
 });
 
-test('a stream shows the payment at once, each change once, and ends at the end [S4]', async () => {
-  const account = newAccount();
-  const { session } = await platform.session(credentials, account, newCustomer());
-  const payment = await pay(session);
-  const begun = Promise.withResolvers<void>();
-  const stream = follow(session, payment.platform_payment_id, begun.resolve);
-  const second = follow(session, payment.platform_payment_id);
-  await Promise.race([begun.promise, stream]);
-  partner.endings.set(account, succeeded());
-  const [events, others] = await Promise.all([stream, second]);
-  assert.equal(events.at(-1)?.status, 'succeeded');
-  assert.equal(others.at(-1)?.status, 'succeeded');
-  assert.equal(events.filter((event) => event.progress === 'ended').length, 1);
-  assert.equal(new Set(events.map((event) => JSON.stringify(event))).size, events.length);
-  assert.equal(events[0]?.status, 'processing');
-  // One opened after the end says so and ends as well.
-  assert.deepEqual(await follow(session, payment.platform_payment_id), [events.at(-1)]);
-});
-
-test('a stop ends every stream and leaves the payment to the next worker', async (t) => {
+test('a stop leaves the payment to the next worker', async (t) => {
   const own = await startTestPlatform(t);
   const one = await own.register(partner);
   const account = newAccount();
@@ -600,16 +549,7 @@ test('a stop ends every stream and leaves the payment to the next worker', async
     body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
   });
   const id = String(made.body['platform_payment_id']);
-  const response = await fetch(new URL(`/v1/flow/payments/${id}/events`, own.url), {
-    headers: bearer(session),
-  });
-  const reader = response.body!.getReader();
-  assert.equal((await reader.read()).done, false);
-  const stopped = own.stop();
-  for (;;) {
-    if ((await reader.read()).done) break;
-  }
-  await stopped;
+  await own.stop();
   const [row] = await own.database.query(
     `SELECT p.status, s.worker_id FROM duebridge_platform.payments p JOIN duebridge_platform.slots s USING (slot)
       WHERE p.platform_payment_id = $1`,

@@ -17,7 +17,6 @@ import type { PlatformConfig } from '../config.ts';
 import type { Funds } from '../funding/funds.ts';
 import type { Answers } from './answers.ts';
 import { withAction, type Payments } from './confirm.ts';
-import type { PaymentEvents } from './events.ts';
 import type { Session } from './flow.ts';
 import type { Client, ClientKeys } from './keys.ts';
 import type { Sessions } from './session.ts';
@@ -37,7 +36,6 @@ export interface PublicStages {
   readonly tokens: Tokens;
   readonly sessions: Sessions;
   readonly payments: Payments;
-  readonly events: PaymentEvents;
   readonly funding: Funds;
   readonly visits: Visits;
 }
@@ -84,7 +82,7 @@ export function limitAddresses(app: FastifyInstance, config: PlatformConfig): vo
 }
 
 export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
-  const { config, keys, answers, tokens, sessions, payments, events, funding, visits } = stages;
+  const { config, keys, answers, tokens, sessions, payments, funding, visits } = stages;
   const clock = config.clock ?? systemClock;
   const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
   const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
@@ -172,26 +170,6 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
     platformRoutes.get_flow_payment,
     async ({ params, request }) =>
       withAction(await payments.read(sessionOf.get(request), params.platform_payment_id), funding),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.get_flow_payment_events,
-    async ({ params, request, reply, signal }) => {
-      const session = sessionOf.get(request);
-      const { platform_payment_id } = params;
-      await events.follow({
-        reply,
-        signal,
-        flow: session.flow_id?.toString('hex') ?? session.session_id,
-        address: request.ip,
-        expiresAt: Date.parse(session.expires_at),
-        platform_payment_id,
-        read: () => payments.read(session, platform_payment_id),
-      });
-      // The stream was the answer.
-      return '';
-    },
     withSession,
   );
 }

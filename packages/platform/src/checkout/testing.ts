@@ -7,8 +7,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type {
   ClientKeyGrant,
+  FlowPayment,
   FlowSessionGrant,
   OperatorKeyGrant,
   OperatorRegistration,
@@ -78,6 +80,8 @@ export interface TestPlatform extends Platform {
     email: string,
     amount_in_cents: number,
   ): Promise<{ readonly id: string; readonly session: string }>;
+  /** The payment as its page reads it, once it has ended. */
+  ended(session: string, platform_payment_id: string): Promise<FlowPayment>;
 }
 
 /** One request to the listener at `base`. */
@@ -201,6 +205,16 @@ export async function startTestPlatform(
       });
       assert.equal(made.status, 200, made.text);
       return { id: String(made.body['platform_payment_id']), session };
+    },
+    async ended(session, platform_payment_id) {
+      const path = `/v1/flow/payments/${platform_payment_id}`;
+      for (const end = Date.now() + 120_000; Date.now() < end; await delay(25)) {
+        const answer = await self.call('GET', path, { headers: bearer(session) });
+        assert.equal(answer.status, 200, answer.text);
+        const payment = answer.body as unknown as FlowPayment;
+        if (payment.progress === 'ended') return payment;
+      }
+      throw new Error(`the payment ${platform_payment_id} has not ended`);
     },
   };
   return self;

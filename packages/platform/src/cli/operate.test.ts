@@ -49,7 +49,7 @@ async function json<T>(words: readonly string[], key?: string): Promise<T> {
 async function pay(amount_in_cents: number, email: string): Promise<string> {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
   const { id, session } = await platform.pay(credentials, 'a1', email, amount_in_cents);
-  await platform.call('GET', `/v1/flow/payments/${id}/events`, { headers: bearer(session) });
+  await platform.ended(session, id);
   return id;
 }
 

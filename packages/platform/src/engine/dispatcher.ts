@@ -434,7 +434,6 @@ export class Dispatcher {
         if (row?.slot === null || row?.settled_at !== null || !this.#on.owns(row.slot)) {
           return false;
         }
-        this.#on.changed(row.platform_payment_id);
         this.add(row);
         return false;
       }
@@ -446,10 +445,6 @@ export class Dispatcher {
     if (written.kind === 'settle') return;
     payment.stage = written.kind === 'end' ? 'ended' : written.to;
     if (written.kind === 'end') payment.status = written.ending.status;
-    // Until the partner has it, a watcher sees nothing new.
-    if (!isUnsent(payment) && payment.stage !== 'dispatching') {
-      this.#on.changed(payment.platform_payment_id);
-    }
   }
 
   /** Marks the payment as accepted, in memory at once and in its row soon, or at once if nothing comes after it here. */

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createMetrics, DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import { ARRIVALS, type PaymentRow, type WatchedPayment } from '../store/payments.ts';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import { createEngine } from './engine.ts';
 import { SLOTS } from './slots.ts';
 import { replyOf } from '../../test/engine-rig.ts';
@@ -28,7 +28,7 @@ function rig(options: { pollMs?: number } = {}) {
     pauses: 0,
     owners: Array.from<string | null>({ length: SLOTS }).fill(null),
     workers: new Set<string>(),
-    rows: new Map<string, WatchedPayment & { readonly slot: number }>(),
+    rows: new Map<string, PaymentRow & { readonly slot: number }>(),
     statements: [] as { name: string; at: number; values: readonly unknown[] }[],
     /** Payments in flight, for whoever reads their slots. */
     found: [] as PaymentRow[],
@@ -80,13 +80,6 @@ function rig(options: { pollMs?: number } = {}) {
         return world.found.filter((row) => (first as string[]).includes(row.platform_payment_id));
       case 'payment_paused_ids':
         return world.paused.map((platform_payment_id) => ({ platform_payment_id }));
-      case 'payment_news': {
-        const [ids, known] = values as [string[], string[]];
-        return ids.flatMap((id, index) => {
-          const row = world.rows.get(id);
-          return row && `${row.stage} ${row.status}` !== known[index] ? [row] : [];
-        });
-      }
       case 'payment_end': {
         const ids = [...world.rows.keys()].filter((id) => String(values[1]).includes(id));
         return ids.flatMap((id) => {
@@ -164,7 +157,7 @@ function rig(options: { pollMs?: number } = {}) {
     options: { pollMs: options.pollMs ?? NEVER, retryMs: NEVER },
   });
   /** A payment as its row is; another worker drives it unless it is given to the engine. */
-  const row = (id: string, more: Partial<WatchedPayment> = {}): PaymentRow => {
+  const row = (id: string, more: Partial<PaymentRow> = {}): PaymentRow => {
     const made = {
       platform_payment_id: id,
       partner_id: 'acme',
@@ -193,7 +186,7 @@ function rig(options: { pollMs?: number } = {}) {
     return at;
   };
   /** A payment in a slot, for whoever reads it. */
-  const put = (id: string, slot: number): void => void world.found.push(row(id, { slot } as never));
+  const put = (id: string, slot: number): void => void world.found.push(row(id, { slot }));
   const drives = (...ids: string[]): boolean[] =>
     ids.map((id) => engine.nextStepAt(id) !== undefined);
   return { engine, world, time, metrics, row, put, drives, named, times };
@@ -231,7 +224,7 @@ test('a worker of a lease that was lost drives nothing, and another one takes ov
   await engine.start();
   const before = engine.workerId;
   world.answers = new Promise(() => undefined);
-  engine.take(row('p', { slot: 3 } as never));
+  engine.take(row('p', { slot: 3 }));
   assert.equal(engine.nextStepAt('p') === undefined, false);
   assert.match(await metrics.text(), /^duebridge_slots_owned 1024$/m);
   assert.match(await metrics.text(), /^duebridge_payments_in_flight 1$/m);
@@ -248,72 +241,6 @@ test('a worker of a lease that was lost drives nothing, and another one takes ov
   await time.advance(2_000);
   assert.notEqual(engine.workerId, before);
   assert.ok(world.owners.every((owner) => owner === engine.workerId));
-  await engine.stop();
-});
-
-test('whoever watches a payment of another worker hears of each change once, within a second [RU3]', async () => {
-  const { engine, world, time, row, times } = rig();
-  await engine.start();
-  const heard: string[] = [];
-  const other: string[] = [];
-  row('p');
-  row('q');
-  const leave = engine.watch('p', ({ stage, status }) => void heard.push(`${stage} ${status}`));
-  const failing = engine.watch('p', () => {
-    throw new Error('a bug');
-  });
-  engine.watch('p', ({ platform_payment_id: id }) => void other.push(id));
-  await time.advance(999);
-  assert.deepEqual(heard, []);
-  await time.advance(1);
-  assert.deepEqual(heard, ['accepted processing']);
-  assert.deepEqual(world.lines, ['a watcher failed']);
-  await time.advance(5_000);
-  assert.deepEqual(heard, ['accepted processing'], 'told again without a change');
-  row('p', { stage: 'settled', status: 'succeeded' } as never);
-  failing();
-  await time.advance(1_000);
-  assert.deepEqual(heard, ['accepted processing', 'settled succeeded']);
-  assert.deepEqual(other, ['p', 'p']);
-  // One that leaves stops no other, and the last one ends the looks.
-  leave();
-  row('p', { stage: 'review', status: 'processing' } as never);
-  await time.advance(1_000);
-  assert.deepEqual([heard.length, other.length], [2, 3]);
-  times('payment_news');
-  await engine.stop();
-});
-
-test('whoever watches a payment of this worker hears of its end at once, and of many in one read [RU3]', async () => {
-  const { engine, world, time, row, named, times } = rig({ pollMs: 100 });
-  await engine.start();
-  const heard: string[] = [];
-  for (const id of ['p', 'q', 'r']) {
-    engine.take(row(id, { slot: 1 } as never));
-    if (id !== 'r') engine.watch(id, ({ status }) => void heard.push(`${id} ${status}`));
-  }
-  const answered = Promise.withResolvers<void>();
-  world.answers = answered.promise;
-  world.status = 'succeeded';
-  await time.advance(5_000);
-  assert.equal(world.polled.length, 3);
-  // Nobody looks for news of payments that this worker drives.
-  assert.deepEqual(times('payment_news'), []);
-  answered.resolve();
-  await time.advance(500);
-  assert.deepEqual(heard, ['p succeeded', 'q succeeded']);
-  const [read, ...more] = named('payment_news');
-  assert.deepEqual(
-    [read?.values, more],
-    [
-      [
-        ['p', 'q'],
-        ['', ''],
-      ],
-      [],
-    ],
-    'nobody watches r',
-  );
   await engine.stop();
 });
 
@@ -354,7 +281,7 @@ test('a stop gives the slots back within ten seconds, though a call ignores that
   await engine.start();
   world.answers = new Promise(() => undefined);
   world.isDeaf = true;
-  engine.take(row('p', { slot: 1 } as never));
+  engine.take(row('p', { slot: 1 }));
   await time.advance(2_000);
   assert.deepEqual(world.polled, ['p']);
   let isStopped = false;

@@ -12,8 +12,8 @@
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
  * - Every write carries the fence (store/payments.ts). A worker that cannot prove its lease drops everything, aborts its calls and
  *   restarts under another id.
- * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots, the watched payments and the
- *   closing of batches each have a loop.
+ * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots and the closing of batches
+ *   each have a loop.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -26,14 +26,8 @@ import { WorkerList } from './ownership.ts';
 import { Outage } from './outage.ts';
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
-import {
-  ARRIVALS,
-  type NewPlace,
-  type PaymentRow,
-  type WatchedPayment,
-} from '../store/payments.ts';
+import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { within } from './timing.ts';
-import { Watchers } from './watchers.ts';
 import { Worker } from './worker.ts';
 
 /** The running loop. */
@@ -63,11 +57,6 @@ export interface Engine {
    * answer. One that is committed later still is found in turn.
    */
   lookAgain(slot: number | null): void;
-  /**
-   * Calls back with the row when the partner has accepted the payment, when it waits for an operator, and when it has ended,
-   * whichever worker drives it. Returns the function that unsubscribes. Read the row once after subscribing.
-   */
-  watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void;
   /**
    * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
    * when its partner is paused, down, or has no budget left.
@@ -113,7 +102,6 @@ interface Run {
 class RunningEngine implements Engine {
   readonly #options: EngineOptions;
   readonly #times: EngineTimes;
-  readonly #watchers: Watchers;
   readonly #workers: WorkerList;
   readonly #metrics: EngineMetrics;
   #workerId = '';
@@ -125,7 +113,6 @@ class RunningEngine implements Engine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
-    this.#watchers = new Watchers(options);
     const { database, leaseDatabase = database, clock } = options;
     this.#workers = new WorkerList(leaseDatabase, clock, this.#times.leaseMs);
     this.#metrics = engineMetrics(options.metrics, {
@@ -188,10 +175,6 @@ class RunningEngine implements Engine {
         },
       ),
       every(
-        () => this.#times.watchMs,
-        () => this.#lookAtWatched(),
-      ),
-      every(
         () => this.#times.closeMs,
         () => this.#close(),
       ),
@@ -247,10 +230,6 @@ class RunningEngine implements Engine {
     this.#worker?.lookAgain(slot);
   }
 
-  watch(platform_payment_id: string, changed: (payment: WatchedPayment) => void): () => void {
-    return this.#watchers.watch(platform_payment_id, changed);
-  }
-
   nextStepAt(platform_payment_id: string): string | undefined {
     const { clock } = this.#options;
     const due = this.#worker?.dispatcher.dueAt(platform_payment_id);
@@ -270,7 +249,6 @@ class RunningEngine implements Engine {
         metrics: this.#metrics,
         outage,
         databaseNow: () => this.#workers.now(),
-        changed: (platform_payment_id) => this.#watchers.noticed(platform_payment_id),
       },
       provenAt,
     );
@@ -296,11 +274,6 @@ class RunningEngine implements Engine {
   async #takeOverOnce(): Promise<boolean> {
     if (this.#worker === undefined || this.#run?.stopping.signal.aborted === true) return false;
     return this.#worker.round();
-  }
-
-  /** Reads the payments that somebody watches here and another worker drives. */
-  #lookAtWatched(): Promise<void> {
-    return this.#watchers.look((id) => this.#worker?.dispatcher.has(id) !== true);
   }
 
   async #close(): Promise<void> {

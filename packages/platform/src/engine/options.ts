@@ -13,8 +13,6 @@ export interface EngineTimes {
   readonly leaseMs: number;
   /** Between heartbeats: five may fail before the lease is lost. */
   readonly beatMs: number;
-  /** Between looks at watched payments that another worker drives: what a waiting customer does not notice. */
-  readonly watchMs: number;
   /** Between looks for batches to close. */
   readonly closeMs: number;
   /** How long a stop waits for calls under way before it aborts them. */
@@ -40,7 +38,6 @@ export interface EngineTimes {
 export const DEFAULT_TIMES: EngineTimes = {
   leaseMs: 10_000,
   beatMs: 2_000,
-  watchMs: 1_000,
   closeMs: 30_000,
   stopMs: 8_000,
   pausedMs: 5_000,
@@ -81,8 +78,6 @@ export interface WorkerGround extends Surroundings {
   readonly holdsLease: () => boolean;
   /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
   readonly owns: (slot: number) => boolean;
-  /** Called when a customer who watches the payment would see something new. */
-  readonly changed: (platform_payment_id: string) => void;
 }
 
 /** The same with the signals that end calls: all of them, and reads that wait, which would otherwise hold up a stop. */

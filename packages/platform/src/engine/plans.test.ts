@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
-import { ARRIVALS, advance, findNews, findPayments, findWatched } from '../store/payments.ts';
+import { ARRIVALS, advance, findPayments } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { idsInSlots, loadPayments, placeArrivals } from './slots.ts';
 import { idleWorker, engineRig, writer } from '../../test/engine-rig.ts';
@@ -121,14 +121,6 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
     ),
   );
   changed(await findPayments(database, ids));
-  changed(await findWatched(database, ids));
-  changed(
-    await findNews(
-      database,
-      ids,
-      ids.map(() => ''),
-    ),
-  );
   const inSlots = await idsInSlots(database, [3]);
   assert.ok(inSlots.length <= 21);
   changed(await loadPayments(database, ids));

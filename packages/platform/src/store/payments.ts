@@ -168,40 +168,6 @@ export function findPayments(on: Queryable, ids: readonly string[]): Promise<Pay
   return on.query<PaymentRow>(findStatement, [ids]);
 }
 
-/** What a customer is shown of a payment: each column is a value to be parsed, for every payment that somebody watches. */
-const WATCHED = [
-  ...(['platform_payment_id', 'amount_in_cents', 'funding_method', 'status', 'stage'] as const),
-  ...(['payment_id', 'failure_reason', 'ended_by', 'initiated_at'] as const),
-  ...(['posted_at', 'created_at'] as const),
-];
-export type WatchedPayment = Pick<PaymentRow, (typeof WATCHED)[number]>;
-const WATCHED_COLUMNS = WATCHED.map((name) => `p.${name}`).join(', ');
-
-const watchedStatement = sql(
-  'payment_watched',
-  `SELECT ${WATCHED_COLUMNS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1)`,
-);
-
-/** Those of these payments that exist, in no particular order, as far as a customer is shown them. */
-export function findWatched(on: Queryable, ids: readonly string[]): Promise<WatchedPayment[]> {
-  return on.query<WatchedPayment>(watchedStatement, [arrayText(ids)]);
-}
-
-const newsStatement = sql(
-  'payment_news',
-  `SELECT ${WATCHED_COLUMNS} FROM unnest($1::text[], $2::text[]) AS u (id, known), duebridge_platform.payments p
-    WHERE p.platform_payment_id = u.id AND p.stage || ' ' || p.status <> u.known`,
-);
-
-/** Those of these payments whose stage and status, written as `stage status`, differ from their entry in `known`. */
-export function findNews(
-  on: Queryable,
-  ids: readonly string[],
-  known: readonly string[],
-): Promise<WatchedPayment[]> {
-  return on.query<WatchedPayment>(newsStatement, [ids, known]);
-}
-
 /** Details of an audit line: flat, and free of personal data. */
 export type AuditDetail = Readonly<Record<string, string | number | null>>;
 

@@ -24,7 +24,7 @@ export interface FrontLimits {
   readonly shutOutMs: number;
   /**
    * A connection on which nothing moves for this long is closed; 40,000 ms: whoever reads no answer. It is above the 25 s for which
-   * a read may wait (decision 24) and the 10 s between two signs of life of a stream.
+   * a read may wait (decision 24).
    */
   readonly idleMs: number;
 }

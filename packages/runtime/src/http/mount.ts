@@ -23,9 +23,9 @@ export interface Call<R extends Route> {
   readonly body: RouteBody<R>;
   readonly headers: IncomingHttpHeaders;
   readonly request: FastifyRequest;
-  /** To set headers of the answer, or to write it directly (`hijack`) when it is a stream. */
+  /** To set headers of the answer, or to write it directly (`hijack`). */
   readonly reply: FastifyReply;
-  /** Aborts when the client has disconnected or the server begins to stop: for waiting reads and event streams. */
+  /** Aborts when the client has disconnected or the server begins to stop: for waiting reads. */
   readonly signal: AbortSignal;
 }
 

@@ -16,11 +16,7 @@ import type {
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
 import { SESSION_PATH, type request } from './request.ts';
-import { eventReader } from './sse.ts';
 import { within } from './waiting.ts';
-
-/** The platform sends a line at least every 15 s; after twice that without one, the connection is dead. */
-const SILENCE_MS = 30_000;
 
 /**
  * The customer sees nothing but an outline until the session is open. The platform asks the biller for 5 s at most, so an exchange that
@@ -79,8 +75,6 @@ export interface Api {
   saved(request: FlowSavedMethodsRequest): Promise<FlowSavedMethods>;
   /** The address of the partner with the signed result. */
   leave(request: FlowReturnRequest): Promise<FlowReturn>;
-  /** Follows a payment; settles when the stream ends for any reason except a refusal. */
-  follow(id: string, heard: (payment: FlowPayment) => unknown, signal: AbortSignal): Promise<void>;
   /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
   now(): number;
 }
@@ -129,32 +123,6 @@ export function createApi(partner_id: string, send: typeof request): Api {
     saved: (request) => json(send('v1/flow/saved-methods', secret, request)),
     payment: (id) => json(send(paymentPath(id), secret)),
     leave: (request) => json(send('v1/flow/return', secret, request)),
-    async follow(id, heard, signal) {
-      const silent = new AbortController();
-      const both = AbortSignal.any([signal, silent.signal]);
-      let timer = setTimeout(() => silent.abort(), SILENCE_MS);
-      try {
-        const answer = await answerTo(send(`${paymentPath(id)}/events`, secret, undefined, both));
-        if (!answer.body) return;
-        const read = eventReader((name, data) => {
-          if (name === 'payment') heard(JSON.parse(data) as FlowPayment);
-        });
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-        for (;;) {
-          const { done, value } = await reader.read();
-          if (done) return;
-          clearTimeout(timer);
-          timer = setTimeout(() => silent.abort(), SILENCE_MS);
-          read(value);
-        }
-      } catch (error) {
-        if (error instanceof CallError) throw error;
-        // A broken stream says nothing about the payment; the caller polls.
-      } finally {
-        clearTimeout(timer);
-        silent.abort();
-      }
-    },
     now: () => Date.now() + ahead,
   };
 }

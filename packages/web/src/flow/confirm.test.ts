@@ -107,17 +107,12 @@ test('a read that fails after a refusal is retried with the confirm and does not
   assert.deepEqual([confirmed.kind, sent], ['payment', 3]);
 });
 
-test('a payment is followed by stream, then by polls, until it has a terminal status', async () => {
+test('a payment is followed by polls, through any trouble, until it has a terminal status', async () => {
   const heard: string[] = [];
   const polls = [network(), refusal('PAYMENT_NOT_FOUND', 404), refusal('INTERNAL_ERROR', 500)];
-  let streams = 0;
   let waits = 0;
   const end = await followPayment('one', {
     api: {
-      async follow() {
-        streams += 1;
-        throw refusal('TOO_MANY_REQUESTS', 429);
-      },
       async payment() {
         const trouble = polls.shift();
         if (trouble) throw trouble;
@@ -126,7 +121,6 @@ test('a payment is followed by stream, then by polls, until it has a terminal st
       },
     },
     waiting: { pause: async () => {}, attempt: (act) => act() },
-    online: () => true,
     renewed: (act) => act(),
     heard: ({ status }) => heard.push(status),
     connection: () => {},
@@ -134,19 +128,15 @@ test('a payment is followed by stream, then by polls, until it has a terminal st
   });
   assert.equal(end, 'done');
   assert.deepEqual(heard, ['processing', 'processing', 'succeeded']);
-  // After three streams without an event the page polls instead.
-  assert.equal(streams, 3);
 });
 
 test('a session that expires while a payment is followed stops the following, not the payment', async () => {
   const heard: FlowPayment[] = [];
   const end = await followPayment('one', {
     api: {
-      follow: () => Promise.resolve(),
       payment: () => Promise.reject(refusal('SESSION_EXPIRED', 401)),
     },
     waiting: { pause: async () => {}, attempt: (act) => act() },
-    online: () => true,
     renewed: (act) => act(),
     heard: (news) => heard.push(news),
     connection: () => {},
@@ -176,28 +166,17 @@ test('a request that hangs is asked again as soon as the network or the customer
   assert.deepEqual([confirmed.kind, lost], ['payment', [false]]);
 
   const heard: string[] = [];
-  const signals: AbortSignal[] = [];
   const end = await followPayment('one', {
     api: {
-      follow: (_, __, signal) => {
-        signals.push(signal);
-        return hangsOnce(undefined)();
-      },
       payment: hangsOnce(payment({ status: 'succeeded', progress: 'ended' })),
     },
     waiting,
-    online: () => true,
     renewed: (act) => act(),
     heard: ({ status }) => heard.push(status),
     connection: () => assert.fail('nothing was lost'),
     signal: new AbortController().signal,
   });
   assert.deepEqual([end, heard], ['done', ['succeeded']]);
-  // One stream, and it was closed: the request after it was asked again before any other stream.
-  assert.deepEqual(
-    signals.map(({ aborted }) => aborted),
-    [true],
-  );
 });
 
 test('delays that run at the same time all end when the page wakes', async () => {

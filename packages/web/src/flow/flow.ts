@@ -15,7 +15,6 @@ import {
   amountOf,
   initialState,
   methodFor,
-  methodOf,
   nameOf,
   paymentOf,
   reduce,
@@ -380,11 +379,8 @@ export class Flow {
     signal: AbortSignal,
   ): Promise<void> {
     const end = await followPayment(payment.platform_payment_id, {
-      acts:
-        payment.action !== undefined || methodOf(this.state.screen.bill, payment)?.may_act === true,
       api: this.#api,
       waiting: this.#waiting,
-      online: () => navigator.onLine,
       renewed: (act) => this.#renewed(act),
       heard: (news) => this.#heard(news),
       connection: (lost) => this.#connection(lost),

@@ -1,28 +1,24 @@
 /**
- * Following a payment to its end: by stream while streams work, otherwise by polls. Only a terminal status counts as the end.
+ * Following a payment to its end, by polls. Only a terminal status counts as the end.
  */
 import type { FlowPayment } from '@duebridge/contract';
 import { callError, spent, type Api } from './api.ts';
 import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
 
-/** Delay between polls when streams fail but requests work. */
-const POLL_MS = 2_000;
-/** The same while the customer may have to approve: as often as a session may be read. */
-const ACT_POLL_MS = 1_000;
-/** After this many consecutive failures of a stream, poll instead (a proxy that buffers, a server without a free stream). */
-const MAX_STREAM_FAILURES = 3;
+/** Between polls while the customer watches: the receipt is at most this late, and a request, after the payment has ended. */
+const POLL_MS = 1_000;
+/** A payment that takes more polls than this, about two minutes, is with a biller that takes hours. */
+const EAGER_POLLS = 120;
+/** Between polls from then on: pages that stay open must not become a load. */
+const LATE_POLL_MS = 5_000;
 
 export interface Following {
-  readonly api: Pick<Api, 'payment' | 'follow'>;
+  readonly api: Pick<Api, 'payment'>;
   readonly waiting: Pick<Waiting, 'pause' | 'attempt'>;
-  /** Whether the browser reports a network. */
-  readonly online: () => boolean;
   /** Runs a call; when the session has ended, renews it and runs the call again. */
   readonly renewed: <T>(act: () => Promise<T>) => Promise<T>;
   readonly heard: (payment: FlowPayment) => void;
   readonly connection: (lost: boolean) => void;
-  /** The customer may have to approve the payment first: poll until it is sent, because streams do not report that. */
-  readonly acts?: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -31,31 +27,18 @@ export interface Following {
  * (`ended`). Never rejects.
  */
 export async function followPayment(id: string, by: Following): Promise<'done' | 'ended'> {
-  let last: FlowPayment | undefined;
-  const hear = (payment: FlowPayment): void => {
-    if (by.signal.aborted || last?.progress === 'ended') return;
-    last = payment;
-    by.heard(payment);
-  };
-  const going = (): boolean => !by.signal.aborted && last?.progress !== 'ended';
-  let streamFailures = 0;
-  let cutShort = false;
-  for (let wait = FIRST_WAIT_MS; going();) {
-    const acts = by.acts === true && (last?.progress ?? 'sending') === 'sending';
-    if (!acts && !cutShort && streamFailures < MAX_STREAM_FAILURES && by.online()) {
-      const before = last;
-      await stream(id, by, hear);
-      streamFailures = before === last ? streamFailures + 1 : 0;
-      if (!going()) break;
-    }
+  let polls = 0;
+  for (let wait = FIRST_WAIT_MS; !by.signal.aborted;) {
     try {
       const payment = await by.waiting.attempt(() => by.renewed(() => by.api.payment(id)));
-      // Asked again at once: a stream could hang as the request did.
-      cutShort = payment === undefined;
+      // Asked again at once: the network or the customer is back.
       if (!payment) continue;
-      hear(payment);
+      if (by.signal.aborted) break;
+      by.heard(payment);
+      if (payment.progress === 'ended') break;
+      polls += 1;
       wait = FIRST_WAIT_MS;
-      if (going()) await by.waiting.pause(acts ? ACT_POLL_MS : POLL_MS);
+      await by.waiting.pause(polls < EAGER_POLLS ? POLL_MS : LATE_POLL_MS);
     } catch (error) {
       const failed = callError(error);
       if (spent(failed)) return 'ended';
@@ -66,17 +49,4 @@ export async function followPayment(id: string, by: Following): Promise<'done' |
     }
   }
   return 'done';
-}
-
-/** One stream, however it ends; given up when the network is lost or back, or the customer: its connection may be dead. */
-async function stream(
-  id: string,
-  { api, waiting, signal }: Following,
-  hear: (payment: FlowPayment) => void,
-): Promise<void> {
-  const stop = new AbortController();
-  const either = AbortSignal.any([signal, stop.signal]);
-  // The reason does not matter: the next poll meets the same problem and handles it.
-  await waiting.attempt(() => api.follow(id, hear, either).catch(callError));
-  stop.abort();
 }

@@ -6,12 +6,7 @@ const REQUEST_TIMEOUT_MS = 20_000;
 export const SESSION_PATH = 'v1/flow/session';
 
 /** Sends it to a path below the platform's root; with a body it is a POST. Rejects when there is no answer. */
-export function request(
-  path: string,
-  credential: string,
-  body?: object,
-  signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS),
-): Promise<Response> {
+export function request(path: string, credential: string, body?: object): Promise<Response> {
   // The page itself is at `flow/v1/{partner}`.
   return fetch(new URL(`../../${path}`, location.href), {
     ...(body ? { method: 'POST', body: JSON.stringify(body) } : {}),
@@ -23,6 +18,6 @@ export function request(
     cache: 'no-store',
     redirect: 'error',
     referrerPolicy: 'no-referrer',
-    signal,
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   });
 }
