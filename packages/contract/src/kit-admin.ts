@@ -1,5 +1,5 @@
 /**
- * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches, credentials and the
+ * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches, access tokens and the
  * audit, and the table of its operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing
  * errors.
  */
@@ -85,36 +85,10 @@ export const KitPaymentDetail = Type.Object({
 });
 export type KitPaymentDetail = Static<typeof KitPaymentDetail>;
 
-/** Names a credential without telling it: the beginning of its SHA-256. */
-export const CredentialId = Type.String({ minLength: 16, maxLength: 16 });
-
-/** The caller that a credential is for: an OAuth client of the configuration, or `static-key`. */
+/** An OAuth client of the configuration. */
 export const KitClientId = Type.String({ minLength: 1, maxLength: 128 });
 
-/** A client secret or a static key, without its text. */
-export const KitCredential = Type.Object({
-  credential_id: CredentialId,
-  client_id: KitClientId,
-  source: t.oneOf(['environment', 'issued']),
-  issued_at: t.nullable(t.instant('When it was issued; null for one of the environment.')),
-  expires_at: t.nullable(t.instant('When it expires; null: never.')),
-  revoked_at: t.nullable(t.instant('When it was revoked.')),
-});
-export type KitCredential = Static<typeof KitCredential>;
-
-export const KitCredentialList = Type.Object({ credentials: Type.Array(KitCredential) });
-export type KitCredentialList = Static<typeof KitCredentialList>;
-
-/** A new credential. Its text is answered once and stored as a digest. */
-export const KitCredentialGrant = Type.Object({
-  credential_id: CredentialId,
-  client_id: KitClientId,
-  secret: t.string(),
-  expires_at: t.nullable(t.instant('When it expires; null: never.')),
-});
-export type KitCredentialGrant = Static<typeof KitCredentialGrant>;
-
-const KIT_FIELDS = { ...PATH_FIELDS, client_id: KitClientId, credential_id: CredentialId };
+const KIT_FIELDS = { ...PATH_FIELDS, client_id: KitClientId };
 
 /** The partner kit's admin listener. */
 export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
@@ -188,26 +162,6 @@ export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
     summary: 'List the audit: what happened outside the normal life of payments, newest first',
     query: KitAuditQuery,
     reply: KitAuditPage,
-  },
-  list_kit_credentials: {
-    call: 'GET /credentials',
-    summary: 'List the client secrets and static keys, without their values',
-    reply: KitCredentialList,
-  },
-  issue_kit_credential: {
-    call: 'POST /clients/{client_id}/credentials',
-    summary: 'Issue another client secret or static key; the existing ones stay valid',
-    body: t.strictObject({
-      reason,
-      valid_for_days: t.validForDays('It'),
-    }),
-    reply: KitCredentialGrant,
-  },
-  revoke_kit_credential: {
-    call: 'POST /credentials/{credential_id}/revoke',
-    summary: 'Revoke a client secret or static key; every replica refuses it within five seconds',
-    body: OperatorReason,
-    reply: KitCredential,
   },
   revoke_kit_tokens: {
     call: 'POST /clients/{client_id}/revoke-tokens',

@@ -1,5 +1,5 @@
 /**
- * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, credentials and the audit of them. On a
+ * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, access tokens and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
 import { Readable } from 'node:stream';
@@ -67,7 +67,6 @@ export interface PartnerAdminOptions {
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
-  const { credentials } = kit;
   const auditChain = new AuditChain({ database, tables: auditTables });
   const statements = openStatements(database);
   const guard = { onRequest: adminGuard(options.adminKey) };
@@ -113,18 +112,9 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     // Fastify streams it; the table's response type describes the whole text.
     return Readable.from(lines) as unknown as string;
   });
-  // Decision 38: credentials change while the servers run.
-  on(routes.list_kit_credentials, async () => ({ credentials: await credentials.list() }));
-  on(routes.issue_kit_credential, ({ params, body }) =>
-    credentials.issue(params.client_id, ADMIN_KEY_ACTOR, body.reason, body.valid_for_days),
-  );
-  on(routes.revoke_kit_credential, ({ params, body }) =>
-    credentials.revoke(params.credential_id, ADMIN_KEY_ACTOR, body.reason),
-  );
   on(routes.revoke_kit_tokens, async ({ params: { client_id }, body: { reason } }) => {
-    const known = await credentials.list();
-    if (!known.some((one) => one.client_id === client_id)) throw new Refusal('NOT_FOUND');
     const tokens_revoked = await kit.revokeTokens(client_id);
+    if (tokens_revoked === undefined) throw new Refusal('NOT_FOUND');
     const detail = { client_id, tokens_revoked, reason };
     await writeAudit(database, [
       { platform_payment_id: null, actor: ADMIN_KEY_ACTOR, event: 'tokens_revoked', detail },

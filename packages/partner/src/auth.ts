@@ -2,9 +2,10 @@
  * Who may call the partner's operations (S3): OAuth 2.0 client credentials (OA1-OA4, SC1), or one static key (KY1, KY2). One of the
  * two for a deployment, never both (decision 15).
  *
- * Checks are answered from memory: what was read of a token or a key is remembered for five seconds (keys.ts), so that a revocation
- * holds at every replica within them. Secrets, keys and tokens are compared and stored as SHA-256: they are long and random, so a
- * slower hash is not needed, and equal lengths allow a constant-time comparison.
+ * Secrets and keys are those of the configuration: one, or two during a rotation. Checks of tokens are answered from memory: what was
+ * read of one is remembered for five seconds (keys.ts), so that a revocation holds at every replica within them. Secrets, keys and tokens
+ * are compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
+ * constant-time comparison.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import {
@@ -27,7 +28,6 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import type { IncomingHttpHeaders } from 'node:http';
-import { openCredentials, type Credentials } from './credentials.ts';
 
 /** A client application that the partner created for a platform (OA1). */
 export interface OAuthClient {
@@ -82,10 +82,8 @@ export interface Authenticator {
     form: AccessTokenRequest,
     authorization: string | undefined,
   ) => Promise<AccessTokenReply>;
-  /** Ends all access tokens of a client, at every replica within five seconds; returns how many. */
-  revoke(client_id: string): Promise<number>;
-  /** The client secrets or static keys, for the operator. */
-  readonly credentials: Credentials;
+  /** Ends all access tokens of a client, at every replica within five seconds; returns how many, or undefined for an unknown client. */
+  revoke(client_id: string): Promise<number | undefined>;
 }
 
 /** Life of an access token in seconds: the interface's sample. */
@@ -115,9 +113,39 @@ export function openAuthenticator(
   options: Dependencies & { readonly auth: AuthOptions },
 ): Authenticator {
   const { auth } = options;
-  return auth.method === 'oauth'
-    ? oauthAuthenticator(auth, options)
-    : keyAuthenticator(auth, options);
+  return auth.method === 'oauth' ? oauthAuthenticator(auth, options) : keyAuthenticator(auth);
+}
+
+/** The secrets of each caller of the configuration. */
+function configured(auth: AuthOptions): ReadonlyMap<string, readonly string[]> {
+  if (auth.method === 'key') return new Map([[KEY_HOLDER, auth.keys]]);
+  return new Map(auth.clients.map(({ client_id, secrets }) => [client_id, secrets]));
+}
+
+const formerStatement = sql(
+  'kit_former_credentials',
+  `SELECT client_id, secret_sha256 AS digest, revoked_at IS NOT NULL AS is_revoked FROM duebridge_partner.credential
+    WHERE revoked_at IS NOT NULL OR expires_at IS NULL OR expires_at > clock_timestamp()`,
+);
+
+/**
+ * Earlier versions issued and revoked secrets in the database. Throws ConfigurationError where the configuration would refuse one that is in
+ * use, or accept one that was revoked. The table goes once no version writes it any more.
+ */
+export async function checkFormerCredentials(database: Database, auth: AuthOptions): Promise<void> {
+  const rows = await database.query<{ client_id: string; digest: Buffer; is_revoked: boolean }>(
+    formerStatement,
+  );
+  const secrets = configured(auth);
+  for (const { client_id, digest, is_revoked } of rows) {
+    const own = secrets.get(client_id);
+    if (!own || own.some((secret) => sha256(secret).equals(digest)) !== is_revoked) continue;
+    throw new ConfigurationError(
+      is_revoked
+        ? `a secret of ${client_id} was revoked: take it out of the configuration`
+        : `${client_id} has a secret that the earlier version issued: put it into the configuration, or revoke it with the earlier version`,
+    );
+  }
 }
 
 // Static key ---------------------------------------------------------------------------------------------------------------
@@ -126,32 +154,27 @@ export function openAuthenticator(
 const UNUSABLE_HEADERS =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
-function keyAuthenticator(options: KeyOptions, dependencies: Dependencies): Authenticator {
+function keyAuthenticator(options: KeyOptions): Authenticator {
   const header = options.header.toLowerCase();
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || UNUSABLE_HEADERS.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
   }
   checkSecrets(options.keys, 'static key');
-  const credentials = openCredentials({
-    ...dependencies,
-    configured: new Map([[KEY_HOLDER, options.keys]]),
-  });
+  const keys = options.keys.map(sha256);
   const caller = callerOf(KEY_HOLDER, options.formerly);
   const unauthorized = (): Refusal =>
     new Refusal('UNAUTHORIZED', {
       headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
     });
   return {
-    credentials,
     async authenticate(headers) {
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
       const given = headers[header];
       if (typeof given !== 'string') throw unauthorized();
-      const valid = (await credentials.valid()).get(KEY_HOLDER) ?? [];
-      if (!isOneOf(sha256(given), valid)) throw unauthorized();
+      if (!isOneOf(sha256(given), keys)) throw unauthorized();
       return caller;
     },
-    revoke: () => Promise.resolve(0),
+    revoke: () => Promise.resolve(undefined),
   };
 }
 
@@ -189,6 +212,7 @@ function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
 
 interface KnownClient {
   readonly caller: Caller;
+  readonly secrets: readonly Buffer[];
   readonly scopes: readonly Scope[];
 }
 
@@ -234,10 +258,6 @@ const forgetStatement = sql(
 function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
   const { database, clock } = dependencies;
   const clients = readClients(options.clients);
-  const credentials = openCredentials({
-    ...dependencies,
-    configured: new Map(options.clients.map(({ client_id, secrets }) => [client_id, secrets])),
-  });
   // Unknown tokens are not kept: invented ones would push out those in use.
   const known = remember<KnownToken | undefined>({
     clock,
@@ -265,7 +285,6 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
   };
 
   return {
-    credentials,
     async authenticate(headers, scope) {
       const token = bearerToken(headers.authorization);
       const found = await known.get(token, () => look(token));
@@ -281,9 +300,7 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
     async issue(form, authorization) {
       const given = clientCredentials(form, authorization);
       const client = clients.get(given.client_id);
-      const digest = sha256(given.client_secret);
-      const valid = (await credentials.valid()).get(given.client_id);
-      const isRight = isOneOf(digest, valid ?? nobody);
+      const isRight = isOneOf(sha256(given.client_secret), client?.secrets ?? nobody);
       if (!client || !isRight) {
         // Keyed by digest: the id is the caller's text, of any length, and many are kept.
         const permit = failed.take(sha256(given.client_id).toString('base64'));
@@ -309,6 +326,7 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
     },
 
     async revoke(client_id) {
+      if (!clients.has(client_id)) return undefined;
       const rows = await database.query(revokeStatement, [client_id]);
       known.forget();
       return rows.length;
@@ -330,6 +348,7 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
     checkSecrets(secrets, 'client secret');
     known.set(client_id, {
       caller: callerOf(client_id, formerly),
+      secrets: secrets.map(sha256),
       scopes,
     });
   }

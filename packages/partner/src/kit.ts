@@ -34,8 +34,12 @@ import {
   type FinalOutcome,
 } from './account-system.ts';
 import { openApplier, type KitHealth } from './apply.ts';
-import { openAuthenticator, type AuthOptions, type Caller } from './auth.ts';
-import type { Credentials } from './credentials.ts';
+import {
+  checkFormerCredentials,
+  openAuthenticator,
+  type AuthOptions,
+  type Caller,
+} from './auth.ts';
 import { settlePayment, type CancelOutcome, type SettleOutcome } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
 import { endOf } from './poster.ts';
@@ -108,10 +112,8 @@ export interface PartnerKit {
     actor?: string,
     reason?: string,
   ): Promise<SettleOutcome>;
-  /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many. */
-  revokeTokens(client_id: string): Promise<number>;
-  /** The client secrets or static keys that callers present: list, issue and revoke them while the servers run. */
-  readonly credentials: Credentials;
+  /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many, or undefined for an unknown client. */
+  revokeTokens(client_id: string): Promise<number | undefined>;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
   /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
@@ -141,6 +143,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const stages = openStages(app, options, { clock, log });
+  await checkFormerCredentials(database, options.auth);
   app.decorateRequest('partnerCaller', null);
   app.decorate('partnerKit', kitOf(stages, database, log));
   mountInterface(app, options, stages);
@@ -182,7 +185,6 @@ function openStages(
   });
   const traces = options.tracer && openKitTraces(options.tracer);
   const authenticator = openAuthenticator({ auth, database, clock });
-  metrics.watch('credentials_ending', () => authenticator.credentials.ending());
   const reads = openStatusReads({
     database,
     metrics,
@@ -257,7 +259,6 @@ function kitOf(
       return settled;
     },
     revokeTokens: (client_id: string) => authenticator.revoke(client_id),
-    credentials: authenticator.credentials,
     sweep: () => applier.sweep(0),
     get health() {
       return applier.health;

@@ -19,8 +19,6 @@ const watched = {
   calls_late: 'Calls to the account system beyond their deadline',
   locked_accounts:
     'Accounts that were locked or hung a short time ago, so that they are posted to alone',
-  credentials_ending:
-    'Clients whose last credential expires within 14 days, or expired in the last 14',
 } as const;
 
 const standings = {

@@ -370,8 +370,6 @@ export interface AuditLine {
     | 'contradicted'
     | 'payments_imported'
     | 'accounts_imported'
-    | 'credential_issued'
-    | 'credential_revoked'
     | 'tokens_revoked';
   readonly detail: Readonly<Record<string, string | number>>;
 }

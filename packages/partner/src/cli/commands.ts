@@ -11,7 +11,6 @@ import {
   type KitAuditEntry,
   type KitAuditPage,
   type KitBatchPage,
-  type KitCredential,
   type KitPaymentDetail,
   type KitPaymentPage,
   type PaymentRecord,
@@ -33,7 +32,6 @@ export const COMMANDS: CommandTable = {
   target: TARGET,
   groups: {
     payment: 'read or act on one payment',
-    credential: 'client secrets and static keys, changed while the servers run',
   },
   words: {
     platform_batch_id: { flags: '--batch <id>', help: 'of one batch' },
@@ -41,17 +39,13 @@ export const COMMANDS: CommandTable = {
     status: { help: 'processing, succeeded, failed or canceled' },
     biller_id: { flags: '--biller <biller_id>', help: 'of one biller' },
     account_id: { flags: '--account <account_id>', help: 'of one account' },
-    event: { help: 'of one kind, such as canceled or credential_revoked' },
+    event: { help: 'of one kind, such as canceled or tokens_revoked' },
     limit: { flags: '--limit <n>', help: 'maximum number of rows' },
     cursor: { help: 'continue from the next_cursor of the previous page' },
     reason: { flags: '--reason <text>' },
     outcome: { help: 'the result in the biller’s own system' },
     posted_at: { flags: '--posted-at <time>' },
     failure_reason: { flags: '--failure-reason <text>' },
-    valid_for_days: {
-      flags: '--days <n>',
-      help: 'it expires after so many days; without it, never',
-    },
   },
   lines: [
     line('payments', routes.list_kit_payments, paymentPage),
@@ -68,15 +62,8 @@ export const COMMANDS: CommandTable = {
         for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
       },
     }),
-    line('credential list', routes.list_kit_credentials, (list) => credentials(list.credentials)),
-    line('credential issue', routes.issue_kit_credential, facts, {
-      help: 'issue another client secret or static key, shown once; the existing ones stay valid',
-    }),
-    line('credential revoke', routes.revoke_kit_credential, (one) => credentials([one]), {
-      help: 'revoke a secret or key; the last valid one of a client cannot be revoked',
-    }),
     line(
-      'credential revoke-tokens',
+      'revoke-tokens',
       routes.revoke_kit_tokens,
       ({ tokens_revoked }) => `${tokens_revoked} access tokens ended.`,
     ),
@@ -157,18 +144,4 @@ function statement({ totals, platform_batch_id, count, sha256 }: BatchStatement)
     formatCents(one.amount_in_cents),
   ]);
   return `${facts({ platform_batch_id, count, sha256 })}\n\n${table(['STATUS', 'PAYMENTS', 'AMOUNT'], rows)}`;
-}
-
-function credentials(rows: readonly KitCredential[]): string {
-  return table(
-    ['CREDENTIAL', 'CLIENT', 'FROM', 'ISSUED', 'EXPIRES', 'REVOKED'],
-    rows.map((one) => [
-      one.credential_id,
-      one.client_id,
-      one.source,
-      one.issued_at ?? '-',
-      one.expires_at ?? 'never',
-      one.revoked_at ?? '-',
-    ]),
-  );
 }
