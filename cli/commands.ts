@@ -40,6 +40,10 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
     'write a project to start from: a partner server on your own accounts',
     async () => (await import('./init.ts')).initCommand(),
   ],
+  doctor: [
+    'check that this machine has what duebridge needs',
+    async () => (await import('./doctor.ts')).doctorCommand(),
+  ],
 };
 
 /** The command with the whole of `name`, or of every command where `name` asks for completion. */

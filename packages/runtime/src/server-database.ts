@@ -152,7 +152,7 @@ async function assertOwnDatabase(
  * Why a database cannot be used, for the person who set DATABASE_URL: names place, role and database, never the password.
  * Undefined for what is no trouble of the deployment's.
  */
-function describeDatabaseTrouble(
+export function describeDatabaseTrouble(
   error: unknown,
   databaseUrl: string,
   server: ServerName,
