@@ -172,7 +172,7 @@ const batchLines: readonly CommandLine[] = [
     ],
   }),
   line('resolve', routes.resolve_difference, facts),
-  line('reconcile', routes.reconcile_batch, facts, {
+  line('reconcile', routes.reconcile_batch, output.reconciliation, {
     help: 'compare a batch with the partner; exit code 1 when they differ',
     options: [
       new Option(

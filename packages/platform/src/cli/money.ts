@@ -6,6 +6,7 @@ import {
   type CaseView,
   type MoneyBalances,
   type MoneyCheck,
+  type RefundView,
   type RemittanceView,
 } from '@duebridge/contract';
 import {
@@ -17,7 +18,7 @@ import {
   readAdmin,
   type CommandLine,
 } from '@duebridge/runtime/cli';
-import { facts, tableOf } from './output.ts';
+import { tableOf } from './output.ts';
 import { TARGET } from './words.ts';
 
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };
@@ -62,8 +63,26 @@ const remittances = tableOf<RemittanceView>(
 );
 
 /** What a check found, then the book. */
-const checked = ({ balances: book, ...found }: MoneyCheck): string =>
-  `${facts(found)}\n\n${balances({ balances: book })}`;
+const checked = ({ balances: book, days, holds, faults }: MoneyCheck): string => {
+  const found = holds
+    ? [`Every cent is where it should be; payments of the last ${days} days were compared.`]
+    : faults;
+  return `${found.join('\n')}\n\n${balances({ balances: book })}`;
+};
+
+const refund = ({ refund_id, amount_in_cents, borne_by, state, note }: RefundView): string => {
+  const of = `Refund ${refund_id} of ${formatCents(amount_in_cents)}`;
+  switch (state) {
+    case 'asked':
+      return `${of} waits for a second person: duebridge platform money decide ${refund_id} --decision approve`;
+    case 'sending':
+      return `${of} is with the processor, which is asked again each hour until it answers.`;
+    case 'done':
+      return `${of} was made; the ${borne_by} bears it.`;
+    case 'refused':
+      return note === null ? `${of} was withdrawn.` : `${of} was refused: ${note}`;
+  }
+};
 
 /** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
@@ -113,7 +132,9 @@ export const moneyLines: readonly CommandLine[] = [
   line('money remittances', routes.list_remittances, remittances, {
     help: 'what billers are owed for their batches, and its transfers, newest first',
   }),
-  line('money remit', routes.remit_now, facts),
+  line('money remit', routes.remit_now, (answer) =>
+    answer.waiting.length === 0 ? 'Nothing waits for anybody.' : tableOf()(answer),
+  ),
   line('money pay-out', routes.pay_out, remittances, {
     args: [],
     fields: OF_PARTNER,
@@ -129,7 +150,7 @@ export const moneyLines: readonly CommandLine[] = [
     fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },
     instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
-  line('money end', routes.end_transfer, facts, {
+  line('money end', routes.end_transfer, ended, {
     help: 'what became of a transfer, or of all transfers of a file (give its file_id)',
   }),
   line('money refunds', routes.list_refunds, tableOf()),
@@ -147,8 +168,8 @@ export const moneyLines: readonly CommandLine[] = [
       ? cases(view)
       : 'Noted. The money is above the limit: a second person has to say the same.',
   ),
-  line('money decide', routes.decide_refund, facts),
-  line('payment refund', routes.refund_payment, facts, {
+  line('money decide', routes.decide_refund, refund),
+  line('payment refund', routes.refund_payment, refund, {
     fields: {
       amount_in_cents: {
         flags: '--amount-cents <n>',
@@ -158,6 +179,12 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
 ];
+
+function ended(answer: { readonly outcome: string; readonly transfers: number }): string {
+  return answer.outcome === 'done'
+    ? `${answer.transfers === 1 ? '1 transfer has' : `${answer.transfers} transfers have`} ended.`
+    : 'Noted. The transfer was made by hand: a second person has to give the same reference.';
+}
 
 /** A yes or a no, because what is not given stays as it is. */
 function isYes(typed: string): boolean {

@@ -13,6 +13,7 @@ import {
   type PaymentDetail,
   type PaymentView,
   type Person,
+  type Reconciliation,
 } from '@duebridge/contract';
 import { columns, table } from '@duebridge/runtime/cli';
 
@@ -128,8 +129,29 @@ export const batches = tableOf<BatchPage['batches'][number]>(
 );
 
 /** A batch with its statement; the comparison with that of its partner follows. */
-export function batch({ statement, ...view }: BatchView): string {
-  return facts({ ...view, ...statement });
+export function batch({ statement, comparison, ...view }: BatchView): string {
+  const compared =
+    comparison &&
+    `${comparison.compared} payments at ${comparison.compared_at} by ${comparison.actor}; ${differences(comparison.differences)}`;
+  return facts({ ...view, ...statement, compared });
+}
+
+/** A comparison of a batch with its partner: a sentence, then each difference. */
+export function reconciliation({
+  compared,
+  method,
+  file_needed,
+  ...found
+}: Reconciliation): string {
+  const by = { statement: 'by statement', payments: 'one by one', csv: 'with the file' }[method];
+  const said = `${compared} payments were compared ${by}: ${differences(found.differences.length)}.`;
+  const table =
+    found.differences.length === 0 ? '' : `\n\n${tableOf()({ differences: found.differences })}`;
+  return `${said}${file_needed === undefined ? '' : `\n${file_needed}`}${table}`;
+}
+
+export function differences(count: number): string {
+  return count === 1 ? '1 difference' : `${count === 0 ? 'no' : count} differences`;
 }
 
 export function person({ payments: made, ...rest }: Person): string {

@@ -8,7 +8,7 @@ import {
   readTextFile,
   type CommandRun,
 } from '@duebridge/runtime/cli';
-import { facts } from './output.ts';
+import { differences, reconciliation } from './output.ts';
 
 /** Runs the command. Throws CommandError for differences as well. */
 export async function reconcile(run: CommandRun): Promise<void> {
@@ -24,11 +24,11 @@ export async function reconcile(run: CommandRun): Promise<void> {
           await readTextFile(terminal, file),
         )
       : await compareToTheEnd(run);
-  print(terminal, options, result, () => facts(result));
+  print(terminal, options, result, () => reconciliation(result));
   const count = result.differences.length;
   if (count > 0) {
     throw new CommandError(
-      `found ${count === 1 ? '1 difference' : `${count} differences`}; ${result.compared} payments were compared`,
+      `found ${differences(count)}; ${result.compared} payments were compared`,
       exitCodes.failed,
     );
   }
