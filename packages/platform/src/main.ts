@@ -1,6 +1,6 @@
 /**
- * `duebridge platform …`: run the platform, and ask it through its admin API (decisions 30 and 32). Beside `serve` and `migrate`
- * nothing here touches the database: what the command line can do, any program with the admin key can do.
+ * `duebridge platform …`: run the platform, and ask it through its admin API (decisions 30 and 32). Beside `serve`, `migrate` and
+ * `archive` nothing here touches the database: what the command line can do, any program with the admin key can do.
  */
 import {
   addCommands,
@@ -9,6 +9,7 @@ import {
   type Terminal,
 } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
+import { addArchive } from './cli/archive.ts';
 import { COMMANDS } from './cli/commands.ts';
 import { addServing } from './cli/serving.ts';
 import { variables } from './variables.ts';
@@ -28,6 +29,7 @@ The commands that ask a running platform read DUEBRIDGE_ADMIN_URL, or ADMIN_PORT
 Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     );
   addServing(command, terminal);
+  addArchive(command, terminal);
   addCommands(command, COMMANDS, terminal);
   return command;
 }

@@ -16,6 +16,21 @@ CREATE TABLE duebridge_platform.answers (
 
 CREATE INDEX answers_of_partner ON duebridge_platform.answers USING btree (partner_id, last_at);
 
+CREATE TABLE duebridge_platform.archives (
+  month text NOT NULL,
+  until timestamp with time zone NOT NULL,
+  until_id text NOT NULL,
+  folder text NOT NULL,
+  payments bigint NOT NULL,
+  payments_sha256 text NOT NULL,
+  lines bigint NOT NULL,
+  audit_sha256 text NOT NULL,
+  archived_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT archives_pkey PRIMARY KEY (month)
+);
+
+CREATE TRIGGER archives_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.archives FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
+
 CREATE TABLE duebridge_platform.attempts (
   platform_payment_id text NOT NULL,
   at timestamp with time zone NOT NULL,
@@ -841,6 +856,16 @@ BEGIN
       USING ERRCODE = 'check_violation', CONSTRAINT = 'batches_once';
   END IF;
   RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION duebridge_platform.being_archived()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  RAISE EXCEPTION 'the month of this row is being archived'
+    USING ERRCODE = 'restrict_violation', CONSTRAINT = 'being_archived';
 END $function$
 ;
 

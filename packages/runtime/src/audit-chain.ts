@@ -23,6 +23,8 @@ export interface AuditTables {
   readonly seals: string;
   /** The other columns of a line, in the order of the digest. The order never changes for sealed lines. */
   readonly columns: readonly string[];
+  /** Schema and table of archives, whose lines before `until` are in files. Their seals stay, and are compared with each other only. */
+  readonly archives?: string;
 }
 
 type BrokenAudit = NonNullable<AuditVerification['broken']>;
@@ -133,9 +135,10 @@ export class AuditChain {
       broken = { seal_no: after, what: 'seal_missing', at: null, audit_id: null };
     }
     const found = { seals: 0, lines: 0 };
+    const archived = await this.#archivedUntil();
     const startedAt = performance.now();
     for (const row of broken === undefined ? rows : []) {
-      broken = await this.#compare(row, before);
+      broken = await this.#compare(row, before, archived);
       if (broken !== undefined) break;
       found.seals += 1;
       found.lines += row.lines;
@@ -249,8 +252,20 @@ export class AuditChain {
     return seal && { ...seal, isFull };
   }
 
-  /** Compares one seal with the seal before it and with the lines of its stretch. */
-  async #compare(row: SealRow, before: SealRow | undefined): Promise<BrokenAudit | undefined> {
+  /** The time before which lines are in files; empty, which no time is before, where there are none. */
+  async #archivedUntil(): Promise<string> {
+    const { archived } = this.#statements;
+    if (archived === undefined) return '';
+    const [row] = await this.#database.query<{ until: string | null }>(archived);
+    return row?.until ?? '';
+  }
+
+  /** Compares one seal with the seal before it and, unless its stretch begins before `archived`, with the lines of its stretch. */
+  async #compare(
+    row: SealRow,
+    before: SealRow | undefined,
+    archived: string,
+  ): Promise<BrokenAudit | undefined> {
     const broken = (
       what: BrokenAudit['what'],
       line?: { at: string; audit_id: string },
@@ -271,7 +286,7 @@ export class AuditChain {
     ) {
       return broken('seal_altered');
     }
-    if (goesBack) return undefined;
+    if (goesBack || from_at < archived) return undefined;
     // Bounded, because somebody may have inserted millions of lines.
     const within = (most: number): Promise<LineDigest[]> =>
       this.#database.query<LineDigest>(this.#statements.within, [from_at, to_at, most]);
@@ -331,13 +346,17 @@ export async function keepSealing(options: {
 type Statements = ReturnType<typeof statementsOf>;
 
 /** The statements over one side's tables. */
-function statementsOf({ lines, seals, columns }: AuditTables) {
+function statementsOf({ lines, seals, columns, archives }: AuditTables) {
   const prefix = `${lines.split('.')[0]}_seal`;
   // An array of values as JSON is unambiguous, and PostgreSQL formats jsonb in only one way.
   const digest = `sha256(convert_to(jsonb_build_array(audit_id, ${utc('at')}, ${columns.join(', ')})::text, 'UTF8')) AS digest`;
   const line = `${digest}, ${utc('at')} AS at, audit_id::text AS audit_id`;
   const seal = `seal_no, ${utc('from_at')} AS from_at, ${utc('to_at')} AS to_at, ${utc('sealed_at')} AS sealed_at, lines, digests, previous, seal`;
   return {
+    archived:
+      archives === undefined
+        ? undefined
+        : sql(`${prefix}_archived`, `SELECT ${utc('max(until)')} AS until FROM ${archives}`),
     now: sql(
       `${prefix}_now`,
       `SELECT ${utc('clock_timestamp()')} AS now,

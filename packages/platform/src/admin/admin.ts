@@ -39,6 +39,7 @@ import {
 } from '../reconciliation/differences.ts';
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import type { Attempts } from '../store/attempts.ts';
+import { readArchived } from '../store/archived.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
 import type { FundingAdapter } from '../funding/adapter.ts';
 import { registerDomains } from '../funding/domains.ts';
@@ -231,13 +232,15 @@ function mountPayments(
     return stream as unknown as string;
   });
   serve(routes.get_admin_payment, async ({ params, operator }) => {
-    const payment = await findPayment(database, params.platform_payment_id);
-    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-    const { platform_payment_id } = payment;
+    const row = await findPayment(database, params.platform_payment_id);
+    if (row === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const { platform_payment_id } = row;
+    const archived = await readArchived(database, platform_payment_id);
+    const payment = { ...row, ...archived.fields };
     const bodies = operator.role !== 'viewer';
     const [tried, audit, pending_close, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
-      auditOfPayment(database, platform_payment_id),
+      auditOfPayment(database, platform_payment_id, archived),
       pendingClose(database, platform_payment_id),
       registry.get(payment.partner_id),
     ]);

@@ -4,6 +4,7 @@
  */
 import type { AuditEntry } from '@duebridge/contract';
 import { sql, type AuditTables } from '@duebridge/runtime';
+import type { Archived } from './archived.ts';
 import { Conditions } from './conditions.ts';
 import { findPayment, type AuditDetail, type PaymentRow, type Queryable } from './payments.ts';
 
@@ -11,6 +12,7 @@ import { findPayment, type AuditDetail, type PaymentRow, type Queryable } from '
 export const auditTables: AuditTables = {
   lines: 'duebridge_platform.audit',
   seals: 'duebridge_platform.audit_seals',
+  archives: 'duebridge_platform.archives',
   columns: ['actor', 'event', 'platform_payment_id', 'partner_id', 'detail'],
 };
 
@@ -41,11 +43,12 @@ export async function note(
 
 /**
  * What happened to one payment, oldest first: the lines of the audit, and the steps that every payment takes, which its row tells. The
- * database lets nobody change the times of a row that has ended.
+ * database lets nobody change the times of a row that has ended. `archived`: what files have of it (archived.ts).
  */
 export async function auditOfPayment(
   on: Queryable,
   platform_payment_id: string,
+  archived?: Archived,
 ): Promise<AuditEntry[]> {
   const lines = await on.query<AuditEntry>(
     sql(
@@ -55,7 +58,8 @@ export async function auditOfPayment(
     [platform_payment_id],
   );
   const row = await findPayment(on, platform_payment_id);
-  return row === undefined ? lines : withSteps(lines, row);
+  const all = [...(archived?.lines ?? []), ...lines];
+  return row === undefined ? all : withSteps(all, { ...row, ...archived?.fields });
 }
 
 /** After one of these lines nothing happened to the funds that the row tells alone. */
@@ -74,7 +78,8 @@ function withSteps(lines: readonly AuditEntry[], row: PaymentRow): AuditEntry[] 
   // The row has the time of the database as a worker knows it, some milliseconds off that of a line.
   const end = lines.find(({ event }) => event === 'payment_ended')?.at;
   const steps: AuditEntry[] = [...lines];
-  if (!has('payment_created')) {
+  // A short row of an archived month has no session.
+  if (session_id !== null && !has('payment_created')) {
     const actor = `session ${session_id}`;
     steps.unshift({ at: created_at, actor, event: 'payment_created', detail: { amount_in_cents } });
   }

@@ -1,0 +1,118 @@
+/**
+ * A file of an archive: rows as JSON, one a line, in the order of their keys, compressed with Zstandard (`zstd -dc` reads it). It is made
+ * of blocks, each a frame of its own; beside it, `FILE.blocks` lists where each begins and with which key, so that one row is read without the
+ * others.
+ */
+import { createHash } from 'node:crypto';
+import { open, readFile, rename, writeFile, type FileHandle } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { zstdCompress, zstdDecompress } from 'node:zlib';
+
+const compress = promisify(zstdCompress);
+const decompress = promisify(zstdDecompress);
+
+/** Rows of a block: about a megabyte, a few milliseconds to read. */
+const ROWS_PER_BLOCK = 2_000;
+
+/** A row, and what it is found by. */
+export interface KeyedLine {
+  readonly key: string;
+  readonly line: string;
+}
+
+/** What a file holds. */
+export interface Written {
+  readonly rows: number;
+  /** Of the file's bytes, in hexadecimal. */
+  readonly sha256: string;
+}
+
+/** First key and place of each block; the last entry is the end of the file. */
+type Blocks = readonly (readonly [key: string, offset: number])[];
+
+/**
+ * Writes a file and its list of blocks, reads it back whole, and compares. `read` gives rows in the order of their keys. The file has its name
+ * only once it is proved. Throws when what is read back differs.
+ */
+export async function writeArchive(
+  path: string,
+  read: (take: (rows: readonly KeyedLine[]) => Promise<void>) => Promise<void>,
+): Promise<Written> {
+  const blocks: [string, number][] = [];
+  const content = createHash('sha256');
+  let [rows, offset] = [0, 0];
+  const file = await open(`${path}.part`, 'w+');
+  try {
+    let waiting: KeyedLine[] = [];
+    const flush = async (): Promise<void> => {
+      const [first] = waiting;
+      if (first === undefined) return;
+      const text = waiting.map(({ line }) => `${line}\n`).join('');
+      const frame = await compress(text);
+      content.update(text);
+      await file.write(frame, 0, frame.length, offset);
+      blocks.push([first.key, offset]);
+      offset += frame.length;
+      rows += waiting.length;
+      waiting = [];
+    };
+    await read(async (portion) => {
+      waiting.push(...portion);
+      if (waiting.length >= ROWS_PER_BLOCK) await flush();
+    });
+    await flush();
+    blocks.push(['', offset]);
+    await file.sync();
+    const back = await readBack(file, blocks);
+    if (back.rows !== rows || back.content !== content.digest('hex')) {
+      throw new Error(`${path} does not hold what was written to it`);
+    }
+    await writeFile(`${path}.blocks`, JSON.stringify(blocks));
+    await rename(`${path}.part`, path);
+    return { rows, sha256: back.sha256 };
+  } finally {
+    await file.close();
+  }
+}
+
+async function readBack(file: FileHandle, blocks: Blocks) {
+  const [bytes, content] = [createHash('sha256'), createHash('sha256')];
+  let rows = 0;
+  for (let index = 0; index + 1 < blocks.length; index += 1) {
+    const { frame, lines } = await readBlock(file, blocks, index);
+    bytes.update(frame);
+    content.update(lines.map((line) => `${line}\n`).join(''));
+    rows += lines.length;
+  }
+  return { rows, sha256: bytes.digest('hex'), content: content.digest('hex') };
+}
+
+async function readBlock(file: FileHandle, blocks: Blocks, index: number) {
+  const [from, to] = [blocks[index]?.[1] ?? 0, blocks[index + 1]?.[1] ?? 0];
+  const frame = Buffer.alloc(to - from);
+  await file.read(frame, 0, frame.length, from);
+  const lines = (await decompress(frame)).toString('utf8').split('\n').slice(0, -1);
+  return { frame, lines };
+}
+
+/** The rows with this key, which is the value of their field `field`. Throws when the file cannot be read. */
+export async function readArchive<Row>(path: string, field: string, key: string): Promise<Row[]> {
+  const blocks = JSON.parse(await readFile(`${path}.blocks`, 'utf8')) as Blocks;
+  const file = await open(path);
+  try {
+    const found: Row[] = [];
+    // The block before the first with the key may end with it.
+    const after = blocks.findIndex(([first], index) => first >= key || index === blocks.length - 1);
+    for (let index = Math.max(0, after - 1); index + 1 < blocks.length; index += 1) {
+      if ((blocks[index]?.[0] ?? '') > key) break;
+      for (const line of (await readBlock(file, blocks, index)).lines) {
+        if (!line.includes(key)) continue;
+        const row = JSON.parse(line) as Record<string, unknown>;
+        if (row[field] === key) found.push(row as Row);
+      }
+    }
+    return found;
+  } finally {
+    await file.close();
+  }
+}

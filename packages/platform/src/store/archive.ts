@@ -1,0 +1,302 @@
+/**
+ * `duebridge platform archive`: months that are over go to files.
+ *
+ * enters: a month; a folder.  leaves: the month's payments in full and its lines of the audit in files, each with a digest in the audit; the
+ *         partition of the lines is dropped, and that of the payments holds short rows: what idempotency, refunds, returned debits and
+ *         reconciliation read, without what only a reader of the story wants. No other code knows the difference.
+ * holds:  the oldest month first, never one in which a payment has not ended or money is under way. Nothing is removed before its file was read
+ *         back. A month that is copied may not change; one transaction exchanges the partitions, and payments wait for it for milliseconds. A run
+ *         that is cut off leaves the month as it was, and the next one begins it again.
+ *
+ * It runs as the owner of the tables, as `migrate` does: the serving role may not remove anything, and its grants, which are read off the
+ * statements that name the schema, are not made from these.
+ */
+import { mkdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Refusal } from '@duebridge/contract';
+import { sqlState, type Clock, type Database, type Transaction } from '@duebridge/runtime';
+import { writeArchive, type KeyedLine, type Written } from './archive-file.ts';
+import { FILES } from './archived.ts';
+import { note } from './audit.ts';
+
+const SCHEMA = 'duebridge_platform';
+/** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
+const REST_DAYS = 31;
+/** Rows that one FETCH gives. */
+const PORTION = 2_000;
+/** How long an exchange waits for a lock, behind which payments wait as well; how often it is tried, and the pause between. */
+const [LOCK_MS, TRIES, PAUSE_MS] = [300, 100, 500];
+
+/** A month that was archived. */
+export interface ArchivedMonth {
+  readonly month: string;
+  readonly folder: string;
+  readonly payments: Written;
+  readonly audit: Written;
+}
+
+interface Month {
+  /** `2027_01`, as its partitions are named. */
+  readonly name: string;
+  readonly until: string;
+  readonly until_id: string;
+  /** Of the partition of payments: its bounds as SQL, and the condition that they mean. */
+  readonly bounds: string;
+  readonly condition: string;
+}
+
+/**
+ * Archives every month before `before` (`2027-01`), the oldest first, to `folder`/MONTH; `archived` gets each one. Throws Refusal CONFLICT at the
+ * first month that may not go yet, with the reason; those before it stay archived.
+ */
+export async function archiveMonths(given: {
+  readonly database: Database;
+  readonly before: string;
+  readonly folder: string;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly actor: string;
+  readonly archived?: (month: ArchivedMonth) => void;
+}): Promise<ArchivedMonth[]> {
+  const { database, before, clock, actor } = given;
+  const done: ArchivedMonth[] = [];
+  for (const month of await monthsBefore(database, before)) {
+    const label = month.name.replace('_', '-');
+    const reason = await whyNot(database, month, clock.now());
+    if (reason !== undefined) throw new Refusal('CONFLICT', { message: `${label}: ${reason}` });
+    const folder = join(resolve(given.folder), label);
+    const one = await archiveMonth(database, month, label, folder, actor);
+    done.push(one);
+    given.archived?.(one);
+  }
+  return done;
+}
+
+/** Months that are not archived yet and end by the beginning of `before`, the oldest first. */
+async function monthsBefore(database: Database, before: string): Promise<Month[]> {
+  return database.query<Month>(
+    `SELECT m.name, to_json(m.until) #>> '{}' AS until, ${SCHEMA}.first_id(m.until) AS until_id,
+            pg_get_expr(c.relpartbound, c.oid) AS bounds, pg_get_partition_constraintdef(c.oid) AS condition
+       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
+            LATERAL (SELECT substr(c.relname, 10) AS name,
+                            (to_date(substr(c.relname, 10), 'YYYY_MM') + interval '1 month') AT TIME ZONE 'UTC' AS until) m
+      WHERE i.inhparent = '${SCHEMA}.payments'::regclass AND c.relname ~ '^payments_\\d{4}_\\d\\d$'
+        AND m.until <= (to_date($1, 'YYYY-MM')::timestamp AT TIME ZONE 'UTC')
+        AND NOT EXISTS (SELECT 1 FROM ${SCHEMA}.archives a WHERE a.month = replace(m.name, '_', '-'))
+      ORDER BY c.relname`,
+    [before],
+  );
+}
+
+/** What is open up to the end of a month, in words; `$1` is the first id after it, or its end. */
+const OPEN: readonly (readonly [words: string, by: 'until_id' | 'until', from: string])[] = [
+  [
+    'payments have not ended, or their funds are not settled',
+    'until_id',
+    'payments p WHERE p.platform_payment_id < $1 AND p.settled_at IS NULL',
+  ],
+  [
+    'cases have not ended',
+    'until_id',
+    `cases c WHERE c.platform_payment_id < $1 AND c.state <> 'ended'`,
+  ],
+  [
+    'refunds are under way',
+    'until_id',
+    `refunds r WHERE r.platform_payment_id < $1 AND r.state IN ('asked', 'sending')`,
+  ],
+  [
+    'amounts have not been taken off a remittance yet',
+    'until_id',
+    'deductions d WHERE d.platform_payment_id < $1 AND d.remittance_id IS NULL',
+  ],
+  ['batches are open', 'until', 'batches b WHERE b.opened_at < $1 AND b.closed_at IS NULL'],
+  [
+    'remittances have not been paid',
+    'until',
+    `remittances r JOIN ${SCHEMA}.batches b USING (platform_batch_id)
+      WHERE b.opened_at < $1 AND r.state IN ('due', 'sending', 'sent')`,
+  ],
+  [
+    'differences are not resolved',
+    'until_id',
+    'differences d WHERE d.platform_payment_id < $1 AND d.resolved_at IS NULL',
+  ],
+  [
+    'payments are marked for follow-up',
+    'until_id',
+    'follow_ups f WHERE f.platform_payment_id < $1',
+  ],
+];
+/** At most so many are counted. */
+const COUNTED = 1_000;
+
+async function whyNot(database: Database, month: Month, now: number): Promise<string | undefined> {
+  if (Date.parse(month.until) + REST_DAYS * 86_400_000 > now) {
+    return `it has not been over for ${REST_DAYS} days`;
+  }
+  for (const [words, by, from] of OPEN) {
+    const [row] = await unlimited(database, (tx) =>
+      tx.query<{ count: number }>(
+        `SELECT count(*)::int AS count FROM (SELECT 1 FROM ${SCHEMA}.${from} LIMIT ${COUNTED}) AS open`,
+        [month[by]],
+      ),
+    );
+    if (row !== undefined && row.count > 0) return `${words} (${row.count})`;
+  }
+  return undefined;
+}
+
+async function archiveMonth(
+  database: Database,
+  month: Month,
+  label: string,
+  folder: string,
+  actor: string,
+): Promise<ArchivedMonth> {
+  const [payments, audit] = [`payments_${month.name}`, `audit_${month.name}`];
+  await mkdir(folder, { recursive: true });
+  await inTurns(database, async (tx) => {
+    for (const table of [payments, audit]) {
+      await tx.query(
+        `CREATE OR REPLACE TRIGGER being_archived BEFORE INSERT OR UPDATE ON ${SCHEMA}.${table}
+           FOR EACH ROW EXECUTE FUNCTION ${SCHEMA}.being_archived()`,
+      );
+    }
+  });
+  try {
+    const written = {
+      payments: await writeArchive(join(folder, FILES.payments), (take) =>
+        readRows(database, payments, take),
+      ),
+      audit: await writeArchive(join(folder, FILES.audit), (take) =>
+        readRows(database, audit, take),
+      ),
+    };
+    await shorten(database, month, payments, written.payments.rows);
+    await exchange(database, month, label, folder, written, actor);
+    return { month: label, folder, ...written };
+  } catch (error) {
+    await inTurns(database, async (tx) => {
+      for (const table of [payments, audit]) {
+        await tx.query(`DROP TRIGGER IF EXISTS being_archived ON ${SCHEMA}.${table}`);
+      }
+      await tx.query(`DROP TABLE IF EXISTS ${SCHEMA}.${payments}_short`);
+    });
+    throw error;
+  }
+}
+
+/** Gives all rows of a partition to `take`, as JSON in UTC, in the order of their payments and their time. */
+function readRows(
+  database: Database,
+  table: string,
+  take: (rows: readonly KeyedLine[]) => Promise<void>,
+): Promise<void> {
+  const order = table.startsWith('audit') ? ', t.at, t.audit_id' : '';
+  return unlimited(database, async (tx) => {
+    await tx.query(`SET LOCAL TimeZone = 'UTC'`);
+    // One cursor: sorting the rows for each portion would take as long as for all. As bytes, because the file is searched so.
+    await tx.query(
+      `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
+         FROM ${SCHEMA}.${table} t ORDER BY coalesce(t.platform_payment_id, '') COLLATE "C"${order}`,
+    );
+    for (;;) {
+      const rows = await tx.query<KeyedLine>(`FETCH ${PORTION} FROM archived`);
+      if (rows.length === 0) return;
+      await take(rows);
+    }
+  });
+}
+
+/** What a short row does not keep; everything else is as it was. */
+const LEFT_OUT: Readonly<Record<string, string>> = {
+  session_id: 'NULL',
+  rejection_message: 'NULL',
+  former_payment_ids: `'{}'`,
+  initiated_at: 'NULL',
+  accepted_at: 'NULL',
+};
+
+/** Makes the table of short rows beside the partition, so that it can be attached without reading it. */
+function shorten(database: Database, month: Month, table: string, rows: number): Promise<void> {
+  return unlimited(database, async (tx) => {
+    await tx.query(`DROP TABLE IF EXISTS ${SCHEMA}.${table}_short`);
+    await tx.query(
+      `CREATE TABLE ${SCHEMA}.${table}_short (LIKE ${SCHEMA}.payments INCLUDING ALL, CONSTRAINT of_month CHECK (${month.condition}))`,
+    );
+    const [found] = await tx.query<{ columns: string[]; keys: string[] }>(
+      `SELECT ARRAY(SELECT attname::text FROM pg_attribute
+                     WHERE attrelid = '${SCHEMA}.payments'::regclass AND attnum > 0 AND NOT attisdropped) AS columns,
+              ARRAY(SELECT format('CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
+                     WHERE conrelid = '${SCHEMA}.payments'::regclass AND contype = 'f') AS keys`,
+    );
+    const { columns = [], keys = [] } = found ?? {};
+    const made = await tx.query<{ count: number }>(
+      `WITH made AS (
+         INSERT INTO ${SCHEMA}.${table}_short (${columns.join(', ')})
+         SELECT ${columns.map((name) => LEFT_OUT[name] ?? name).join(', ')} FROM ${SCHEMA}.${table} ORDER BY platform_payment_id
+         RETURNING 1
+       ) SELECT count(*)::float8 AS count FROM made`,
+    );
+    if (made[0]?.count !== rows) throw new Error(`${table} has changed while it was archived`);
+    for (const key of keys) await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short ADD ${key}`);
+  });
+}
+
+/** Puts the short rows in the place of the full ones and drops the lines, with their note, in one transaction. */
+function exchange(
+  database: Database,
+  { name, until, until_id, bounds }: Month,
+  label: string,
+  folder: string,
+  { payments, audit }: Pick<ArchivedMonth, 'payments' | 'audit'>,
+  actor: string,
+): Promise<void> {
+  const table = `payments_${name}`;
+  return inTurns(database, async (tx) => {
+    await tx.query(`ALTER TABLE ${SCHEMA}.payments DETACH PARTITION ${SCHEMA}.${table}`);
+    await tx.query(`DROP TABLE ${SCHEMA}.${table}`);
+    await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short RENAME TO ${table}`);
+    await tx.query(`SELECT ${SCHEMA}.guard_month('payments', $1)`, [table]);
+    await tx.query(`ALTER TABLE ${SCHEMA}.payments ATTACH PARTITION ${SCHEMA}.${table} ${bounds}`);
+    await tx.query(`ALTER TABLE ${SCHEMA}.${table} DROP CONSTRAINT of_month`);
+    await tx.query(`ALTER TABLE ${SCHEMA}.audit DETACH PARTITION ${SCHEMA}.audit_${name}`);
+    await tx.query(`DROP TABLE ${SCHEMA}.audit_${name}`);
+    const digests = [payments.rows, payments.sha256, audit.rows, audit.sha256];
+    await tx.query(
+      `INSERT INTO ${SCHEMA}.archives (month, until, until_id, folder, payments, payments_sha256, lines, audit_sha256)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      [label, until, until_id, folder, ...digests],
+    );
+    const detail = {
+      month: label,
+      folder,
+      payments: payments.rows,
+      payments_sha256: payments.sha256,
+      lines: audit.rows,
+      audit_sha256: audit.sha256,
+    };
+    await note(tx, { actor, event: 'month_archived', detail });
+  });
+}
+
+/** A transaction whose statements may take as long as a month takes. */
+function unlimited<T>(database: Database, work: (tx: Transaction) => Promise<T>): Promise<T> {
+  return database.transaction(work, { isolation: 'repeatable read', statementTimeoutMs: 0 });
+}
+
+/** A transaction that changes tables: it waits for a lock only as long as payments may wait behind it, and is tried again. */
+async function inTurns(
+  database: Database,
+  work: (tx: Transaction) => Promise<void>,
+): Promise<void> {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      return await database.transaction(work, { statementTimeoutMs: 0, lockTimeoutMs: LOCK_MS });
+    } catch (error) {
+      if (sqlState(error) !== '55P03' || tried >= TRIES) throw error;
+      await delay(PAUSE_MS);
+    }
+  }
+}
