@@ -254,14 +254,7 @@ function published(manifest: Manifest, strip: string) {
     files: ['dist', 'CHANGELOG.md'],
     // A bundler keeps the refusal of an older Node, which is imported for what it does.
     sideEffects: manifest.name === '@duebridge/contract' ? ['./dist/supported-node.js'] : false,
-    // The container image has what whoever installs the command by npm chooses to add, such as what sends traces.
-    dependencies: ranged(
-      Object.fromEntries(
-        Object.entries(manifest.dependencies ?? {}).filter(
-          ([name]) => manifest.peerDependenciesMeta?.[name]?.optional !== true,
-        ),
-      ),
-    ),
+    dependencies: ranged(manifest.dependencies),
     peerDependencies: manifest.peerDependencies,
     peerDependenciesMeta: manifest.peerDependenciesMeta,
     publishConfig: { access: 'public', provenance: true },

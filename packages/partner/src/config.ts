@@ -1,11 +1,5 @@
 /** The configuration of a partner server, read from the environment once. */
-import {
-  ConfigurationError,
-  readConfig,
-  tracingOf,
-  type Config,
-  type Environment,
-} from '@duebridge/runtime';
+import { ConfigurationError, readConfig, type Config, type Environment } from '@duebridge/runtime';
 import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AuthOptions } from './auth.ts';
 import type { PartnerConfig } from './server.ts';
@@ -23,7 +17,6 @@ export function readPartnerConfig(
     auth: authOf(values),
     accounts: accountsOf(values),
     holdMs: values.holdSeconds * 1000,
-    tracing: tracingOf(values),
   };
 }
 

@@ -22,7 +22,6 @@ import {
   type Database,
   type Log,
   type Metrics,
-  type Tracer,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { openAccountReads } from './account-reads.ts';
@@ -93,8 +92,6 @@ export interface PartnerKitOptions {
   /** Default: in a server of your own, warnings and errors as JSON lines on standard error; on a server of `createServer`, nothing. */
   readonly log?: Log;
   readonly metrics?: Metrics;
-  /** Creates spans for acceptances, reads and postings in the traces of their callers (OpenTelemetry); default: none. */
-  readonly tracer?: Tracer;
 }
 
 /** What a running kit offers besides its routes: `app.partnerKit`. */
@@ -183,7 +180,7 @@ function openStages(
     log,
     clock,
   });
-  const traces = options.tracer && openKitTraces(options.tracer);
+  const traces = openKitTraces();
   const authenticator = openAuthenticator({ auth, database, clock });
   const reads = openStatusReads({
     database,
@@ -299,7 +296,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
   on('get_balance', ({ params }) => accountReads.balance(params));
   on('put_account_payment', async ({ params, body, request }) => {
     const put = (): Promise<PaymentRow> => acceptance.put(callerOf(request), params, body);
-    return toRecord(await (traces ? traces.accept(request, params, put) : put()));
+    return toRecord(await traces.accept(request, params, put));
   });
   on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
     const { owns } = callerOf(request);
@@ -314,7 +311,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
       seconds === 0
         ? { payment: await reads.read(id, isTheirs), applied: false }
         : reads.readWaiting(id, isTheirs, seconds * 1000, signal);
-    const read = await (traces ? traces.read(request, id, reading) : reading());
+    const read = await traces.read(request, id, reading);
     if (read.applied) reply.header('preference-applied', 'wait');
     return recordOf(read.payment);
   });

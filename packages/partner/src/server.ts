@@ -26,7 +26,6 @@ import {
   type Log,
   type ServerDatabase,
   type ServerDatabaseOptions,
-  type Tracing,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import type { AccountSystem, BillerRules } from './account-system.ts';
@@ -71,8 +70,6 @@ export interface PartnerConfig {
   readonly dataDirectory?: string | undefined;
   /** Bearer key of the admin API; default: generated once and kept in the data directory. */
   readonly adminKey?: string | undefined;
-  /** Opens the traces of this server; default none. */
-  readonly tracing?: (() => Promise<Tracing>) | undefined;
   readonly log?: Log | undefined;
 }
 
@@ -130,7 +127,6 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const opened = await openPartnerDatabase(config, { secrets: [] });
   const { database } = opened;
   const metrics = createMetrics();
-  const tracing = await config.tracing?.();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
   const shared = { log, trustedProxies: config.trustedProxies };
   // Its one caller is the platform, which may hold thousands of waiting reads from one address.
@@ -141,7 +137,6 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const stop = async (): Promise<void> => {
     await Promise.all([app.close(), admin.close()]);
     await opened.close();
-    await tracing?.close();
   };
   try {
     const ready = async (): Promise<Record<string, boolean>> => ({
@@ -153,7 +148,6 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       auth,
       log,
       metrics,
-      ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
       ...(config.accounts === undefined ? {} : { accounts: await config.accounts(database) }),
       ...(billers === undefined ? {} : { billers }),
       ...(config.holdMs === undefined ? {} : { holdMs: config.holdMs }),

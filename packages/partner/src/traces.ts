@@ -10,9 +10,9 @@ import {
   SpanKind,
   trace,
   traceOf,
+  tracer,
   type Span,
   type TraceContext,
-  type Tracer,
 } from '@duebridge/runtime';
 import type { Tried } from './poster.ts';
 
@@ -40,7 +40,7 @@ interface Request {
 }
 
 /** Opens the kit's spans. */
-export function openKitTraces(tracer: Tracer): KitTraces {
+export function openKitTraces(): KitTraces {
   const accepted = new Map<string, TraceContext>();
 
   const serving = (name: string, request: Request, platform_payment_id: string): Span =>
@@ -60,7 +60,7 @@ export function openKitTraces(tracer: Tracer): KitTraces {
     accept(request, { platform_payment_id }, work) {
       const span = serving('accept payment', request, platform_payment_id);
       // A repeat of a request does not move the posting into its own trace.
-      if (!accepted.has(platform_payment_id)) {
+      if (span.isRecording() && !accepted.has(platform_payment_id)) {
         accepted.set(platform_payment_id, trace.setSpan(ROOT_CONTEXT, span));
         if (accepted.size > MAX_REMEMBERED) accepted.delete(accepted.keys().next().value ?? '');
       }

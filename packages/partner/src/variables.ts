@@ -62,7 +62,6 @@ function listOf<T>(item: { required: object; optional: object }): Parser<readonl
 
 export const variables = {
   ...serverVariables({
-    service: 'duebridge-partner',
     port: 4100,
     adminPort: 4101,
     connections: 10,

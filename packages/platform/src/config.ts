@@ -12,11 +12,9 @@ import {
   dataDirectory,
   keptSecret,
   readConfig,
-  tracingOf,
   type Clock,
   type DeploymentSecret,
   type Log,
-  type Tracing,
 } from '@duebridge/runtime';
 import type { OpenIdProvider } from './admin/openid.ts';
 import type { FundingConfig } from './funding/configured.ts';
@@ -27,7 +25,7 @@ import { pepperText, variables } from './variables.ts';
 /** The settings that are taken as they stand in the environment; variables.ts describes each, with its default. */
 type FromEnvironment = Omit<
   ReturnType<typeof readConfig<typeof variables>>,
-  'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}` | `traces${string}`
+  'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}`
 >;
 
 /**
@@ -43,8 +41,6 @@ export interface PlatformConfig extends FundingConfig, Partial<FromEnvironment> 
   readonly ipRate?: Rate | undefined;
   /** OpenID Connect provider that signs operators in to the console; default none. */
   readonly openId?: OpenIdProvider | undefined;
-  /** Opens the traces of this server; default none. */
-  readonly tracing?: (() => Promise<Tracing>) | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -77,9 +73,6 @@ export function readPlatformConfig(
     oidcClientId,
     oidcClientSecret,
     oidcRedirectUrl,
-    tracesEndpoint,
-    tracesRatio,
-    tracesService,
     stripeSecretKey,
     stripePublishableKey,
     stripeWebhookSecret,
@@ -89,7 +82,6 @@ export function readPlatformConfig(
   } = readConfig(variables, env);
   return {
     ...read,
-    tracing: tracingOf({ tracesEndpoint, tracesRatio, tracesService }),
     stripe: stripeOf(
       {
         secretKey: stripeSecretKey,

@@ -27,7 +27,6 @@ import {
   type Metrics,
   type ServerDatabase,
   type ServerDatabaseOptions,
-  type Tracing,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import { mountAdmin, type AdminDependencies } from './admin/admin.ts';
@@ -107,7 +106,6 @@ interface Ground
   readonly keyPepper: KeyObject;
   readonly adapters: OpenAdapters['adapters'];
   readonly metrics: Metrics;
-  readonly tracing: Tracing | undefined;
   readonly clock: Clock;
   readonly log: Log;
   /** Aborted when the stop begins. */
@@ -129,13 +127,10 @@ async function openAll(
   assertSender(config);
   const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
-  const tracing = await config.tracing?.();
-  // Closed last: what is under way until then has spans.
-  if (tracing !== undefined) closers.push(() => tracing.close());
   const pools = await openPools(config, checked, log, closers);
   const stopping = new AbortController();
   const { signal } = stopping;
-  const around = { metrics, tracing, clock, log, signal, closers };
+  const around = { metrics, clock, log, signal, closers };
   const ground = { config, adapters, offersSandbox, ...pools, sealKey, keyPepper, ...around };
 
   const driving = await openDriving(ground);
@@ -216,7 +211,7 @@ async function openAll(
 /** The registry of partners, the calls to them, the funds and the engine, which has been started. */
 async function openDriving(ground: Ground) {
   const { config, front, engine: database, heartbeat, sealKey, adapters, offersSandbox } = ground;
-  const { metrics, tracing, clock, log, closers } = ground;
+  const { metrics, clock, log, closers } = ground;
   const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are allowed: for development only');
@@ -235,7 +230,6 @@ async function openDriving(ground: Ground) {
   const client = createPartnerClient({
     ...base,
     registry,
-    tracing,
     allowPrivateAddresses,
     answered: (call) => attempts.note(call),
   });
@@ -257,7 +251,7 @@ async function openDriving(ground: Ground) {
 
 /** The stages from the token to the confirm. */
 function openCheckout(ground: Ground, driving: Driving) {
-  const { config, front: database, keyPepper: pepper, metrics, tracing, clock, log } = ground;
+  const { config, front: database, keyPepper: pepper, metrics, clock, log } = ground;
   const { signal, closers } = ground;
   const { registry, engine, funding, sealer } = driving;
   const keys = openClientKeys({ database, pepper, clock, log });
@@ -276,7 +270,6 @@ function openCheckout(ground: Ground, driving: Driving) {
     engine,
     funding,
     lost,
-    tracing,
     paidRetentionDays: config.paidRetentionDays ?? 90,
   });
   return { keys, answers, tokens, sessions, lost, payments };

@@ -89,7 +89,6 @@ function payerText(value: string): Payer {
 
 export const variables = {
   ...serverVariables({
-    service: 'duebridge-platform',
     port: 4000,
     adminPort: 4001,
     connections: 20,

@@ -81,13 +81,6 @@ export function integer(min: number, max: number): Parser<number> {
   };
 }
 
-/** A fraction: a number from 0 to 1, both included. */
-export const fraction: Parser<number> = (value) => {
-  const number = /^\d{1,10}(\.\d{1,10})?$/.test(value) ? Number(value) : Number.NaN;
-  if (!(number <= 1)) throw new Error('must be a number from 0 to 1, such as 0.05');
-  return number;
-};
-
 /** An absolute URL with one of the given schemes (`https:`); returned as written. */
 export function address(...schemes: string[]): Parser<string> {
   return (value) => {

@@ -1,12 +1,10 @@
 /** The variables that both servers read, so that a name has the same meaning in both. */
-import { address, fraction, integer, names, oneOf, secret, setting, text } from './config.ts';
+import { address, integer, names, oneOf, secret, setting, text } from './config.ts';
 import { dataDirectory } from './data-directory.ts';
 import { believing } from './http/front.ts';
 
 /** The rows of the environment table that both servers have; only the defaults of numbers differ. */
 export function serverVariables(defaults: {
-  /** Name of the server in traces. */
-  service: string;
   port: number;
   adminPort: number;
   connections: number;
@@ -64,21 +62,6 @@ export function serverVariables(defaults: {
     adminKey: setting('DUEBRIDGE_ADMIN_KEY', secret, 'bearer key of the admin API', {
       otherwise: 'generated once and kept in the data directory',
       secret: true,
-    }),
-    tracesEndpoint: setting(
-      'OTEL_EXPORTER_OTLP_ENDPOINT',
-      address('http:', 'https:'),
-      'OpenTelemetry collector that takes traces by OTLP over HTTP, such as http://collector:4318',
-      { otherwise: 'no traces are sent' },
-    ),
-    tracesRatio: setting(
-      'OTEL_TRACES_SAMPLER_ARG',
-      fraction,
-      'fraction of the payments that is traced, from 0 to 1',
-      { default: 1 },
-    ),
-    tracesService: setting('OTEL_SERVICE_NAME', text, 'name of this server in the traces', {
-      default: defaults.service,
     }),
     logLevel: setting(
       'LOG_LEVEL',

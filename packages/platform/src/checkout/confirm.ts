@@ -9,8 +9,17 @@
  */
 import { Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
-import { constraintOf, DatabaseUnavailable, messageOf, sql, sqlState } from '@duebridge/runtime';
-import type { Clock, Database, Tracing, Transaction } from '@duebridge/runtime';
+import {
+  constraintOf,
+  DatabaseUnavailable,
+  messageOf,
+  paymentTrace,
+  SpanKind,
+  sql,
+  sqlState,
+  tracer,
+} from '@duebridge/runtime';
+import type { Clock, Database, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
 import {
@@ -72,7 +81,6 @@ interface Stage4 {
   readonly engine: Pick<Engine, 'placeForNew' | 'take' | 'lookAgain'>;
   readonly funding: Pick<Funds, 'methods' | 'keep'>;
   readonly clock: Clock;
-  readonly tracing?: Tracing | undefined;
   readonly lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
   /** How long the personal data of a customer who pays is kept. */
   readonly paidRetentionDays: number;
@@ -138,7 +146,7 @@ async function assertAllowed(
 
 /** Makes the payment in the batch that is open at `now`, and hands it to the engine. */
 async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<PaymentRow> {
-  const { database, engine, clock, lost, tracing } = stage;
+  const { database, engine, clock, lost } = stage;
   const began = clock.now();
   const platform_batch_id = await batchFor(database, confirm.partner, now);
   /** What the last try of the transaction wrote, while it is not known whether it was committed. */
@@ -160,12 +168,20 @@ async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<Pay
   }
   if (made !== undefined) {
     lost.keep(made);
-    tracing?.began(payment.platform_payment_id, 'confirm payment', began, {
-      'duebridge.partner_id': payment.partner_id,
-    });
+    traceConfirm(payment, began);
     engine.take(payment);
   }
   return payment;
+}
+
+/** The span of a confirm that made a payment. */
+function traceConfirm({ platform_payment_id, partner_id }: PaymentRow, startTime: number): void {
+  const attributes = {
+    'duebridge.payment_id': platform_payment_id,
+    'duebridge.partner_id': partner_id,
+  };
+  const options = { kind: SpanKind.SERVER, startTime, attributes };
+  tracer.startSpan('confirm payment', options, paymentTrace(platform_payment_id)).end();
 }
 
 /** Inside the transaction: lock the flow, check again, write the intent. `give`: a payment that was there before. */

@@ -18,12 +18,14 @@ import {
 } from '@duebridge/contract';
 import {
   failSpan,
+  paymentTrace,
+  SpanKind,
   traceparentOf,
+  tracer,
   type Clock,
   type Log,
   type Metrics,
   type Span,
-  type Tracing,
 } from '@duebridge/runtime';
 import { openTokenSource, type Access, type NotSent, type TokenSource } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
@@ -115,7 +117,6 @@ export interface PartnerClientOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
-  readonly tracing?: Tracing | undefined;
   readonly allowPrivateAddresses: boolean;
   /** Called with every answer to `submit` and `poll`, before it is returned; must not throw. */
   readonly answered?: (call: AnsweredCall) => void;
@@ -317,9 +318,7 @@ function send(
         ...what.headers,
         'x-request-id': requestId,
         traceparent:
-          span === undefined
-            ? traceparent(what.values['platform_payment_id'], requestId)
-            : traceparentOf(span),
+          span === undefined ? `00-${requestId}-${requestId.slice(16)}-01` : traceparentOf(span),
         ...authorization,
       },
       ...(body === undefined ? undefined : { body }),
@@ -333,7 +332,7 @@ function send(
 
 /** `send` for a call about a payment, with its answer told to `answered`. */
 async function sendFor(
-  { clock, log, tracing, answered }: PartnerClientOptions,
+  { clock, log, answered }: PartnerClientOptions,
   lineOf: (partner: Partner) => Line,
   kind: AnsweredCall['kind'],
   partner: Partner,
@@ -346,16 +345,22 @@ async function sendFor(
   const request_id = nextRequestId();
   const sent_at = clock.now();
   const startedAt = clock.monotonic();
-  const span = tracing?.call(platform_payment_id, CALL_NAMES[kind], {
+  const attributes = {
+    'duebridge.payment_id': platform_payment_id,
     'duebridge.partner_id': partner_id,
     'duebridge.request_id': request_id,
     'http.request.method': what.method,
     'http.route': what.template,
-  });
+  };
+  const span = tracer.startSpan(
+    CALL_NAMES[kind],
+    { kind: SpanKind.CLIENT, attributes },
+    paymentTrace(platform_payment_id),
+  );
   const answer =
     testReply(partner, payment, sent_at) ??
     (await send(lineOf(partner), what, given, request_id, span));
-  if (span !== undefined) endSpan(span, answer);
+  endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
   const took_ms = clock.monotonic() - startedAt;
@@ -419,13 +424,6 @@ function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Reco
 
 /** A new request id: 32 hexadecimal digits. */
 const nextRequestId = (): string => randomUUID().replaceAll('-', '');
-
-/** W3C trace context: a payment's UUID is its trace, so that all its calls stand together on both sides (decision 33). */
-function traceparent(platform_payment_id: string | undefined, requestId: string): string {
-  const payment = platform_payment_id?.replaceAll('-', '') ?? '';
-  const trace = /^[0-9a-f]{32}$/.test(payment) ? payment : requestId;
-  return `00-${trace}-${requestId.slice(16)}-01`;
-}
 
 const balanceCheck = compileCheck(Balance);
 const amountCheck = compileCheck(AmountInCents);
