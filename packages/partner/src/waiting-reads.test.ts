@@ -148,7 +148,7 @@ test('a waiting read lasts as long as was asked for, 25 s at most, and all reade
   assert.equal(late.applied, false);
 });
 
-test('as many reads wait as were allowed, or as half of the connections, and no more [LI1]', async () => {
+test('as many reads wait as were allowed, or as half of the connections, and no more [LI1 LV10]', async () => {
   for (const [limits, most] of [
     [{ maxWaiting: 2 }, 2],
     [{ maxConnections: 7 }, 3],
