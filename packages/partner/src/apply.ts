@@ -28,14 +28,10 @@ import type { KitTraces } from './traces.ts';
 const MAX_IN_HAND = 100_000;
 /** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
 const SWEEP_AGE_MS = 2_000;
-/** Pause between two sweeps: with the age above, payments left by a crash end within seconds (KT13). */
+/** Pause between two pages: with the age above, payments left by a crash end within seconds (KT13). */
 const SWEEP_PAUSE_MS = 1_000;
-/** The pause is this many times as long as the sweep took: a hundred thousand nightly payments cost a tenth of a connection. */
-const SWEEP_PAUSE_FACTOR = 10;
-/** But no longer than this: a sweep that an outage held up for ten seconds says nothing about the next one. */
-const SWEEP_PAUSE_MOST_MS = 10_000;
-/** Rows per page; the next page continues from there, so that thousands of nightly payments hide no new one. */
-const SWEEP_ROWS = 1_000;
+/** Rows per page; the next page continues from there, so that a hundred thousand nightly payments hide no new one for longer than 20 s. */
+const SWEEP_ROWS = 5_000;
 /** After an error or a "later": first and longest pause. */
 const retryMs = { first: 1_000, longest: 60_000 };
 /** Pause after an outage, or while a lock or a call holds a payment. It does not grow, so that work resumes at once when it is over. */
@@ -44,8 +40,8 @@ const HOLD_OFF_MS = 500;
 const SWEEP_LATE_MS = 15_000;
 /** How long payments in hand may wait while not one is tried and no call is open, before the replica is not ready. */
 const POSTING_STALL_MS = 60_000;
-/** How often the metrics of unfinished payments are counted; the rest as a multiple of the time the count took, and its maximum. */
-const standingPause = { ms: 10_000, factor: 100, mostMs: 120_000 };
+/** How often the metrics of unfinished payments are counted: a count of a million takes half a second. */
+const STANDING_PAUSE_MS = 30_000;
 
 /** Whether the applying end works, for readiness (LV2). Every field is true while it does. */
 export interface KitHealth {
@@ -103,7 +99,6 @@ class ApplyingEnd implements Applier {
   readonly #stopped = new AbortController();
   #sweeping: Promise<void> = Promise.resolve();
   #place = '';
-  #lookMs = 0;
   #isOut = false;
   #idle: (() => void)[] = [];
   /** The deadline of the current sweep, or of the next one. */
@@ -245,14 +240,12 @@ class ApplyingEnd implements Applier {
 
   /** One page of the table: what is due and not in hand. */
   async #find(ageMs: number): Promise<UnfinishedPayment[]> {
-    const began = this.#on.clock.monotonic();
     const found = await findUnfinished(this.#on.database, {
       ageMs: Math.max(ageMs, this.#on.holdMs),
       replica_id: this.#lease.replica_id,
       after: this.#place,
       limit: SWEEP_ROWS,
     });
-    this.#lookMs += this.#on.clock.monotonic() - began;
     const last = found.at(-1);
     this.#place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = this.#on.clock.monotonic();
@@ -279,27 +272,19 @@ class ApplyingEnd implements Applier {
         over.abort();
         this.#noteWorking();
         this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
-        // More pages follow immediately.
-        if (this.#place !== '' && this.#inHand.size < MAX_IN_HAND) continue;
-        ageMs = SWEEP_AGE_MS;
+        if (this.#place === '') ageMs = SWEEP_AGE_MS;
       } catch (error) {
         this.#noteOutage(error);
       }
-      const pauseMs = between(
-        SWEEP_PAUSE_MS,
-        this.#lookMs * SWEEP_PAUSE_FACTOR,
-        SWEEP_PAUSE_MOST_MS,
-      );
-      this.#lookMs = 0;
       // An outage does not move the time: the sweep is late from the first round that failed.
-      if (!this.#isOut) this.#sweepDueAt = this.#on.clock.monotonic() + pauseMs + SWEEP_LATE_MS;
-      await this.#on.clock.sleep(pauseMs, this.#stopped.signal);
+      if (!this.#isOut)
+        this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_PAUSE_MS + SWEEP_LATE_MS;
+      await this.#on.clock.sleep(SWEEP_PAUSE_MS, this.#stopped.signal);
     }
   }
 
   async #countForEver(): Promise<void> {
     while (!this.#stopped.signal.aborted) {
-      const began = this.#on.clock.monotonic();
       try {
         const { processing, unsettled } = await findStanding(this.#on.database);
         this.#on.metrics.standing('processing', processing);
@@ -307,19 +292,13 @@ class ApplyingEnd implements Applier {
       } catch {
         // Keep the last counts; the sweep logs the outage.
       }
-      const tookMs = this.#on.clock.monotonic() - began;
-      const { ms, factor, mostMs } = standingPause;
-      await this.#on.clock.sleep(between(ms, tookMs * factor, mostMs), this.#stopped.signal);
+      await this.#on.clock.sleep(STANDING_PAUSE_MS, this.#stopped.signal);
     }
   }
 }
 
 /** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
 const STOP_MS = 2_000;
-
-function between(least: number, wanted: number, most: number): number {
-  return Math.min(most, Math.max(least, wanted));
-}
 
 function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {
   const byStatus = Map.groupBy(ended, (row) => row.status);
