@@ -26,6 +26,7 @@ import type { KitMetrics } from './metrics.ts';
 import {
   findPayments,
   insertPayments,
+  isPaymentId,
   takeNames,
   writeAudit,
   type AuditLine,
@@ -174,13 +175,7 @@ function openNaming(options: {
 
   /** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
   const withNames = async (requests: Request[]): Promise<Request[]> => {
-    const asked = requests.map((request) => ({
-      platform_payment_id: request.platform_payment_id,
-      platform_batch_id: request.platform_batch_id,
-      biller_id: request.biller_id,
-      account_id: request.account_id,
-      amount_in_cents: request.amount_in_cents,
-    }));
+    const asked = requests.map(({ owns: _owns, client_id: _client, ...payment }) => payment);
     let given: readonly string[];
     try {
       const naming = Promise.resolve().then(() => newPaymentIds(asked));
@@ -194,9 +189,9 @@ function openNaming(options: {
       throw new WrongAnswer(`newPaymentIds failed: ${describeAccountSystemError(error)}`);
     }
     const isDistinct = new Set(given).size === given.length;
-    if (given.length !== requests.length || !given.every(isName) || !isDistinct) {
+    if (given.length !== requests.length || !given.every(isPaymentId) || !isDistinct) {
       throw new WrongAnswer(
-        `newPaymentIds must return one unique id for each payment, of 1 to ${MAX_PAYMENT_ID_LENGTH} visible ASCII characters`,
+        'newPaymentIds must return one unique id for each payment, of 1 to 128 visible ASCII characters',
       );
     }
     const named = requests.map((request, index) => ({
@@ -224,17 +219,6 @@ function openNaming(options: {
       await names.drain();
     },
   };
-}
-
-/** Maximum length of a payment_id; what a platform accepts (decision 3). */
-const MAX_PAYMENT_ID_LENGTH = 128;
-
-function isName(name: unknown): name is string {
-  return (
-    typeof name === 'string' &&
-    /^[\u0021-\u007e]+$/.test(name) &&
-    name.length <= MAX_PAYMENT_ID_LENGTH
-  );
 }
 
 function asError(error: unknown): Error {

@@ -2,18 +2,18 @@
  * Payments that a biller accepted on the server it had before the kit. Their ids must stay known forever (PF2): a platform that
  * repeats one gets the existing payment, and no second one is made.
  */
-import {
-  AccountId,
-  compileCheck,
-  isTerminal,
-  MAX_AMOUNT_IN_CENTS,
-  MAX_FAILURE_REASON_LENGTH,
-  parseInstant,
-  PAYMENT_STATUSES,
-} from '@duebridge/contract';
+import { compileCheck, instantText, PaymentRecord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
-import { arraysOf, findPayments, takeNames, writeAudit, type PaymentRow } from './store.ts';
+import {
+  arraysOf,
+  findPayments,
+  isPaymentId,
+  takeNames,
+  toRecord,
+  writeAudit,
+  type PaymentRow,
+} from './store.ts';
 
 /** The result of an import, in payments. */
 export interface FormerPaymentsResult {
@@ -143,8 +143,7 @@ const fields = [
 const needed = storedFields.filter((name) => name !== 'client_id');
 type Column = (typeof needed)[number];
 
-const PLATFORM_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
-const partnerId = compileCheck(AccountId);
+const record = compileCheck(PaymentRecord);
 /** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
 const FORMULA = /(^|[;\t\r\n|])'(?=[=+\-@\t\r'])/g;
 
@@ -164,6 +163,7 @@ export function formerPaymentsKind(client_id: string): CsvKind<PaymentRow | unde
   };
 }
 
+/** Reads a line; what the schema of the record on the wire refuses is refused here in its words. */
 function readFormerPayment(
   given: (name: string) => string | undefined,
   wrong: string[],
@@ -175,49 +175,33 @@ function readFormerPayment(
     return text.includes("'") ? text.replaceAll(FORMULA, '$1') : text;
   };
   const cell = (name: Column): string => written(name).trim();
-  const id = (name: Column, pattern: RegExp): string => {
-    if (!pattern.test(cell(name))) wrong.push(`${name} is not one that the interface takes`);
-    return cell(name);
+  const time = (name: Column): string => instantText(cell(name)) ?? cell(name);
+  const row = {
+    platform_payment_id: cell('platform_payment_id'),
+    payment_id: cell('payment_id'),
+    platform_batch_id: cell('platform_batch_id'),
+    biller_id: written('biller_id'),
+    account_id: written('account_id'),
+    client_id,
+    status: cell('status') as PaymentRow['status'],
+    // Digits alone: 1e2 and 1.0 are numbers to JavaScript.
+    amount_in_cents: /^\d+$/.test(cell('amount_in_cents')) ? Number(cell('amount_in_cents')) : 0,
+    initiated_at: time('initiated_at'),
+    posted_at: cell('posted_at') === '' ? null : time('posted_at'),
+    failure_reason: cell('failure_reason') === '' ? null : cell('failure_reason'),
   };
-  const own = (name: 'biller_id' | 'account_id'): string => {
-    if (!partnerId.holds(written(name))) {
-      wrong.push(`${name} must be 1 to 128 printable characters`);
-    }
-    return written(name);
-  };
-  const time = (name: 'initiated_at' | 'posted_at'): string => {
-    const instant = parseInstant(cell(name));
-    if (instant === undefined) wrong.push(`${name} must be a time such as 2026-03-01T09:30:00Z`);
-    return new Date(instant ?? 0).toISOString();
-  };
-  const status = PAYMENT_STATUSES.find((one) => one === cell('status')) ?? 'processing';
-  if (!isTerminal(status)) wrong.push('status must be succeeded, failed or canceled');
-  const amount = /^[1-9]\d{0,10}$/.test(cell('amount_in_cents'))
-    ? Number(cell('amount_in_cents'))
-    : 0;
-  if (amount < 1 || amount > MAX_AMOUNT_IN_CENTS) wrong.push('amount_in_cents must be whole cents');
-  const initiated_at = time('initiated_at');
-  const posted_at = status === 'succeeded' ? time('posted_at') : null;
-  if (status !== 'succeeded' && cell('posted_at') !== '') {
-    wrong.push('posted_at belongs to a payment that succeeded');
+  const problems = record.problems(toRecord(row), '');
+  wrong.push(...problems.map(({ path, problem }) => `${path.replace(/^\./, '')} ${problem}`));
+  if (!isPaymentId(row.payment_id)) wrong.push('payment_id must be 1 to 128 visible characters');
+  if (row.status === 'processing') wrong.push('status must be succeeded, failed or canceled');
+  if ((row.status === 'succeeded') !== (row.posted_at !== null)) {
+    wrong.push('posted_at belongs to a payment that succeeded, and to each of them');
   }
-  if (posted_at !== null && posted_at < initiated_at)
-    wrong.push('posted_at is before initiated_at');
-  const reason = cell('failure_reason');
-  if ((status === 'failed') !== (reason !== '') || reason.length > MAX_FAILURE_REASON_LENGTH) {
+  if ((row.status === 'failed') !== (row.failure_reason !== null)) {
     wrong.push('failure_reason belongs to a payment that failed, and to each of them');
   }
-  return {
-    platform_payment_id: id('platform_payment_id', PLATFORM_ID),
-    payment_id: id('payment_id', /^[\u0021-\u007e]{1,128}$/),
-    platform_batch_id: id('platform_batch_id', PLATFORM_ID),
-    biller_id: own('biller_id'),
-    account_id: own('account_id'),
-    client_id,
-    status,
-    amount_in_cents: amount,
-    initiated_at,
-    posted_at,
-    failure_reason: status === 'failed' ? reason : null,
-  };
+  if (problems.length === 0 && (row.posted_at ?? row.initiated_at) < row.initiated_at) {
+    wrong.push('posted_at is before initiated_at');
+  }
+  return row;
 }

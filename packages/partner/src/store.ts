@@ -75,11 +75,11 @@ const insertStatement = sql(
      INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
      SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
      ON CONFLICT (platform_payment_id) DO NOTHING
-     RETURNING platform_payment_id, initiated_at
+     RETURNING ${columns}
    ), begun AS (
      INSERT INTO duebridge_partner.payment_processing (platform_payment_id, initiated_at) SELECT platform_payment_id, initiated_at FROM made
    )
-   SELECT platform_payment_id, initiated_at FROM made`,
+   SELECT ${columns} FROM made`,
 );
 
 /**
@@ -94,7 +94,7 @@ export async function insertPayments(
   const sorted = payments
     .map((payment) => ({ payment_id: randomUUID() as string, ...payment }))
     .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
-  const made = await database.query<{ platform_payment_id: string; initiated_at: string }>(
+  const made = await database.query<PaymentRow>(
     insertStatement,
     arraysOf(
       sorted,
@@ -107,28 +107,12 @@ export async function insertPayments(
       'amount_in_cents',
     ),
   );
-  const times = new Map(made.map((row) => [row.platform_payment_id, row.initiated_at]));
-  const rows = new Map<string, PaymentRow>();
-  for (const payment of sorted) {
-    const { platform_payment_id, payment_id, platform_batch_id } = payment;
-    const { biller_id, account_id, client_id, amount_in_cents } = payment;
-    const initiated_at = times.get(platform_payment_id);
-    if (initiated_at === undefined) continue;
-    rows.set(platform_payment_id, {
-      platform_payment_id,
-      payment_id,
-      platform_batch_id,
-      biller_id,
-      account_id,
-      client_id,
-      status: 'processing',
-      amount_in_cents,
-      initiated_at,
-      posted_at: null,
-      failure_reason: null,
-    });
-  }
-  return rows;
+  return new Map(made.map((row) => [row.platform_payment_id, row]));
+}
+
+/** Whether a text can be a payment_id: 1 to 128 visible ASCII characters, which is what a platform accepts (decision 3). */
+export function isPaymentId(text: unknown): text is string {
+  return typeof text === 'string' && /^[\u0021-\u007e]{1,128}$/.test(text);
 }
 
 const nameStatement = sql(
