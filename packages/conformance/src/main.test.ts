@@ -211,8 +211,9 @@ test('a target file is written once, names the variable of its secret, and flags
   const written = readFileSync('target.json', 'utf8');
   assert.equal((await conform('partner init target.json')).code, 2);
   assert.equal(readFileSync('target.json', 'utf8'), written);
-  const flags = `--base-url ${partner.url} --biller sandbox-utility --account active --key ${KEY}`;
-  const ran = await conform(`partner target.json ${flags} --only P10 --html page.html`);
+  const flags = `--base-url ${partner.url} --biller sandbox-utility --account active`;
+  const line = `partner target.json ${flags} --only P10 --html page.html`;
+  const ran = await conform(line, { DUEBRIDGE_CONFORM_KEY: KEY });
   assert.equal(ran.code, 0, ran.out + ran.err);
   assert.match(readFileSync('page.html', 'utf8'), /^<!doctype html>/);
   const oauth = await conform('partner init oauth.json --auth oauth');

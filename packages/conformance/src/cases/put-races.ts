@@ -172,17 +172,15 @@ const CONNECTIONS = 8;
 /** Payments that are followed to their end, each read over a new connection. */
 const FOLLOWED = 6;
 
-/** Reads in a row once a followed payment has ended: a lagging replica may answer every second or third. */
+/** Reads of a followed payment after its end, the first of them in a row: a lagging replica may answer every second or third. */
+const READS_AFTER_THE_END = 12;
 const IN_A_ROW = 3;
 
-/** Longest wait for the end of a followed payment. */
+/** Longest time for which a payment is followed. */
 const LONGEST_MS = 15_000;
 
-/** How long a payment is read on after its end, in first gaps between two polls (Pace). */
-const GAPS_AFTER_THE_END = 10;
-
-/** The gap between two reads grows to this many first gaps. */
-const WIDEST_GAP = 3;
+/** The gap between two reads, in first gaps between two polls (Pace). */
+const GAPS = 2;
 
 const p63: PartnerCase = {
   id: 'P63',
@@ -220,37 +218,27 @@ async function sameEverywhere(t: PartnerContext): Promise<void> {
 /** Reads one payment over a new connection each time, until some time after its end: a terminal status must not be withdrawn. */
 async function follow(t: PartnerContext, place: number): Promise<void> {
   const { run } = t;
+  const { poll_first_ms } = run.pace;
   // One after another: a copy that is refreshed now and then must catch one of them while it is processing.
-  await run.sleep(place * run.pace.poll_first_ms);
+  await run.sleep(place * poll_first_ms);
   const intent = t.intend(340 + place);
   const put = await t.put(intent, { fresh: true });
   if (recordOf(put) === undefined || run.endsLater) return;
-  const first_ms = run.pace.poll_first_ms;
-  let gap_ms = first_ms;
-  let until = run.now() + Math.min(run.window_ms, LONGEST_MS);
+  const until = run.now() + Math.min(run.window_ms, LONGEST_MS);
   let end: PaymentFields | undefined;
-  let in_a_row = 0;
-  while (run.now() < until) {
+  for (let after = 0; after < READS_AFTER_THE_END && run.now() < until;) {
     const read = await t.read(intent, { fresh: true });
     if (!isAnswer(t, read)) return;
-    const record = recordOf(read);
-    if (end !== undefined) {
+    const record = recordOf(read) ?? {};
+    if (end === undefined && isTerminalWord(record['status'])) end = record;
+    else if (end !== undefined) {
       const expected = `the payment as it ended, status ${show(end['status'])}, on every connection`;
-      const same = unchanged(t, end, read, ENDED_FIELDS, expected, { clause: 'RU2' });
-      if (!same) return;
-    } else if (record !== undefined && isTerminalWord(record['status'])) {
-      end = record;
-      until = run.now() + GAPS_AFTER_THE_END * first_ms;
-      gap_ms = first_ms;
-      in_a_row = IN_A_ROW;
-    }
-    if (in_a_row > 0) {
-      in_a_row -= 1;
-      continue;
+      if (!unchanged(t, end, read, ENDED_FIELDS, expected, { clause: 'RU2' })) return;
+      after += 1;
+      if (after <= IN_A_ROW) continue;
     }
     // Payments at different phases: replicas that cache for a fixed time do not all forget at once.
-    await run.sleep(gap_ms * (1 + place / FOLLOWED));
-    gap_ms = Math.min(gap_ms * 1.2, first_ms * WIDEST_GAP);
+    await run.sleep(GAPS * poll_first_ms * (1 + place / FOLLOWED));
   }
 }
 

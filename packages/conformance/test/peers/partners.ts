@@ -1149,6 +1149,17 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       ),
     MANY,
   ),
+  fails(
+    'P63',
+    'shows an ended payment as processing on every third connection, for a second',
+    () =>
+      onRecords((record, { connection }, partner) =>
+        connection % 3 === 0 && partner.now() - Date.parse(text(record['posted_at'])) < 1_000
+          ? { ...record, status: 'processing', posted_at: null }
+          : record,
+      ),
+    MANY,
+  ),
   // Equality of ids.
   ...(
     [
