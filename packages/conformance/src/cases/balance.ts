@@ -55,20 +55,15 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
   }
   const sure = effects.filter(fellByWhatFailed);
   if (sure.length > 0) return { effects: sure };
-  const isRisen = effects.some(rose);
-  const tooLittle = effects.some(({ fell, expected }) => fell < expected);
-  if (tooLittle && !isRisen && !(await followsAtOnce(t))) {
-    return { unmeasured: 'the amount due does not fall with each payment' };
-  }
-  const tooMuch = effects.some(({ fell, expected }) => fell > expected);
-  if ((tooMuch || isRisen) && !(await followsAtOnce(t, isRisen ? -1 : 1))) {
+  const isOff = effects.some(({ fell, expected }) => fell !== expected);
+  if (isOff && !(await followsAtOnce(t, effects.some(rose) ? -1 : 1))) {
     return { unmeasured: 'the amount due does not change immediately with each payment' };
   }
   return { effects };
 }
 
 /** True when two more payments show that the amount due follows each payment immediately; determined once per run. */
-export function followsAtOnce(t: PartnerContext, sign: 1 | -1 = 1): Promise<boolean> {
+function followsAtOnce(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
   return t.run.once('the balance follows', () => balanceFollows(t, sign));
 }
 
