@@ -6,7 +6,7 @@
  *         so many kinds of answers between two writes, causes cut and redacted, clients that were never issued dropped.
  */
 import type { PartnerCallAnswer, Refusal } from '@duebridge/contract';
-import { arrayText, messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { redact } from '../store/attempts.ts';
 
 /** Kinds of answers between two writes at most; beyond, an answer is not counted. */
@@ -60,24 +60,13 @@ interface Kind {
   request_id: string;
 }
 
-/** In the order of the parameters. */
-const COLUMNS = [
-  'client_id',
-  'hour',
-  'status',
-  'code',
-  'cause',
-  'count',
-  'last_at',
-  'request_id',
-] as const;
 /** One statement; a client that was never issued has no partner and leaves no row. */
 const writeStatement = sql(
   'answers_write',
   `INSERT INTO duebridge_platform.answers (client_id, partner_id, hour, status, code, cause, count, last_at, request_id)
    SELECT c.client_id, c.partner_id, i.hour, i.status, i.code, i.cause, i.count, i.last_at, i.request_id
-     FROM unnest($1::text[], $2::timestamptz[], $3::smallint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[])
-       AS i (client_id, hour, status, code, cause, count, last_at, request_id)
+     FROM jsonb_to_recordset($1::jsonb) AS i (client_id text, hour timestamptz, status smallint, code text, cause text, count int,
+                                              last_at timestamptz, request_id text)
      JOIN duebridge_platform.clients c ON c.client_id = i.client_id
    ON CONFLICT (client_id, hour, status, code, cause) DO UPDATE SET count = answers.count + excluded.count,
      last_at = excluded.last_at, request_id = excluded.request_id`,
@@ -116,9 +105,8 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
       const rows = [...kinds].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
       kinds = new Map();
       unverified = 0;
-      const columns = COLUMNS.map((name) => arrayText(rows.map((row) => String(row[name]))));
       try {
-        await database.query(writeStatement, columns);
+        await database.query(writeStatement, [JSON.stringify(rows)]);
       } catch (error) {
         log.warn({ error: messageOf(error), kinds: rows.length }, 'could not record answers');
       }

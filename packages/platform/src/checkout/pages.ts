@@ -129,7 +129,7 @@ interface Serving {
   readonly registry: PartnerRegistry;
   readonly visits: Visits;
   readonly pages: () => Promise<Pages>;
-  readonly funding: FundingFrames;
+  readonly funding: ReturnType<typeof openFundingFrames>;
   /** Of every page that a partner's site may show. */
   readonly headers: Readonly<Record<string, string>>;
   /** The page with what belongs to a partner; compressed once for each partner, and again when its registration changes. */
@@ -303,62 +303,51 @@ function serveFundingFrames(app: FastifyInstance, serving: Serving): void {
     async (request, reply) => {
       const { method } = request.params;
       const partner = await partnerOf(serving, request.params.partner, reply);
-      const page = funding.page(method);
-      if (partner === undefined || page === undefined) return noPage(reply);
+      const frame = funding.frames.get(method);
+      if (partner === undefined || frame === undefined) return noPage(reply);
+      const { page, file } = frame;
       const settings = JSON.stringify({ ...page.settings, funding_method: method });
       return reply
         .header('Content-Security-Policy', fundPolicy(page, partner.origins))
         .type(HTML)
         .send(
-          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${funding.scriptOf(page)}"></script></head><body></body></html>`,
+          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${file}"></script></head><body></body></html>`,
         );
     },
   );
 }
 
-/** What a processor's adapter adds to the page: a document in a frame of its own, which is loaded when its method is chosen. */
-interface FundingFrames {
-  /** What the payment page's own policy needs for it. */
-  readonly policy: string;
-  /** Headers that differ from those of a page without such frames. */
-  readonly headers: Readonly<Record<string, string>>;
-  page(funding_method: string): AdapterPage | undefined;
-  /** Address of an adapter's script from the frame's, and the file there. */
-  readonly scripts: ReadonlyMap<string, () => Promise<Asset>>;
-  scriptOf(page: AdapterPage): string;
-}
-
-function openFundingFrames(adapters: readonly FundingAdapter[]): FundingFrames {
-  const pages = new Map<string, AdapterPage>();
-  const names = new Map<AdapterPage, string>();
+/** What processors' adapters add to the page: a document in a frame of its own, which is loaded when its method is chosen. */
+function openFundingFrames(adapters: readonly FundingAdapter[]) {
+  /** By funding method, with the file of the script. */
+  const frames = new Map<string, { readonly page: AdapterPage; readonly file: string }>();
   const scripts = new Map<string, () => Promise<Asset>>();
   for (const adapter of adapters) {
     const { name, page } = adapter;
     if (page === undefined) continue;
-    let file: Promise<Asset> | undefined;
-    names.set(page, `${name}.js`);
-    scripts.set(`${name}.js`, () => {
-      file ??= readFile(page.script).then((bytes) => toAsset(`${name}.js`, bytes));
-      return file;
-    });
+    const file = `${name}.js`;
+    let loaded: Promise<Asset> | undefined;
+    scripts.set(
+      file,
+      () => (loaded ??= readFile(page.script).then((bytes) => toAsset(file, bytes))),
+    );
     for (const { funding_method, asks } of adapter.methods()) {
-      if (asks === true) pages.set(funding_method, page);
+      if (asks === true) frames.set(funding_method, { page, file });
     }
   }
-  const all = [...pages.values()];
+  const all = [...frames.values()].map(({ page }) => page);
   const outside = all.some((page) => page.policy['frame-src'] !== undefined);
   const wallets = new Set(all.flatMap((page) => page.wallets ?? []));
   return {
-    // `blob:` for the receipt that the page saves: its own, under its own policy.
-    policy: pages.size === 0 ? '; frame-src blob:' : "; frame-src 'self' blob:",
+    // What the payment page's own policy needs. `blob:` for the receipt that the page saves: its own, under its own policy.
+    policy: frames.size === 0 ? '; frame-src blob:' : "; frame-src 'self' blob:",
     // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
     headers: {
       ...(outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {}),
       ...(wallets.size > 0 ? { 'Permissions-Policy': permissions([...wallets]) } : {}),
     },
-    page: (funding_method) => pages.get(funding_method),
+    frames,
     scripts,
-    scriptOf: (page) => names.get(page) ?? '',
   };
 }
 

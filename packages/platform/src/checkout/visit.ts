@@ -52,17 +52,16 @@ export interface Visit {
   readonly appearance: object;
 }
 
-/** A visit just begun. */
-export interface Begun {
-  /** Names the visit in the page's address; opens nothing without the cookie. */
-  readonly id: string;
-  /** For the cookie of that name. */
-  readonly sealed: string;
-}
-
 export interface Visits {
-  /** Takes the form of a partner's page. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST. */
-  begin(partner: Partner, form: unknown, origin: string | undefined): Begun;
+  /**
+   * Takes the form of a partner's page. Gives an id for the page's address, which opens nothing without the other value, in the cookie of
+   * its name. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST.
+   */
+  begin(
+    partner: Partner,
+    form: unknown,
+    origin: string | undefined,
+  ): { readonly id: string; readonly sealed: string };
   /** The visit of an id and its cookie; undefined when one of them is missing, was altered or belongs elsewhere. */
   read(partner_id: string, id: string, sealed: string | undefined): Visit | undefined;
   /** The way back. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST. */

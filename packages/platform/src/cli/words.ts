@@ -1,4 +1,5 @@
 /** How the fields of the admin API are written at a terminal, where their names and schemas do not say it well enough. */
+import { PartnerPaths } from '@duebridge/contract';
 import { CommandError, exitCodes, type Words } from '@duebridge/runtime/cli';
 
 /** The server that the commands ask. */
@@ -137,14 +138,7 @@ export const WORDS: Words = {
   },
   // Path templates of a partner.
   ...Object.fromEntries(
-    [
-      'get_account',
-      'get_balance',
-      'put_account_payment',
-      'get_account_payment',
-      'get_payment',
-      'get_batch_statement',
-    ].map((name) => [
+    Object.keys(PartnerPaths.properties).map((name) => [
       name,
       {
         flags: `--path-${name.replaceAll('_', '-')} <template>`,
