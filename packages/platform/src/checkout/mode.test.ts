@@ -5,6 +5,7 @@ import test, { after } from 'node:test';
 import { TEST_AMOUNTS, type FlowPayment, type FlowSession } from '@duebridge/contract';
 import type { FundingAdapter } from '../funding/adapter.ts';
 import { testReply } from '../partners/test-amounts.ts';
+import { newCustomer, until } from '../../test/paying.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 /** A processor of real money that this test must never reach from a test key. */
@@ -66,13 +67,7 @@ test('a payment of a test key goes to the test system of the partner, and its ke
   const made = await confirm(session, 'sandbox_bank');
   assert.equal(made.status, 200, made.text);
   const id = String(made.body['platform_payment_id']);
-  const deadline = Date.now() + 120_000;
-  while (!testSystem.payments.has(id)) {
-    assert.ok(Date.now() < deadline, 'the test system got no payment');
-    await new Promise((resolve) => {
-      setTimeout(resolve, 20);
-    });
-  }
+  await until('the test system has it', () => testSystem.payments.has(id));
   assert.equal(liveSystem.asked.length, before);
   assert.match(String(keys.test['x-api-key']), /^dbk_test_/);
   assert.match(String(keys.live['x-api-key']), /^dbk_live_/);
@@ -99,34 +94,18 @@ test('a token opens no page of the other mode, and the answer names both', async
   }
 });
 
-/** Pays an amount in a session of its own; `until` polls it. */
-async function pays(amount_in_cents: number): Promise<{
-  readonly first: FlowPayment;
-  readonly until: (is: (payment: FlowPayment) => boolean) => Promise<FlowPayment>;
-}> {
-  const { session } = await platform.session(keys.test, 'a3', `${amount_in_cents}@canary.example`);
-  const headers = bearer(session);
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers,
-    body: { amount_in_cents, funding_method: 'sandbox_bank' },
-  });
-  assert.equal(made.status, 200, made.text);
-  const first = made.body as unknown as FlowPayment;
+/** Pays an amount as a customer of its own; `becomes` polls it. */
+async function pays(amount_in_cents: number) {
+  const place = { platform, partner: testSystem, credentials: keys.test };
+  const customer = await newCustomer(place);
+  const { id, read } = await customer.pay({ amount_in_cents, funding_method: 'sandbox_bank' });
   return {
-    first,
-    async until(is) {
-      const deadline = Date.now() + 120_000;
-      for (;;) {
-        const path = `/v1/flow/payments/${first.platform_payment_id}`;
-        const { body } = await platform.call('GET', path, { headers });
-        const payment = body as unknown as FlowPayment;
-        if (is(payment)) return payment;
-        assert.ok(Date.now() < deadline, JSON.stringify(payment));
-        await new Promise((resolve) => {
-          setTimeout(resolve, 50);
-        });
-      }
-    },
+    id,
+    becomes: (is: (payment: FlowPayment) => boolean): Promise<FlowPayment> =>
+      until(`${amount_in_cents} becomes what it has to`, async () => {
+        const payment = await read();
+        return is(payment) && payment;
+      }),
   };
 }
 
@@ -143,10 +122,9 @@ test('each test amount of the guide ends as its row says, and never reaches the 
   const puts = testSystem.payments.size;
   const ends = await Promise.all(
     TEST_AMOUNTS.map(async ({ amount_in_cents, funding, ending }) => {
-      const { first, until } = await pays(amount_in_cents);
+      const { becomes } = await pays(amount_in_cents);
       if (funding === 'asks') {
-        assert.equal(first.progress, 'sending');
-        const { action } = await until((now) => now.action !== undefined);
+        const { action } = await becomes((now) => now.action !== undefined);
         const url = action?.kind === 'redirect' ? action.url : '';
         const page = new URL(url, platform.url);
         assert.match(await (await fetch(page)).text(), /Approve \$666\.08\?/);
@@ -154,7 +132,7 @@ test('each test amount of the guide ends as its row says, and never reaches the 
         assert.equal((await fetch(page, { method: 'POST', body })).status, 200);
       }
       const stays = ending?.after_ms !== undefined;
-      const last = await until(({ progress }) => progress === (stays ? 'accepted' : 'ended'));
+      const last = await becomes(({ progress }) => progress === (stays ? 'accepted' : 'ended'));
       return [amount_in_cents, last.status, last.failure ?? null, last.posted_at === null];
     }),
   );
@@ -173,13 +151,13 @@ test('each test amount of the guide ends as its row says, and never reaches the 
 });
 
 test('an approval that is declined, or asked for again, ends the payment once', async () => {
-  const { first, until } = await pays(66_608);
-  const page = new URL(`/flow/test/${first.platform_payment_id}`, platform.url);
+  const { id, becomes } = await pays(66_608);
+  const page = new URL(`/flow/test/${id}`, platform.url);
   const answer = (text: string): Promise<Response> =>
     fetch(page, { method: 'POST', body: new URLSearchParams({ answer: text }) });
   assert.equal((await answer('decline')).status, 200);
   assert.equal((await answer('approve')).status, 404, 'the first answer counts');
-  const last = await until(({ progress }) => progress === 'ended');
+  const last = await becomes(({ progress }) => progress === 'ended');
   assert.deepEqual([last.status, last.failure], ['failed', 'declined']);
   const another = new URL('/flow/test/00000000-0000-7000-8000-000000000000', platform.url);
   assert.equal((await fetch(another)).status, 404);

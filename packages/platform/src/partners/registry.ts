@@ -37,6 +37,7 @@ import {
   registrationProblems,
   type PartlyGiven,
 } from './registration-problems.ts';
+import { note } from '../store/audit.ts';
 import { keepLogo, storedLogo } from './logo.ts';
 import { openSealer, type Sealer } from './seal.ts';
 
@@ -201,27 +202,15 @@ const lockStatement = sql('partner_lock', `${SELECT_ONE} FOR UPDATE`);
 
 const addStatement = sql(
   'partner_add',
-  `WITH added AS (
-     INSERT INTO duebridge_platform.partners (${REGISTERED.join(', ')})
-     VALUES (${REGISTERED.map((_, index) => `$${index + 2}`).join(', ')}) RETURNING ${COLUMNS}
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $1, 'partner_added', partner_id, jsonb_build_object('base_url', base_url, 'mode', mode) FROM added
-   )
-   SELECT * FROM added`,
+  `INSERT INTO duebridge_platform.partners (${REGISTERED.join(', ')})
+   VALUES (${REGISTERED.map((_, index) => `$${index + 1}`).join(', ')}) RETURNING ${COLUMNS}`,
 );
 
 const changeStatement = sql(
   'partner_change',
-  `WITH changed AS (
-     UPDATE duebridge_platform.partners
-        SET ${CHANGED.map((column, index) => `${column} = $${index + 5}`).join(', ')}, updated_at = now()
-      WHERE partner_id = $1 RETURNING ${COLUMNS}
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
-     SELECT $2, 'partner_changed', partner_id, jsonb_strip_nulls(jsonb_build_object('fields', $3::text, 'reason', $4::text)) FROM changed
-   )
-   SELECT * FROM changed`,
+  `UPDATE duebridge_platform.partners
+      SET ${CHANGED.map((column, index) => `${column} = $${index + 2}`).join(', ')}, updated_at = now()
+    WHERE partner_id = $1 RETURNING ${COLUMNS}`,
 );
 
 const otherModeStatement = sql(
@@ -305,8 +294,10 @@ async function add(
     ...(await logoColumn(tx, logo)),
     ...sealedColumns(sealer, partner_id, { auth, connection }),
   };
-  const values = [actor, ...valuesOf(REGISTERED, written)];
-  return only(await tx.query<StoredPartner>(addStatement, values));
+  const added = only(await tx.query<StoredPartner>(addStatement, valuesOf(REGISTERED, written)));
+  const detail = { base_url: added.base_url, mode };
+  await note(tx, { actor, event: 'partner_added', partner_id, detail });
+  return added;
 }
 
 /** What a change does not give stays as it is, so the row is locked before it is read. */
@@ -335,9 +326,12 @@ async function changeRow(
     ...sealedColumns(sealer, partner_id, { auth, connection }),
     pause_reason: pauseReason(before, change),
   };
+  const values = [partner_id, ...valuesOf(CHANGED, written)];
+  const changed = only(await tx.query<StoredPartner>(changeStatement, values));
   const fields = Object.keys(change).filter((field) => field !== 'reason');
-  const values = [fields.join(' '), reason ?? null, ...valuesOf(CHANGED, written)];
-  return only(await tx.query<StoredPartner>(changeStatement, [partner_id, actor, ...values]));
+  const detail = { fields: fields.join(' '), ...(reason === undefined ? {} : { reason }) };
+  await note(tx, { actor, event: 'partner_changed', partner_id, detail });
+  return changed;
 }
 
 /** Stores the picture; null takes it away. */
