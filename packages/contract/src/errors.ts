@@ -200,3 +200,13 @@ export class Refusal extends Error {
     };
   }
 }
+
+/** The refusal of one field, named by its path, such as `body.amount_in_cents`. */
+export function invalidField(path: string, problem: string): Refusal {
+  return new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
+}
+
+/** The refusal of an act that does not go with the state, with what the caller reads. */
+export function conflict(message: string): Refusal {
+  return new Refusal('CONFLICT', { message });
+}

@@ -44,7 +44,7 @@ import { auditOfPayment, listAudit, note } from '../store/audit.ts';
 import type { FundingAdapter } from '../funding/adapter.ts';
 import { registerDomains } from '../funding/domains.ts';
 import { pausePayment } from '../store/pause.ts';
-import { findPayment } from '../store/payments.ts';
+import { knownPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { closeReview, pendingClose, settleFundsByWord, type Closed } from './close-review.ts';
 import { exportPayments } from './export.ts';
@@ -232,8 +232,7 @@ function mountPayments(
     return stream as unknown as string;
   });
   serve(routes.get_admin_payment, async ({ params, operator }) => {
-    const row = await findPayment(database, params.platform_payment_id);
-    if (row === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const row = await knownPayment(database, params.platform_payment_id);
     const { platform_payment_id } = row;
     const archived = await readArchived(database, platform_payment_id);
     const payment = { ...row, ...archived.fields };
@@ -250,8 +249,7 @@ function mountPayments(
     return { payment: view, attempts: tried, audit, pending_close, partner_held };
   });
   serve(routes.unmask_payment, async ({ params, body, actor }) => {
-    const payment = await findPayment(database, params.platform_payment_id);
-    if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    const payment = await knownPayment(database, params.platform_payment_id);
     const { platform_payment_id, partner_id, biller_id, account_id } = payment;
     const detail = { reason: body.reason };
     await note(database, {

@@ -8,7 +8,7 @@
  *         stands as it did when it was made, and while its author may still act.
  */
 import {
-  Refusal,
+  conflict,
   type CloseByWord,
   type PendingClose,
   type SettleFunds,
@@ -21,7 +21,7 @@ import {
   type ReviewDependencies,
 } from '../engine/review.ts';
 import { note } from '../store/audit.ts';
-import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { NOT_CLOSABLE, NOT_IN_REVIEW, settleByWord } from '../store/terminal.ts';
 
 /** The dependencies of closing. */
@@ -82,13 +82,13 @@ export async function closeReview(
   actor: string,
   word?: CloseByWord,
 ): Promise<Closed> {
-  const payment = await known(dependencies, platform_payment_id);
+  const payment = await knownPayment(dependencies.database, platform_payment_id);
   if (word === undefined) {
-    if (payment.stage !== 'review') throw new Refusal('CONFLICT', { message: NOT_IN_REVIEW });
+    if (payment.stage !== 'review') throw conflict(NOT_IN_REVIEW);
     if (payment.review_reason?.startsWith('rejected_') !== true)
-      throw new Refusal('CONFLICT', { message: NOT_REFUSED_BY_PARTNER });
+      throw conflict(NOT_REFUSED_BY_PARTNER);
   } else if (payment.stage !== 'review' && payment.slot !== PAUSED) {
-    throw new Refusal('CONFLICT', { message: NOT_CLOSABLE });
+    throw conflict(NOT_CLOSABLE);
   }
   const asked = word === undefined ? 'close' : `close as ${word.outcome}`;
   return byTwo(dependencies, payment, { asked, reason, actor }, (by) => {
@@ -107,7 +107,7 @@ export async function settleFundsByWord(
   actor: string,
 ): Promise<Closed> {
   const { database } = dependencies;
-  const payment = await known(dependencies, platform_payment_id);
+  const payment = await knownPayment(dependencies.database, platform_payment_id);
   const asked = `settle as ${outcome}`;
   return byTwo(dependencies, payment, { asked, reason, actor }, (by) =>
     settleByWord(database, {
@@ -119,15 +119,6 @@ export async function settleFundsByWord(
       approved_by: by.approved_by ?? null,
     }),
   );
-}
-
-async function known(
-  { database }: CloseDependencies,
-  platform_payment_id: string,
-): Promise<PaymentRow> {
-  const payment = await findPayment(database, platform_payment_id);
-  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  return payment;
 }
 
 /** What a person asks for, such as `close as failed`, and why. */
@@ -157,9 +148,7 @@ async function byTwo(
     return { outcome: 'second_person_needed', payment };
   }
   if (pending.requested_by === actor) {
-    throw new Refusal('CONFLICT', {
-      message: 'You asked for this already: above the limit a second person must confirm it',
-    });
+    throw conflict('You asked for this already: above the limit a second person must confirm it');
   }
   // The first person acts and the second approves; the audit line names both.
   const done = await act({ actor: pending.requested_by, approved_by: actor });

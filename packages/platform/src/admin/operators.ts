@@ -8,6 +8,7 @@
  */
 import crypto, { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 import {
+  conflict,
   Refusal,
   roleCovers,
   type AnyRole,
@@ -378,18 +379,15 @@ function found<Row>(row: Row | undefined): Row {
 }
 
 function taken(): Refusal {
-  return new Refusal('CONFLICT', {
-    message: 'An operator with this id or OpenID Connect identity exists already',
-  });
+  return conflict('An operator with this id or OpenID Connect identity exists already');
 }
 
 function refuseTaken(error: unknown): never {
   const rule = constraintOf(error);
   if (rule === 'operators_of_partner' || rule === 'operators_partner_id_fkey') {
-    throw new Refusal('CONFLICT', {
-      message:
-        'An operator of the role partner has the partner_id of a registered partner, for good; no other role has one',
-    });
+    throw conflict(
+      'An operator of the role partner has the partner_id of a registered partner, for good; no other role has one',
+    );
   }
   throw rule === 'operators_pkey' || rule === 'operators_oidc_subject_key' ? taken() : error;
 }

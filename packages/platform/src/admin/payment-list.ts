@@ -6,6 +6,7 @@
  */
 import type { KeyObject } from 'node:crypto';
 import {
+  invalidField,
   Refusal,
   type ListedPayment,
   type Mode,
@@ -113,9 +114,7 @@ export function openPaymentList(dependencies: {
 
 /** The refusal of a cursor that is not from a page. */
 export function badCursor(): Refusal {
-  return new Refusal('INVALID_REQUEST', {
-    details: [{ path: 'query.cursor', problem: 'is not the next_cursor of a page' }],
-  });
+  return invalidField('query.cursor', 'is not the next_cursor of a page');
 }
 
 /** A payment as an operator sees it. */

@@ -4,7 +4,7 @@
  * holds: it changes no payment. The answer stands among the payment's attempts like any other, and in the audit; a worker that drives
  *        the payment takes it over at its own next poll.
  */
-import { Refusal, type PartnerAnswer } from '@duebridge/contract';
+import { conflict, Refusal, type PartnerAnswer } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import { judgePoll } from '../engine/outcome.ts';
 import { evidenceOf } from '../engine/review.ts';
@@ -29,7 +29,7 @@ export async function pollNow(
   const partner = payment && (await registry.get(payment.partner_id));
   if (payment === undefined || partner === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
   if (payment.stage === 'created' || payment.stage === 'authorized') {
-    throw new Refusal('CONFLICT', { message: 'Nothing has been sent to the partner yet' });
+    throw conflict('Nothing has been sent to the partner yet');
   }
   const reply = await client.poll(partner, payment);
   // A partner that lost the payment may have accepted the repeated PUT under another payment_id.

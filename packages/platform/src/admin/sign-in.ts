@@ -5,7 +5,7 @@
  *        session's CSRF value, which only the console's own page can read. A bearer key needs none: no browser adds it by itself.
  */
 import { timingSafeEqual } from 'node:crypto';
-import { Refusal } from '@duebridge/contract';
+import { invalidField, Refusal } from '@duebridge/contract';
 import { limitCallers, type Clock } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { cookiesOf, setCookie } from '../cookies.ts';
@@ -52,9 +52,7 @@ function noCsrf(): Refusal {
 function keyOf(body: unknown): string {
   const key = typeof body === 'object' && body !== null && 'key' in body ? body.key : undefined;
   if (typeof key === 'string' && key !== '' && key.length <= 256) return key;
-  throw new Refusal('INVALID_REQUEST', {
-    details: [{ path: 'body.key', problem: 'must be a key of an operator' }],
-  });
+  throw invalidField('body.key', 'must be a key of an operator');
 }
 
 /**

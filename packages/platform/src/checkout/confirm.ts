@@ -7,7 +7,7 @@
  *         it; no call to the partner happens inside the transaction.
  * next:   engine.take drives it; if this process dies in between, another worker finds the row.
  */
-import { Refusal } from '@duebridge/contract';
+import { conflict, invalidField, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import {
   constraintOf,
@@ -131,9 +131,7 @@ async function assertAllowed(
   const methods = await funding.methods({ ...session, mode: partner.mode });
   const method = methods.find((one) => one.funding_method === funding_method);
   if (method === undefined) {
-    throw new Refusal('INVALID_REQUEST', {
-      details: [{ path: 'body.funding_method', problem: 'is not offered here' }],
-    });
+    throw invalidField('body.funding_method', 'is not offered here');
   }
   // A test amount is for any account: the partner is not asked, neither now nor later.
   const { payment_rules: rules = {} } = isAnsweredHere(partner, amount_in_cents)
@@ -262,9 +260,7 @@ async function decide(
       return { kind: 'make', replaces: null, platform_payment_id: replaces, place: lost };
     }
   }
-  throw new Refusal('CONFLICT', {
-    message: 'Only the last payment can be replaced, after it failed or was canceled',
-  });
+  throw conflict('Only the last payment can be replaced, after it failed or was canceled');
 }
 
 /**
@@ -290,9 +286,7 @@ async function make(
   const isOld = madeAt(platform_payment_id) < now - MINTED_BEFORE_MS;
   // Its place was taken under another id, or the page has been open for hours: it has to see how the flow stands now.
   if (place === undefined || place < made || isOld) {
-    throw new Refusal('CONFLICT', {
-      message: 'The id is not that of the next payment: read the session again',
-    });
+    throw conflict('The id is not that of the next payment: read the session again');
   }
   return { kind: 'make', replaces, platform_payment_id, place };
 }

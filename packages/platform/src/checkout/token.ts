@@ -6,7 +6,7 @@
  *         account" prevents a token, unless the partner asks for stricter checks (decision 7).
  * next:   the customer's browser brings the token to session.ts.
  */
-import { Refusal, type TokenRequest } from '@duebridge/contract';
+import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
 import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
@@ -157,14 +157,10 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
   const path = 'body.external_identifiers.biller_id';
   const biller_id = given.biller_id ?? partner.biller_id;
   if (biller_id === null) {
-    throw new Refusal('INVALID_REQUEST', {
-      details: [{ path, problem: 'is required for an aggregator' }],
-    });
+    throw invalidField(path, 'is required for an aggregator');
   }
   if (partner.biller_id !== null && biller_id !== partner.biller_id) {
-    throw new Refusal('INVALID_REQUEST', {
-      details: [{ path, problem: 'is not the biller that this client was issued for' }],
-    });
+    throw invalidField(path, 'is not the biller that this client was issued for');
   }
   return { biller_id, account_id: given.account_id };
 }

@@ -17,8 +17,8 @@ import crypto, {
   type KeyObject,
 } from 'node:crypto';
 import {
+  invalidField,
   Refusal,
-  type Detail,
   type FlowResult,
   type FlowReturn,
   type FlowReturnRequest,
@@ -103,14 +103,15 @@ export function openVisits(options: {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
       }
       const { token, return_url = '', locale = '', appearance: look = '{}' } = textsOf(form);
-      if (token === undefined) throw invalid('body.token', 'is required');
+      if (token === undefined) throw invalidField('body.token', 'is required');
       checkReturnUrl(return_url, partner);
       const appearance = objectOf(look);
-      if (appearance === undefined) throw invalid('body.appearance', 'is not an object in JSON');
+      if (appearance === undefined)
+        throw invalidField('body.appearance', 'is not an object in JSON');
       const visit: Visit = { token, origin, return_url, locale, appearance };
       const id = randomBytes(12).toString('base64url');
       const sealed = sealer.seal(JSON.stringify(visit), placeOf(partner.partner_id, id));
-      if (sealed.length > MAX_SEALED) throw invalid('body', 'is too long');
+      if (sealed.length > MAX_SEALED) throw invalidField('body', 'is too long');
       return { id, sealed };
     },
 
@@ -198,13 +199,9 @@ function checkReturnUrl(text: string, partner: Partner): void {
   const url = text.length <= MAX_URL && URL.canParse(text) ? new URL(text) : undefined;
   // The origin of blob:https://site/… is that of the site too.
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
-    throw invalid(path, 'is not an address');
+    throw invalidField(path, 'is not an address');
   }
   if (!partner.origins.includes(url.origin)) throw new Refusal('ORIGIN_NOT_ALLOWED');
-  if (url.username !== '' || url.password !== '') throw invalid(path, 'holds a password');
-  if (url.searchParams.has(RESULT_PARAMETER)) throw invalid(path, 'holds a result already');
-}
-
-function invalid(path: string, problem: Detail['problem']): Refusal {
-  return new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
+  if (url.username !== '' || url.password !== '') throw invalidField(path, 'holds a password');
+  if (url.searchParams.has(RESULT_PARAMETER)) throw invalidField(path, 'holds a result already');
 }

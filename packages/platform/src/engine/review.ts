@@ -8,11 +8,11 @@
  *         while it is closed.
  * next:   admin/close-review.ts asks for a second person; store/terminal.ts writes the end.
  */
-import { Refusal } from '@duebridge/contract';
+import { conflict, Refusal } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
-import { findPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent, refusalText } from './payment-steps.ts';
@@ -55,7 +55,7 @@ export type Word =
  * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
  */
 export async function closeRejected(on: ReviewDependencies, act: ReviewAct): Promise<PaymentRow> {
-  const payment = await known(on, act);
+  const payment = await knownPayment(on.database, act.platform_payment_id);
   const { review_reason, rejection_message } = payment;
   if (review_reason === null) throw conflict(NOT_IN_REVIEW);
   if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
@@ -79,7 +79,7 @@ export async function closeByWord(
   act: ReviewAct & { readonly word: Word; readonly evidence: string },
 ): Promise<PaymentRow> {
   const { word, evidence } = act;
-  const payment = await known(on, act);
+  const payment = await knownPayment(on.database, act.platform_payment_id);
   if (payment.stage !== 'review') await assertPaused(on, payment);
   const found = await askPartner(on, payment);
   if (contradicts(found, word)) throw notClosable(found);
@@ -120,15 +120,6 @@ async function assertPaused(
   }
 }
 
-async function known(
-  { database }: ReviewDependencies,
-  { platform_payment_id }: ReviewAct,
-): Promise<PaymentRow> {
-  const payment = await findPayment(database, platform_payment_id);
-  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  return payment;
-}
-
 async function askPartner(
   { registry, client }: ReviewDependencies,
   payment: PaymentRow,
@@ -166,10 +157,6 @@ async function close(
   // Resumed or closed by somebody else meanwhile.
   if (row === undefined) throw conflict(NOT_IN_REVIEW);
   return row;
-}
-
-function conflict(message: string): Refusal {
-  return new Refusal('CONFLICT', { message });
 }
 
 function notClosable(found: PollOutcome): Refusal {

@@ -9,6 +9,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import {
+  conflict,
   PartnerConnection,
   partnerRoutes,
   Refusal,
@@ -348,7 +349,7 @@ function only(rows: readonly StoredPartner[]): StoredPartner {
 
 function refuseTaken(error: unknown): never {
   if (constraintOf(error) !== 'partners_pkey') throw error;
-  throw new Refusal('CONFLICT', { message: 'A partner with this id is registered already' });
+  throw conflict('A partner with this id is registered already');
 }
 
 function refuse(problems: readonly Detail[]): void {

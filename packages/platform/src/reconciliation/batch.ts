@@ -6,6 +6,7 @@
  */
 import { createHash } from 'node:crypto';
 import {
+  conflict,
   Refusal,
   TEST_AMOUNTS,
   type BatchStatement,
@@ -233,7 +234,6 @@ export async function closeBatchNow(
   if (await closeBatch(database, platform_batch_id, actor, { reason, endsTestWindow: true })) {
     return getBatch(database, platform_batch_id);
   }
-  const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
   if (before.closed_at !== null) throw conflict('The batch is closed already');
   // By the database's clock, by which it is closed.
   const open = await database.query(

@@ -7,6 +7,7 @@
  *         another partner: its amount is not read.
  */
 import {
+  conflict,
   DIFFERENCE_AGES,
   Refusal,
   type Difference,
@@ -157,7 +158,7 @@ export function resolveDifference(
       );
       throw known.length === 0
         ? new Refusal('NOT_FOUND')
-        : new Refusal('CONFLICT', { message: 'The difference is resolved already' });
+        : conflict('The difference is resolved already');
     }
     const { kind, platform_batch_id, platform_payment_id, partner_id } = row;
     await note(tx, {

@@ -8,6 +8,7 @@
  *         machine: what it does not name cannot happen.
  */
 import {
+  conflict,
   formatCents,
   Refusal,
   type CaseEnd,
@@ -261,8 +262,6 @@ const bearsStatement = sql(
   `SELECT 1 AS one FROM duebridge_platform.payouts o JOIN duebridge_platform.cases c USING (partner_id, biller_id)
     WHERE c.case_id = $1 AND o.bears_refunds`,
 );
-
-const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 
 /** Why a case cannot be ended in a way that does not fit it. */
 function whyNot({ state, disposition, amount_in_cents }: CaseView, isEarly: boolean): string {

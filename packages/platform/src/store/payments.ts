@@ -11,6 +11,7 @@
  * change of the intent (PL1, PL4).
  */
 import {
+  conflict,
   Refusal,
   type PaymentStage,
   type PaymentStatus,
@@ -129,6 +130,16 @@ export async function findPayment(
   return row;
 }
 
+/** The same. Throws Refusal PAYMENT_NOT_FOUND. */
+export async function knownPayment(
+  on: Queryable,
+  platform_payment_id: string,
+): Promise<PaymentRow> {
+  const payment = await findPayment(on, platform_payment_id);
+  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+  return payment;
+}
+
 /** An operator's act on a payment, with its reason. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when the payment is not in the state for it. */
 export type OperatorsAct = (
   on: Queryable,
@@ -159,7 +170,7 @@ export function operatorsAct(
     if (row !== undefined) return row;
     const stands = await findPayment(on, platform_payment_id);
     if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-    throw new Refusal('CONFLICT', { message: refused });
+    throw conflict(refused);
   };
 }
 

@@ -7,7 +7,7 @@
  * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
  * next:   capture or void, noted in settled_at; then batch.ts.
  */
-import { Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
+import { conflict, Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
 import { uncollectedCases } from './cases.ts';
@@ -332,7 +332,7 @@ async function settleLocked(on: Queryable, settlement: SettlementByWord): Promis
   );
   // The book has one place for a word: a second one would change the funds, and not the book.
   if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
-    throw new Refusal('CONFLICT', { message: SETTLED_BY_WORD });
+    throw conflict(SETTLED_BY_WORD);
   }
   const { is_open = false, at = null } = left ?? {};
   const { debit = null, credit = null } = entry ?? {};
@@ -342,5 +342,5 @@ async function settleLocked(on: Queryable, settlement: SettlementByWord): Promis
   if (row !== undefined) return row;
   if ((await findPayment(on, platform_payment_id)) === undefined)
     throw new Refusal('PAYMENT_NOT_FOUND');
-  throw new Refusal('CONFLICT', { message: NOT_OPEN });
+  throw conflict(NOT_OPEN);
 }
