@@ -357,8 +357,6 @@ CREATE TABLE duebridge_platform.flow_payments (
 
 CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments USING btree (customer_id);
 
-CREATE INDEX flow_payments_by_token ON duebridge_platform.flow_payments USING btree (token_hash, created_at);
-
 CREATE TABLE duebridge_platform.flows (
   flow_id bytea NOT NULL,
   partner_id text NOT NULL,
@@ -421,7 +419,7 @@ CREATE TABLE duebridge_platform.funds (
   CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text, 'borne'::text]))) NOT VALID
 );
 
-CREATE INDEX funds_by_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference IS NOT NULL);
+CREATE INDEX funds_by_processor_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference <> platform_payment_id);
 
 CREATE INDEX funds_expiring ON duebridge_platform.funds USING btree (expires_at) WHERE (state = 'authorized'::text);
 
@@ -617,8 +615,6 @@ CREATE INDEX payments_by_amount ON ONLY duebridge_platform.payments USING btree 
 CREATE INDEX payments_in_flight ON ONLY duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
 
 CREATE INDEX payments_partner ON ONLY duebridge_platform.payments USING btree (partner_id, platform_payment_id);
-
-CREATE INDEX payments_session ON ONLY duebridge_platform.payments USING btree (session_id) WHERE (session_id IS NOT NULL);
 
 CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 

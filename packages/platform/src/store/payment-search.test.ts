@@ -87,7 +87,6 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
   ['a day', { from: day, to: dayAfter }, 'some'],
   ['failed on a day', { from: day, to: dayAfter, status: 'failed' }, 'some'],
   ['its id', { id: known.platform_payment_id }, 'some'],
-  ['its session', { id: `session-${known.n}` }, 'some'],
   ['its id at the partner', { id: `there-${known.n}` }, 'some'],
   ['an id that nothing has', { id: 'nothing' }, 'none'],
   [

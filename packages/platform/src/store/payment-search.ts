@@ -33,7 +33,7 @@ export interface PaymentFilter {
   readonly limit: number;
 }
 
-/** Maximum number of payments of one person, or of one session, that are searched. */
+/** Maximum number of payments of one person that are searched. */
 const MAX_IDS = 1_000;
 /** Maximum number of ids of ended payments that are read at once. */
 const LARGEST_PORTION = 20_000;
@@ -189,10 +189,9 @@ async function conditionOfId(
       'payment_id_kind',
       `SELECT CASE
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND ${OF_PARTNER}) THEN 'payment'
-         WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.session_id = $1 AND ${OF_PARTNER}) THEN 'session'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1 AND ${OF_PARTNER}) THEN 'batch'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-                       WHERE f.reference IS NOT NULL AND f.reference = $1 AND ${OF_PARTNER}) THEN 'funding'
+                       WHERE f.reference <> f.platform_payment_id AND f.reference = $1 AND ${OF_PARTNER}) THEN 'funding'
          ELSE 'partner' END AS kind`,
     ),
     [id, partner_id ?? null],
@@ -200,13 +199,11 @@ async function conditionOfId(
   switch (row?.kind) {
     case 'payment':
       return ['p.platform_payment_id = ?', id];
-    case 'session':
-      return ['p.session_id = ?', id];
     case 'batch':
       return ['p.platform_batch_id = ?', id];
     case 'funding':
       return [
-        'p.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.funds f WHERE f.reference IS NOT NULL AND f.reference = ?)',
+        'p.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.funds f WHERE f.reference <> f.platform_payment_id AND f.reference = ?)',
         id,
       ];
     default: {

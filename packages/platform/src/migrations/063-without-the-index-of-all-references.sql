@@ -1,0 +1,2 @@
+-- additive
+DROP INDEX duebridge_platform.funds_by_reference;
