@@ -430,6 +430,25 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
     .getByText(/No remittances\.|Remittances, paid/)
     .first()
     .waitFor();
+  // A transfer that somebody makes by hand: the first of two persons says that it was paid.
+  await work.platform.database.transaction(async (tx) => {
+    await tx.query(
+      `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+       SELECT 'by-hand-1', 'a-batch', partner_id, 'springfield-water', 1, 700, 0, 0, 700, '', now(), 'sent'
+         FROM duebridge_platform.partners LIMIT 1`,
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents, sealed) VALUES ('by-hand-1', 'by_hand', 700, '')`,
+    );
+  });
+  await page.goto(`${work.platform.adminUrl}/console/money?lines=remittances+sent`);
+  const transfer = page.getByRole('row').filter({ hasText: 'by-hand-1' });
+  await transfer.getByRole('button', { name: 'paid' }).click();
+  await page.getByRole('dialog').getByLabel('The bank’s reference').fill('BANK-1');
+  await page.getByRole('dialog').getByRole('button', { name: 'paid' }).click();
+  await page.getByText('Noted. A second person has to give the same reference.').waitFor();
+  assert.equal((await auditOf('transfer_end_requested'))[0]?.actor, 'bob');
   await close();
 });
 

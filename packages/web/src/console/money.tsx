@@ -1,5 +1,6 @@
 /** Money: where every cent is, by biller and day, with the lines behind each figure; remittances, refunds, and cases with their ends. */
 import type {
+  BankFileView,
   CaseEnd,
   CaseEnded,
   CaseView,
@@ -16,6 +17,7 @@ import {
   List,
   moment,
   money,
+  needsAdmin,
   Show,
   Table,
   toBatch,
@@ -131,7 +133,49 @@ function Equation(props: { mode: string; balances: readonly MoneyBalances[]; day
           ? 'every cent of it is above.'
           : `${money(apart)} of it is nowhere: run duebridge platform money check.`}
       </p>
+      <MakeFile mode={mode} way="pain001" label="Make a pain.001 file" />
+      <MakeFile mode={mode} way="nacha" label="Make a NACHA file" />
     </section>
+  );
+}
+
+/** Puts the transfers that wait into a file for the bank, which the browser stores. */
+function MakeFile({ mode, way, label }: { mode: string; way: string; label: string }) {
+  return (
+    <Act
+      label={label}
+      blocked={needsAdmin()}
+      about={`Puts every transfer of ${mode} money that waits for such a file into one, to be carried to the bank.`}
+      reasonLabel={null}
+      act={async () => {
+        const made = await post<BankFileView>('/money/files', { way, mode });
+        const file = document.createElement('a');
+        file.href = URL.createObjectURL(new Blob([made.content]));
+        file.download = `${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`;
+        file.click();
+        return `The file has ${made.transfers} transfers, ${money(made.amount_in_cents)}.`;
+      }}
+    />
+  );
+}
+
+/** What the bank has said of a transfer. */
+function EndTransfer({ one, outcome }: { one: RemittanceView; outcome: 'paid' | 'returned' }) {
+  const what = outcome === 'paid' ? 'was paid' : 'came back, and is owed again';
+  return (
+    <Act
+      label={words(outcome)}
+      blocked={isViewer()}
+      about={`The transfer of ${money(one.net_in_cents)} to ${one.biller_id} ${what}.`}
+      reasonLabel={outcome === 'paid' ? 'The bank’s reference' : 'The bank’s reason'}
+      act={async (reference) => {
+        const path = `/money/remittances/${one.remittance_id}/end`;
+        const said = await post<{ outcome: string }>(path, { outcome, reference });
+        return said.outcome === 'done'
+          ? 'The transfer has ended; its state follows with the next hourly round.'
+          : 'Noted. A second person has to give the same reference.';
+      }}
+    />
   );
 }
 
@@ -143,6 +187,7 @@ function Lines({ lines }: { lines: string }) {
     return (
       <List<RemittanceView>
         caption={`Remittances, ${state}, newest first`}
+        keyOf={(one) => one.remittance_id}
         path={`/money/remittances?${new URLSearchParams({ ...(partner_id && { partner_id }), state })}`}
         of="remittances"
         empty="No remittances."
@@ -156,6 +201,17 @@ function Lines({ lines }: { lines: string }) {
           ['Carried', (one) => money(one.carried_in_cents), 'number'],
           ['Net', (one) => money(one.net_in_cents), 'number'],
           ['Bank’s reference', (one) => one.reference ?? one.reason ?? '–'],
+          [
+            'Transfer',
+            (one) => (
+              <>
+                {one.state === 'sent' && <EndTransfer {...{ one }} outcome="paid" />}
+                {['sent', 'paid'].includes(state) && (
+                  <EndTransfer {...{ one }} outcome="returned" />
+                )}
+              </>
+            ),
+          ],
         ]}
       />
     );

@@ -318,7 +318,8 @@ export function Act(props: {
   /** Why it is not possible now; the button shows this text. */
   blocked?: string | undefined;
   danger?: boolean;
-  reasonLabel?: string;
+  /** What is asked for; null: nothing. */
+  reasonLabel?: string | null;
 }) {
   const { label, about, blocked, danger, reasonLabel = 'Reason, kept in the audit' } = props;
   const dialog = useRef<HTMLDialogElement>(null);
@@ -364,10 +365,12 @@ export function Act(props: {
         <form onSubmit={(event) => void submit(event)}>
           <h2>{label}</h2>
           <p>{about}</p>
-          <label>
-            {reasonLabel}
-            <textarea name="reason" required maxLength={256} rows={2} />
-          </label>
+          {reasonLabel !== null && (
+            <label>
+              {reasonLabel}
+              <textarea name="reason" required maxLength={256} rows={2} />
+            </label>
+          )}
           <p class="trouble" role="alert">
             {trouble}
           </p>
