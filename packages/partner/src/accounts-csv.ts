@@ -5,10 +5,9 @@
  *   biller_id             required, unless a biller is given beside the file
  *   status                active or inactive; a new account is active
  *   first_name,last_name  both or neither
- *   amount_due            dollars with two decimals: 1234.56, -20.00 for a credit; or, instead,
- *   amount_due_in_cents   whole cents: 123456
+ *   amount_due            dollars with two decimals: 1234.56, -20.00 for a credit
  *   due_date              YYYY-MM-DD
- *   min_amount, max_amount, or min_amount_in_cents, max_amount_in_cents    what one payment may be
+ *   min_amount,max_amount what one payment may be, in dollars as well
  *
  * An absent column keeps what is stored; an empty cell clears it, where it can be empty. Unknown columns are refused, because a
  * misspelt one would be an amount that is silently not imported. Every bad line is named, and one bad line refuses the file.
@@ -26,18 +25,16 @@ import { checkCsv, csvPages, type CheckedCsv, type CsvKind, type CsvText } from 
 import { importAccounts, type ImportedAccount, type ImportResult } from './ledger.ts';
 import { writeAudit } from './store.ts';
 
-const amountColumns = ['amount_due', 'min_amount', 'max_amount'] as const;
-const plainColumns = [
+const columns: readonly string[] = [
   'biller_id',
   'account_id',
   'status',
   'first_name',
   'last_name',
   'due_date',
-] as const;
-const columns: readonly string[] = [
-  ...plainColumns,
-  ...amountColumns.flatMap((name) => [name, `${name}_in_cents`]),
+  'amount_due',
+  'min_amount',
+  'max_amount',
 ];
 
 /** What a file of accounts may leave to its importer. */
@@ -127,11 +124,6 @@ function problemsOfHeader(header: readonly string[], biller_id: string | undefin
     }
     if (header.indexOf(name) !== header.lastIndexOf(name)) problems.push(`${name} appears twice`);
   }
-  for (const name of amountColumns) {
-    if (header.includes(name) && header.includes(`${name}_in_cents`)) {
-      problems.push(`give ${name} or ${name}_in_cents, not both`);
-    }
-  }
   if (header.includes('first_name') !== header.includes('last_name')) {
     problems.push('first_name and last_name belong together');
   }
@@ -164,19 +156,13 @@ function readAccount(
     }
     return value === '' ? null : value;
   };
-  /** The name that the file itself gives an amount: its own column is the one to correct. */
-  const named = (column: string): string =>
-    written(column) === undefined ? `${column}_in_cents` : column;
   const cents = (column: string): number | null | undefined => {
-    const [inDollars, inCents] = [cell(column), cell(`${column}_in_cents`)];
-    const given = inDollars ?? inCents;
+    const given = cell(column);
     if (given === undefined || given === '') return given === undefined ? undefined : null;
-    const isRight = inDollars === undefined ? /^-?\d{1,11}$/ : /^-?\d{1,9}\.\d{2}$/;
     // The decimal point is removed from the text, so that no fraction is ever computed.
-    const value = isRight.test(given) ? Number(given.replace('.', '')) : Number.NaN;
+    const value = /^-?\d{1,9}\.\d{2}$/.test(given) ? Number(given.replace('.', '')) : Number.NaN;
     if (!(Math.abs(value) <= MAX_AMOUNT_IN_CENTS)) {
-      const form = inDollars === undefined ? 'whole cents, such as 123456' : 'such as 1234.56';
-      problems.push(`${named(column)} must be ${form}`);
+      problems.push(`${column} must be such as 1234.56`);
     }
     // "-0.00" is zero.
     return value === 0 ? 0 : value;
@@ -195,17 +181,16 @@ function readAccount(
     problems.push('first_name and last_name must both be given or both be empty');
   }
   const amount_due_in_cents = cents('amount_due');
-  if (amount_due_in_cents === null) problems.push(`${named('amount_due')} must not be empty`);
+  if (amount_due_in_cents === null) problems.push('amount_due must not be empty');
   const [minimum, maximum] = [cents('min_amount'), cents('max_amount')];
   for (const [column, value] of [
     ['min_amount', minimum],
     ['max_amount', maximum],
   ] as const) {
-    if (typeof value === 'number' && value < 1)
-      problems.push(`${named(column)} must be above zero`);
+    if (typeof value === 'number' && value < 1) problems.push(`${column} must be above zero`);
   }
   if (typeof minimum === 'number' && typeof maximum === 'number' && minimum > maximum) {
-    problems.push(`${named('min_amount')} must not be above ${named('max_amount')}`);
+    problems.push('min_amount must not be above max_amount');
   }
   return {
     biller_id: id('biller_id', biller_id),

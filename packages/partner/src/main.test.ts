@@ -232,15 +232,15 @@ test('a file of accounts is imported whole or not at all; what is stored is told
   const file = path.join(await folder(t), 'A.csv');
   const env = { DATABASE_URL: database.url };
   const write = (...rows: string[]): Promise<void> =>
-    writeFile(file, `biller_id,account_id,amount_due_in_cents\n${rows.join('\n')}\n`);
-  await write('acme,A-1,1', 'acme,B-1,one');
+    writeFile(file, `biller_id,account_id,amount_due\n${rows.join('\n')}\n`);
+  await write('acme,A-1,0.01', 'acme,B-1,one');
   const bad = await run(env, ['accounts', 'import', file]);
   assert.equal(bad.code, 1);
   assert.ok(bad.err.includes(`nothing was imported:\n  ${file}, line 3: amount_due`), bad.err);
   assert.deepEqual(await database.query('SELECT FROM duebridge_partner.account'), []);
 
-  const pages = Array.from({ length: 1_000 }, (_, index) => `acme,A-${index},1`);
-  await write(...pages, 'acme,B-1,100');
+  const pages = Array.from({ length: 1_000 }, (_, index) => `acme,A-${index},0.01`);
+  await write(...pages, 'acme,B-1,1.00');
   const first = await run(env, ['accounts', 'import', file]);
   assert.equal(first.out, '1001 created, 0 updated, 0 unchanged\n');
   // Paid since: the second page has to say of which moment its amount is true.
@@ -250,7 +250,7 @@ test('a file of accounts is imported whole or not at all; what is stored is told
       inLedger: true,
     }),
   );
-  await write(...pages, 'acme,B-1,300');
+  await write(...pages, 'acme,B-1,3.00');
   const late = await run(env, ['accounts', 'import', file]);
   assert.equal(late.code, 1);
   assert.match(late.err, /A\.csv: .*\n {2}account B-1 has been paid here/);
