@@ -83,11 +83,6 @@ export interface PartnerKitOptions {
   readonly prefix?: string;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds (ST4); default 0. */
   readonly holdMs?: number;
-  /**
-   * Maximum number of concurrent waiting reads (decision 24); default 4,000, and never more than half of the server's
-   * connections.
-   */
-  readonly maxWaitingReads?: number;
   readonly clock?: Clock;
   /** Default: in a server of your own, warnings and errors as JSON lines on standard error; on a server of `createServer`, nothing. */
   readonly log?: Log;
@@ -188,7 +183,6 @@ function openStages(
     log,
     clock,
     maxConnections: app.server.maxConnections,
-    ...(options.maxWaitingReads === undefined ? {} : { maxWaiting: options.maxWaitingReads }),
   });
   const applier = openApplier({
     database,

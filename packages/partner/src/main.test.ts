@@ -160,9 +160,6 @@ test('exit codes and help: usage is 3, configuration is 2, help is 0', async () 
   assert.match((await run({}, ['serve', '--help'])).out, /DUEBRIDGE_PARTNER_KEY/);
   assert.equal((await run({}, ['frobnicate'])).code, 3);
   assert.equal((await run({}, ['payment', 'cancel', 'p'])).code, 3, 'a cancel needs its reason');
-  const distribute = await run({}, ['migrate', '--distribute']);
-  assert.equal(distribute.code, 2, 'a ledger is not distributed');
-  assert.match(distribute.err, /^[^\n]*on one PostgreSQL server[^\n]*\n$/);
   const open = await run({}, ['serve']);
   assert.equal(open.code, 2, 'a server without protection does not start');
   assert.match(open.err, /DUEBRIDGE_PARTNER_KEY/);

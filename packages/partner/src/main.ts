@@ -91,15 +91,8 @@ function addServing(partner: Command, terminal: Terminal): void {
   partner
     .command('migrate')
     .description('apply missing migrations, then exit')
-    .option('--distribute', 'refused: a ledger stays on one PostgreSQL server (decision 190)')
     .addOption(jsonOption())
-    .action(async (options: { json?: true; distribute?: true }) => {
-      if (options.distribute === true) {
-        const { ConfigurationError } = await import('@duebridge/runtime');
-        throw new ConfigurationError(
-          'the tables of a partner are not distributed, because a cluster could show a payment as succeeded before the account shows it (decision 190): run migrate without --distribute, on one PostgreSQL server with a standby',
-        );
-      }
+    .action(async (options: { json?: true }) => {
       const [{ createLogger }, { readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all(
         [import('@duebridge/runtime'), import('./config.ts'), import('./server.ts')],
       );

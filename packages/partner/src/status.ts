@@ -54,16 +54,11 @@ export function openStatusReads(options: {
   metrics: KitMetrics;
   log: Log;
   clock: Clock;
-  /** Maximum number of concurrent waiting reads. */
-  maxWaiting?: number;
   /** Maximum connections of the server; undefined: unknown. */
   maxConnections?: number;
 }): StatusReads {
   const { database, metrics, log, clock } = options;
-  const limit = Math.min(
-    options.maxWaiting ?? MAX_WAITING,
-    Math.floor((options.maxConnections ?? Infinity) / 2),
-  );
+  const limit = Math.min(MAX_WAITING, Math.floor((options.maxConnections ?? Infinity) / 2));
   const waiters = new Map<string, Set<(payment: PaymentRow) => void>>();
   const stopped = new AbortController();
   let waiting = 0;
