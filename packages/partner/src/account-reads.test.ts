@@ -100,6 +100,26 @@ test('each read is measured in seconds, however it ends, and an invalid answer i
   );
 });
 
+test('an answer that is no record of this account, and an error, say nothing of the account: 503 [B1 B2 AC1 ER3]', async () => {
+  const answers: Record<string, () => unknown> = {
+    'no record': () => 'A-1',
+    'cents as text': () => ({ ...record, balance: { amount_due_in_cents: '100' } }),
+    'half a cent': () => ({ ...record, balance: { amount_due_in_cents: 0.5 } }),
+    'another account': () => ({ ...record, account_id: 'a-1' }),
+    'another biller': () => ({ ...record, biller_id: 'other' }),
+    'an error': () => Promise.reject(new Error('the core is down')),
+    'a throw': () => {
+      throw new TypeError('a bug');
+    },
+  };
+  for (const [name, answer] of Object.entries(answers)) {
+    const { reads } = readsOf({ findAccount: answer as AccountSystem['findAccount'] });
+    for (const read of [reads.account(path), reads.balance(path)]) {
+      await assert.rejects(read, { code: 'SERVICE_UNAVAILABLE' }, name);
+    }
+  }
+});
+
 test('a refusal of the account system is its own answer, and a database that is away is not blamed on it [B1 ER3 LV7]', async () => {
   for (const error of [
     new Refusal('ACCOUNT_NOT_FOUND'),

@@ -1,24 +1,14 @@
-/** The kit in somebody else's database, with names, defaults, rights and a pooler that it did not choose. */
+/** The kit in somebody else's database, with names, defaults and rights that it did not choose; test/pooler.full.test.ts has a pooler. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { openDatabase } from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
+import { testServer } from '@duebridge/runtime/testing';
 import { importAccounts } from './ledger.ts';
 import { migratePartner, startPartner } from './server.ts';
 import { instruction, paymentPath, testAccount, TEST_KEY, withKey } from '../test/kit.ts';
-
-/** The usual locations, on Debian and elsewhere. */
-const pgbouncer = ['/usr/sbin', '/usr/bin', '/usr/local/bin']
-  .map((folder) => path.join(folder, 'pgbouncer'))
-  .find(existsSync);
 
 const page = path.join(import.meta.dirname, '../../..', 'docs/operations.md');
 
@@ -120,53 +110,4 @@ test('a role that may only read and write serves, among tables of the same names
     code: '42501',
   });
   await assert.rejects(database.query('DELETE FROM duebridge_partner.payment'), { code: '42501' });
-});
-
-test('behind PgBouncer, with a session of its own for each transaction, it does the same [B4]', async (t) => {
-  if (pgbouncer === undefined) {
-    t.diagnostic('pgbouncer is not installed');
-    return;
-  }
-  const { url } = await foreignDatabase(t);
-  const directory = await mkdtemp(path.join(tmpdir(), 'kit-bouncer-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  // PgBouncer does not run as root, and its user must be able to read its files.
-  await chmod(directory, 0o755);
-  const port = await freePort();
-  const target = new URL(url);
-  const settings = path.join(directory, 'pgbouncer.ini');
-  const users = path.join(directory, 'users.txt');
-  await writeFile(users, `"${target.username}" "${target.password}"\n`);
-  await writeFile(
-    settings,
-    [
-      '[databases]',
-      `* = host=${target.hostname} port=${target.port || 5432}`,
-      '[pgbouncer]',
-      'listen_addr = 127.0.0.1',
-      `listen_port = ${port}`,
-      'unix_socket_dir =',
-      'auth_type = plain',
-      `auth_file = ${users}`,
-      'pool_mode = transaction',
-      'default_pool_size = 4',
-    ].join('\n'),
-  );
-  const asNobody = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
-  const child = spawn(pgbouncer, [...asNobody, settings], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let log = '';
-  child.stderr.on('data', (part: Buffer) => (log += part.toString()));
-  t.after(() => child.kill('SIGKILL'));
-  for (const until = performance.now() + 120_000; ;) {
-    const socket = connect(port, '127.0.0.1');
-    const isUp = await Promise.race([
-      once(socket, 'connect').then(() => true),
-      once(socket, 'error').then(() => false),
-    ]).catch(() => false);
-    socket.destroy();
-    if (isUp) break;
-    assert.ok(performance.now() < until && child.exitCode === null, log);
-  }
-  target.port = String(port);
-  await carriesOutAll(target.href);
 });
