@@ -1,7 +1,7 @@
 /**
  * The routes of the public listener: Create Token, and the flow API. Who a request comes from is decided before its body is read.
  */
-import { platformRoutes } from '@duebridge/contract';
+import { platformRoutes, type Route } from '@duebridge/contract';
 import {
   addressKey,
   bearerOf,
@@ -11,6 +11,8 @@ import {
   shutOut,
   systemClock,
   tooManyRequests,
+  type Call,
+  type Handler,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { PlatformConfig } from '../config.ts';
@@ -127,50 +129,30 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
   );
 
   const sessionOf = callers<Session>();
-  const withSession = {
-    async onRequest(request: FastifyRequest): Promise<void> {
-      sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
-    },
-  };
+  const onRequest = async (request: FastifyRequest): Promise<void> =>
+    sessionOf.set(request, await sessions.authenticate(bearerOf(request)));
+  /** An operation of a session, which is known before the body is read. */
+  const inSession = <const R extends Route>(
+    route: R,
+    handler: (session: Session, call: Call<R>) => ReturnType<Handler<R>>,
+  ): void => mount(app, route, (call) => handler(sessionOf.get(call.request), call), { onRequest });
   const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
   /** The session, unless it reads too often. */
-  const reading = (request: FastifyRequest): Session => {
-    const session = sessionOf.get(request);
+  const reading = (session: Session): Session => {
     const permit = perSession.take(session.session_id);
     if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
     return session;
   };
-  mount(
-    app,
-    platformRoutes.get_flow_session,
-    ({ request }) => sessions.read(reading(request)),
-    withSession,
+  inSession(platformRoutes.get_flow_session, (session) => sessions.read(reading(session)));
+  inSession(platformRoutes.create_flow_payment, async (session, { body }) =>
+    withAction(await payments.confirm(session, body), funding),
   );
-  mount(
-    app,
-    platformRoutes.create_flow_payment,
-    async ({ body, request }) =>
-      withAction(await payments.confirm(sessionOf.get(request), body), funding),
-    withSession,
+  inSession(platformRoutes.open_flow_saved_methods, (session, { body }) =>
+    funding.openSaved(reading(session), body.funding_method),
   );
-  mount(
-    app,
-    platformRoutes.open_flow_saved_methods,
-    ({ body, request }) => funding.openSaved(reading(request), body.funding_method),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.create_flow_return,
-    ({ body, request }) => visits.leave(sessionOf.get(request), body),
-    withSession,
-  );
-  mount(
-    app,
-    platformRoutes.get_flow_payment,
-    async ({ params, request }) =>
-      withAction(await payments.read(sessionOf.get(request), params.platform_payment_id), funding),
-    withSession,
+  inSession(platformRoutes.create_flow_return, (session, { body }) => visits.leave(session, body));
+  inSession(platformRoutes.get_flow_payment, async (session, { params }) =>
+    withAction(await payments.read(session, params.platform_payment_id), funding),
   );
 }
 

@@ -275,7 +275,10 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   );
   await assert.rejects(run(['reconcile', batch, '--csv', file]), /101 differences/);
   await writeFile(file, ours.join('\n'));
-  await assert.rejects(run(['reconcile', batch, '--csv', file]), /1 difference/);
+  await assert.rejects(run(['reconcile', batch, '--csv', file]), {
+    exitCode: 1,
+    message: /1 difference/,
+  });
   const { differences } = await json<{ differences: { difference_id: string; kind: string }[] }>([
     'differences',
     '--batch',
