@@ -1,8 +1,8 @@
 /** The listeners of the sandbox: ports that open, close and open again, and the host that is not the partner. */
+import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import type { Refusal } from '@duebridge/contract';
-import { pause, type Clock } from '../clock.ts';
 import type { Answer } from './behaviour.ts';
 
 /** Largest request body read (decision 16). */
@@ -45,26 +45,10 @@ export async function closeButHold(
   });
 }
 
-/** How long to retry the listen when another program took the port in the meantime. */
-const REOPEN_WITHIN_MS = 10_000;
-
-/** Listens again at a port that was given up, however long another program holds it within the limit. */
-export async function listenAgain(
-  clock: Clock,
-  server: net.Server,
-  port: number,
-  host: string,
-): Promise<void> {
-  for (let waitedMs = 0; ; waitedMs += 50) {
-    try {
-      await listen(server, port, host);
-      return;
-    } catch (error) {
-      const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
-      if (!taken || waitedMs >= REOPEN_WITHIN_MS) throw error;
-      await pause(clock, 50);
-    }
-  }
+/** Gives up a port that was held. */
+export async function release(holder: Socket): Promise<void> {
+  holder.resetAndDestroy();
+  if (!holder.closed) await once(holder, 'close');
 }
 
 /** Stops listening; connections stay open. */

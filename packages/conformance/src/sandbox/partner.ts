@@ -30,10 +30,10 @@ import {
   closeButHold,
   closeListener,
   listen,
-  listenAgain,
   openStray,
   readBody,
   refusalAnswer,
+  release,
   urlOf,
 } from './listeners.ts';
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
@@ -117,8 +117,8 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     desk.disconnect();
     const holder = await closed;
     return async () => {
-      holder.resetAndDestroy();
-      if (stopped === undefined && !server.listening) await listenAgain(clock, server, port, host);
+      await release(holder);
+      if (stopped === undefined && !server.listening) await listen(server, port, host);
     };
   };
   const reopen = entry === 'closed' ? await refuseConnections() : undefined;

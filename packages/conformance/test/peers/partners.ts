@@ -1171,6 +1171,14 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       ['converts numeric ids to numbers', (id) => (/^\d+$/.test(id) ? String(Number(id)) : id)],
     ] satisfies [string, (id: string) => string][]
   ).map(([wrong, fold]) => fails('P65', wrong, () => keyed(fold))),
+  fails('P65', 'trims white space off ids', () => ({
+    ...always((_partner, call) => {
+      const platform_payment_id = idOf(call).trim();
+      if (platform_payment_id !== '') Object.assign(call.params, { platform_payment_id });
+    }),
+    // The id in the body is that in the path once it is trimmed too.
+    validate: (call, problems) => (call.text.includes(' "}') ? [] : problems),
+  })),
   // Restarts.
   fails('P66', 'loses its ids on a restart', (restarts) => keyed((id) => `${id}#${restarts()}`)),
   fails('P66', 'loses unwritten payments on a restart', (restarts) =>
