@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
 import { ERRORS, platformAdminRoutes, type ErrorCode, type PaymentPage } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
+import { openPaymentList } from './payment-list.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -123,4 +125,23 @@ test('payments are listed newest first, page by page, none twice and none missed
     const cursor = encodeURIComponent(`${at}~${id}`);
     assertCode(await platform.admin('GET', `/admin/v1/audit?cursor=${cursor}`), 'INVALID_REQUEST');
   }
+});
+
+test('a page of payments reads each of its partners once', async () => {
+  const asked: string[] = [];
+  const list = openPaymentList({
+    database: platform.database,
+    registry: {
+      get: async (partner_id) => {
+        asked.push(partner_id);
+        return undefined;
+      },
+    },
+    attempts: { callsOf: async () => new Map() },
+    pepper: createSecretKey(Buffer.from('pepper')),
+    engine: { nextStepAt: () => undefined },
+  });
+  const { payments } = await list.paymentPage({});
+  assert.ok(payments.length >= 3);
+  assert.deepEqual(asked, [biller.partner_id]);
 });

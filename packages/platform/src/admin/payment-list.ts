@@ -48,8 +48,8 @@ export type PaymentList = ReturnType<typeof openPaymentList>;
 /** Opens the list. */
 export function openPaymentList(dependencies: {
   readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly attempts: Attempts;
+  readonly registry: Pick<PartnerRegistry, 'get'>;
+  readonly attempts: Pick<Attempts, 'callsOf'>;
   readonly pepper: KeyObject;
   readonly engine: Pick<Engine, 'nextStepAt'>;
 }) {
@@ -62,8 +62,12 @@ export function openPaymentList(dependencies: {
     modes.set(partner_id, mode);
     return toPaymentView(payment, mode);
   };
-  const shown = (payments: readonly PaymentRow[]): Promise<PaymentView[]> =>
-    Promise.all(payments.map(showOne));
+  /** One payment after the other: a partner that is not known yet is read once for the whole list. */
+  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
+    const views: PaymentView[] = [];
+    for (const payment of payments) views.push(await showOne(payment));
+    return views;
+  };
 
   const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
     const { stage, settled_at, slot } = payment;
@@ -76,15 +80,18 @@ export function openPaymentList(dependencies: {
   const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
     const [calls, cases] = await Promise.all([attempts.callsOf(ids), casesOf(database, ids)]);
-    return Promise.all(
-      payments.map(async (payment) => ({
+    const rows: ListedPayment[] = [];
+    // In turn, as above.
+    for (const payment of payments) {
+      rows.push({
         ...(await showOne(payment)),
         ...summarize(calls.get(payment.platform_payment_id) ?? []),
         next_step: nextStep(payment),
         paused: payment.slot === PAUSED,
         open_case: cases.get(payment.platform_payment_id) ?? null,
-      })),
-    );
+      });
+    }
+    return rows;
   };
 
   /** Converts a query to a search filter. */
