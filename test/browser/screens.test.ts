@@ -161,5 +161,14 @@ async function wrongIn(
       if (Number.parseFloat(getComputedStyle(element).borderTopWidth) === 0)
         found.push(`${wanted} no edge: ${element.outerHTML}`);
   }
+  // Last, twice the text: what does not fit the width is cut.
+  root.style.fontSize = '200%';
+  const { scrollWidth, clientWidth } = root;
+  if (scrollWidth > clientWidth) found.push(`at 200 % text overflow: ${scrollWidth} px`);
+  for (const element of document.querySelectorAll('#app button, #app h1, #app p, #app dd')) {
+    const { left, right } = element.getBoundingClientRect();
+    // A pixel, for what is rounded.
+    if (left < -1 || right > clientWidth + 1) found.push(`at 200 % text cut: ${element.outerHTML}`);
+  }
   return found;
 }
