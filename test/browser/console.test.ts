@@ -277,11 +277,48 @@ test('a partner’s own people see its payments, the calls made for them, and it
   await why.getByRole('cell', { name: '$70.04' }).waitFor();
   await page.getByText('What the partner answered').first().waitFor();
   assert.ok(await page.getByRole('button', { name: 'Resume', exact: true }).isDisabled());
+  // What it is paid, with the statement that its books are checked against.
+  await work.platform.database.query(
+    `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+       deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+     SELECT 'paid-to-us', platform_batch_id, partner_id, 'water', 1, 7003, 0, 0, 7003, 'x', '2026-03-21', 'due'
+       FROM duebridge_platform.batches LIMIT 1`,
+  );
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  const statement = page.getByRole('row').getByRole('link', { name: 'paid-to-us' });
+  assert.match((await statement.getAttribute('href')) ?? '', /\/paid-to-us\/statement$/);
   for (const place of ['Batches', 'Reconciliation']) {
     await page.getByRole('link', { name: place, exact: true }).click();
     await page.getByRole('heading', { level: 1, name: place }).waitFor();
   }
   await page.waitForLoadState('networkidle');
+  await close();
+});
+
+test('more differences than a page holds are read page by page, and Back leads to the page before', async () => {
+  const id = await work.pay('pays-9', 9_900, 'pages@example.com');
+  const detail = await work.platform.admin('GET', `/admin/v1/payments/${id}`);
+  const { platform_batch_id: batch } = (detail.body as { payment: { platform_batch_id: string } })
+    .payment;
+  const file = Array.from({ length: 60 }, (_, n) => `only-there-${n},succeeded,100`).join('\n');
+  const path = `/admin/v1/batches/${batch}/reconcile-file`;
+  const compared = await work.platform.admin('POST', path, file);
+  assert.equal(compared.status, 200, compared.text);
+  const { page, close } = await signIn('bob');
+  await page.getByRole('link', { name: 'Reconciliation', exact: true }).click();
+  const rows = page.locator('tr[data-row]');
+  await rows.nth(49).waitFor();
+  const first = await rows.first().getAttribute('data-row');
+  await page.getByRole('link', { name: 'Next page' }).click();
+  await page.getByRole('link', { name: 'First page' }).waitFor();
+  await page.locator(`tr[data-row="${first}"]`).waitFor({ state: 'detached' });
+  assert.ok((await rows.count()) >= 10);
+  await page.goBack();
+  await page.locator(`tr[data-row="${first}"]`).waitFor();
+  // Another filter begins at its first page.
+  await page.getByRole('link', { name: 'Next page' }).click();
+  await page.getByRole('link', { name: 'resolved', exact: true }).click();
+  await page.getByRole('link', { name: 'First page' }).waitFor({ state: 'detached' });
   await close();
 });
 

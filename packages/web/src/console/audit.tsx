@@ -1,10 +1,11 @@
 /** The audit, filtered by the query of the address. */
-import type { AuditPage } from '@duebridge/contract';
-import { chosen, Form, moment, Show, Table } from './parts.tsx';
-import { go, query, withQuery } from './route.ts';
+import type { AuditEntry } from '@duebridge/contract';
+import { chosen, Form, List, moment } from './parts.tsx';
+import { go, withQuery } from './route.ts';
 
 export function AuditPageOf() {
-  const search = query.value.toString();
+  const filter = ['actor', 'event', 'partner_id'].map((name) => [name, chosen(name)]);
+  const search = new URLSearchParams(filter.filter(([, value]) => value !== '')).toString();
   return (
     <>
       <h1>Audit</h1>
@@ -16,43 +17,26 @@ export function AuditPageOf() {
           { name: 'partner_id', label: 'Partner', defaultValue: chosen('partner_id') },
         ]}
         button="Filter"
-        submit={(values) => go(withQuery({ ...values, cursor: '' }))}
+        submit={(values) => go(withQuery({ ...values, entries_after: '' }))}
       />
-      <Show<AuditPage> path={`/audit?${search}`}>
-        {({ entries, next_cursor }) => (
-          <>
-            <Table
-              caption="Who did what, newest first"
-              rows={entries}
-              empty="No entries match."
-              columns={[
-                ['When', (one) => moment(one.at)],
-                ['Who', (one) => one.actor],
-                ['Event', (one) => one.event],
-                [
-                  'Detail',
-                  (one) =>
-                    Object.entries(one.detail)
-                      .map(([name, value]) => `${name}: ${value}`)
-                      .join(' · '),
-                ],
-              ]}
-            />
-            <p class="buttons">
-              {chosen('cursor') !== '' && (
-                <a class="button" href={withQuery({ cursor: '' })}>
-                  Newest
-                </a>
-              )}
-              {next_cursor !== null && (
-                <a class="button" href={withQuery({ cursor: next_cursor })}>
-                  Older
-                </a>
-              )}
-            </p>
-          </>
-        )}
-      </Show>
+      <List<AuditEntry>
+        caption="Who did what, newest first"
+        path={`/audit?${search}`}
+        of="entries"
+        empty="No entries match."
+        columns={[
+          ['When', (one) => moment(one.at)],
+          ['Who', (one) => one.actor],
+          ['Event', (one) => one.event],
+          [
+            'Detail',
+            (one) =>
+              Object.entries(one.detail)
+                .map(([name, value]) => `${name}: ${value}`)
+                .join(' · '),
+          ],
+        ]}
+      />
     </>
   );
 }

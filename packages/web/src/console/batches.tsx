@@ -24,6 +24,7 @@ import {
   moment,
   money,
   Show,
+  ShowPage,
   Table,
   toBatch,
   toPartner,
@@ -255,7 +256,10 @@ function Differences({ search, none }: { search: Record<string, string>; none: s
       <Show<DifferenceSummary> path={`/differences/summary?${of}`}>
         {(data) => <Summary data={data} />}
       </Show>
-      <Show<DifferencePage> path={`/differences?${new URLSearchParams(search)}`}>
+      <ShowPage<DifferencePage>
+        path={`/differences?${new URLSearchParams(search)}`}
+        of="differences"
+      >
         {({ differences }, again) => (
           <Table
             caption="Differences, newest first"
@@ -272,7 +276,7 @@ function Differences({ search, none }: { search: Record<string, string>; none: s
             ]}
           />
         )}
-      </Show>
+      </ShowPage>
     </>
   );
 }

@@ -12,6 +12,7 @@ import { post } from './api.ts';
 import {
   Act,
   chosen,
+  type Column,
   Facts,
   isViewer,
   List,
@@ -184,37 +185,7 @@ function Lines({ lines }: { lines: string }) {
   const [of = '', state = ''] = lines.split(' ');
   const [partner_id] = chosen('biller').split(' ');
   if (of === 'remittances')
-    return (
-      <List<RemittanceView>
-        caption={`Remittances, ${state}, newest first`}
-        keyOf={(one) => one.remittance_id}
-        path={`/money/remittances?${new URLSearchParams({ ...(partner_id && { partner_id }), state })}`}
-        of="remittances"
-        empty="No remittances."
-        columns={[
-          ['Remittance', (one) => statementOf(one.remittance_id)],
-          ['Batch', (one) => toBatch(one.platform_batch_id)],
-          ['Biller', (one) => one.biller_id],
-          ['Payments', (one) => one.payments, 'number'],
-          ['Gross', (one) => money(one.gross_in_cents), 'number'],
-          ['Taken off', (one) => money(one.deducted_in_cents), 'number'],
-          ['Carried', (one) => money(one.carried_in_cents), 'number'],
-          ['Net', (one) => money(one.net_in_cents), 'number'],
-          ['Bank’s reference', (one) => one.reference ?? one.reason ?? '–'],
-          [
-            'Transfer',
-            (one) => (
-              <>
-                {one.state === 'sent' && <EndTransfer {...{ one }} outcome="paid" />}
-                {['sent', 'paid'].includes(state) && (
-                  <EndTransfer {...{ one }} outcome="returned" />
-                )}
-              </>
-            ),
-          ],
-        ]}
-      />
-    );
+    return <Remittances of={{ ...(partner_id && { partner_id }), ...(state && { state }) }} />;
   if (of === 'refunds')
     return (
       <List<RefundView>
@@ -250,6 +221,43 @@ function Lines({ lines }: { lines: string }) {
     />
   );
 }
+
+/** Remittances, each with its statement to save: a partner's, or those in a state. */
+export function Remittances({ of }: { of: { readonly partner_id?: string; state?: string } }) {
+  return (
+    <List<RemittanceView>
+      caption={`Remittances, ${of.state ? `${of.state}, ` : ''}newest first`}
+      path={`/money/remittances?${new URLSearchParams(of)}`}
+      of="remittances"
+      keyOf={(one) => one.remittance_id}
+      empty="No remittances."
+      columns={[
+        ['Remittance', (one) => statementOf(one.remittance_id)],
+        ['Batch', (one) => toBatch(one.platform_batch_id)],
+        ['Biller', (one) => one.biller_id],
+        ['State', (one) => one.state],
+        ['Payments', (one) => one.payments, 'number'],
+        ['Gross', (one) => money(one.gross_in_cents), 'number'],
+        ['Taken off', (one) => money(one.deducted_in_cents), 'number'],
+        ['Carried', (one) => money(one.carried_in_cents), 'number'],
+        ['Net', (one) => money(one.net_in_cents), 'number'],
+        ['Bank’s reference', (one) => one.reference ?? one.reason ?? '–'],
+        ...(isViewer() === undefined ? [transfer] : []),
+      ]}
+    />
+  );
+}
+
+/** The ends that a transfer may have. */
+const transfer: Column<RemittanceView> = [
+  'Transfer',
+  (one) => (
+    <>
+      {one.state === 'sent' && <EndTransfer {...{ one }} outcome="paid" />}
+      {['sent', 'paid'].includes(one.state) && <EndTransfer {...{ one }} outcome="returned" />}
+    </>
+  ),
+];
 
 const statementOf = (id: string) => (
   <a href={`/admin/v1/money/remittances/${id}/statement`} target="_self" download={`${id}.csv`}>

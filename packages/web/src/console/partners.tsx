@@ -21,6 +21,7 @@ import {
   toPartner,
   toPayment,
 } from './parts.tsx';
+import { Remittances } from './money.tsx';
 import { link } from './route.ts';
 
 export function PartnersPage() {
@@ -121,6 +122,8 @@ export function PartnerPage({ id }: { id: string }) {
           ['State', stateOf],
         ]}
       />
+      <h2>What it is paid</h2>
+      <Remittances of={{ partner_id: id }} />
       <h2>Figures</h2>
       <FiguresOf partner_id={id} />
     </>

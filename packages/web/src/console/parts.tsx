@@ -146,6 +146,45 @@ export function Show<T>(props: ShowOf<T>) {
   );
 }
 
+/**
+ * The same for a list that comes in pages, by the name of what it lists: leads to older ones. The address keeps which page is shown, so
+ * that Back and a colleague's link find it.
+ */
+export function ShowPage<T extends { readonly next_cursor?: string | null }>({
+  path,
+  of,
+  children,
+}: ShowOf<T> & { of: string }) {
+  const place = `${of}_after`;
+  const cursor = chosen(place);
+  const [list = '', search] = path.split('?');
+  const asked = new URLSearchParams(search);
+  if (cursor !== '') asked.set('cursor', cursor);
+  return (
+    <Show<T> path={asked.size === 0 ? list : `${list}?${asked}`}>
+      {(data, again) => (
+        <>
+          {children(data, again)}
+          {(cursor !== '' || data.next_cursor) && (
+            <p class="buttons">
+              {cursor !== '' && (
+                <a class="button" href={withQuery({ [place]: '' })}>
+                  First page
+                </a>
+              )}
+              {data.next_cursor && (
+                <a class="button" href={withQuery({ [place]: data.next_cursor })}>
+                  Next page
+                </a>
+              )}
+            </p>
+          )}
+        </>
+      )}
+    </Show>
+  );
+}
+
 /** The result of the last action, shown and announced to screen readers. */
 export const announcement = signal('');
 
@@ -199,12 +238,16 @@ export function Table<Row>(props: TableOf<Row> & { readonly rows: readonly Row[]
   );
 }
 
+type PageOf<Row> = Readonly<Record<string, readonly Row[]>> & {
+  readonly next_cursor?: string | null;
+};
+
 /** A table of what a path of the admin API lists under a name. */
 export function List<Row>({ path, of, ...table }: TableOf<Row> & { path: string; of: string }) {
   return (
-    <Show<Readonly<Record<string, readonly Row[]>>> path={path}>
+    <ShowPage<PageOf<Row>> path={path} of={of}>
       {(data) => <Table {...table} rows={data[of] ?? []} />}
-    </Show>
+    </ShowPage>
   );
 }
 
@@ -222,7 +265,7 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ComponentC
   );
 }
 
-/** Links of which one is chosen; the address keeps which. What narrows a list further (an age) goes. */
+/** Links of which one is chosen; the address keeps which. What narrows a list further (an age, a page) goes. */
 export function Choices(props: {
   label: string;
   name: string;
@@ -234,7 +277,7 @@ export function Choices(props: {
       {props.all.map((one) => (
         <a
           key={one}
-          href={withQuery({ age: '', [props.name]: one })}
+          href={`${location.pathname}?${new URLSearchParams({ [props.name]: one })}`}
           aria-current={one === props.chosen ? 'page' : undefined}
         >
           {one}
