@@ -39,7 +39,7 @@ async function main(url: string): Promise<void> {
         `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences) VALUES ($1, 'bench', 'statement', $2, 0)`,
         [id, payments],
       );
-    const remitting = { ...base, registry, sealer, channel: openDesk(database, sealer), compare };
+    const remitting = { ...base, registry, sealer, channel: openDesk(database), compare };
 
     const stop = new AbortController();
     const waits = neighbour(database, stop.signal);

@@ -114,7 +114,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
     );
   }
   const clock = manualClock(Date.now() - days * DAY_MS);
-  const desk = openDesk(safe, sealer);
+  const desk = openDesk(safe);
   const channel: RemittanceChannel = {
     async send(order) {
       crash();

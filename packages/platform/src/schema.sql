@@ -102,7 +102,7 @@ CREATE TABLE duebridge_platform.bank_transfers (
   remittance_id text NOT NULL,
   way text NOT NULL,
   amount_in_cents bigint NOT NULL,
-  sealed text NOT NULL,
+  sealed text,
   file_id text,
   asked_by text,
   asked text,

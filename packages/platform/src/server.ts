@@ -148,7 +148,7 @@ async function openAll(
     secondPersonAboveCents,
   };
   const channel = eitherChannel(
-    openDesk(database, driving.sealer),
+    openDesk(database),
     config.stripe && openStripeTransfers(config.stripe),
   );
   const compare = (id: string) => reconciliations.compare(id, 'remittance');

@@ -4,11 +4,10 @@
  * enters: remittances, as their channel; what an operator says about a transfer.  leaves: files for the bank (bank-file.ts), and what became
  *         of each transfer.
  * holds:  a transfer is in one file, and a file is the same bytes whenever it is fetched. A file is of one mode: what a test registration is
- *         owed never reaches the bank with real money. Nothing is put into a file for a biller that is held back, or to an account that is
- *         no longer the biller's. What was transferred by hand counts when two persons have given the same reference.
+ *         owed never reaches the bank with real money. Nothing is put into a file for a biller that is held back, and what waits goes to
+ *         the account that the biller has when the file is made. What was transferred by hand counts when two persons have given the same reference.
  */
 import { createHash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import {
   Refusal,
   type BankFileOrder,
@@ -21,17 +20,15 @@ import type { Sealer } from '../partners/seal.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
-import { openCreditor, type BankAccount } from './payouts.ts';
+import { openCreditor } from './payouts.ts';
 import { comeBack, lockRemittance, type RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
-/** Remittances that one sentence names. */
-const MAX_NAMED = 10;
 
 const putStatement = sql(
   'desk_put',
-  `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents, sealed) VALUES ($1, $2, $3, $4)
+  `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents) VALUES ($1, $2, $3)
    ON CONFLICT (remittance_id) DO NOTHING`,
 );
 const findStatement = sql(
@@ -40,12 +37,12 @@ const findStatement = sql(
 );
 const takeStatement = sql(
   'desk_take',
-  `SELECT t.remittance_id, t.amount_in_cents, t.sealed, o.partner_id, o.biller_id, o.sealed AS present
+  `SELECT t.remittance_id, t.amount_in_cents, o.partner_id, o.biller_id, o.sealed
      FROM duebridge_platform.bank_transfers t
      JOIN duebridge_platform.remittances r USING (remittance_id)
      JOIN duebridge_platform.partners m ON m.partner_id = r.partner_id
      JOIN duebridge_platform.payouts o ON o.partner_id = r.partner_id AND o.biller_id = r.biller_id
-    WHERE t.way = $1 AND t.file_id IS NULL AND t.result IS NULL AND m.mode = $2 AND NOT o.held
+    WHERE t.way = $1 AND t.file_id IS NULL AND t.result IS NULL AND m.mode = $2 AND NOT o.held AND o.way <> 'stripe'
     ORDER BY t.remittance_id LIMIT ${MAX_TRANSFERS} FOR UPDATE OF t`,
 );
 /** Files are made one after the other, so that each has a number of its own on its day. */
@@ -88,11 +85,10 @@ const byHandStatement = sql(
 );
 
 const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
-const creditorPlace = (remittance_id: string): string => `bank_transfers/${remittance_id}`;
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
 
 /** The desk as a channel: an order lies on it until somebody says what became of it. */
-export function openDesk(database: Database, sealer: Sealer): RemittanceChannel {
+export function openDesk(database: Database): RemittanceChannel {
   const find = async (remittance_id: string) => {
     const [row] = await database.query<{
       result: 'paid' | 'returned' | null;
@@ -101,15 +97,14 @@ export function openDesk(database: Database, sealer: Sealer): RemittanceChannel 
     return row;
   };
   return {
-    async send({ remittance_id, way, amount_in_cents, creditor }) {
+    async send({ remittance_id, way, amount_in_cents }) {
       if (way === 'nacha' && amount_in_cents > MAX_NACHA_CENTS) {
         return {
           kind: 'refused',
           reason: 'a NACHA entry holds $99,999,999.99 at most: pay this biller another way',
         };
       }
-      const sealed = sealer.seal(JSON.stringify(creditor), creditorPlace(remittance_id));
-      await database.query(putStatement, [remittance_id, way, amount_in_cents, sealed]);
+      await database.query(putStatement, [remittance_id, way, amount_in_cents]);
       return { kind: 'sent' };
     },
     async find(remittance_id) {
@@ -124,28 +119,17 @@ export function openDesk(database: Database, sealer: Sealer): RemittanceChannel 
   };
 }
 
-/** The account of a transfer that waits. Undefined when the biller has another one by now. */
-function creditorOf(sealer: Sealer, row: WaitingTransfer): BankAccount | undefined {
-  const creditor = JSON.parse(
-    sealer.open(row.sealed, creditorPlace(row.remittance_id)),
-  ) as BankAccount;
-  const present = openCreditor(sealer, { ...row, sealed: row.present });
-  return isDeepStrictEqual(creditor, present) ? creditor : undefined;
-}
-
 interface WaitingTransfer {
   readonly remittance_id: string;
   readonly amount_in_cents: number;
   readonly sealed: string;
   readonly partner_id: string;
   readonly biller_id: string;
-  /** The account that the biller has now, sealed. */
-  readonly present: string;
 }
 
 /**
- * Puts what waits in one mode (default: live) into a file. Throws Refusal CONFLICT when nothing waits, when a transfer was made for an
- * account that its biller no longer has, when the day has no number left, or when the platform's own account is not configured.
+ * Puts what waits in one mode (default: live) into a file. Throws Refusal CONFLICT when nothing waits, when the day has no
+ * number left, or when the platform's own account is not configured.
  */
 export async function makeBankFile(
   desk: {
@@ -169,17 +153,11 @@ export async function makeBankFile(
     }
     const made_at = new Date(clock.now()).toISOString();
     const file_id = uuidv7({ msecs: clock.now() });
-    const changed: string[] = [];
-    const transfers = rows.flatMap(({ sealed, present, ...row }) => {
-      const creditor = creditorOf(sealer, { sealed, present, ...row });
-      if (creditor === undefined) changed.push(row.remittance_id);
-      return creditor === undefined ? [] : [{ ...row, ...creditor }];
+    const transfers = rows.map((row) => {
+      const creditor = openCreditor(sealer, row);
+      if ('stripe_account' in creditor) throw new Error(`${row.biller_id} has no bank account`);
+      return { ...row, ...creditor };
     });
-    if (changed.length > 0) {
-      throw conflict(
-        `The account of a biller has changed since its transfer was made: end with the outcome returned, and make the file again: ${changed.slice(0, MAX_NAMED).join(', ')}`,
-      );
-    }
     const [day] = await tx.query<{ made: number }>(madeStatement, [way, made_at.slice(0, 10)]);
     const files_before = day?.made ?? 0;
     if (way === 'nacha' && files_before >= MAX_NACHA_FILES) {

@@ -50,7 +50,7 @@ async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => chan
     database,
     registry: rig.registry,
     sealer,
-    channel: wrap(openDesk(database, sealer)),
+    channel: wrap(openDesk(database)),
     async compare(id: string) {
       compared.push(id);
       await database.query(
@@ -270,13 +270,8 @@ test('a hold and another account reach a transfer that waits for a file', async 
   await round();
   await rig.payout({ held: true });
   await assert.rejects(makeBankFile(desk, TEST_FILE, 'ada'), /No transfer of test mode waits/);
-  await rig.payout({ account_number: '999888777' });
   const [one] = await listRemittances(database, { state: 'sent' });
   assert.ok(one);
-  await assert.rejects(
-    makeBankFile(desk, TEST_FILE, 'ada'),
-    new RegExp(`account of a biller has changed .* returned.*${one.remittance_id}`),
-  );
   const end = (outcome: 'paid' | 'returned') =>
     endTransfer(rig.remitting, one.remittance_id, { outcome, reference: 'another account' }, 'ada');
   // No bank has seen it.
@@ -286,7 +281,10 @@ test('a hold and another account reach a transfer that waits for a file', async 
   await round();
   await rig.paid();
   await rig.close();
+  await rig.payout();
   await round();
+  // It waits for a file already.
+  await rig.payout({ account_number: '999888777' });
   const file = await makeBankFile(desk, TEST_FILE, 'ada');
   assert.equal(file.amount_in_cents, 1_400);
   assert.match(file.content, /999888777/);
