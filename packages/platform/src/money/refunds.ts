@@ -199,7 +199,7 @@ export async function requestRefund(
     }
     return move(tx, refund_id, 'sending', { now: clock.now(), actor });
   });
-  if (isSent) await send(refunding, await refundOf(database, refund_id));
+  if (isSent) await repeatRefunds(refunding, refund_id);
   return refundOf(database, refund_id);
 }
 
@@ -296,45 +296,38 @@ export async function decideRefund(
       throw conflict('Its money is not with the platform any more: withdraw this refund');
     }
   });
-  if (decision === 'approve') await send(refunding, refund);
+  if (decision === 'approve') await repeatRefunds(refunding, refund_id);
   return refundOf(database, refund_id);
 }
 
-/** Asks the processor. What it does not answer is asked again by the next round, under the same id. */
-async function send(refunding: Refunding, refund: RefundView): Promise<void> {
-  const { database, refundPart, clock, log } = refunding;
-  const { refund_id, platform_payment_id, funding_method, amount_in_cents } = refund;
-  try {
-    const [payment] = await database.query<{ amount_in_cents: number }>(
-      sql(
-        'refund_payment',
-        `SELECT p.amount_in_cents FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1`,
-      ),
-      [platform_payment_id],
-    );
-    const order = {
-      platform_payment_id,
-      funding_method,
-      amount_in_cents: payment?.amount_in_cents ?? 0,
-    };
-    const call = { signal: AbortSignal.timeout(CALL_MS) };
-    const answer = await refundPart(order, { refund_id, amount_in_cents }, call);
-    const said = { now: clock.now(), actor: 'refunds' };
-    await (answer.kind === 'refunded'
-      ? move(database, refund_id, 'done', said)
-      : move(database, refund_id, 'refused', { ...said, note: answer.reason }));
-  } catch (error) {
-    log.warn({ refund_id, error: messageOf(error) }, 'a refund has no answer yet; it is repeated');
-  }
+/** In any order: those that stay pending keep no other waiting. */
+const openStatement = sql(
+  'refund_open',
+  `SELECT f.refund_id, f.platform_payment_id, f.funding_method, f.amount_in_cents, p.amount_in_cents AS whole_in_cents
+     FROM duebridge_platform.refunds f JOIN duebridge_platform.payments p USING (platform_payment_id)
+    WHERE f.state = 'sending' AND ($1::text IS NULL OR f.refund_id = $1) ORDER BY random() LIMIT ${AT_ONCE}`,
+);
+interface OpenRefund extends FundingOrder {
+  readonly refund_id: string;
+  /** The amount of its payment. */
+  readonly whole_in_cents: number;
 }
 
-/** Asks again for the refunds that have no answer, in any order: those that stay pending keep no other waiting. Any number of replicas may do it. */
-export async function repeatRefunds(refunding: Refunding): Promise<void> {
-  const open = await refunding.database.query<RefundView>(
-    sql(
-      'refund_open',
-      `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE state = 'sending' ORDER BY random() LIMIT ${AT_ONCE}`,
-    ),
-  );
-  for (const refund of open) await send(refunding, refund);
+/** Asks the processor for the refunds that have no answer, or for one of them; again by the same id. Any number of replicas may do it. */
+export async function repeatRefunds(refunding: Refunding, refund_id?: string): Promise<void> {
+  const { database, refundPart, clock, log } = refunding;
+  for (const open of await database.query<OpenRefund>(openStatement, [refund_id ?? null])) {
+    const { refund_id, amount_in_cents, whole_in_cents, ...of } = open;
+    try {
+      const order = { ...of, amount_in_cents: whole_in_cents };
+      const call = { signal: AbortSignal.timeout(CALL_MS) };
+      const answer = await refundPart(order, { refund_id, amount_in_cents }, call);
+      const said = { now: clock.now(), actor: 'refunds' };
+      await (answer.kind === 'refunded'
+        ? move(database, refund_id, 'done', said)
+        : move(database, refund_id, 'refused', { ...said, note: answer.reason }));
+    } catch (error) {
+      log.warn({ refund_id, error: messageOf(error) }, 'a refund has no answer; it is repeated');
+    }
+  }
 }
