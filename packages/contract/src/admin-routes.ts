@@ -1,6 +1,7 @@
 /**
  * The platform's admin operations, as a table like the one in routes.ts. The command line and the console use nothing else
- * (decision 32). `role` is the minimum role that may call an operation (decision 38); reading needs `viewer`.
+ * (decision 32). `role` is the minimum role that may call an operation (decision 38); unless it says more, what changes something needs
+ * `operator`, and reading `viewer`.
  *
  * A table: one entry per operation.
  */
@@ -8,6 +9,7 @@ import { Type, type TProperties } from 'typebox';
 import * as admin from './admin.ts';
 import * as t from './fields.ts';
 import * as operate from './operate.ts';
+import type { OperatorRole } from './operate.ts';
 import type { ErrorCode } from './errors.ts';
 import { moneyOperations } from './money-routes.ts';
 import { PATH_FIELDS, pathFields, routeTable, type Operation, type Routes } from './routes.ts';
@@ -32,13 +34,18 @@ const NOT_FOUND: Readonly<Record<string, ErrorCode>> = {
   platform_batch_id: 'BATCH_NOT_FOUND',
 };
 
-/** Completes a table of admin operations. */
+/** Completes a table of admin operations. `changing`: the role for those that are not GET and name none; undefined where roles are not told apart. */
 export function adminRoutes<
   const Fields extends TProperties,
   const T extends Readonly<Record<string, Operation>>,
->(fields: Fields, operations: T): Routes<Fields, T> {
+>(fields: Fields, operations: T, changing?: OperatorRole): Routes<Fields, T> {
   const shared = { prefix: '/admin/v1', source: 'decision 32', auth: 'admin' } as const;
-  return routeTable(fields, shared, operations, ({ role, method, path }) => [
+  const own = Object.entries<Operation>(operations).map(([id, one]) => {
+    const isChanging = changing !== undefined && !one.call.startsWith('GET ');
+    return [id, isChanging ? { role: changing, ...one } : one];
+  });
+  const whole = Object.fromEntries(own) as T;
+  return routeTable(fields, shared, whole, ({ role, method, path }) => [
     ...(role === undefined ? [] : (['INSUFFICIENT_ROLE'] as const)),
     ...(method === 'GET' ? [] : (['CONFLICT'] as const)),
     ...pathFields(path)
@@ -47,8 +54,7 @@ export function adminRoutes<
   ]);
 }
 
-/** The platform's admin listener (decision 32). */
-export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
+const OPERATIONS = {
   add_partner: {
     call: 'POST /partners',
     summary: 'Register a partner',
@@ -113,21 +119,18 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /payments/{platform_payment_id}/resume',
     summary:
       'Take a payment out of review, which sends the same id and bytes again, or end its pause',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: admin.PaymentView,
   },
   pause_payment: {
     call: 'POST /payments/{platform_payment_id}/pause',
     summary: 'Send nothing more for a payment until it is resumed',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: admin.PaymentView,
   },
   withdraw_payment: {
     call: 'POST /payments/{platform_payment_id}/withdraw',
     summary: 'Cancel a payment that cannot have left yet',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: admin.PaymentView,
   },
@@ -147,7 +150,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
   reconcile_batch: {
     call: 'POST /batches/{platform_batch_id}/reconcile',
     summary: 'Compare a batch with the partner: its statement, or each payment',
-    role: 'operator',
     body: t.strictObject({}),
     reply: admin.Reconciliation,
     errors: ['PARTNER_UNREACHABLE'],
@@ -214,7 +216,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
   test_partner: {
     call: 'POST /partners/{partner_id}/test',
     summary: 'Test the address and the credentials of a partner; changes nothing there',
-    role: 'operator',
     reply: operate.PartnerTest,
   },
   get_partner_health: {
@@ -241,14 +242,12 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /payments/search',
     summary:
       'Find payments also by account or e-mail address, which must not stand in an address; audited',
-    role: 'operator',
     body: operate.PaymentSearch,
     reply: admin.PaymentPage,
   },
   unmask_payment: {
     call: 'POST /payments/{platform_payment_id}/unmask',
     summary: 'Show the whole account id of a payment; audited',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: operate.UnmaskedAccount,
   },
@@ -256,7 +255,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /payments/{platform_payment_id}/close',
     summary:
       'Close a payment in review that its partner refused and does not have; or, by an operator’s word with evidence, any in review or paused',
-    role: 'operator',
     body: operate.CloseReview,
     reply: operate.ReviewClose,
     errors: ['PARTNER_UNREACHABLE'],
@@ -265,7 +263,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /payments/{platform_payment_id}/settle',
     summary:
       'Settle the funds of an ended payment by an operator’s word with evidence, when nothing else does',
-    role: 'operator',
     body: operate.SettleFunds,
     reply: operate.ReviewClose,
   },
@@ -283,7 +280,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /batches/{platform_batch_id}/close',
     summary:
       'Close a batch whose payments have all ended, without waiting for the next round; in test mode also before its window has ended',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: admin.BatchView,
   },
@@ -291,7 +287,6 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
     call: 'POST /batches/{platform_batch_id}/reconcile-file',
     summary:
       'Compare a batch with the export of the partner, sent as the body: platform_payment_id,status,amount_in_cents',
-    role: 'operator',
     body: Type.String({ description: 'UTF-8, at most 64 MiB.' }),
     bodyType: 'text/csv',
     reply: admin.Reconciliation,
@@ -314,14 +309,12 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
   resolve_difference: {
     call: 'POST /differences/{difference_id}/resolve',
     summary: 'Resolve a difference, saying how; audited',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: operate.OpenDifference,
   },
   show_person: {
     call: 'POST /people/show',
     summary: 'Show the data held about the person with this e-mail address; audited',
-    role: 'operator',
     body: operate.PersonRequest,
     reply: operate.Person,
     errors: ['NOT_FOUND'],
@@ -349,9 +342,11 @@ export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, {
   poll_payment: {
     call: 'POST /payments/{platform_payment_id}/poll',
     summary: 'Ask the partner for the status of a payment now; changes nothing',
-    role: 'operator',
     body: admin.OperatorReason,
     reply: operate.PartnerAnswer,
   },
   ...moneyOperations,
-});
+} as const;
+
+/** The platform's admin listener (decision 32). */
+export const platformAdminRoutes = adminRoutes(ADMIN_FIELDS, OPERATIONS, 'operator');

@@ -292,7 +292,6 @@ export const moneyOperations = {
   remit_now: {
     call: 'POST /money/remittances',
     summary: 'Make and send the remittances that are due, without waiting for the hourly round',
-    role: 'operator',
     reply: Type.Object({
       waiting: Type.Array(Type.Object({ what: t.string(), why: t.string() })),
     }),
@@ -318,7 +317,6 @@ export const moneyOperations = {
   end_transfer: {
     call: 'POST /money/remittances/{remittance_id}/end',
     summary: 'State what became of a transfer, or of all transfers of a file',
-    role: 'operator',
     body: TransferEnd,
     reply: Type.Object({
       outcome: t.oneOf(['done', 'second_person_needed']),
@@ -341,7 +339,6 @@ export const moneyOperations = {
   refund_payment: {
     call: 'POST /payments/{platform_payment_id}/refund',
     summary: 'Refund a captured payment, in full or in part',
-    role: 'operator',
     body: RefundRequest,
     reply: RefundView,
   },
@@ -357,7 +354,6 @@ export const moneyOperations = {
   decide_refund: {
     call: 'POST /money/refunds/{refund_id}/decide',
     summary: 'Approve a refund that waits for a second person, or withdraw it',
-    role: 'operator',
     body: t.strictObject({ decision: t.oneOf(['approve', 'withdraw']) }),
     reply: RefundView,
   },
@@ -370,7 +366,6 @@ export const moneyOperations = {
   open_case: {
     call: 'POST /payments/{platform_payment_id}/cases',
     summary: 'Open a case about a payment: a complaint of its customer or its biller',
-    role: 'operator',
     body: t.strictObject({
       reason_code: Type.Optional(t.oneOf(COMPLAINTS, 'Default: other.')),
       reason: t.text('What it is about; kept in the audit.'),
@@ -380,7 +375,6 @@ export const moneyOperations = {
   end_case: {
     call: 'POST /money/cases/{case_id}/end',
     summary: 'End a case, by a second person as well when its money is above the limit',
-    role: 'operator',
     body: CaseEnd,
     reply: CaseEnded,
   },
