@@ -10,8 +10,6 @@ import { progressReport, type Terminal } from './terminal.ts';
 interface AuditVerifyOptions {
   /** `NUMBER:SEAL`, as printed or logged earlier. */
   readonly expect?: string;
-  /** The seal up to which an earlier run compared. */
-  readonly after?: string;
   readonly json?: true;
 }
 
@@ -26,7 +24,7 @@ export function auditVerifyLine(
 ): CommandLine {
   const help = 'a seal noted earlier, which must still exist unchanged';
   return line('audit verify', route, String, {
-    without: ['limit'],
+    without: ['after', 'limit'],
     options: [new Option('--expect <number:seal>', help)],
     run: ({ terminal, options, ask }) =>
       verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
@@ -36,32 +34,19 @@ export function auditVerifyLine(
 }
 
 /**
- * Compares everything, piece by piece, and prints the result; `report` gets the progress of a long one. Throws CommandError with
- * exit code 1 and one sentence when a seal is broken, or when the expected one is different or missing. A comparison that cannot go on
- * says where to continue.
+ * Compares everything, piece by piece, and prints the result. Throws CommandError with exit code 1 and one sentence when a seal is broken,
+ * or when the expected one is different or missing.
  */
-export async function verifyAudit(
+async function verifyAudit(
   terminal: Terminal,
   options: AuditVerifyOptions,
   ask: Ask,
-  report = progressReport(),
 ): Promise<void> {
-  const start = Number(options.after ?? 0);
-  if (!/^[0-9]{1,12}$/.test(options.after ?? '0')) {
-    throw new CommandError('--after takes the number of a seal, such as 1200', exitCodes.usage);
-  }
   await assertExpected(options.expect, ask);
+  const report = progressReport();
   const sum = { seals: 0, lines: 0 };
-  for (let after = start; ;) {
-    const page = await ask(`?after=${after}`).catch((error: unknown) => {
-      if (!(error instanceof CommandError) || after === start) throw error;
-      // Those before it need not be compared again.
-      throw new CommandError(
-        `${error.message}; the audit is intact up to seal ${after}: continue with --after ${after}`,
-        error.exitCode,
-        { cause: error.cause },
-      );
-    });
+  for (let after = 0; ;) {
+    const page = await ask(`?after=${after}`);
     sum.seals += page.seals;
     sum.lines += page.lines;
     if (page.broken !== null) {
@@ -75,8 +60,7 @@ export async function verifyAudit(
           ? `Newest seal: ${through.seal_no}:${through.seal}, up to ${through.to}`
           : 'No seal was made yet.';
         const open = `${unsealed}${unsealed >= MOST_UNSEALED ? ' or more' : ''} not sealed yet`;
-        const from = start === 0 ? '' : ` after seal ${start}`;
-        return `The audit is intact${from}: ${many(sum.lines, 'line')} under ${many(sum.seals, 'seal')}, ${open}.\n${newest}`;
+        return `The audit is intact: ${many(sum.lines, 'line')} under ${many(sum.seals, 'seal')}, ${open}.\n${newest}`;
       });
       return;
     }
