@@ -1,7 +1,6 @@
 /**
- * Takes a picture of every page of the operator console on a platform with sample data of one working day: `npm run
- * screenshots:console [-- --dark] [-- --to FOLDER]`. Writes to `dist/screenshots` (git-ignored). Light and without a folder it also
- * writes those that the documents show to `docs/images`.
+ * `npm run screenshots:console`: a picture of every page of the operator console on a platform with sample data of one working day. Writes
+ * to `dist/screenshots` (git-ignored), and those that the documents show to `docs/images`.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,22 +9,13 @@ import { pathToFileURL } from 'node:url';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startWorkingDay } from '../test/browser/console-rig.ts';
-import { readWords } from './words.ts';
-
-const HELP = `Usage: npm run screenshots:console -- [--dark] [--to FOLDER]
-
-Pictures of every page of the console, in dist/screenshots or FOLDER; without FOLDER and --dark also those of docs/images.`;
 
 /** The pages whose pictures the documents show. */
 const DOCUMENTED: ReadonlySet<string> = new Set(['overview', 'payment', 'payments']);
 /** A document's picture is no larger, so that a page is quick to load. */
 const MAX_IMAGE_BYTES = 150_000;
 
-const { values: options } = readWords('screenshots:console', HELP, {
-  options: { dark: { type: 'boolean' }, to: { type: 'string' } },
-});
-const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
-const colorScheme = options.dark === true ? 'dark' : 'light';
+const folder = join(import.meta.dirname, '../dist/screenshots');
 mkdirSync(folder, { recursive: true });
 const build = mkdtempSync(join(tmpdir(), 'duebridge-pictures-'));
 await buildWeb(join(build, 'dist'));
@@ -46,7 +36,7 @@ try {
   await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {});
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
-    colorScheme,
+    colorScheme: 'light',
     locale: 'en-US',
     timezoneId: 'America/Chicago',
     reducedMotion: 'reduce',
@@ -55,7 +45,7 @@ try {
   await page.goto(`${work.platform.adminUrl}/console`);
   const key = page.getByLabel('Operator key');
   await key.waitFor();
-  await page.screenshot({ path: join(folder, `console-sign-in.${colorScheme}.png`) });
+  await page.screenshot({ path: join(folder, 'console-sign-in.png') });
   await key.fill(work.keys.ada);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
@@ -85,9 +75,9 @@ try {
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.waitForLoadState('networkidle');
     await acts[name]?.();
-    const path = join(folder, `console-${name}.${colorScheme}.png`);
+    const path = join(folder, `console-${name}.png`);
     const picture = await page.screenshot({ path });
-    if (colorScheme === 'light' && options.to === undefined && DOCUMENTED.has(name)) {
+    if (DOCUMENTED.has(name)) {
       if (picture.length > MAX_IMAGE_BYTES) {
         throw new RangeError(`${path} has ${picture.length} bytes, may have ${MAX_IMAGE_BYTES}`);
       }

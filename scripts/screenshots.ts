@@ -1,17 +1,15 @@
 /**
- * Takes a picture of every screen of the payment page, as a phone and a desktop show it, for people to
- * look at, in light and dark: `npm run screenshots [-- --only receipt] [-- --dark] [-- --language es]`. Writes to
- * `dist/screenshots` (git-ignored). In plain English and light it also writes those that the documents show to `docs/images`. Without
- * --only and --language it goes on with the pages of the operator console.
+ * `npm run screenshots [-- --only receipt]`: a picture of every screen of the payment page, in light and dark, as a phone and a desktop show
+ * it, then of every page of the operator console, for people to look at. Writes to `dist/screenshots` (git-ignored), and those that the
+ * documents show to `docs/images`.
  */
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { accountBody } from '../demo/site/account-page.ts';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
 import { startScriptedFlow } from '../test/browser/scripted-flow.ts';
-import { tagOf } from '../packages/web/src/flow/tags.ts';
 import { drawSite, SCREENS, walkTo } from '../test/browser/screens.ts';
 import { readWords } from './words.ts';
 
@@ -20,22 +18,15 @@ interface Site {
   start(options: object): Promise<string>;
 }
 
-const HELP = `Usage: npm run screenshots -- [--only NAME]... [--dark] [--language TAG] [--to FOLDER]
+const HELP = `Usage: npm run screenshots -- [--only NAME]...
 
-Pictures of the payment page as a phone and a desktop show it, then of the console, in dist/screenshots or FOLDER. --only takes
-the screens whose name contains NAME; --dark the dark ones alone; --language is en, es, fr or pt.`;
+Pictures of the payment page and of the console, in dist/screenshots. --only takes the screens of the page whose name contains NAME.`;
 
 const { values: options } = readWords('screenshots', HELP, {
-  options: {
-    only: { type: 'string', multiple: true },
-    dark: { type: 'boolean' },
-    language: { type: 'string' },
-    to: { type: 'string' },
-  },
+  options: { only: { type: 'string', multiple: true } },
 });
-const language = tagOf(options.language ?? 'en');
-const schemes = options.dark === true ? (['dark'] as const) : (['light', 'dark'] as const);
-const folder = options.to ?? join(import.meta.dirname, '../dist/screenshots');
+const language = 'en';
+const folder = join(import.meta.dirname, '../dist/screenshots');
 const DEVICES = [
   { device: 'phone', viewport: { width: 390, height: 844 }, display: 'modal', scale: 2 },
   { device: 'desktop', viewport: { width: 1280, height: 900 }, display: 'modal', scale: 1 },
@@ -69,7 +60,7 @@ const browser = await launchChromium();
 try {
   const isWanted = (name: string): boolean =>
     options.only === undefined || options.only.some((part) => name.includes(part));
-  const pictures = schemes.flatMap((colorScheme) =>
+  const pictures = (['light', 'dark'] as const).flatMap((colorScheme) =>
     DEVICES.map((device) => ({ ...device, colorScheme })),
   );
   const wanted = SCREENS.filter(({ name }) => isWanted(name));
@@ -101,10 +92,10 @@ try {
         appearance: { theme: colorScheme },
       });
       await walkTo(screen, page, language);
-      const name = [screen.name, device, language, colorScheme].join('.');
+      const name = [screen.name, device, colorScheme].join('.');
       const picture = await page.screenshot({ path: join(folder, `${name}.png`) });
       const image = IMAGES[`${screen.name}.${device}`];
-      if (image !== undefined && language === 'en' && colorScheme === 'light') {
+      if (image !== undefined && colorScheme === 'light') {
         if (picture.length > MAX_IMAGE_BYTES)
           throw new RangeError(`${image} has ${picture.length} bytes, may have ${MAX_IMAGE_BYTES}`);
         writeFileSync(join(import.meta.dirname, '../docs/images', image), picture);
@@ -118,20 +109,4 @@ try {
   await flow.stop();
   rmSync(build, { recursive: true, force: true });
 }
-// It reads the same options.
-if (options.only === undefined && options.language === undefined) {
-  await import('./console-screenshots.ts');
-}
-// All pictures of the folder on one page.
-const files = readdirSync(folder).filter((name) => name.endsWith('.png'));
-const figures = files.map(
-  (name) =>
-    `<figure><img src="${name}" alt="" loading="lazy"><figcaption>${name}</figcaption></figure>`,
-);
-const style =
-  'body{font:14px system-ui;display:flex;flex-wrap:wrap;gap:1rem;background:#ddd}figure{margin:0}img{height:24rem}';
-writeFileSync(
-  join(folder, 'index.html'),
-  `<!doctype html><html lang="en"><meta charset="utf-8"><title>Screens</title><style>${style}</style>${figures.join('')}</html>`,
-);
-console.log(`all of them: ${join(folder, 'index.html')}`);
+if (options.only === undefined) await import('./console-screenshots.ts');
