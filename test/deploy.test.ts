@@ -48,6 +48,7 @@ interface Service {
   image?: string;
   read_only?: boolean;
   cap_drop?: string[];
+  healthcheck?: { test?: string[] };
   command?: string[];
   environment?: Record<string, string>;
   secrets?: string[];
@@ -90,6 +91,10 @@ test('every secret, volume, network and file that compose.yaml names is there', 
   for (const [, host = ''] of caddyfile.matchAll(/\b([a-z0-9-]+):8080\b/g)) {
     assert.ok(host in compose.services, `Caddyfile: ${host}`);
   }
+});
+
+test('a database counts as ready once it answers by TCP, as no first start does before it is done', () => {
+  assert.ok(compose.services['database']?.healthcheck?.test?.includes('--host=127.0.0.1'));
 });
 
 test('Compose accepts compose.yaml', async (t) => {
