@@ -101,7 +101,13 @@ const LINES: readonly (readonly [
   err?: RegExp,
 ])[] = [
   ['a broken must exits with 1', () => at('--only P22', wrong.url), 1, /PF7 .*initiated_at/],
-  ['an incomplete target', () => 'partner --json', 2, /base_url is missing/, /^CONFIG {2}base_url/],
+  [
+    'an incomplete target',
+    () => 'partner --json',
+    2,
+    /base_url is missing/,
+    /^CONFIG {2}base_url is missing: .* method is missing: .* biller_id is missing: .*payable/,
+  ],
   ['a wrong key', () => at('--json', partner.url, 'another'), 2, /"verdict": "config"/],
   ['an unknown check', () => at('--only P99'), 3, /^$/, /There is no check P99/],
   ['nothing judged', () => at('--only P03'), 3, /no check could be judged/],

@@ -168,7 +168,7 @@ const certificateFile: Read<string> = (value, at) => {
   }
 };
 
-/** An object with these fields and no others, so that a typo is reported. */
+/** An object with these fields and no others, so that a typo is reported. Everything that is wrong in it is said at once. */
 const object =
   <F extends Record<string, Read<unknown>>>(
     fields: F,
@@ -177,17 +177,26 @@ const object =
     const given = value ?? {};
     if (!isRecord(given)) throw new TargetProblem(`${name} must be an object.`);
     const prefix = name === '' ? '' : `${name}.`;
-    const read = Object.entries(fields).map(([field, read]) => [
-      field,
-      read(given[field], { name: prefix + field, beside: given, env }),
-    ]);
+    const problems: string[] = [];
+    const read = Object.entries(fields).map(([field, read]) => {
+      try {
+        return [field, read(given[field], { name: prefix + field, beside: given, env })];
+      } catch (error) {
+        if (!(error instanceof TargetProblem)) throw error;
+        problems.push(error.message);
+        return [field, undefined];
+      }
+    });
     const unknown = Object.keys(given).find(
       (field) => !(field.replace(/_env$/, '') in fields) && given[field] !== undefined,
     );
-    if (unknown === undefined) return Object.fromEntries(read);
-    throw new TargetProblem(
-      `${prefix}${unknown} is not a field of the target file: the fields here are ${Object.keys(fields).join(', ')}.`,
-    );
+    if (unknown !== undefined) {
+      problems.push(
+        `${prefix}${unknown} is not a field of the target file: the fields here are ${Object.keys(fields).join(', ')}.`,
+      );
+    }
+    if (problems.length > 0) throw new TargetProblem(problems.join(' '));
+    return Object.fromEntries(read);
   };
 
 // ---------------------------------------------------------------------------------------------
