@@ -255,3 +255,26 @@ test('an index is built once while its table is written, however many processes 
   );
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
+
+test('no tables are made beside those of an older version, nor among those of somebody else [EE1]', async (t) => {
+  const { database } = await openEmpty(t);
+  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const here = { schema: 'test_ground', directory: pathToFileURL(`${folder}/`) };
+  const names = ['payments', 'partners', 'invoices'];
+  const text = names.map((name) => `CREATE TABLE test_ground.${name} ();`).join('\n');
+  await writeFile(path.join(folder, '001-tables.sql'), text);
+  const refused = (place: string): Promise<void> =>
+    assert.rejects(
+      migrate(database, here),
+      (error) => error instanceof ConfigurationError && error.message.includes(`schema ${place} `),
+    );
+  await database.query('CREATE SCHEMA test_ground CREATE TABLE somebodys ()');
+  await refused('test_ground');
+  await database.query('DROP TABLE test_ground.somebodys');
+  for (const name of names) await database.query(`CREATE TABLE public.${name} ()`);
+  await refused('public');
+  // A biller's own tables may have a name in common with ours.
+  await database.query('DROP TABLE public.invoices');
+  assert.deepEqual(await migrate(database, here), ['001-tables.sql']);
+});

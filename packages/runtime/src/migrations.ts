@@ -155,6 +155,25 @@ function missingOf(files: Migration[], applied: Map<string, Applied>, log: Log):
   });
 }
 
+/**
+ * Refuses to make the first tables beside tables that look like them, as in a copy that was restored into another schema, and in a
+ * schema of somebody else: empty tables would abandon every payment in flight. A biller's own schema may have a name or two in common
+ * with ours, not three. Throws ConfigurationError that says what was found.
+ */
+async function assertUnused(tx: Transaction, schema: string, first: string): Promise<void> {
+  const ours = [...first.matchAll(new RegExp(`CREATE TABLE ${schema}\\.(\\w+)`, 'g'))];
+  const [found] = await tx.query<{ place: string; tables: string }>(
+    `SELECT schemaname AS place, string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
+      WHERE schemaname = $2 OR (schemaname NOT IN ('duebridge_platform', 'duebridge_partner') AND tablename = ANY ($1::text[]))
+      GROUP BY schemaname HAVING schemaname = $2 OR count(*) >= 3`,
+    [ours.map(([, name]) => name), schema],
+  );
+  if (found === undefined) return;
+  throw new ConfigurationError(
+    `the schema ${found.place} has tables that this program did not make in ${schema} (${found.tables}): nothing was changed; give DATABASE_URL of an empty database, or move the tables to ${schema} with their list of migrations`,
+  );
+}
+
 /** Applies one file unless another process has; returns whether it did. Statements have no time limit, waiting for a table has. */
 function applyOne(
   database: Database,
@@ -176,7 +195,11 @@ function applyOne(
     const applied = await appliedOf(tx, schema);
     if (applied.has(file.name)) return false;
     await tx.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    if (applied.size === 0) await prepare(tx, schema);
+    if (applied.size === 0) {
+      // Under the lock: tables that another process is making at this moment are not taken for somebody else's.
+      await assertUnused(tx, schema, file.text);
+      await prepare(tx, schema);
+    }
     await tx.query(file.text);
     await noteApplied(tx, schema, file);
     return true;
