@@ -90,6 +90,38 @@ function ways(inEngine: InEngine): void {
   );
 
   inEngine(
+    'a customer pays a part of the bill and leaves by keyboard alone [S1]',
+    async ({ flow, visit }) => {
+      const world = flow.world();
+      const at = await visit(world);
+      await at.tab.run('page', () => document.querySelector<HTMLElement>('#open')?.focus());
+      await at.start();
+      await at.title('Your bill from Acme Water');
+      /** Presses Tab until the named button has the focus, and then Enter. */
+      const takes = async (name: string): Promise<void> => {
+        const isThere = (): Promise<boolean> =>
+          at.tab.run('frame', (label) => document.activeElement?.textContent === label, name);
+        for (let tabs = 0; tabs < 12 && !(await isThere()); tabs += 1) await at.tab.press('Tab');
+        assert.ok(await isThere(), `Tab reaches ${name}`);
+        await at.tab.press('Enter');
+      };
+      await takes('Change');
+      await at.title('How much would you like to pay?');
+      await at.tab.type('50');
+      await at.tab.press('Enter');
+      await at.title('Your bill from Acme Water');
+      await takes('Pay $50.00');
+      await at.title('Paid. Thank you!');
+      await takes('Done');
+      await at.hears('exit');
+      assert.deepEqual(
+        world.payments.map(({ amount_in_cents: cents }) => cents),
+        [5_000],
+      );
+    },
+  );
+
+  inEngine(
     'a reload of the page and a second tab open on the payment that is processing',
     async ({ flow, visit }) => {
       const world = flow.world({ outcome: [] });
