@@ -24,7 +24,7 @@ test('the program on the front page mounts the kit on an ordinary Fastify app [S
   const consumer = new Consumer(folder, { packed: new Map() });
   await consumer.write('server.mjs', program.text);
   const [port, key] = [await freePort(), 'a-key-for-the-front-page'];
-  const env = { DATABASE_URL: database.url, PORT: String(port), PARTNER_KEY: key };
+  const env = { DATABASE_URL: database.url, PORT: String(port), DUEBRIDGE_PARTNER_KEY: key };
   const cleanup = { after: (hook: () => Promise<void>) => database.closing(hook) };
   await consumer.serve(cleanup, 'exec node server.mjs', port, env);
   const address = `http://127.0.0.1:${port}/biller/water/account/A-1`;
