@@ -73,13 +73,21 @@ describe('what the judge cannot see is not green', { concurrency: 8 }, () => {
 
 test('what a server answers reaches no terminal raw, and equal findings are counted, not listed', async () => {
   const bad = { initiated_at: '\u001b[31mnow\u009b0m\u202e', posted_at: 7 };
-  const report = await judge({ behaviour: () => onRecords((record) => ({ ...record, ...bad })) });
+  const report = await judge({
+    behaviour: () =>
+      onRecords(({ amount_in_cents, ...record }) => ({
+        ...record,
+        ...bad,
+        amount_in_cents: Number(amount_in_cents) + 1,
+      })),
+  });
   // The judge's own escapes are left out with the colours.
   const shown = terminalReport(report, { colour: false }) + pageReport(report) + jsonReport(report);
   // oxlint-disable-next-line no-control-regex -- these are the characters that must not be there
   assert.doesNotMatch(shown, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/);
   const P60 = report.results.find(({ id }) => id === 'P60');
   assert.ok(P60 !== undefined && P60.findings.length > 0 && P60.findings.length <= 12);
+  assert.ok(P60.findings.some(({ got }) => /\(and \d+ more like this\)$/.test(got)));
 });
 
 test('a finding names the cause that its answer shows, and the times of the reads that differ', async () => {
