@@ -27,6 +27,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { listAnswers } from '../checkout/answers.ts';
 import type { ClientKeys } from '../checkout/keys.ts';
+import { callers } from '../checkout/public-routes.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
@@ -92,16 +93,10 @@ type Serve = <const R extends Route>(route: R, handler: AdminHandler<R>) => void
 
 /** Mounts every admin operation. */
 export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
-  const known = new WeakMap<FastifyRequest, Operator>();
-  /** The operator, set before the body is read. */
-  const who = (request: FastifyRequest): Operator => {
-    const operator = known.get(request);
-    if (operator === undefined) throw new Error('an admin handler ran without its operator');
-    return operator;
-  };
+  const known = callers<Operator>();
   const serve: Serve = (route, handler) => {
     const withOperator: Handler<typeof route> = async (call) => {
-      const operator = who(call.request);
+      const operator = known.get(call.request);
       const answer = await handler({ ...call, operator, actor: operator.actor });
       const isJson = route.replyType === undefined;
       return isJson && operator.partner_id !== undefined ? withoutOurWords(answer) : answer;
@@ -122,7 +117,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   mountPayments(serve, dependencies, list);
   mountActs(serve, closing, list);
   mountBatches(serve, dependencies);
-  mountMoney(serve, (request) => who(request).actor, closing);
+  mountMoney(serve, (request) => known.get(request).actor, closing);
   mountPeople(serve, dependencies, list);
   serve(routes.verify_audit, ({ query }) =>
     dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),

@@ -43,7 +43,7 @@ export interface PublicStages {
 }
 
 /** Who a request was found to come from: put there before its body is read, taken by its handler. */
-function callers<T extends object>() {
+export function callers<T extends object>() {
   const found = new WeakMap<FastifyRequest, T>();
   return {
     set: (request: FastifyRequest, caller: T) => void found.set(request, caller),
