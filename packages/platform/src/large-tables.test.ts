@@ -1,0 +1,109 @@
+/**
+ * No statement reads a large table from its beginning to its end: a payment goes from token to settlement, the loops beside it run, and every page
+ * of the console is read, over tables of some ten thousand rows, and PostgreSQL itself counts what it has scanned. Not of the book of money: its
+ * index of days summarises more pages than a table of this size has.
+ */
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { platformAdminRoutes, type BatchPage } from '@duebridge/contract';
+import { openDatabase, type Database } from '@duebridge/runtime';
+import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
+import { forget } from './checkout/retention.ts';
+import { eventually } from '../test/engine-rig.ts';
+import { fillTables } from '../test/month.ts';
+
+const PAYMENTS = 30_000;
+/** A table with fewer rows is no large one: PostgreSQL rightly reads it as a whole. */
+const LARGE = 5_000;
+
+/** Runs `work` with a pool of its own, whose scans PostgreSQL has counted once this returns. */
+async function apart(url: string, work: (database: Database) => Promise<void>): Promise<void> {
+  const database = openDatabase({ url, applicationName: 'apart', statementTimeoutMs: 60_000 });
+  await work(database);
+  await database.close();
+}
+
+/** Rows that the other tables have of the payments of fillTables. */
+const MORE = [
+  `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id, latest_payment_id, made, minted_at)
+   SELECT fp.flow_id, p.partner_id, p.biller_id, p.account_id, p.platform_payment_id, 1, p.created_at
+     FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments fp USING (platform_payment_id)`,
+  `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries) SELECT platform_payment_id, created_at, '[]' FROM duebridge_platform.payments`,
+  `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, sent_at) SELECT platform_payment_id, 'receipt', created_at FROM duebridge_platform.payments`,
+  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state)
+   SELECT platform_payment_id, 'stripe', 'pi_' || platform_payment_id, 'captured' FROM duebridge_platform.payments`,
+  `INSERT INTO duebridge_platform.funding_events (adapter, event_id, kind, platform_payment_id, received_at)
+   SELECT 'stripe', 'evt_' || platform_payment_id, 'captured', platform_payment_id, created_at FROM duebridge_platform.payments ORDER BY 2`,
+  `INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, expires_at)
+   SELECT decode(md5(n::text) || md5(n::text), 'hex'), gen_random_uuid(), decode(md5(n::text), 'hex'), 'partner-1', gen_random_uuid(), now() + interval '1 hour'
+     FROM generate_series(1, ${PAYMENTS}) n`,
+  `INSERT INTO duebridge_platform.tokens (token_hash, client_id, partner_id, customer_id, expires_at)
+   SELECT decode(md5(n::text) || md5(n::text), 'hex'), 'a client', 'partner-1', gen_random_uuid(), now() + interval '1 hour'
+     FROM generate_series(1, ${PAYMENTS}) n`,
+  // The money of all of them has gone to its billers.
+  `UPDATE duebridge_platform.batches SET closed_at = now(),
+          statement = jsonb_build_object('platform_batch_id', platform_batch_id, 'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64))`,
+  'INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) SELECT platform_batch_id FROM duebridge_platform.batches',
+];
+
+/** Scans from the beginning to the end of each large table, partitions apart, since the counts were set back. */
+async function scansOf(database: Database): Promise<Map<string, number>> {
+  const rows = await database.query<{ name: string; scans: string }>(
+    `SELECT s.relname AS name, s.seq_scan AS scans FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
+      WHERE schemaname = 'duebridge_platform' AND c.reltuples >= ${LARGE}`,
+  );
+  return new Map(rows.map(({ name, scans }) => [name, Number(scans)]));
+}
+
+test('a payment, the loops beside it and every page of the console read large tables by their indexes', async () => {
+  const partner = await startTestPartner({ after });
+  const platform = await startTestPlatform({ after });
+  const { database } = platform;
+  await apart(database.url, async (own) => {
+    await fillTables(own, PAYMENTS);
+    await own.transaction(async (tx) => {
+      await tx.query('SET LOCAL session_replication_role = replica');
+      await tx.query(
+        `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'closed', review_reason = NULL, slot = 1,
+                ended_by = 'operator', ended_at = now(), settled_at = now() WHERE settled_at IS NULL`,
+      );
+      for (const statement of MORE) await tx.query(statement);
+    });
+    await own.withConnection((connection) => connection.query('VACUUM ANALYZE'));
+  });
+  const before = await scansOf(database);
+  const tables = [...before.keys()].map((name) => name.replace(/_\d{4}_\d\d$/, ''));
+  for (const name of ['payments', 'audit', 'attempts', 'flows', 'funds', 'mails', 'tokens']) {
+    assert.ok(tables.includes(name), `${name} is large`);
+  }
+
+  const { partner_id } = await platform.register(partner, { partner_id: 'water' });
+  const credentials = await platform.credentials(partner_id);
+  partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
+  const { id } = await platform.pay(credentials, 'a1', 'pat@canary.example', 5_000);
+  await eventually('the payment is settled', async () => {
+    const rows = await database.query(
+      'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 AND settled_at IS NOT NULL',
+      [id],
+    );
+    return rows.length === 1;
+  });
+  const { batches } = (await platform.admin('GET', '/admin/v1/batches'))
+    .body as unknown as BatchPage;
+  for (const { method, path } of Object.values(platformAdminRoutes)) {
+    const filled = path
+      .replace('{partner_id}', partner_id)
+      .replace('{platform_payment_id}', id)
+      .replace('{platform_batch_id}', batches[0]?.platform_batch_id ?? '');
+    // An export reads what it is asked for.
+    if (method !== 'GET' || filled.includes('{') || path.includes('export')) continue;
+    const { status } = await platform.admin('GET', filled);
+    assert.ok(status === 200 || status === 404, `${path}: ${status}`);
+  }
+  await apart(database.url, async (own) => void (await forget(own)));
+  await platform.stop();
+
+  const now = await scansOf(database);
+  const scanned = [...now].filter(([name, scans]) => scans > (before.get(name) ?? 0));
+  assert.deepEqual(scanned, []);
+});
