@@ -27,6 +27,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [what: string, ...words: stri
   adopt: ['a million payments in flight: memory, and how soon another worker has them'],
   'close-day': ['a day of a million payments for 500 billers: closed and remitted'],
   token: ['tokens per second, beside the same server without storage'],
+  months: ['years of payments in the tables: driving beside them, and a month archived meanwhile'],
   weight: ['bytes that a payment leaves in the tables of both sides'],
   neighbours: ['time to the end of payments whose neighbours hang, fail or are refused'],
   'kit-neighbours': [
