@@ -87,7 +87,7 @@ const queueStatement = sql(
       AND (a.event = 'refund_done' OR (a.event = 'payment_ended' AND a.detail ->> 'status' IN ('succeeded', 'failed')))
     ORDER BY a.platform_payment_id, a.at DESC
    ON CONFLICT (platform_payment_id) DO UPDATE
-      SET kind = excluded.kind, queued_at = excluded.queued_at, due_at = clock_timestamp(), tries = 0, sent_at = NULL, given_up_at = NULL
+      SET kind = excluded.kind, queued_at = excluded.queued_at, due_at = excluded.due_at, tries = 0, sent_at = NULL, given_up_at = NULL
     WHERE m.queued_at < excluded.queued_at`,
 );
 /** Mails that have been due for so long were queued when nobody could send them. */
