@@ -169,22 +169,17 @@ async function settle(kit: PartnerKit, id: string, body: KitSettle): Promise<Pay
   return settled.payment;
 }
 
-function outcomeOf({ outcome, posted_at, failure_reason }: KitSettle): FinalOutcome {
-  const problem = (path: string, text: string): Refusal =>
-    new Refusal('INVALID_REQUEST', { details: [{ path, problem: text }] });
+function outcomeOf({ outcome, posted_at, failure_reason: reason }: KitSettle): FinalOutcome {
+  const refuse = (path: string, problem: string): never => {
+    throw new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
+  };
   if (posted_at !== undefined && outcome !== 'posted') {
-    throw problem('body.posted_at', 'is valid only with the outcome posted');
+    refuse('body.posted_at', 'is valid only with the outcome posted');
   }
-  if (outcome !== 'failed') {
-    if (failure_reason !== undefined) {
-      throw problem('body.failure_reason', 'is valid only with the outcome failed');
-    }
-    return outcome === 'canceled'
-      ? { outcome }
-      : { outcome, ...(posted_at === undefined ? {} : { posted_at }) };
-  }
-  if (failure_reason === undefined) throw problem('body.failure_reason', 'is required');
-  return { outcome, reason: failure_reason };
+  if (outcome === 'failed')
+    return { outcome, reason: reason ?? refuse('body.failure_reason', 'is required') };
+  if (reason !== undefined) refuse('body.failure_reason', 'is valid only with the outcome failed');
+  return outcome === 'posted' && posted_at !== undefined ? { outcome, posted_at } : { outcome };
 }
 
 const batchIdCheck = compileCheck(PlatformBatchId);

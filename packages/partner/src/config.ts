@@ -20,18 +20,6 @@ export function readPartnerConfig(
   };
 }
 
-/** The part for commands that only open the database; it does not need authentication of the operations. */
-export function readDatabaseConfig(
-  env: Environment = process.env,
-): Pick<
-  PartnerConfig,
-  'databaseUrl' | 'databaseWaitSeconds' | 'databaseConnections' | 'dataDirectory' | 'billers'
-> {
-  const values = readConfig(variables, env);
-  const { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory, billers } = values;
-  return { databaseUrl, databaseWaitSeconds, databaseConnections, dataDirectory, billers };
-}
-
 /** Where the accounts are: in the ledger (undefined), or behind an HTTP service. */
 function accountsOf({
   accountsUrl: url,

@@ -1,6 +1,8 @@
 /** The ends of a payment that do not come from a posting: an operator's cancel (ST4, decision 18), and a report of the biller's own system. */
 import assert from 'node:assert/strict';
-import { sql, type Database, type Transaction } from '@duebridge/runtime';
+import type { TerminalStatus } from '@duebridge/contract';
+import { sql, type Database, type Log, type Transaction } from '@duebridge/runtime';
+import type { KitMetrics } from './metrics.ts';
 import {
   columns,
   endPayments,
@@ -84,6 +86,21 @@ export function settlePayment(
     }
     return { outcome: 'was_ended', agrees, payment };
   });
+}
+
+/** Counts and logs a report that contradicts the recorded end. */
+export function noteContradiction(
+  settled: SettleOutcome,
+  reported: TerminalStatus,
+  { metrics, log }: { readonly metrics: KitMetrics; readonly log: Log },
+): void {
+  if (settled.outcome !== 'was_ended' || settled.agrees) return;
+  const { platform_payment_id, status } = settled.payment;
+  metrics.count('contradicted');
+  log.error(
+    { platform_payment_id, here: status, there: reported },
+    'the account system reports a different result than the one recorded',
+  );
 }
 
 /**

@@ -2,13 +2,7 @@
  * Assembles the kit: mounts authentication and the stages on a server that parses strictly, and starts and stops them with it. No
  * decisions are made here. plugin.ts and handler.ts embed such a server in what the partner already runs.
  */
-import {
-  Refusal,
-  partnerRoutes,
-  type PartnerPaths,
-  type Route,
-  type TerminalStatus,
-} from '@duebridge/contract';
+import { Refusal, partnerRoutes, type PartnerPaths, type Route } from '@duebridge/contract';
 import {
   checkDurability,
   ConfigurationError,
@@ -39,7 +33,12 @@ import {
   type AuthOptions,
   type Caller,
 } from './auth.ts';
-import { settlePayment, type CancelOutcome, type SettleOutcome } from './end-by-hand.ts';
+import {
+  noteContradiction,
+  settlePayment,
+  type CancelOutcome,
+  type SettleOutcome,
+} from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
 import { endOf } from './poster.ts';
 import { kitMetrics } from './metrics.ts';
@@ -236,17 +235,12 @@ function kitOf(
       const checked = checkedOutcome(outcome);
       if (checked.outcome === 'later')
         throw new TypeError('settle takes posted, failed or canceled');
-      const settled = await settlePayment(database, endOf(id, checked), actor, reason);
+      const end = endOf(id, checked);
+      const settled = await settlePayment(database, end, actor, reason);
       if (settled.outcome === 'settled') {
         reads.announce([settled.payment]);
-        metrics.ended(settled.payment.status as TerminalStatus, 1);
-      } else if (settled.outcome === 'was_ended' && !settled.agrees) {
-        metrics.count('contradicted');
-        log.error(
-          { platform_payment_id: id },
-          'settle reported a different result than the one recorded',
-        );
-      }
+        metrics.ended(end.status, 1);
+      } else noteContradiction(settled, end.status, { metrics, log });
       return settled;
     },
     revokeTokens: (client_id: string) => authenticator.revoke(client_id),

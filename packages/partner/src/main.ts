@@ -93,12 +93,13 @@ function addServing(partner: Command, terminal: Terminal): void {
     .description('apply missing migrations, then exit')
     .addOption(jsonOption())
     .action(async (options: { json?: true }) => {
-      const [{ createLogger }, { readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all(
-        [import('@duebridge/runtime'), import('./config.ts'), import('./server.ts')],
-      );
+      const [{ createLogger, readConfig }, { openPartnerDatabase }] = await Promise.all([
+        import('@duebridge/runtime'),
+        import('./server.ts'),
+      ]);
       const log = createLogger({ name: 'partner', level: 'warn' });
       const opened = await openPartnerDatabase(
-        { ...readDatabaseConfig(terminal.env), log },
+        { ...readConfig(variables, terminal.env), log },
         { beside: true },
       );
       await opened.close();

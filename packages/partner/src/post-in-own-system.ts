@@ -31,7 +31,7 @@ import {
 import { refusals, type Rules } from './business-rules.ts';
 import { CallPlaces, FairQueue, type OpenCall } from './call-places.ts';
 import { claimPayments, type Lease } from './claims.ts';
-import { settlePayment } from './end-by-hand.ts';
+import { noteContradiction, settlePayment } from './end-by-hand.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   describeAccountSystemError,
@@ -261,15 +261,8 @@ export class OwnSystem extends Lanes implements Poster {
     const end = endOf(id, outcome);
     if (await this.#ends.add(end)) return { result: 'done' };
     // `settle` came first.
-    const { database, metrics, log } = this.#on;
-    const settled = await settlePayment(database, end, 'account system');
-    if (settled.outcome === 'was_ended' && !settled.agrees) {
-      metrics.count('contradicted');
-      log.error(
-        { platform_payment_id: id, here: settled.payment.status, there: end.status },
-        'the account system reports a different result than the one recorded',
-      );
-    }
+    const settled = await settlePayment(this.#on.database, end, 'account system');
+    noteContradiction(settled, end.status, this.#on);
     return { result: 'done' };
   }
 

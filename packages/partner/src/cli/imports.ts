@@ -16,6 +16,7 @@ import {
 } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import type { BillerRules } from '../account-system.ts';
+import { variables } from '../variables.ts';
 import { checkCsv, CsvChanged, CsvRefused, type CsvText } from '../csv.ts';
 
 /** Adds both commands. */
@@ -64,13 +65,13 @@ async function withFile<T>(
   // What lines leave behind is collected at once. Otherwise V8 lets 150 MB of it lie, which is more than all else that an import needs.
   setFlagsFromString('--semi-space-growth-factor=1');
   setFlagsFromString('--optimize-for-size');
-  const [{ readDatabaseConfig }, { openPartnerDatabase }] = await Promise.all([
-    import('../config.ts'),
+  const [{ readConfig }, { openPartnerDatabase }] = await Promise.all([
+    import('@duebridge/runtime'),
     import('../server.ts'),
   ]);
   const file = await openTextFile(terminal, name);
   try {
-    const config = readDatabaseConfig(terminal.env);
+    const config = readConfig(variables, terminal.env);
     const server = await openPartnerDatabase(config, { beside: true });
     try {
       return await work(() => file.text(), server.database, config.billers);
