@@ -1057,7 +1057,8 @@ BEGIN
      IS DISTINCT FROM
      (OLD.refund_id, OLD.platform_payment_id, OLD.partner_id, OLD.biller_id, OLD.funding_method, OLD.amount_in_cents, OLD.borne_by)
      OR (NEW.state <> OLD.state AND NOT ((OLD.state = 'asked' AND NEW.state IN ('sending', 'refused'))
-                                         OR (OLD.state = 'sending' AND NEW.state IN ('done', 'refused')))) THEN
+                                         OR (OLD.state = 'sending' AND NEW.state IN ('done', 'refused'))
+                                         OR (OLD.state = 'done' AND NEW.state = 'refused'))) THEN
     RAISE EXCEPTION 'a refund never changes, and ends once'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'refunds_guard';
   END IF;

@@ -84,10 +84,11 @@ export interface ProcessorEvent {
   /**
    * `news`: something changed; ask. `taken`: the funds are held or captured, whatever the row here says; they are released if the
    * payment has failed. `disputed` and `returned` open a case: the customer or their bank wants, or took, the money back.
-   * `refunded`: somebody refunded it at the processor, not through the platform.
+   * `refunded`: somebody refunded it at the processor, not through the platform. `refund_failed`: a refund that was made came back to the
+   * platform; the reference of its money is the `refund_id` of a part, or the processor's id of one made there.
    */
-  readonly kind: 'news' | 'taken' | 'disputed' | 'returned' | 'refunded';
-  /** What `disputed`, `returned` and `refunded` are about; default: all of the payment, under the event's id. */
+  readonly kind: 'news' | 'taken' | 'disputed' | 'returned' | 'refunded' | 'refund_failed';
+  /** What the last four are about; default: all of the payment, under the event's id. */
   readonly money?: readonly EventMoney[];
   /** For the audit; no personal data. */
   readonly detail?: Readonly<Record<string, string | number | null>>;

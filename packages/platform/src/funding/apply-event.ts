@@ -3,7 +3,7 @@
  * a case (store/cases.ts), or a refund that somebody made at the processor.
  */
 import { sql, type Database } from '@duebridge/runtime';
-import { noteRefund } from '../money/refunds.ts';
+import { failRefund, noteRefund } from '../money/refunds.ts';
 import { decideDispute, openCase } from '../store/cases.ts';
 import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
@@ -40,7 +40,7 @@ const applyStatement = sql(
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT 'processor ' || $1, 'funds_' || $4, p.platform_payment_id, p.partner_id, $6::jsonb
-       FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded')
+       FROM p, fresh WHERE fresh.kind IN ('disputed', 'returned', 'refunded', 'refund_failed')
    )
    SELECT p.amount_in_cents, p.state = 'captured' AS is_taken,
           CASE WHEN p.status = 'processing' THEN 'open' WHEN p.status <> 'succeeded' THEN 'failed' WHEN p.is_settled THEN 'owed' ELSE 'settling' END AS end
@@ -150,6 +150,14 @@ async function moveMoney(on: Queryable, { adapter, event, at, met, one }: Moving
       const amount_in_cents = isUndecided ? one.amount_in_cents : 0;
       const reason_code = 'refunded_elsewhere';
       await openCase(on, 'complained', { ...about, reason_code, amount_in_cents });
+      return;
+    }
+    case 'refund_failed': {
+      const failed = { refund_ids: [one.reference, case_id], note: said.reason, actor, at };
+      if (!(await failRefund(on, failed))) return;
+      // The customer has nothing, and was told otherwise: a person pays them another way.
+      const what = { ...about, case_id: `${case_id}-failed`, reason_code: 'other' } as const;
+      await openCase(on, 'complained', what);
       return;
     }
     case 'news':

@@ -79,6 +79,16 @@ export async function readEvent(
       // A charge may be refunded in parts.
       return of(metadata, 'refunded', { detail, subject: `${id}:${amount_refunded}`, money });
     }
+    case 'refund.failed': {
+      const { id, metadata, amount, payment_intent, failure_reason } = event.data.object;
+      const intent = idOf(payment_intent);
+      if (intent === undefined) return undefined;
+      const reason = `the refund ${id} failed (${failure_reason ?? 'no reason'})`;
+      const money = [{ reference: metadata?.['refund_id'] ?? id, amount_in_cents: amount, reason }];
+      // One that was made in the dashboard does not carry our ids.
+      const { metadata: own } = await stripe.paymentIntents.retrieve(intent);
+      return of(own, 'refund_failed', { detail: { refund: id }, subject: id, money });
+    }
     default:
       return undefined;
   }

@@ -7,7 +7,9 @@ import { after, suite, test } from 'node:test';
 import type { FlowSession } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
+import { findFaults } from '../money/check.ts';
 import { openSealer } from '../partners/seal.ts';
+import { listCases } from '../store/cases.ts';
 import { failed, newCustomer, posted, until, type Paid } from '../../test/paying.ts';
 import {
   BANK_ASKS,
@@ -353,6 +355,35 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const events = await payment.trail();
     assert.equal(events.filter((event) => event === 'funds_refunded').length, 1);
     assert.equal((await payment.read()).status, 'succeeded');
+  });
+
+  test('a refund that fails after it was made is with the platform again, and a person is told [PL17]', async () => {
+    const payment = await pay(NUMBERS.good, posted());
+    await payment.settled();
+    const body = { amount_in_cents: 100, reason_code: 'other', reason: 'a test' };
+    const made = await platform.admin('POST', `/admin/v1/payments/${payment.id}/refund`, body);
+    assert.equal(made.body['state'], 'done');
+    const [refund] = refundsOf(payment);
+    const failed = { ...refund, status: 'failed', failure_reason: 'lost_or_stolen_card' };
+    for (const _ of ['first', 'again']) await webhook('refund.failed', failed);
+    const rows = await database.query<{ state: string; debit: string; credit: string }>(
+      `SELECT r.state, t.debit, t.credit FROM duebridge_platform.refunds r JOIN duebridge_platform.transfers t ON t.id = r.refund_id
+        WHERE r.platform_payment_id = $1 AND t.act = 'refund_failed'`,
+      [payment.id],
+    );
+    assert.deepEqual(rows, [{ state: 'refused', debit: 'refunded', credit: 'borne' }]);
+    const cases = await listCases(database, { platform_payment_id: payment.id });
+    assert.deepEqual(
+      cases.map((one) => [one.state, /lost_or_stolen_card/.test(one.note)]),
+      [['open', true]],
+    );
+    assert.deepEqual(await findFaults(database, Date.now() - 3_600_000), []);
+    // All of it can be refunded again.
+    const all = await platform.admin('POST', `/admin/v1/payments/${payment.id}/refund`, {
+      ...body,
+      amount_in_cents: CARD.amount_in_cents,
+    });
+    assert.notEqual(all.status, 409);
   });
 
   test('parts of a card payment are refunded at Stripe, each once, also after it has forgotten its keys', async () => {

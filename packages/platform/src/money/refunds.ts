@@ -7,8 +7,8 @@
  *         committed with its row of the book before the processor is asked, and asked for by one id forever, so that an answer that is
  *         lost is asked for again and refunds nothing twice. Above the limit a second person approves it.
  *
- * By `state`: `asked` waits for a second person; `sending`: the processor may have it; `done`; `refused`: by the processor for certain, or
- * withdrawn. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
+ * By `state`: `asked` waits for a second person; `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also
+ * after it was done, or withdrawn. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
  */
 import { Refusal, type RefundRequest, type RefundView } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
@@ -118,6 +118,7 @@ const MOVES = {
   withdrawn: { from: 'asked', to: 'refused', book: [null, null, null] },
   done: { from: 'sending', to: 'done', book: ['refund_done', 'refunding', 'refunded'] },
   refused: { from: 'sending', to: 'refused', book: ['refund_refused', 'refunding', 'bearer'] },
+  failed: { from: 'done', to: 'refused', book: ['refund_failed', 'refunded', 'bearer'] },
 } as const;
 
 async function move(
@@ -254,6 +255,23 @@ export async function noteRefund(
   const said = { now: Date.parse(at), actor };
   await move(on, refund_id, 'sending', said);
   await move(on, refund_id, 'done', said);
+}
+
+/** A refund that was done has failed: its money is back with the platform, and with who bore it. False when none of these ids is one. */
+export async function failRefund(
+  on: Queryable,
+  failed: {
+    readonly refund_ids: readonly string[];
+    readonly note: string;
+    readonly actor: string;
+    readonly at: string;
+  },
+): Promise<boolean> {
+  const said = { now: Date.parse(failed.at), actor: failed.actor, note: failed.note };
+  for (const refund_id of failed.refund_ids) {
+    if (await move(on, refund_id, 'failed', said)) return true;
+  }
+  return false;
 }
 
 /**
