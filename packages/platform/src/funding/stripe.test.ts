@@ -377,7 +377,13 @@ suite('payments by Stripe', { concurrency: true }, () => {
       cases.map((one) => [one.state, /lost_or_stolen_card/.test(one.note)]),
       [['open', true]],
     );
-    assert.deepEqual(await findFaults(database, Date.now() - 3_600_000), []);
+    // Other tests of this file pay meanwhile.
+    const faults = await findFaults(database, Date.now() - 3_600_000);
+    const own = [payment.id, refund?.metadata?.['refund_id'] ?? ''];
+    assert.deepEqual(
+      faults.filter((fault) => own.some((id) => fault.includes(id))),
+      [],
+    );
     // All of it can be refunded again.
     const all = await platform.admin('POST', `/admin/v1/payments/${payment.id}/refund`, {
       ...body,
