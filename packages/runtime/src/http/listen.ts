@@ -13,13 +13,19 @@ export interface ListenAt {
 }
 
 /**
+ * Connections that may wait to be accepted: the usual limit of Linux, of which Node takes 511. When they are all a stranger's, the next
+ * person's waits for a second or more until it is tried again.
+ */
+const BACKLOG = 4_096;
+
+/**
  * Listens and returns the base URL, without a trailing slash. Throws ConfigurationError for a port that is taken or not allowed,
  * and for an address that this machine does not have.
  */
 export async function listen(app: FastifyInstance, at: ListenAt): Promise<string> {
   const { host, port } = at;
   try {
-    await app.listen({ host, port });
+    await app.listen({ host, port, backlog: BACKLOG });
   } catch (error) {
     const sentence = whyNot(error, at);
     throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
