@@ -302,9 +302,13 @@ test('calls of two workers together never exceed the budget of a partner [PL16]'
   });
   let underWay = 0;
   let most = 0;
+  const used = Promise.withResolvers<void>();
   partner.script = async (seen) => {
     underWay += 1;
     most = Math.max(most, underWay);
+    if (most >= 2) used.resolve();
+    // The first call waits for another one, however slow the machine is.
+    await used.promise;
     await systemClock.sleep(15);
     underWay -= 1;
     return partner.right(seen);
@@ -325,7 +329,6 @@ test('calls of two workers together never exceed the budget of a partner [PL16]'
   for (const row of rows) {
     assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
   }
-  assert.ok(most >= 2, 'the budget was not used');
   assert.ok(most <= 3, `${most} calls at once`);
 });
 
