@@ -261,14 +261,14 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 18,
+    seed: 61,
   },
   {
     name: 'a living replica is taken for dead',
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 39,
+    seed: 16,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
