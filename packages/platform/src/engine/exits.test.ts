@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test from 'node:test';
 import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
+import { notePutBack } from '../checkout/lost-payments.ts';
 import { pausePayment } from '../store/pause.ts';
 import { advance, findPayment } from '../store/payments.ts';
 import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
@@ -25,7 +26,7 @@ const NO_ONE = { reason: 'a test', actor: 'ada' } as const;
 async function table(): Promise<Map<string, string[]>> {
   const text = await readFile(PAGE, 'utf8');
   const from = text.slice(text.indexOf('## Every state and its exits'));
-  const rows = [...from.matchAll(/^\| `([a-z]+)`[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|/gm)];
+  const rows = [...from.matchAll(/^\| `([a-z_]+)`[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|/gm)];
   return new Map(
     rows.map(([, state = '', , acts = '']) => [
       state,
@@ -105,7 +106,11 @@ function reached(): Set<PaymentStage> {
 
 /** A payment in this state, with its row of funds; the partner answers every GET with 500. */
 async function inState(rig: Ground, state: string): Promise<string> {
-  const stages: Record<string, PaymentStage> = { paused: 'dispatching', ended: 'accepted' };
+  const stages: Record<string, PaymentStage> = {
+    paused: 'dispatching',
+    ended: 'accepted',
+    put_back: 'authorized',
+  };
   const isOfFunds = state === 'releasing';
   if (state === 'uncollected') {
     const id = await inState(rig, 'ended');
@@ -120,6 +125,11 @@ async function inState(rig: Ground, state: string): Promise<string> {
     `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', 'r', $2)`,
     [id, funds],
   );
+  if (state === 'put_back') {
+    const payment = await findPayment(rig.database, id);
+    assert.ok(payment);
+    await rig.database.transaction((tx) => notePutBack(tx, payment, Date.now(), {}));
+  }
   if (state === 'ended' || isOfFunds) {
     const isFailed = state === 'releasing';
     const ending = {
@@ -251,9 +261,13 @@ test('a payment is closed by word only when no call for it can be under way [PL5
   await advance(rig.database, writer(ME), [{ ...step, review_reason: 'mismatch_amount_in_cents' }]);
   const posted_at = '2026-03-01T10:00:05.000Z';
   const word = { outcome: 'succeeded', payment_id: 'P-9', posted_at } as const;
-  const row = await closeByWord(rig, { ...NO_ONE, platform_payment_id: id, word, evidence: 'x' });
-  assert.deepEqual(
-    [row.status, row.payment_id, row.posted_at, row.ended_by, row.slot],
-    ['succeeded', 'P-9', posted_at, 'operator', -1],
-  );
+  const lost = await inState(rig, 'put_back');
+  await pause(rig, lost);
+  for (const platform_payment_id of [id, lost]) {
+    const row = await closeByWord(rig, { ...NO_ONE, platform_payment_id, word, evidence: 'x' });
+    assert.deepEqual(
+      [row.status, row.payment_id, row.posted_at, row.ended_by, row.slot],
+      ['succeeded', 'P-9', posted_at, 'operator', -1],
+    );
+  }
 });

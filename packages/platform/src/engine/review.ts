@@ -12,7 +12,7 @@ import { conflict, Refusal } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
-import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
+import { knownPayment, PAUSED, wasPutBack, type PaymentRow } from '../store/payments.ts';
 import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent, refusalText } from './payment-steps.ts';
@@ -103,13 +103,15 @@ const pausedStatement = sql(
      FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`,
 );
 
-/** Throws unless nobody drives the payment and a PUT may have left. */
+/** Throws unless nobody drives the payment and a PUT may have left, perhaps before the database lost it. */
 async function assertPaused(
   { database }: ReviewDependencies,
   { platform_payment_id, slot, stage }: PaymentRow,
 ): Promise<void> {
   if (slot !== PAUSED) throw conflict(NOT_CLOSABLE);
-  if (isUnsent({ stage })) throw conflict('Nothing was sent for this payment: withdraw it');
+  if (isUnsent({ stage }) && !(await wasPutBack(database, platform_payment_id))) {
+    throw conflict('Nothing was sent for this payment: withdraw it');
+  }
   const [paused] = await database.query<{ ms: number | null }>(pausedStatement, [
     platform_payment_id,
   ]);

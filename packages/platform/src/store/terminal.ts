@@ -175,8 +175,8 @@ const SETTLED_BY_WORD = 'The funds of this payment were settled by an operatorâ€
 const NOT_WAITING = 'The payment is neither in review nor paused';
 
 /**
- * Cancels a payment of which no PUT can have left, not even before the database lost it (decision 18). The worker writes `dispatching` before the first PUT, so that
- * guard and this one exclude each other. Any worker then releases the funds.
+ * Cancels a payment of which no PUT can have left, not even before the database lost it (decision 18). The worker writes `dispatching`
+ * before the first PUT, so that guard and this one exclude each other. Any worker then releases the funds.
  */
 export const withdrawPayment = operatorsAct('payment_withdraw', {
   set: `status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}`,
@@ -223,7 +223,7 @@ const closeReviewStatement = sql(
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
             payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted', 'review')
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage IN ('dispatching', 'accepted', 'review') OR ${PUT_BACK})
         AND (p.stage = 'review' OR p.slot = ${PAUSED}) AND p.review_reason IS NOT DISTINCT FROM $4
       RETURNING p.*
    ), noted AS (
