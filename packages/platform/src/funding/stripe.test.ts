@@ -278,7 +278,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     assert.deepEqual(refundsOf(payment), []);
   });
 
-  test('an authorization that expires soon is captured early, and refunded once if the payment fails later [PL7]', async () => {
+  test('an authorization that expires soon is captured early, and refunded once if the payment fails later; if that fails, a person is told [PL7]', async () => {
     stripe.holdSeconds.set(34_567, 3_600);
     const payment = await pay(NUMBERS.good, undefined, { amount_in_cents: 34_567 });
     await payment.arrived();
@@ -291,8 +291,16 @@ suite('payments by Stripe', { concurrency: true }, () => {
     const events = await payment.settled();
     assert.ok(events.includes('funds_captured_early') && events.includes('funds_refunded'));
     assert.ok(!events.includes('funds_released'));
+    const [refund] = refundsOf(payment);
     assert.equal(refundsOf(payment).length, 1);
     await payment.becomes('refunded');
+    // It comes back to the platform: the book owes nobody this money, and its customer has nothing.
+    await webhook('refund.failed', { ...refund, status: 'failed', failure_reason: 'declined' });
+    const cases = await listCases(database, { platform_payment_id: payment.id });
+    assert.deepEqual(
+      cases.map((one) => [one.state, one.amount_in_cents, /declined/.test(one.note)]),
+      [['open', 0, true]],
+    );
   });
 
   test('a dispute is recorded once however often it is reported, and a forged or old webhook is refused', async () => {

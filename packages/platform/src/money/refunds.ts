@@ -257,7 +257,10 @@ export async function noteRefund(
   await move(on, refund_id, 'done', said);
 }
 
-/** A refund that was done has failed: its money is back with the platform, and with who bore it. False when none of these ids is one. */
+/**
+ * A refund that was done has failed: its money is back with the platform, and with who bore it. False when there was one that was not
+ * done: it is asked for again and refused then, or was refused before. One that is not in the book moves nothing.
+ */
 export async function failRefund(
   on: Queryable,
   failed: {
@@ -270,8 +273,9 @@ export async function failRefund(
   const said = { now: Date.parse(failed.at), actor: failed.actor, note: failed.note };
   for (const refund_id of failed.refund_ids) {
     if (await move(on, refund_id, 'failed', said)) return true;
+    if ((await on.query(getStatement, [refund_id])).length > 0) return false;
   }
-  return false;
+  return true;
 }
 
 /**
