@@ -122,11 +122,6 @@ const OPEN: readonly (readonly [words: string, by: 'until_id' | 'until', from: s
     'until_id',
     'differences d WHERE d.platform_payment_id < $1 AND d.resolved_at IS NULL',
   ],
-  [
-    'payments are marked for follow-up',
-    'until_id',
-    'follow_ups f WHERE f.platform_payment_id < $1',
-  ],
 ];
 /** At most so many are counted. */
 const COUNTED = 1_000;
