@@ -35,7 +35,7 @@ export const WORDS: Words = {
   platform_batch_id: { flags: '--batch <id>', help: 'of one batch' },
   platform_payment_id: { flags: '--payment <id>', help: 'of one payment' },
   status: {
-    help: 'how it stands; needs_human: in review, paused, marked, late or with open funds',
+    help: 'how it stands; needs_human: in review, paused, late, with open funds or with a case',
   },
   amount_in_cents: {
     flags: '--amount <dollars>',
