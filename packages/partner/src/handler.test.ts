@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { getEventListeners, once } from 'node:events';
 import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { connect, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { createMetrics } from '@duebridge/runtime';
 import { type TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
@@ -402,4 +407,30 @@ test('requests for other paths pass to the next handler, and the mount path is n
   assert.equal((await host.call('GET', '/pay/biller/acme/account/A-1/else')).status, 299);
   // What follows the path does not make it another one.
   assert.notEqual((await host.call('GET', '/pay/biller/acme/account/A-1?x=1')).status, 299);
+});
+
+test('the route of the Next.js page answers once the database is there, though it was not at its first request', async (t) => {
+  const page = await readFile(new URL('../../../docs/partner-kit.md', import.meta.url), 'utf8');
+  const route = /^```js app\/pay\/\S+\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? '';
+  const database = await kitDatabase(t);
+  const folder = await mkdtemp(join(tmpdir(), 'duebridge-route-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const own = route.replace('@duebridge/partner', import.meta.resolve('./index.ts'));
+  await writeFile(join(folder, 'route.mjs'), own);
+  // In a process of its own: the route never closes what it opens.
+  const asks = `import { GET } from './route.mjs';
+    const url = 'http://biller.example/pay/biller/my-biller/account/A-1';
+    const get = () => GET(new Request(url, { headers: { 'x-api-key': process.env.DUEBRIDGE_PARTNER_KEY } }));
+    const there = process.env.DATABASE_URL;
+    process.env.DATABASE_URL += '-which-is-not-there';
+    const first = await get().then(({ status }) => status, () => 'none');
+    process.env.DATABASE_URL = there;
+    const { status } = await get();
+    console.log(JSON.stringify([first, status]));
+    process.exit();`;
+  await writeFile(join(folder, 'asks.mjs'), asks);
+  const env = { ...process.env, DATABASE_URL: database.url, DUEBRIDGE_PARTNER_KEY: TEST_KEY };
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, [join(folder, 'asks.mjs')], { env });
+  assert.deepEqual(JSON.parse(stdout.trim().split('\n').at(-1) ?? ''), ['none', 404]);
 });
