@@ -1,5 +1,5 @@
 /**
- * The default AccountSystem: accounts, and double entries that are only ever appended.
+ * The default AccountSystem: accounts, and entries that are only ever appended.
  *
  * What an account owes is at every moment the sum of its entries (the view `movement`): a payment of 500 is -500, an import that
  * raises the bill from 1,000 to 1,200 is +200 (a row of `billed`). A payment that was posted here is its own entry: its row says so, and
