@@ -152,13 +152,14 @@ test('evidence is deleted long after its payment was settled, and kept while it 
 
 test('mails leave after two months, except those that wait, and the shell of an erased person with its time', async () => {
   const idOf = (days: number): string => uuidv7({ msecs: Date.now() - days * 86_400_000 });
-  const [sent, refused, waiting, young] = [MAIL_DAYS + 1, MAIL_DAYS + 1, MAIL_DAYS + 1, 1].map(
-    idOf,
-  );
+  const old = MAIL_DAYS + 1;
+  // That of a refund is young, however old its payment: without its row it would be queued again in the next minute.
+  const [sent, refused, waiting, refunded, young] = [old, old, old, old, 1].map(idOf);
   await database.query(
-    `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, sent_at, given_up_at)
-     VALUES ($1, 'receipt', now(), NULL), ($2, 'receipt', NULL, now()), ($3, 'receipt', NULL, NULL), ($4, 'receipt', now(), NULL)`,
-    [sent, refused, waiting, young],
+    `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, queued_at, sent_at, given_up_at)
+     VALUES ($1, 'receipt', $6, now(), NULL), ($2, 'receipt', $6, NULL, now()), ($3, 'receipt', $6, NULL, NULL),
+            ($4, 'receipt', now(), now(), NULL), ($5, 'receipt', now(), now(), NULL)`,
+    [sent, refused, waiting, refunded, young, new Date(Date.now() - old * 86_400_000)],
   );
   await database.query(
     `INSERT INTO duebridge_platform.customers (customer_id, partner_id, erase_after, erased_at)
