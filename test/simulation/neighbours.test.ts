@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
+import { FIRST_RETRY_MS } from '../../packages/platform/src/engine/poll-schedule.ts';
 import { play, refusal, type Fared, type Scene, type Sickness } from './beside.ts';
 import { SimulatedPostgres } from './database.ts';
 
@@ -15,6 +16,12 @@ const always =
   (...response: Parameters<typeof refusal>): Sickness =>
   () =>
     Promise.resolve(refusal(...response));
+/**
+ * When the last payment is sent to a partner that hung and is right again: its trial left just before, hangs until the deadline of a call
+ * (15 s), and is its third failure at most (23 payments shared a trial each 1.5 to 2 s), after which it waits for at most 4 x 250 ms
+ * (poll-schedule.ts). And a little for the way.
+ */
+const LAST_MS = 15_000 + 4 * FIRST_RETRY_MS + 100;
 
 const SCENES: readonly (readonly [what: string, scene: Scene])[] = [
   ['20 payments are answered 500', { sick: always(500), count: 20, budget: SMALL, seconds: 5 }],
@@ -76,7 +83,7 @@ describe('with the pauses of production', () => {
     ['refused our credentials', refusal(401), 0],
     ['had an invalid certificate', { kind: 'certificate' }, 0],
     ['answered 500', refusal(500), 0],
-    // Those whose trial hangs wait for its deadline of 15 s, and for their turn within two seconds.
+    // Those whose trial hangs wait for its deadline.
     ['hung', { kind: 'silent' }, 10],
   ] as const) {
     test(`a partner that ${what} for a minute is sent all that waited within two seconds [LV8]`, async (t) => {
@@ -95,7 +102,7 @@ describe('with the pauses of production', () => {
       const soon = [...waits.values()].filter((ms) => ms <= 2_100).length;
       assert.ok(soon >= 23 - hung, `${soon} were sent within two seconds`);
       assert.ok(
-        waits.size >= 23 && longest <= 17_000,
+        waits.size >= 23 && longest <= LAST_MS,
         `the last of ${waits.size} after ${longest}`,
       );
     });
