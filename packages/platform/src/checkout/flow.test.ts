@@ -94,7 +94,6 @@ test('a token opens the flow, the flow shows the bill, and the bill is paid [S1 
   assert.equal(bill.session_id, session_id);
   assert.deepEqual(bill.partner, { partner_id: biller.partner_id, name: 'Springfield Water' });
   assert.deepEqual(bill.biller, { biller_id: 'water', name: 'Springfield Water' });
-  assert.match(bill.account.masked_account_id, /^••••\d$/);
   assert.equal(bill.account.balance_source, 'partner');
   assert.equal(bill.account.balance?.amount_due_in_cents, 12_345);
   assert.equal(bill.account.payment_rules.max_amount_in_cents, 500_000);
@@ -455,6 +454,30 @@ test('a receipt names its payer and a contact, and no name appears before there 
   assert.deepEqual((await readSession(session)).receipt, {
     payer_name: 'Josephine-canary Quimby-canary',
   });
+});
+
+test('the page learns no whole account id, and no name of the holder, from any answer of the flow [PL15]', async () => {
+  const account_id = 'secretaccount12345678';
+  const holder = { first_name: 'Wilhelmina', last_name: 'Holder' };
+  partner.accounts.set(account_id, { ...partner.accounts.get('a1'), account_id, holder });
+  partner.endings.set(account_id, succeeded());
+  const { session, token } = await platform.session(credentials, account_id, newCustomer());
+  const headers = bearer(session);
+  const answers = [
+    await exchange(token),
+    await platform.call('GET', '/v1/flow/session', { headers }),
+    await confirm(session),
+  ];
+  const id = String(answers[2]?.body['platform_payment_id']);
+  await ended(session, id);
+  for (const path of [`/v1/flow/payments/${id}`, '/v1/flow/session']) {
+    answers.push(await platform.call('GET', path, { headers }));
+  }
+  for (const { status, text } of answers) {
+    assert.equal(status, 200, text);
+    assert.doesNotMatch(text, /secretaccount|Wilhelmina|Holder/);
+  }
+  assert.match(answers[1]?.text ?? '', /••••5678/);
 });
 
 test('an amount that the account does not allow is refused with the limit, and stored nowhere [S5]', async () => {
