@@ -81,7 +81,13 @@ export interface WorkingDay {
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
 export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<WorkingDay> {
-  const platform = await startTestPlatform(cleanup, { webDist: dist });
+  const payer = {
+    name: 'Duebridge Payments',
+    routing_number: '021000021',
+    account_number: '1234567890',
+    company_id: '1234567890',
+  };
+  const platform = await startTestPlatform(cleanup, { webDist: dist, payer });
   const added = await platform.admin('POST', '/admin/v1/partners', {
     partner_id: 'springfield-water',
     name: 'Springfield Water',

@@ -1,6 +1,7 @@
 /** The operator console in a real Chromium, over a real platform: what an operator is asked on a working day. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
@@ -486,6 +487,45 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
   await page.getByRole('dialog').getByRole('button', { name: 'paid' }).click();
   await page.getByText('Noted. A second person has to give the same reference.').waitFor();
   assert.equal((await auditOf('transfer_end_requested'))[0]?.actor, 'bob');
+  await close();
+});
+
+test('a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
+  await work.pay('pays-78', 3_100, 'file@example.com');
+  const payout = {
+    way: 'pain001',
+    holder_name: 'Springfield Water',
+    routing_number: '021000021',
+    account_number: '12345678',
+  };
+  const path = '/admin/v1/partners/springfield-water/payout';
+  const set = await work.platform.admin('POST', path, payout);
+  assert.equal(set.status, 200, set.text);
+  await work.platform.database.transaction(async (tx) => {
+    await tx.query(
+      `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+       VALUES ('in-a-file-1', 'b-batch', 'springfield-water', 'water', 1, 3100, 0, 0, 3100, '', now(), 'sent')`,
+    );
+    await tx.query(
+      `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents) VALUES ('in-a-file-1', 'pain001', 3100)`,
+    );
+  });
+  const { page, close } = await signIn('ada');
+  await page.getByRole('link', { name: 'Money', exact: true }).click();
+  const make = async (): Promise<void> => {
+    const label = 'Make a pain.001 file';
+    await page.getByRole('button', { name: label }).first().click();
+    await page.getByRole('dialog').getByRole('button', { name: label }).click();
+  };
+  const stored = page.waitForEvent('download');
+  await make();
+  const download = await stored;
+  assert.match(download.suggestedFilename(), /^[0-9a-f-]{36}\.xml$/);
+  assert.match(await readFile(await download.path(), 'utf8'), /in-a-file-1/);
+  await page.getByText('The file has 1 transfer, $31.00.').waitFor();
+  await make();
+  await page.getByText('No transfer of test mode waits for a file of this kind').waitFor();
   await close();
 });
 

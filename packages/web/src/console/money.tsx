@@ -154,7 +154,8 @@ function MakeFile({ mode, way, label }: { mode: string; way: string; label: stri
         file.href = URL.createObjectURL(new Blob([made.content]));
         file.download = `${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`;
         file.click();
-        return `The file has ${made.transfers} transfers, ${money(made.amount_in_cents)}.`;
+        const transfers = made.transfers === 1 ? '1 transfer' : `${made.transfers} transfers`;
+        return `The file has ${transfers}, ${money(made.amount_in_cents)}.`;
       }}
     />
   );
