@@ -112,7 +112,8 @@ CREATE TABLE duebridge_platform.bank_transfers (
   CONSTRAINT bank_transfers_file_id_fkey FOREIGN KEY (file_id) REFERENCES duebridge_platform.bank_files(file_id),
   CONSTRAINT bank_transfers_remittance_id_fkey FOREIGN KEY (remittance_id) REFERENCES duebridge_platform.remittances(remittance_id),
   CONSTRAINT bank_transfers_amount_in_cents_check CHECK ((amount_in_cents > 0)),
-  CONSTRAINT bank_transfers_result_check CHECK ((result = ANY (ARRAY['paid'::text, 'returned'::text])))
+  CONSTRAINT bank_transfers_result_check CHECK ((result = ANY (ARRAY['paid'::text, 'returned'::text]))),
+  CONSTRAINT bank_transfers_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text])))
 );
 
 CREATE INDEX bank_transfers_waiting ON duebridge_platform.bank_transfers USING btree (way, remittance_id) WHERE ((file_id IS NULL) AND (result IS NULL));

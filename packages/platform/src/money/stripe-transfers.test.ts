@@ -1,7 +1,10 @@
 /** Billers paid by Stripe Connect, against the imitation of its API: each remittance is one transfer, whatever is lost on the way. */
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import { testDatabase } from '@duebridge/runtime/testing';
 import { CLOSED_ACCOUNT, startStripe } from '../../test/stripe.ts';
+import { migrations } from '../migrations.ts';
+import { openDesk } from './desk.ts';
 import type { RemittanceChannel, RemittanceOrder } from './remittance.ts';
 import { eitherChannel, openStripeTransfers } from './stripe-transfers.ts';
 
@@ -74,4 +77,9 @@ test('live money does not leave by a test key, and an order is followed where it
   const sentBefore = eitherChannel(desk([id]), openStripeTransfers(stripe.settings));
   assert.equal((await sentBefore.find(id))?.kind, 'sent');
   assert.equal((await sentBefore.state(id)).kind, 'under_way');
+});
+
+test('the desk takes no transfer by Stripe, not even from a server that knows no other channel', async (t) => {
+  const database = await testDatabase(t, { migrations, name: 'desk' });
+  await assert.rejects(openDesk(database).send(order), { constraint: 'bank_transfers_way_check' });
 });
