@@ -324,6 +324,20 @@ test('a payment behind the back of its worker is found within sixteen rounds, th
   await engine.stop();
 });
 
+test('a slot in which a payment may have been committed unseen is read at the next round [PL9 F70]', async () => {
+  const { engine, time, put, drives } = rig();
+  await engine.start();
+  await time.advance(SWEPT_MS);
+  // Far apart, so that the next round reads at most one of them in its turn.
+  put('a', 5);
+  put('b', 900);
+  engine.lookAgain(5);
+  engine.lookAgain(900);
+  await time.advance(SWEPT_MS / 16);
+  assert.deepEqual(drives('a', 'b'), [true, true]);
+  await engine.stop();
+});
+
 test('a payment that was dropped while its page was read is not driven again, and later it may be [PL8]', async () => {
   const { engine, world, time, put, drives, named } = rig();
   await engine.start();
