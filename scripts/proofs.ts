@@ -40,7 +40,10 @@ export function proofs(): ReadonlyMap<string, readonly Proof[]> {
 if (import.meta.main) {
   const found = proofs();
   const ids = process.argv.slice(2);
-  if (ids.length === 0) console.error('Name the ids to look up: npm run proofs -- PL1 F70');
+  if (ids.length === 0) {
+    console.error('Name the ids to look up: npm run proofs -- PL1 F70');
+    process.exitCode = 3;
+  }
   for (const id of ids) {
     const tests = (found.get(id) ?? []).map(({ file, title }) => `\n  ${title}\n    ${file}`);
     console.log(`${id}: ${tests.join('') || 'no test'}`);

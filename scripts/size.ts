@@ -8,12 +8,19 @@ import { execFileSync } from 'node:child_process';
 const TESTS = /\.test\.tsx?$|(?:^|\/)tests?\/|^bench\/|testing\.ts$/;
 
 const commit = process.argv[2] ?? 'HEAD';
-// An empty pattern matches every line, so this counts them.
-const counted = execFileSync('git', ['grep', '-I', '-c', '', commit, '--'], {
-  cwd: `${import.meta.dirname}/..`,
-  encoding: 'utf8',
-  maxBuffer: 2 ** 28,
-});
+let counted = '';
+try {
+  // An empty pattern matches every line, so this counts them.
+  counted = execFileSync('git', ['grep', '-I', '-c', '', commit, '--'], {
+    cwd: `${import.meta.dirname}/..`,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+} catch {
+  console.error(`size: git finds no commit ${commit} here`);
+  process.exit(3);
+}
 const folders: Record<string, { source: number; tests: number }> = {};
 let [decisions, documents] = [0, 0];
 for (const [, path = '', lines] of counted.matchAll(/^[^:]+:(.*):(\d+)$/gm)) {
