@@ -80,8 +80,6 @@ interface AccountReads {
 /** Accounts in the kit's own database: balances change in the transaction that ends the payment, so both happen or neither (KT6). */
 export interface AccountsInTransaction extends AccountReads {
   readonly posts: 'in_transaction';
-  /** Of `ledger()` alone: each payment that it posts is an entry of its account (ledger.ts). */
-  readonly isLedger?: true;
   /**
    * Posts hundreds at once and gives one outcome for each, in their order. Everything it writes goes through `tx`; it may run
    * again when PostgreSQL breaks the transaction off. Lock accounts in one order (sorted), or two replicas will collide.

@@ -117,7 +117,7 @@ async function endWith(
   end: PaymentEnd,
   line: Omit<AuditLine, 'platform_payment_id'>,
 ): Promise<PaymentRow> {
-  const [payment] = await endPayments(tx, [end], { isNoted: false });
+  const [payment] = await endPayments(tx, [end], false);
   assert(payment, 'a payment changed under its lock');
   await writeAudit(tx, [{ platform_payment_id: end.platform_payment_id, ...line }]);
   return payment;

@@ -45,7 +45,6 @@ const findAccountStatement = sql(
 export function ledger(database: Database): AccountsInTransaction {
   return {
     posts: 'in_transaction',
-    isLedger: true,
     async findAccount(biller_id, account_id) {
       const [row] = await database.query<AccountRow>(findAccountStatement, [biller_id, account_id]);
       return row && toAccountRecord(row);
@@ -141,13 +140,23 @@ async function postAll(
       ? ({ outcome: 'locked' } as const)
       : judge(payment, accounts.get(keyOf(payment))),
   );
-  const paid = payments.flatMap(({ biller_id, account_id, amount_in_cents }, index) =>
-    outcomes[index]?.outcome === 'posted' ? [{ biller_id, account_id, amount_in_cents }] : [],
-  );
+  const paid = payments.filter((_, index) => outcomes[index]?.outcome === 'posted');
   if (paid.length > 0) {
     await tx.query(payStatement, arraysOf(paid, 'biller_id', 'account_id', 'amount_in_cents'));
+    const before = postedIn.get(tx) ?? [];
+    postedIn.set(tx, new Set([...before, ...paid.map((payment) => payment.platform_payment_id)]));
   }
   return outcomes;
+}
+
+const postedIn = new WeakMap<Transaction, ReadonlySet<string>>();
+
+/**
+ * The payments that the ledger has posted in a transaction: they are to end as entries of their accounts. Asked of the ledger, and not of
+ * the account system that was configured, because that may post through it, or instead of it.
+ */
+export function postedByLedger(tx: Transaction): ReadonlySet<string> {
+  return postedIn.get(tx) ?? new Set();
 }
 
 function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {

@@ -243,9 +243,9 @@ test('a file of accounts is imported whole or not at all; what is stored is told
   // Paid since: the second page has to say of which moment its amount is true.
   await accepted(database, ['p'], { account_id: 'B-1' });
   await database.transaction((tx) =>
-    endPayments(tx, [{ platform_payment_id: 'p', status: 'succeeded', failure_reason: null }], {
-      inLedger: true,
-    }),
+    endPayments(tx, [
+      { platform_payment_id: 'p', status: 'succeeded', failure_reason: null, in_ledger: true },
+    ]),
   );
   await write(...pages, 'acme,B-1,3.00');
   const late = await run(env, ['accounts', 'import', file]);

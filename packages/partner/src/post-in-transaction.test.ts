@@ -50,11 +50,10 @@ test('payments of one turn share a transaction, in which all outcomes are stored
   const { post, poster } = posterOn(database, {
     async post(payments, tx) {
       sizes.push(payments.length);
-      const posted = await ledger(database).post(payments, tx);
-      return payments.map(({ platform_payment_id: id }, index) =>
-        id === 'later'
-          ? { outcome: 'later', until: later }
-          : (posted[index] ?? { outcome: 'canceled' }),
+      const due = payments.filter((payment) => payment.platform_payment_id !== 'later');
+      const posted = await ledger(database).post(due, tx);
+      return payments.map(
+        (payment) => posted[due.indexOf(payment)] ?? { outcome: 'later', until: later },
       );
     },
   });
@@ -188,6 +187,44 @@ test('a posting whose payment could not be ended is rolled back, never left half
     await database.query(`SELECT FROM duebridge_partner.payment WHERE in_ledger`),
     [],
   );
+  await poster.stop();
+});
+
+test('a payment is an entry of its account when the ledger posted it, whoever asked the ledger to [ST2 KT6 KT12]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database);
+  const balance = async (): Promise<{ owed: number; entries: number } | undefined> => {
+    const [row] = await database.query<{ owed: number; entries: number }>(
+      `SELECT amount_due_in_cents AS owed, (SELECT sum(amount_in_cents)::int FROM duebridge_partner.movement) AS entries
+         FROM duebridge_partner.account`,
+    );
+    return row;
+  };
+  const done = { outcome: 'posted' } as const;
+  // An account system of the biller's own that uses the ledger for some of its payments, in words of its own.
+  const { post, poster } = posterOn(database, {
+    async post(payments, tx) {
+      const ours = payments.filter(({ platform_payment_id: id }) => id !== 'elsewhere');
+      await ledger(database).post(ours, tx);
+      return payments.map(({ platform_payment_id: id }) =>
+        id === 'undecided' ? { outcome: 'later' } : done,
+      );
+    },
+  });
+  const rows = await accepted(database, ['here', 'elsewhere', 'undecided']);
+  const tried = await Promise.all(rows.map((row) => post(row)));
+  assert.deepEqual(
+    tried.map(({ result }) => result),
+    ['done', 'done', 'failed'],
+  );
+  assert.deepEqual(
+    await database.query(
+      'SELECT platform_payment_id AS id FROM duebridge_partner.payment WHERE in_ledger',
+    ),
+    [{ id: 'here' }],
+  );
+  assert.deepEqual(await balance(), { owed: 99_900, entries: 99_900 });
+  assert.equal((await statuses(database))['undecided'], 'processing');
   await poster.stop();
 });
 

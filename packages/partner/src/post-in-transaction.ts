@@ -3,12 +3,18 @@
  *
  * enters:  payments from apply.ts, one by one; posting-lanes.ts says which share a transaction.
  * leaves:  what became of each; ended rows to `announce` after their commit.
- * holds:   status and posting change together (KT6).
+ * holds:   status and posting change together (KT6); what the ledger has posted ends as an entry of it.
  */
 import assert from 'node:assert/strict';
 import type { Clock, Database, Transaction } from '@duebridge/runtime';
-import { checkedOutcomes, isLocked, type AccountsInTransaction } from './account-system.ts';
+import {
+  checkedOutcomes,
+  isLocked,
+  WrongAnswer,
+  type AccountsInTransaction,
+} from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
+import { postedByLedger } from './ledger.ts';
 import type { KitMetrics } from './metrics.ts';
 import { endOf, TooLate, toPosting, type Poster } from './poster.ts';
 import { PostingLanes, type Attempt } from './posting-lanes.ts';
@@ -42,10 +48,13 @@ export function openTransactionPoster(options: {
       const refused = await refusals(tx, rules, rows);
       const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
       const began = clock.monotonic();
-      const answer =
-        postings.length === 0
-          ? []
-          : await watched(clock, stepMs, tx, (on) => accounts.post(postings.map(toPosting), on));
+      let entries: ReadonlySet<string> = new Set();
+      const post = async (on: Transaction): Promise<unknown> => {
+        const answered = await accounts.post(postings.map(toPosting), on);
+        entries = postedByLedger(on);
+        return answered;
+      };
+      const answer = postings.length === 0 ? [] : await watched(clock, stepMs, tx, post);
       if (postings.length > 0) metrics.observeCore('post', (clock.monotonic() - began) / 1000);
       const locked = new Set<string>();
       const decided = postings.filter(({ platform_payment_id: id }, index) => {
@@ -65,11 +74,20 @@ export function openTransactionPoster(options: {
         if (outcome.outcome !== 'later') ends.push(endOf(id, outcome));
         else laters.set(id, { platform_payment_id: id, until: outcome.until, frees: null });
       });
+      if ([...entries].some((id) => laters.has(id) || locked.has(id))) {
+        // It would be posted again.
+        throw new WrongAnswer(
+          'post gave a payment to the ledger, and did not answer that it is posted',
+        );
+      }
       if (laters.size > 0) await postponePayments(tx, [...laters.values()]);
       const ended =
         ends.length === 0
           ? []
-          : await endPayments(tx, ends, { inLedger: accounts.isLedger === true });
+          : await endPayments(
+              tx,
+              ends.map((end) => ({ ...end, in_ledger: entries.has(end.platform_payment_id) })),
+            );
       // The rows are locked, so nobody else can have ended one in between.
       assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
       return { ended, laters, locked };

@@ -195,6 +195,8 @@ export interface PaymentEnd {
   readonly failure_reason: string | null;
   /** For a success: when the biller's system posted it; absent or null: now. */
   readonly posted_at?: string | null;
+  /** It succeeds, and the ledger posted it: it is an entry of its account. */
+  readonly in_ledger?: boolean;
 }
 
 // The times come from the database's clock at the end of the work; a posted_at named by the biller's system is never after that
@@ -203,12 +205,13 @@ const endStatement = sql(
   'kit_end_payments',
   `WITH ending AS MATERIALIZED (
      SELECT *, date_trunc('milliseconds', clock_timestamp()) AS at
-       FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[]) AS e(id, new_status, reason, posted)
+       FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::boolean[])
+              AS e(id, new_status, reason, posted, is_entry)
    ), ended AS (
      UPDATE duebridge_partner.payment
         SET status = new_status, failure_reason = reason, ended_at = greatest(at, initiated_at),
             posted_at = CASE WHEN new_status = 'succeeded' THEN greatest(least(posted, at), initiated_at) END,
-            in_ledger = $6 AND new_status = 'succeeded'
+            in_ledger = coalesce(is_entry, false)
        FROM ending
       WHERE platform_payment_id = id AND status = 'processing'
      RETURNING ${columns}
@@ -216,24 +219,23 @@ const endStatement = sql(
      DELETE FROM duebridge_partner.payment_processing AS begun USING ended WHERE begun.platform_payment_id = ended.platform_payment_id
    ), noted AS (
      INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
-     SELECT platform_payment_id, 'account system', 'canceled', '{}' FROM ended WHERE status = 'canceled' AND $5
+     SELECT platform_payment_id, 'account system', 'canceled', '{}' FROM ended WHERE status = 'canceled' AND $6
    )
    SELECT ${columns} FROM ended`,
 );
 
 /**
  * Ends those that are still processing (KT5) and returns their rows as they are after the commit; the others are unchanged. A cancel is
- * noted in the audit, unless the caller writes a line of its own. `inLedger`: the ledger posted those that succeed.
+ * noted in the audit, unless the caller writes a line of its own.
  */
 export function endPayments(
   tx: Transaction | Database,
   ends: readonly PaymentEnd[],
-  { isNoted = true, inLedger = false }: { isNoted?: boolean; inLedger?: boolean } = {},
+  isNoted = true,
 ): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(endStatement, [
-    ...arraysOf(ends, 'platform_payment_id', 'status', 'failure_reason', 'posted_at'),
+    ...arraysOf(ends, 'platform_payment_id', 'status', 'failure_reason', 'posted_at', 'in_ledger'),
     isNoted,
-    inLedger,
   ]);
 }
 
