@@ -64,7 +64,10 @@ test(`Node ${OLDER_NODE} is refused in one sentence, by every command and librar
   const commands = ['duebridge', 'duebridge-conform'].map((name) => [`node_modules/.bin/${name}`]);
   for (const args of [...imports, ...commands]) {
     const { stderr, code } = await consumer.outcome(node, args);
-    assert.match(stderr, new RegExp(`needs Node 22\\.19 or newer, and this is Node ${OLDER_NODE}`));
+    assert.match(
+      stderr,
+      new RegExp(`Node 22\\.19 or newer is needed, and this is Node ${OLDER_NODE}`),
+    );
     assert.notEqual(code, 0);
   }
 });

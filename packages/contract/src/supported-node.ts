@@ -11,7 +11,7 @@ const OLDEST = { major: 22, minor: 19 };
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < OLDEST.major || (major === OLDEST.major && minor < OLDEST.minor)) {
   const problem = new Error(
-    `duebridge needs Node ${OLDEST.major}.${OLDEST.minor} or newer, and this is Node ${process.versions.node}: ` +
+    `Node ${OLDEST.major}.${OLDEST.minor} or newer is needed, and this is Node ${process.versions.node}: ` +
       'install a newer one from https://nodejs.org or with your version manager',
   );
   throw Object.assign(problem, { exitCode: 2 });
