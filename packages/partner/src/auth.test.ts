@@ -402,7 +402,6 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     keyed('x-api-key'),
     keyed('x-api-key', TEST_KEY, TEST_KEY, TEST_KEY),
     keyed('x-api-key', 'schlüssel-schlüssel'),
-    keyed('x-api-key', undefined as unknown as string),
     keyed('x api key', TEST_KEY),
     keyed('Content-Type', TEST_KEY),
     keyed('Host', TEST_KEY),
@@ -419,6 +418,18 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     assert.throws(
       () => openAuthenticator({ auth, database, clock: manualClock() }),
       ConfigurationError,
+    );
+  }
+  // From JavaScript, of a variable that is not set.
+  const unset = undefined as unknown as string;
+  for (const [auth, option] of [
+    [keyed('x-api-key', unset), 'auth.keys'],
+    [{ method: 'key', header: 'x-api-key', keys: unset as unknown as string[] }, 'auth.keys'],
+    [oauth({ client_id: 'a', secrets: [unset] }), 'auth.clients, secrets of a'],
+  ] as const) {
+    assert.throws(
+      () => openAuthenticator({ auth, database, clock: manualClock() }),
+      (error: Error) => error.message.endsWith(`is not set (${option})`),
     );
   }
   const shortest = keyed('x-api-key', 'x'.repeat(16));

@@ -124,7 +124,7 @@ function configured(auth: AuthOptions): ReadonlyMap<string, readonly string[]> {
 
 const formerStatement = sql(
   'kit_former_credentials',
-  `SELECT client_id, secret_sha256 AS digest, revoked_at IS NOT NULL AS is_revoked FROM duebridge_partner.credential
+  `SELECT credential_id, client_id, secret_sha256 AS digest, revoked_at IS NOT NULL AS is_revoked FROM duebridge_partner.credential
     WHERE revoked_at IS NOT NULL OR expires_at IS NULL OR expires_at > clock_timestamp()`,
 );
 
@@ -133,17 +133,20 @@ const formerStatement = sql(
  * use, or accept one that was revoked. The table goes once no version writes it any more.
  */
 export async function checkFormerCredentials(database: Database, auth: AuthOptions): Promise<void> {
-  const rows = await database.query<{ client_id: string; digest: Buffer; is_revoked: boolean }>(
-    formerStatement,
-  );
+  const rows = await database.query<{
+    credential_id: string;
+    client_id: string;
+    digest: Buffer;
+    is_revoked: boolean;
+  }>(formerStatement);
   const secrets = configured(auth);
-  for (const { client_id, digest, is_revoked } of rows) {
+  for (const { credential_id, client_id, digest, is_revoked } of rows) {
     const own = secrets.get(client_id);
     if (!own || own.some((secret) => sha256(secret).equals(digest)) !== is_revoked) continue;
     throw new ConfigurationError(
       is_revoked
-        ? `a secret of ${client_id} was revoked: take it out of the configuration`
-        : `${client_id} has a secret that the earlier version issued: put it into the configuration, or revoke it with the earlier version`,
+        ? `a secret of ${client_id} was revoked (${credential_id}): take it out of the configuration`
+        : `${client_id} has a secret that the earlier version issued (${credential_id}): put it into the configuration, or revoke it with the earlier version`,
     );
   }
 }
@@ -159,7 +162,7 @@ function keyAuthenticator(options: KeyOptions): Authenticator {
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || UNUSABLE_HEADERS.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
   }
-  checkSecrets(options.keys, 'static key');
+  checkSecrets(options.keys, 'static key', 'auth.keys');
   const keys = options.keys.map(sha256);
   const caller = callerOf(KEY_HOLDER, options.formerly);
   const unauthorized = (): Refusal =>
@@ -182,13 +185,16 @@ function callerOf(client_id: string, formerly: readonly string[] = []): Caller {
   return { client_id, owns: new Set([client_id, ...formerly]) };
 }
 
-function checkSecrets(secrets: readonly string[], what: string): void {
+/** `where`: the option that takes them. */
+function checkSecrets(secrets: readonly string[], what: string, where: string): void {
+  // From process.env, without a compiler that would have said so.
+  if (!Array.isArray(secrets) || secrets.some((secret) => typeof secret !== 'string')) {
+    throw new ConfigurationError(`the ${what} is not set (${where})`);
+  }
   if (secrets.length < 1 || secrets.length > 2) {
     throw new ConfigurationError(`give one ${what}, or two during a rotation`);
   }
   for (const secret of secrets) {
-    // From process.env, without a compiler that would have said so.
-    if (typeof secret !== 'string') throw new ConfigurationError(`the ${what} is not set`);
     if (!/^[\u0021-\u007e]+$/.test(secret) || secret.length < MIN_SECRET_LENGTH) {
       throw new ConfigurationError(
         `a ${what} must be at least ${MIN_SECRET_LENGTH} visible ASCII characters, without spaces`,
@@ -345,7 +351,7 @@ function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, Known
     if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
       throw new ConfigurationError(`the scopes of client ${client_id} must be read, write or both`);
     }
-    checkSecrets(secrets, 'client secret');
+    checkSecrets(secrets, 'client secret', `auth.clients, secrets of ${client_id}`);
     known.set(client_id, {
       caller: callerOf(client_id, formerly),
       secrets: secrets.map(sha256),
