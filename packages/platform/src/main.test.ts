@@ -161,6 +161,7 @@ test('the commands’ output is enough to get from key issue to a paid bill', as
   assert.match((await run('batch --partner water')).out, new RegExp(batch));
   const agreed = await run(`reconcile ${batch}`);
   assert.equal(agreed.code, 0, agreed.said);
+  assert.match(agreed.out, /^1 payment was compared .*: no differences\.$/m);
 
   const { keys } = (await json('key list --partner water')) as { keys: { key_id: string }[] };
   assert.equal(keys[0]?.key_id, grant['key_id']);

@@ -132,7 +132,7 @@ export const batches = tableOf<BatchPage['batches'][number]>(
 export function batch({ statement, comparison, ...view }: BatchView): string {
   const compared =
     comparison &&
-    `${comparison.compared} payments at ${comparison.compared_at} by ${comparison.actor}; ${differences(comparison.differences)}`;
+    `${comparedPayments(comparison.compared)} at ${comparison.compared_at} by ${comparison.actor}; ${differences(comparison.differences)}`;
   return facts({ ...view, ...statement, compared });
 }
 
@@ -144,12 +144,18 @@ export function reconciliation({
   ...found
 }: Reconciliation): string {
   const by = { statement: 'by statement', payments: 'one by one', csv: 'with the file' }[method];
-  const said = `${compared} payments were compared ${by}: ${differences(found.differences.length)}.`;
+  const said = `${comparedPayments(compared)} ${by}: ${differences(found.differences.length)}.`;
   const table =
     found.differences.length === 0 ? '' : `\n\n${tableOf()({ differences: found.differences })}`;
   return `${said}${file_needed === undefined ? '' : `\n${file_needed}`}${table}`;
 }
 
+/** How many payments were compared, in words. Pure. */
+export function comparedPayments(count: number): string {
+  return count === 1 ? '1 payment was compared' : `${count} payments were compared`;
+}
+
+/** How many differences were found, in words. Pure. */
 export function differences(count: number): string {
   return count === 1 ? '1 difference' : `${count === 0 ? 'no' : count} differences`;
 }

@@ -8,7 +8,7 @@ import {
   readTextFile,
   type CommandRun,
 } from '@duebridge/runtime/cli';
-import { differences, reconciliation } from './output.ts';
+import { comparedPayments, differences, reconciliation } from './output.ts';
 
 /** Runs the command. Throws CommandError for differences as well. */
 export async function reconcile(run: CommandRun): Promise<void> {
@@ -28,7 +28,7 @@ export async function reconcile(run: CommandRun): Promise<void> {
   const count = result.differences.length;
   if (count > 0) {
     throw new CommandError(
-      `found ${differences(count)}; ${result.compared} payments were compared`,
+      `found ${differences(count)}; ${comparedPayments(result.compared)}`,
       exitCodes.failed,
     );
   }
