@@ -12,6 +12,7 @@ import { testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { startPlatform } from '../server.ts';
 import { fillTables } from '../../test/month.ts';
+import { readStatement } from '../reconciliation/batch.ts';
 import { archiveMonths, type ArchivedMonth } from './archive.ts';
 import { auditOfPayment, auditTables } from './audit.ts';
 import { insertPayment } from './payments.ts';
@@ -102,6 +103,11 @@ test('a run that fails leaves the month as it was, and one that was killed is be
 
 test('a month goes to files that were read back, and short rows stay', async () => {
   const { rows: kept } = await sample();
+  const [{ platform_batch_id = '' } = {}] = await database.query<{ platform_batch_id?: string }>(
+    'SELECT platform_batch_id FROM duebridge_platform.payments ORDER BY platform_payment_id LIMIT 1',
+  );
+  const statement = await readStatement(database, platform_batch_id);
+  assert.ok(statement.count > 0);
   const [done, ...more] = await archive();
   assert.ok(done && more.length === 0);
   assert.deepEqual([done.month, done.payments.rows, done.audit.rows], [month, PAYMENTS, lines]);
@@ -121,6 +127,7 @@ test('a month goes to files that were read back, and short rows stay', async () 
   }
   assert.equal(await count('payments'), PAYMENTS);
   assert.deepEqual((await sample()).rows, kept, 'who, what, how much and how it ended stay');
+  assert.deepEqual(await readStatement(database, platform_batch_id), statement);
   const noted = await database.query<{ event: string; detail: Record<string, unknown> }>(
     'SELECT event, detail FROM duebridge_platform.audit',
   );

@@ -210,7 +210,6 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   rejection_message: 'NULL',
   former_payment_ids: `'{}'`,
   initiated_at: 'NULL',
-  accepted_at: 'NULL',
 };
 
 /** Makes the table of short rows beside the partition, so that it can be attached without reading it. */
