@@ -182,3 +182,17 @@ for (const [what, signal, command] of [
     assert.deepEqual(await processesOf(directory), []);
   });
 }
+
+test('whoever reads only the first lines of the demo leaves no server behind', async (t) => {
+  const directory = await folder(t);
+  const run = start(t, directory, await freeBase(), [
+    process.execPath,
+    entryPoint,
+    'demo',
+    '--once',
+  ]);
+  await run.said('starting platform');
+  run.child.stdout?.destroy();
+  await run.ended;
+  assert.deepEqual(await processesOf(directory), []);
+});

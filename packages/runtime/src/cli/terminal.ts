@@ -29,11 +29,15 @@ export const processTerminal: Terminal = {
 
 /**
  * Ends the process quietly with 0 when the reader of its output has gone: in `duebridge platform payments | head` nothing went
- * wrong. Any other output error ends it with 1.
+ * wrong. Any other output error ends it with 1. What stops in order when it is asked to, such as a server with its PostgreSQL, is asked.
  */
 export function endWithItsReader(): void {
+  let isAsked = false;
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (isAsked) return;
+      isAsked = process.listenerCount('SIGTERM') > 0 && process.kill(process.pid, 'SIGTERM');
+      if (isAsked) return;
       process.exit(error.code === 'EPIPE' ? exitCodes.done : exitCodes.failed);
     });
   }
