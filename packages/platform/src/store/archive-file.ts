@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { open, readFile, rename, writeFile, type FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 // As a whole: a name that an older Node lacks would hide the sentence that refuses that Node.
 import zlib from 'node:zlib';
@@ -68,8 +69,15 @@ export async function writeArchive(
     if (back.rows !== rows || back.content !== content.digest('hex')) {
       throw new Error(`${path} does not hold what was written to it`);
     }
-    await writeFile(`${path}.blocks`, JSON.stringify(blocks));
+    await writeFile(`${path}.blocks`, JSON.stringify(blocks), { flush: true });
     await rename(`${path}.part`, path);
+    // The partitions are dropped after this: a power failure must not take the names of the files either.
+    const folder = await open(dirname(path));
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
     return { rows, sha256: back.sha256 };
   } finally {
     await file.close();
