@@ -24,7 +24,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: "      ? { kind: 'advance', to: 'dispatching', detail: { reason } }",
     replace: "      ? { kind: 'end', by: 'refusal', ending: failedEnding(reason) }",
-    seed: 8,
+    seed: 3,
   },
   {
     name: 'a settlement is not written down',
@@ -92,7 +92,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (arrived.length === 0 || slots.length === 0) return [];',
     replace: '  if (arrived.length >= 0) return [];',
-    seed: 4,
+    seed: 3,
   },
   {
     name: 'no worker takes over from a dead one',
@@ -127,7 +127,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/call-queue.ts',
     find: '    this.inFlight -= 1;\n',
     replace: '',
-    seed: 22,
   },
   {
     name: 'the breaker never lets anybody try again',
@@ -162,7 +161,7 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
-    seed: 5,
+    seed: 3,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -183,7 +182,7 @@ export const PLANTED: readonly Planted[] = [
     find: '    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
     replace:
       '    if (isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
-    seed: 7,
+    seed: 39,
   },
   {
     name: 'a payment that ended is recorded as canceled',
@@ -222,7 +221,7 @@ export const PLANTED: readonly Planted[] = [
     find: '    return requests.map((request) => rowOf(rows, request));',
     replace:
       '    return requests.map((request) => ({ ...rowOf(rows, request), payment_id: `again-${clock.monotonic()}` }));',
-    seed: 5,
+    seed: 4,
   },
   {
     name: 'funds that were taken are not booked',
@@ -247,7 +246,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS NULL OR held.claimed_by = $2) AS is_known',
-    seed: 3,
+    seed: 18,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
@@ -268,7 +267,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 16,
+    seed: 32,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
@@ -303,7 +302,7 @@ export const PLANTED: readonly Planted[] = [
     find: '  const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;',
     replace:
       "  const platform_payment_id = before.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'));\n  const { partner_id, biller_id, account_id, created_at } = before;",
-    seed: 13,
+    seed: 21,
   },
   {
     name: 'names are looked up one after the other, and a silent server is waited for',
@@ -318,6 +317,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 71,
+    seed: 59,
   },
 ];
