@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after, before } from 'node:test';
@@ -22,9 +23,8 @@ const children: ChildProcess[] = [];
 
 before(() => {
   for (const { promise } of fates) promise.catch(() => undefined); // reported by the bug's own test
-  for (let part = 0; part < PROCESSES; part += 1) {
-    children.push(run([...PLANTED.keys()].filter((index) => index % PROCESSES === part)));
-  }
+  const waiting = [...PLANTED.keys()].values();
+  for (let place = 0; place < PROCESSES; place += 1) void runEach(waiting);
 });
 
 after(() => {
@@ -39,19 +39,20 @@ for (const [index, { name }] of PLANTED.entries()) {
   });
 }
 
-/** Tries bugs one after the other in a process of its own, and settles the fate of each as soon as it is known. */
-function run(bugs: readonly number[]): ChildProcess {
-  const args = [join(import.meta.dirname, 'catch.ts'), '--bugs', bugs.join(',')];
+async function runEach(bugs: Iterable<number>): Promise<void> {
+  for (const bug of bugs) await run(bug);
+}
+
+/** Tries a bug in a process of its own, so that its worlds depend on no world of another bug, and settles its fate. Resolves at its end. */
+async function run(bug: number): Promise<void> {
+  const args = [join(import.meta.dirname, 'catch.ts'), '--bugs', String(bug)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  children.push(child);
   let said = '';
   child.stderr.on('data', (chunk: Buffer) => (said = `${said}${chunk.toString()}`.slice(-2_000)));
-  createInterface(child.stdout).on('line', (line) => {
-    const caught = JSON.parse(line) as Caught;
-    fates[caught.bug]?.resolve(caught);
-  });
-  child.on('close', (code) => {
-    const why = new Error(`the run ended before it, with exit code ${code}: ${said}`);
-    for (const bug of bugs) fates[bug]?.reject(why); // those already settled stay as they are
-  });
-  return child;
+  createInterface(child.stdout).on('line', (line) =>
+    fates[bug]?.resolve(JSON.parse(line) as Caught),
+  );
+  const [code] = (await once(child, 'close')) as [number | null];
+  fates[bug]?.reject(new Error(`the run ended before it, with exit code ${code}: ${said}`));
 }

@@ -161,7 +161,6 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
-    seed: 3,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -267,7 +266,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 32,
+    seed: 16,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
@@ -317,6 +316,6 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 59,
+    seed: 78,
   },
 ];
