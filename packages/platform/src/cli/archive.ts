@@ -3,6 +3,7 @@ import { Refusal } from '@duebridge/contract';
 import { CommandError, exitCodes, jsonOption, print, type Terminal } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import type { ArchivedMonth } from '../store/archive.ts';
+import { withDatabase } from './serving.ts';
 
 /** Adds the command to `platform`. Its modules are loaded only when it runs. */
 export function addArchive(command: Command, terminal: Terminal): void {
@@ -21,36 +22,25 @@ export function addArchive(command: Command, terminal: Terminal): void {
           exitCodes.usage,
         );
       }
-      const [
-        { createLogger, systemClock },
-        { readPlatformConfig },
-        { openPlatformDatabase },
-        { archiveMonths },
-      ] = await Promise.all([
-        import('@duebridge/runtime'),
-        import('../config.ts'),
-        import('../server.ts'),
-        import('../store/archive.ts'),
-      ]);
-      const log = createLogger({ name: 'platform', level: 'warn' });
-      const opened = await openPlatformDatabase(
-        { ...readPlatformConfig(terminal.env), log },
-        { beside: true },
-      );
       const months: ArchivedMonth[] = [];
       try {
-        await archiveMonths({
-          database: opened.database,
-          before: options.before,
-          folder: options.to,
-          clock: systemClock,
-          actor: 'database-owner',
-          archived: (month) => months.push(month),
+        await withDatabase(terminal, async ({ database }) => {
+          const [{ archiveMonths }, { systemClock }] = await Promise.all([
+            import('../store/archive.ts'),
+            import('@duebridge/runtime'),
+          ]);
+          await archiveMonths({
+            database,
+            before: options.before,
+            folder: options.to,
+            clock: systemClock,
+            actor: 'database-owner',
+            archived: (month) => months.push(month),
+          });
         });
       } catch (error) {
         throw error instanceof Refusal ? new CommandError(error.message, exitCodes.failed) : error;
       } finally {
-        await opened.close();
         print(terminal, options, { months }, () => said(months));
       }
     });

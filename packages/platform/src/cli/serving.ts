@@ -6,6 +6,7 @@ import {
   type Terminal,
 } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
+import type { openPlatformDatabase } from '../server.ts';
 import { variables, variablesOfOthers } from '../variables.ts';
 
 /** `duebridge platform serve` and `migrate`. The server's modules are loaded only when one is started. */
@@ -37,29 +38,14 @@ export function addServing(command: Command, terminal: Terminal): void {
     .option('--distribute', 'then distribute the tables over the nodes of a Citus cluster')
     .addOption(jsonOption())
     .action(async (options: { json?: true; distribute?: true }) => {
-      const [
-        { createLogger },
-        { readPlatformConfig },
-        { openPlatformDatabase },
-        { distributeTables },
-      ] = await Promise.all([
-        import('@duebridge/runtime'),
-        import('../config.ts'),
-        import('../server.ts'),
-        import('../store/distribution.ts'),
-      ]);
-      const log = createLogger({ name: 'platform', level: 'warn' });
-      const opened = await openPlatformDatabase(
-        { ...readPlatformConfig(terminal.env), log },
-        { beside: true },
-      );
-      const { applied } = opened;
       let distributed: string[] = [];
-      try {
-        if (options.distribute === true) distributed = await distributeTables(opened.database);
-      } finally {
-        await opened.close();
-      }
+      const applied = await withDatabase(terminal, async (opened) => {
+        if (options.distribute === true) {
+          const { distributeTables } = await import('../store/distribution.ts');
+          distributed = await distributeTables(opened.database);
+        }
+        return opened.applied;
+      });
       const result = options.distribute === true ? { applied, distributed } : { applied };
       print(terminal, options, result, () =>
         [
@@ -68,4 +54,29 @@ export function addServing(command: Command, terminal: Terminal): void {
         ].join('\n'),
       );
     });
+}
+
+/**
+ * Gives `work` the database of the environment, as the owner of its tables and beside servers that run, migrated; closes it when `work` has ended,
+ * whose result it gives. Throws ConfigurationError where the environment or the database is wrong. Its modules are loaded here.
+ */
+export async function withDatabase<T>(
+  { env }: Terminal,
+  work: (opened: Awaited<ReturnType<typeof openPlatformDatabase>>) => Promise<T>,
+): Promise<T> {
+  const [runtime, config, server] = await Promise.all([
+    import('@duebridge/runtime'),
+    import('../config.ts'),
+    import('../server.ts'),
+  ]);
+  const log = runtime.createLogger({ name: 'platform', level: 'warn' });
+  const opened = await server.openPlatformDatabase(
+    { ...config.readPlatformConfig(env), log },
+    { beside: true },
+  );
+  try {
+    return await work(opened);
+  } finally {
+    await opened.close();
+  }
 }
