@@ -198,6 +198,8 @@ test('wrong usage exits with 3, a wrong setting with 2, a refusal with 1, each w
     ['key issue --partner water --days 0', 3],
     ['key issue --partner water --days 3651', 3],
     ['payments --colour red', 3],
+    ['archive --to a', 3],
+    ['archive --before 2027-13 --to a', 3],
     ['partner list', 2, { DUEBRIDGE_ADMIN_KEY: 'another-key-of-somebody' }],
     ['partner list', 2, { DUEBRIDGE_DATA_DIR: '/nowhere' }],
     ['partner list', 2, { DUEBRIDGE_ADMIN_URL: 'nonsense' }],

@@ -1,6 +1,13 @@
 /** `duebridge platform archive`. Like `migrate`, it asks the database and not a running platform. */
 import { Refusal } from '@duebridge/contract';
-import { CommandError, exitCodes, jsonOption, print, type Terminal } from '@duebridge/runtime/cli';
+import {
+  CommandError,
+  exitCodes,
+  jsonOption,
+  print,
+  progressReport,
+  type Terminal,
+} from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
 import type { ArchivedMonth } from '../store/archive.ts';
 import { withDatabase } from './serving.ts';
@@ -12,17 +19,29 @@ export function addArchive(command: Command, terminal: Terminal): void {
     .description(
       'write months that are over to files and drop what is in them; as the owner of the tables',
     )
-    .requiredOption('--before <month>', 'the months before this one, such as 2027-01')
-    .requiredOption('--to <folder>', 'where; each month gets a folder in it')
+    .option('--before <month>', 'the months before this one, such as 2027-01')
+    .option('--to <folder>', 'where; each month gets a folder in it')
     .addOption(jsonOption())
-    .action(async (options: { before: string; to: string; json?: true }) => {
-      if (!/^\d{4}-(0[1-9]|1[0-2])$/.test(options.before)) {
+    .action(async (options: { before?: string; to?: string; json?: true }) => {
+      const { before, to: folder } = options;
+      if (before === undefined || folder === undefined) {
+        const missing = [
+          ...(before === undefined ? ['--before'] : []),
+          ...(folder === undefined ? ['--to'] : []),
+        ];
         throw new CommandError(
-          `--before ${options.before} is no month: give one such as 2027-01`,
+          `give ${missing.join(' and ')}; duebridge platform archive --help says more`,
+          exitCodes.usage,
+        );
+      }
+      if (!/^\d{4}-(0[1-9]|1[0-2])$/.test(before)) {
+        throw new CommandError(
+          `--before ${before} is no month: give one such as 2027-01`,
           exitCodes.usage,
         );
       }
       const months: ArchivedMonth[] = [];
+      const report = progressReport();
       try {
         await withDatabase(terminal, async ({ database }) => {
           const [{ archiveMonths }, { systemClock }] = await Promise.all([
@@ -31,11 +50,14 @@ export function addArchive(command: Command, terminal: Terminal): void {
           ]);
           await archiveMonths({
             database,
-            before: options.before,
-            folder: options.to,
+            before,
+            folder,
             clock: systemClock,
             actor: 'database-owner',
-            archived: (month) => months.push(month),
+            archived: (month) => {
+              months.push(month);
+              report(`Archived ${month.month} …`);
+            },
           });
         });
       } catch (error) {
