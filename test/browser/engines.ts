@@ -8,8 +8,7 @@
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { accessSync, constants, globSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Page as ChromiumPage } from 'playwright-core';
@@ -50,8 +49,6 @@ export interface Settings {
   readonly colorScheme?: 'dark';
   /** The system's own colours. WebKit has none (`forced-colors` matches in no theme of GTK): it gets GTK's theme of high contrast. */
   readonly forcedColors?: true;
-  /** The folder where files are saved. */
-  readonly downloads?: string;
 }
 
 /** A browser; Firefox and WebKit take settings only when they start. */
@@ -161,24 +158,17 @@ async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
 // Chromium --------------------------------------------------------------------------------------------------------------------
 
 async function startChromium(settings: Settings): Promise<Engine> {
-  const { timeZone, colorScheme, forcedColors, downloads } = settings;
+  const { timeZone, colorScheme, forcedColors } = settings;
   const browser = await launchChromium();
   return {
     async open(frameUrl) {
       const context = await browser.newContext({
-        acceptDownloads: downloads !== undefined,
         ...(timeZone && { timezoneId: timeZone }),
         ...(colorScheme && { colorScheme }),
         ...(forcedColors && { forcedColors: 'active' }),
       });
       context.setDefaultTimeout(PATIENCE_MS);
       const page = await context.newPage();
-      // Its driver keeps files under names of its own.
-      if (downloads !== undefined)
-        page.on(
-          'download',
-          (file) => void file.saveAs(join(downloads, file.suggestedFilename())).catch(() => {}),
-        );
       return chromiumTab(page, frameUrl);
     },
     stop: () => browser.close(),
@@ -204,7 +194,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
 async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   const executablePath = onPath(['firefox-esr', 'firefox']);
   if (executablePath === undefined) return undefined;
-  const { colorScheme, forcedColors, downloads } = settings;
+  const { colorScheme, forcedColors } = settings;
   const { puppeteer } = await importTool<Tools>('browser', 'test');
   const browser = await puppeteer.launch({
     browser: 'firefox',
@@ -220,11 +210,8 @@ async function startFirefox(settings: Settings): Promise<Engine | undefined> {
       'browser.safebrowsing.downloads.remote.enabled': false,
       'services.settings.server': '',
       'intl.accept_languages': 'en-US',
-      // It would take the keyboard from the page when a file was saved.
-      'browser.download.alwaysOpenPanel': false,
       ...(colorScheme && { 'layout.css.prefers-color-scheme.content-override': 0 }),
       ...(forcedColors && { 'browser.display.document_color_use': 2 }),
-      ...(downloads && { 'browser.download.folderList': 2, 'browser.download.dir': downloads }),
     },
   });
   return {
@@ -267,7 +254,6 @@ async function startWebKit(settings: Settings): Promise<Engine | undefined> {
   const display = spawnWithUs(xvfb, screen, process.env);
   // It chooses a display that is free and tells its number.
   const [number] = (await once(display.stdio[3] as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const configuration = gtkConfiguration(settings);
   const environment = {
     ...process.env,
     DISPLAY: `:${number.toString().trim()}`,
@@ -277,7 +263,6 @@ async function startWebKit(settings: Settings): Promise<Engine | undefined> {
     GTK_A11Y: 'none',
     // Without a graphics card, composed layers cost three times the processor time of plain drawing.
     WEBKIT_DISABLE_COMPOSITING_MODE: '1',
-    XDG_CONFIG_HOME: configuration,
     ...(settings.colorScheme && { GTK_THEME: 'Adwaita:dark' }),
     ...(settings.forcedColors && { GTK_THEME: 'HighContrast' }),
     ...zoneOf(settings),
@@ -310,18 +295,8 @@ async function startWebKit(settings: Settings): Promise<Engine | undefined> {
         throw error;
       }
     },
-    async stop() {
-      await ended(display);
-      rmSync(configuration, { recursive: true, force: true });
-    },
+    stop: () => ended(display),
   };
-}
-
-/** A folder with what GTK's programs read of a person's settings. */
-function gtkConfiguration({ downloads }: Settings): string {
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-gtk-'));
-  if (downloads) writeFileSync(join(folder, 'user-dirs.dirs'), `XDG_DOWNLOAD_DIR="${downloads}"\n`);
-  return folder;
 }
 
 function webkitTab(

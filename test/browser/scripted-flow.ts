@@ -190,7 +190,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       'content-encoding': 'gzip',
       'content-security-policy':
         `default-src 'none'; script-src 'self' '${manifest.flow.first_script}'; ` +
-        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; frame-src blob:; ` +
+        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; ` +
         `base-uri 'none'; form-action 'none'; frame-ancestors ${world.origins.join(' ') || "'none'"}; ` +
         "require-trusted-types-for 'script'; trusted-types 'none'",
       'cache-control': 'no-store',

@@ -148,7 +148,6 @@ test('a payment page runs only its own scripts, is not cached and sends no refer
     "style-src 'self' 'sha256-style'",
     "connect-src 'self'",
     "base-uri 'none'",
-    'frame-src blob:',
     "form-action 'none'",
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",

@@ -339,8 +339,8 @@ function openFundingFrames(adapters: readonly FundingAdapter[]) {
   const outside = all.some((page) => page.policy['frame-src'] !== undefined);
   const wallets = new Set(all.flatMap((page) => page.wallets ?? []));
   return {
-    // What the payment page's own policy needs. `blob:` for the receipt that the page saves: its own, under its own policy.
-    policy: frames.size === 0 ? '; frame-src blob:' : "; frame-src 'self' blob:",
+    // What the payment page's own policy needs.
+    policy: frames.size === 0 ? '' : "; frame-src 'self'",
     // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
     headers: {
       ...(outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {}),

@@ -207,8 +207,7 @@ function makeFrame(src: string): HTMLIFrameElement {
     referrerPolicy: 'no-referrer',
     // For the buttons of wallets: the page's own header decides whether they are used.
     allow: 'payment',
-    // Each token is needed: print() needs modals, the receipt needs downloads. Top navigation is not allowed.
-    sandbox:
-      'allow-scripts allow-same-origin allow-forms allow-modals allow-downloads allow-popups',
+    // Each token is needed; print() needs modals. Top navigation is not allowed.
+    sandbox: 'allow-scripts allow-same-origin allow-forms allow-modals allow-popups',
   });
 }

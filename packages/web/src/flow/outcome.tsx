@@ -7,8 +7,7 @@ import type { FlowPayment } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { usePart } from './part.ts';
-import { methodLabel, receiptNote, receiptRows, shortReference } from './receipt.ts';
-import { receiptHtml, saveFile } from './receipt-files.ts';
+import { methodLabel, receiptRows, shortReference } from './receipt.ts';
 import {
   Facts,
   isMore,
@@ -181,19 +180,8 @@ function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
       <details ref={details}>
         <summary>{say('details')}</summary>
         <Facts rows={rows} />
-        <div class="row">
-          {/* Web views of apps have none. */}
-          {typeof print === 'function' && <Press onClick={() => print()}>{say('print')}</Press>}
-          <Press
-            onClick={() => {
-              const title = `${say('receipt')}: ${session.biller.name}`;
-              const file = receiptHtml(title, rows, receiptNote(session, words), words.tag);
-              saveFile(`receipt-${reference}.html`, 'text/html', file);
-            }}
-          >
-            {say('save')}
-          </Press>
-        </div>
+        {/* Web views of apps have none. */}
+        {typeof print === 'function' && <Press onClick={() => print()}>{say('print')}</Press>}
       </details>
       <div class="actions">
         <Press main onClick={() => flow.close()}>

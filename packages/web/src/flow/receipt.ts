@@ -1,7 +1,7 @@
-/** The customer's receipt: the rows that the screen shows; receipt-files.ts makes files of them. */
-import type { FlowPayment, FlowSession } from '@duebridge/contract';
+/** The customer's receipt: the rows that the screen and the paper show. */
+import type { FlowPayment } from '@duebridge/contract';
 import type { Language } from './i18n.ts';
-import { helpText, type Row } from './screens.tsx';
+import type { Row } from './screens.tsx';
 import { methodOf, type Bill } from './state.ts';
 import { plainText } from './text.ts';
 
@@ -33,15 +33,6 @@ export function receiptRows(bill: Bill, payment: FlowPayment, words: Language): 
 /** What the method is called that a payment was made with. */
 export const methodLabel = (bill: Bill, payment: FlowPayment): string =>
   methodOf(bill, payment)?.label ?? payment.funding_method;
-
-/** Where to ask, and where the receipt is sent. */
-export function receiptNote({ partner, biller, receipt }: FlowSession, words: Language): string {
-  const help = helpText(biller.name, partner.support_contact, words);
-  const { mailed_to: address } = receipt ?? {};
-  return address === undefined
-    ? help
-    : `${help} ${words.say('mailed_to', { address: plainText(address) })}`;
-}
 
 /** What a person reads out on the phone: the last eight characters of the id, in two groups. The whole id is on the receipt too. */
 export function shortReference({ platform_payment_id: id }: FlowPayment): string {

@@ -11,8 +11,3 @@ export function plainText(value: string, limit = 120): string {
   const letters = Array.from(value.replaceAll(INVISIBLE, ' ').replaceAll(/\s+/g, ' ').trim());
   return letters.length > limit ? `${letters.slice(0, limit - 1).join('')}…` : letters.join('');
 }
-
-/** For the downloaded receipt, the only place that builds HTML as text. */
-export function escapeHtml(value: string): string {
-  return value.replaceAll(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
-}
