@@ -31,7 +31,7 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
   const line = (text = ''): void => void stream.write(`${text}\n`);
   const paint = (style: 'bold' | 'dim' | 'green' | 'red', text: string): string =>
     styleText(style, text, { stream });
-  line('duebridge demo: starts PostgreSQL, a platform, two partners and the site of a biller,');
+  line('duebridge demo: starts PostgreSQL, a platform, a biller’s server and the biller’s site,');
   line('then pays one bill. The first start takes about ten seconds, later ones about four.\n');
   const stop = stopSignal(() => line('Stopping …'));
   process.exitCode = exitCodes.failed;
@@ -77,14 +77,12 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
 }
 
 /** The addresses to try. */
-function addresses({ siteUrl, consoleUrl, platform, partners }: Demo): string[] {
+function addresses({ siteUrl, consoleUrl, platform, biller }: Demo): string[] {
   return [
     ['pay a bill', siteUrl, "Northwind Gas's own site, with the payment page in it"],
     ['console', consoleUrl, 'signs you in, once'],
     ['platform', platform.url, `/docs, /openapi.json; admin ${platform.adminUrl}`],
-    ...partners.map(({ name, server, about, accounts }) => {
-      return [name, server.url, `${about}; ${accounts.length} accounts`];
-    }),
+    [biller.name, biller.server.url, `a static key; ${biller.accounts.length} accounts`],
   ].map(([name = '', url = '', about]) => `  ${name.padEnd(14)} ${url.padEnd(24)} ${about}`);
 }
 

@@ -17,15 +17,14 @@ import {
 import { partnerCommand } from '@duebridge/partner/main';
 import { request } from 'undici';
 import { bearer, call, repeated } from './admin.ts';
-import type { Demo } from './servers.ts';
-import { dataDirectory } from './settings.ts';
+import { dataDirectory, type Demo } from './servers.ts';
 
 /** An account that no bank has. */
 const ACCOUNT = { routing_number: '021000021', account_number: '000111222' } as const;
 
-/** Remits the batch of a payment of the first partner. `tell` gets each step as it was done. Throws when a step is refused. */
+/** Remits the batch of a payment. `tell` gets each step as it was done. Throws when a step is refused. */
 export async function remitBatch(
-  { platform, partners: [{ partner_id, accounts, server }] }: Demo,
+  { platform, biller: { partner_id, server } }: Demo,
   platform_payment_id: string,
   tell: (what: string, says: string) => void,
 ): Promise<void> {
@@ -43,11 +42,8 @@ export async function remitBatch(
   });
   tell('money', `${formatCents(owed)} captured, and owed to ${biller_id}`);
 
-  // Every biller of the batch has an account, whichever bills earlier starts have paid.
-  for (const each of new Set(accounts.map((one) => one.biller_id))) {
-    const payout = { biller_id: each, way: 'pain001', holder_name: each, held: false, ...ACCOUNT };
-    await post(`/partners/${partner_id}/payout`, payout);
-  }
+  const payout = { biller_id, way: 'pain001', holder_name: biller_id, held: false, ...ACCOUNT };
+  await post(`/partners/${partner_id}/payout`, payout);
   await post(`/batches/${platform_batch_id}/close`, { reason: 'the demo ends its day' });
   const { remittance_id, net_in_cents } = await repeated('the remittance', async () => {
     // One round compares the batch, the next makes its remittance and sends it.
@@ -79,7 +75,7 @@ export async function remitBatch(
 
 /** `duebridge partner check-remittance`, as the biller runs it. */
 async function checkStatement(
-  { adminUrl, adminKey }: Demo['partners'][0]['server'],
+  { adminUrl, adminKey }: Demo['biller']['server'],
   file: string,
 ): Promise<string> {
   let said = '';

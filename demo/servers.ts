@@ -1,42 +1,38 @@
 /**
- * Brings up both sides in one process: a platform, two partners (an aggregator behind OAuth 2.0 and a biller behind a static
- * key), and the biller's own site. Each has its own database, as in production; they communicate only over HTTP.
+ * Brings up both sides in one process: a platform, a biller behind a static key, and the biller's own site. Both sides have their own
+ * database, as in production; they communicate only over HTTP.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import path from 'node:path';
 import type {
   Balance,
   ClientKeyGrant,
   PartnerRegistration,
   PartnerView,
 } from '@duebridge/contract';
-import { startPartner, type PartnerConfig, type RunningPartner } from '@duebridge/partner';
+import { startPartner, type RunningPartner } from '@duebridge/partner';
 import { startPlatform, type Platform } from '@duebridge/platform';
 import {
   ConfigurationError,
   createLogger,
+  dataDirectory as dataDirectoryOf,
   ensureDatabase,
   holdDataDirectory,
   integer,
+  keepOwner,
+  keptSecret,
   readConfig,
   startEmbeddedPostgres,
 } from '@duebridge/runtime';
 import { bearer, call } from './admin.ts';
 import { consoleTicket } from './console-ticket.ts';
-import { dataDirectory, keepSettings, readSettings, type ClientKey } from './settings.ts';
 import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
 
-/** Ports of decision 27, as offsets from the platform's port; a partner's admin port follows its own. */
-const OFFSETS = {
-  platform: 0,
-  'platform admin': 1,
-  'City Services': 100,
-  'City Services admin': 101,
-  'Northwind Gas': 110,
-  'Northwind Gas admin': 111,
-  'demo site': 200,
-} as const;
+/** Ports of decision 27, as offsets from the platform's port. */
+const OFFSETS = { platform: 0, 'platform admin': 1, biller: 100, 'biller admin': 101, site: 200 };
 
 /** PORT moves the platform's port and all others with it. */
 const VARIABLES = {
@@ -49,60 +45,22 @@ const VARIABLES = {
   },
 } as const;
 
-/** A partner, and how the two sides authenticate. */
-const PARTNERS = [
-  {
-    partner_id: 'city-services',
-    name: 'City Services',
-    about: 'OAuth 2.0, an aggregator of three billers',
-    kind: 'aggregator',
-    biller_names: {
-      'lakeside-energy': 'Lakeside Energy',
-      'harbor-water': 'Harbor Water',
-      'metro-waste': 'Metro Waste',
-    },
-    limits: {},
-    checks: (secret: string): PartnerConfig['auth'] => ({
-      method: 'oauth',
-      clients: [{ client_id: 'duebridge-platform', secrets: [secret] }],
-    }),
-    uses: (secret: string, url: string): PartnerRegistration['auth'] => ({
-      method: 'oauth',
-      token_url: `${url}/oauth/token`,
-      client_id: 'duebridge-platform',
-      client_secret: secret,
-      scope: 'read write',
-    }),
-  },
-  {
-    partner_id: 'northwind-gas',
-    name: 'Northwind Gas',
-    about: 'a static key, one biller',
-    kind: 'biller',
-    biller_names: { 'northwind-gas': 'Northwind Gas' },
-    limits: { max_amount_in_cents: 500_000 },
-    checks: (secret: string): PartnerConfig['auth'] => ({
-      method: 'key',
-      header: 'X-Api-Key',
-      keys: [secret],
-    }),
-    uses: (secret: string): PartnerRegistration['auth'] => ({
-      method: 'key',
-      header: 'X-Api-Key',
-      key: secret,
-    }),
-  },
-] as const;
+/** Where the demo keeps everything: DUEBRIDGE_DATA_DIR, or `.duebridge` (decision 28). */
+export const dataDirectory = dataDirectoryOf();
 
-/** A partner of the demo, as a visitor sees it. */
-export interface DemoPartner {
-  readonly partner_id: string;
-  readonly name: string;
-  readonly about: string;
-  readonly server: RunningPartner;
-  readonly client: ClientKey;
-  readonly accounts: readonly DemoAccount[];
-}
+/** The biller's id, at the platform and in its own account numbers. */
+const BILLER = 'northwind-gas';
+const NAME = 'Northwind Gas';
+
+/** Accounts of accounts.csv to sign in with at the site, one of each kind. */
+const SHOWN: Readonly<Record<string, string>> = {
+  'NG-62706': 'an ordinary bill',
+  'NG-23974': 'paid whole or not at all',
+  'NG-27559': 'at least a part',
+  'NG-97390': 'a credit',
+  'NG-63554': 'nothing due',
+  'NG-30629': 'an account that is closed',
+};
 
 /** A line of the billing system's export. */
 export interface DemoAccount {
@@ -111,16 +69,19 @@ export interface DemoAccount {
   readonly status: string;
   readonly first_name: string;
   readonly last_name: string;
-  readonly amount_due: string;
-  /** Empty for none; equal to `max_amount` when only the full bill can be paid. */
-  readonly min_amount: string;
-  readonly max_amount: string;
 }
 
 /** Everything that runs. */
 export interface Demo {
   readonly platform: Platform;
-  readonly partners: readonly [DemoPartner, DemoPartner];
+  readonly biller: {
+    readonly partner_id: string;
+    readonly name: string;
+    readonly server: RunningPartner;
+    /** What the platform issued to it (AU1). */
+    readonly client: ClientKeyGrant;
+    readonly accounts: readonly DemoAccount[];
+  };
   readonly siteUrl: string;
   /** Opens the console signed in, once. */
   readonly consoleUrl: string;
@@ -172,16 +133,14 @@ async function openAll(
   const postgres = await startEmbeddedPostgres({ dataDirectory, log });
   closers.push(() => postgres.stop());
 
-  progress('platform and partners');
-  const settings = await readSettings();
-  await keepSettings(settings);
+  progress('platform and biller');
   // Start the platform first and alone: of two demos that start at once, the one that gets this port gets all of them.
   const platform = await startPlatform({
     dataDirectory,
     log,
     port,
     adminPort: port + OFFSETS['platform admin'],
-    // The demo's partners run on this machine, without TLS.
+    // The demo's biller runs on this machine, without TLS.
     allowPrivateAddresses: true,
     // The account that pays billers: no bank has it.
     payer: {
@@ -192,85 +151,85 @@ async function openAll(
     },
   });
   closers.push(() => platform.stop());
-  const siteOrigin = `http://localhost:${port + OFFSETS['demo site']}`;
-
-  /** Starts a partner and registers it; what was made at an earlier start is kept, with the payments since. */
-  const open = async (one: (typeof PARTNERS)[number]): Promise<DemoPartner> => {
-    const { partner_id, name, about, kind, biller_names, limits } = one;
-    const billers = Object.keys(biller_names);
-    const secret = settings.secrets[partner_id] ?? '';
-    const server = await startPartner({
-      auth: one.checks(secret),
-      billers: billers.map((biller_id) => ({ biller_id, ...limits })),
-      port: port + OFFSETS[name],
-      adminPort: port + OFFSETS[name] + 1,
-      databaseUrl: await ensureDatabase(postgres.url, `demo_${partner_id.replace('-', '_')}`),
-      dataDirectory,
-      log,
-    });
-    closers.push(() => server.stop());
-    const csv = readFileSync(new URL(`./accounts/${partner_id}.csv`, import.meta.url), 'utf8');
-    const operator = bearer(server.adminKey);
-    // Loading again would undo what was paid.
-    if (settings.clients[partner_id] === undefined) {
-      await call('POST', `${server.adminUrl}/admin/v1/accounts/import`, operator, { csv });
-    }
-    const place = {
-      base_url: server.url,
-      origins: [siteOrigin],
-      auth: one.uses(secret, server.url),
-    };
-    const whose = kind === 'biller' ? { biller_id: billers[0] ?? '' } : { biller_names };
-    await register(platform, { partner_id, name, kind, ...whose, ...place });
-    settings.clients[partner_id] ??= await issueKey(platform, partner_id);
-    const accounts = accountsIn(csv);
-    return { partner_id, name, about, server, client: settings.clients[partner_id], accounts };
+  const key = await keptSecret(path.join(dataDirectory, 'demo-biller-key'));
+  const server = await startPartner({
+    auth: { method: 'key', header: 'X-Api-Key', keys: [key] },
+    billers: [{ biller_id: BILLER, max_amount_in_cents: 500_000 }],
+    port: port + OFFSETS.biller,
+    adminPort: port + OFFSETS['biller admin'],
+    databaseUrl: await ensureDatabase(postgres.url, 'demo_northwind_gas'),
+    dataDirectory,
+    log,
+  });
+  closers.push(() => server.stop());
+  const csv = readFileSync(new URL('./accounts.csv', import.meta.url), 'utf8');
+  const accounts = accountsIn(csv);
+  const balanceOf = (account_id: string): Promise<Balance> => {
+    const url = `${server.url}/biller/${BILLER}/account/${account_id}/balance`;
+    return call<Balance>('GET', url, { 'x-api-key': key });
   };
-  const [city, northwind] = await Promise.all([open(PARTNERS[0]), open(PARTNERS[1])]);
-  await keepSettings(settings);
+  // Loading again would undo what earlier starts have paid.
+  await balanceOf(Object.keys(SHOWN)[0] ?? '').catch(() =>
+    call('POST', `${server.adminUrl}/admin/v1/accounts/import`, bearer(server.adminKey), { csv }),
+  );
+  const siteOrigin = `http://localhost:${port + OFFSETS.site}`;
+  await register(platform, {
+    partner_id: BILLER,
+    name: NAME,
+    kind: 'biller',
+    biller_id: BILLER,
+    base_url: server.url,
+    origins: [siteOrigin],
+    auth: { method: 'key', header: 'X-Api-Key', key },
+  });
+  const client = await clientKey(platform);
 
   progress('demo site');
   const site = await startDemoSite({
-    port: port + OFFSETS['demo site'],
+    port: port + OFFSETS.site,
     platformUrl: platform.url,
-    partnerId: northwind.partner_id,
-    clientId: northwind.client.client_id,
-    apiKey: northwind.client.api_key,
-    billerName: northwind.name,
-    accounts: showcase(northwind.accounts),
-    readBalance: ({ account_id }) =>
-      call<Balance>(
-        'GET',
-        `${northwind.server.url}/biller/northwind-gas/account/${account_id}/balance`,
-        { 'x-api-key': settings.secrets[northwind.partner_id] ?? '' },
-      ),
+    partnerId: BILLER,
+    clientId: client.client_id,
+    apiKey: client.api_key,
+    billerName: NAME,
+    accounts: Object.entries(SHOWN).flatMap(([account_id, about]) => {
+      const account = accounts.find((one) => one.account_id === account_id);
+      return account === undefined ? [] : [customerOf(account, about)];
+    }),
+    readBalance: ({ account_id }) => balanceOf(account_id),
   });
   closers.push(() => site.stop());
   const ticket = await consoleTicket(platform);
   closers.push(() => ticket.stop());
-  return { platform, partners: [city, northwind], siteUrl: site.url, consoleUrl: ticket.url };
+  const biller = { partner_id: BILLER, name: NAME, server, client, accounts };
+  return { platform, biller, siteUrl: site.url, consoleUrl: ticket.url };
 }
 
+/** Registers the biller; at a later start it may have another PORT, or a new key. */
 async function register(platform: Platform, registration: PartnerRegistration): Promise<void> {
   const url = `${platform.adminUrl}/admin/v1/partners`;
   const headers = bearer(platform.adminKey);
   const { partners } = await call<{ partners: PartnerView[] }>('GET', url, headers);
   const { partner_id, base_url, origins, auth } = registration;
-  const known = partners.find((one) => one.partner_id === partner_id);
-  if (known === undefined) await call('POST', url, headers, registration);
-  // PORT may differ from the previous start, so update the partner's address.
-  else if (known.base_url !== base_url || String(known.origins) !== String(origins)) {
-    await call('PATCH', `${url}/${partner_id}`, headers, { base_url, origins, auth });
-  }
+  if (!partners.some((one) => one.partner_id === partner_id)) {
+    await call('POST', url, headers, registration);
+  } else await call('PATCH', `${url}/${partner_id}`, headers, { base_url, origins, auth });
 }
 
-async function issueKey(platform: Platform, partner_id: string): Promise<ClientKey> {
-  const url = `${platform.adminUrl}/admin/v1/partners/${partner_id}/keys`;
+/** The API key of the biller's site: the platform shows it once, so it stays in the data directory, readable only by its owner. */
+async function clientKey(platform: Platform): Promise<ClientKeyGrant> {
+  const file = path.join(dataDirectory, 'demo-client.json');
+  const kept = await readFile(file, 'utf8').catch(() => undefined);
+  if (kept !== undefined) return JSON.parse(kept) as ClientKeyGrant;
+  const url = `${platform.adminUrl}/admin/v1/partners/${BILLER}/keys`;
   const grant = await call<ClientKeyGrant>('POST', url, bearer(platform.adminKey), {});
-  return { client_id: grant.client_id, api_key: grant.api_key };
+  await writeFile(`${file}.new`, JSON.stringify(grant), { mode: 0o600 });
+  await keepOwner(`${file}.new`, dataDirectory);
+  await rename(`${file}.new`, file);
+  return grant;
 }
 
-/** The lines of one of our export files, whose fields contain no comma or quote. */
+/** The lines of the export, whose fields contain no comma or quote. */
 function accountsIn(csv: string): DemoAccount[] {
   const [header = '', ...lines] = csv.trim().split('\n');
   const names = header.split(',');
@@ -281,33 +240,18 @@ function accountsIn(csv: string): DemoAccount[] {
   });
 }
 
-/** One account of each kind, an ordinary one first. */
-function showcase(accounts: readonly DemoAccount[]): SiteAccount[] {
-  const kinds: readonly [string, (account: DemoAccount) => boolean][] = [
-    [
-      'an ordinary bill',
-      (one) => one.status === 'active' && one.max_amount + one.min_amount === '',
-    ],
-    [
-      'paid whole or not at all',
-      (one) => one.min_amount !== '' && one.min_amount === one.max_amount,
-    ],
-    ['at least a part', (one) => one.min_amount !== '' && one.max_amount === ''],
-    ['a credit', (one) => one.amount_due.startsWith('-')],
-    ['nothing due', (one) => one.amount_due === '0.00' && one.status === 'active'],
-    ['an account that is closed', (one) => one.status === 'inactive'],
-  ];
-  return kinds.flatMap(([about, fits]) => {
-    const account = accounts.find(fits);
-    if (account === undefined) return [];
-    const { biller_id, account_id, first_name, last_name } = account;
-    const contact = {
-      email: 'customer@example.com',
-      phone_number: '+15125550100',
-      address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-    };
-    return [{ account_id, biller_id, first_name, last_name, about, ...contact }];
-  });
+/** An account's customer, as the site knows them. */
+function customerOf(account: DemoAccount, about: string): SiteAccount {
+  const { account_id, first_name, last_name } = account;
+  return {
+    account_id,
+    first_name,
+    last_name,
+    about,
+    email: 'customer@example.com',
+    phone_number: '+15125550100',
+    address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
+  };
 }
 
 async function assertPortsFree(first: number): Promise<void> {

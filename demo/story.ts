@@ -43,10 +43,10 @@ const CUSTOMER = {
 export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
   const begin = performance.now();
   const now = (): number => performance.now() - begin;
-  const [partner] = demo.partners;
+  const { biller } = demo;
   const flow = `${demo.platform.url}/v1/flow`;
-  const { client_id, api_key } = partner.client;
-  for (const account of partner.accounts.filter(({ status }) => status === 'active')) {
+  const { client_id, api_key } = biller.client;
+  for (const account of biller.accounts.filter(({ status }) => status === 'active')) {
     const { biller_id, account_id } = account;
     const { token } = await call<TokenReply>(
       'POST',
@@ -63,7 +63,7 @@ export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
     const before = bill.account.balance?.amount_due_in_cents ?? 0;
     if (before < SMALLEST_BILL_IN_CENTS || bill.payment !== null) continue;
 
-    tell(tokenAt, 'token', `${partner.name} asks: POST /v1/sbi/token → ${token.slice(0, 8)}…`);
+    tell(tokenAt, 'token', `${biller.name} asks: POST /v1/sbi/token → ${token.slice(0, 8)}…`);
     tell(sessionAt, 'session', 'the payment page exchanges it: POST /v1/flow/session');
     const { masked_account_id, payment_rules: rules } = bill.account;
     tell(now(), 'bill', `${biller_id}, account ${masked_account_id}, owes ${formatCents(before)}`);

@@ -82,8 +82,8 @@ function packages(): Package[] {
     sources: ['bin', 'cli', 'demo'],
     assets: [
       'bin/package.json',
-      'demo/accounts/*.csv',
-      'demo/site/*.{js,css}',
+      'demo/accounts.csv',
+      'demo/site/*.{js,css,html}',
       'cli/templates/**/*',
     ],
     strip: '',

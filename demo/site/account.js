@@ -1,6 +1,4 @@
 /* The account page: everything that a biller's page needs to take a payment. */
-import { log, tokenFor } from './shared.js';
-
 const card = document.querySelector('[data-account]');
 const pay = document.querySelector('#pay');
 const message = document.querySelector('#message');
@@ -52,4 +50,35 @@ async function showBalance() {
   const { amount, due } = await (await fetch(`/api/balance?account=${account}`)).json();
   document.querySelector('#amount').textContent = amount;
   document.querySelector('#due').textContent = due;
+}
+
+/** Asks this site's own backend, which alone has the API key. The token is passed on and never stored. */
+async function tokenFor(account) {
+  const answer = await fetch('/api/token', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ account_id: account }),
+  });
+  if (!answer.ok) throw new Error(`no token: ${answer.status}`);
+  return (await answer.json()).token;
+}
+
+/** Writes the SDK's events on the page, as text. */
+function log(payment) {
+  const list = document.querySelector('#log');
+  list.replaceChildren();
+  for (const event of ['ready', 'screen', 'payment', 'exit', 'error']) {
+    payment.on(event, (value) => {
+      const line = document.createElement('li');
+      line.textContent = `${event} ${summary(event, value)}`;
+      list.append(line);
+    });
+  }
+}
+
+function summary(event, value) {
+  if (event === 'screen') return value.name;
+  if (event === 'payment') return value.status;
+  if (event === 'exit') return value.reason;
+  return event === 'error' ? value.code : '';
 }

@@ -4,24 +4,21 @@
  * It is what a partner's web engineer would write: a page with a strict content security policy, a backend that alone has the API
  * key, and one endpoint that returns a token to the page (S1, A1). It knows only the platform's public address.
  */
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import {
+  formatCents,
   platformRoutes,
   type Balance,
   type TokenReply,
   type TokenRequest,
 } from '@duebridge/contract';
-import { accountBody, dollars, escape, optionsBody } from './account-page.ts';
+import { fastify, type FastifyReply } from 'fastify';
+import { accountBody, escape } from './account-page.ts';
 
 /** A customer of the biller, already signed in for the demo. */
 export interface DemoAccount {
   readonly account_id: string;
-  readonly biller_id?: string;
   readonly first_name: string;
   readonly last_name: string;
   readonly email: string;
@@ -34,8 +31,6 @@ export interface DemoAccount {
 export interface DemoSiteOptions {
   /** 0 picks a free one. */
   readonly port: number;
-  /** Default `localhost`. */
-  readonly host?: string;
   /** The platform, as browsers and this server reach it. */
   readonly platformUrl: string;
   readonly clientId: string;
@@ -44,8 +39,8 @@ export interface DemoSiteOptions {
   readonly billerName: string;
   /** At least one; the first is shown first. */
   readonly accounts: readonly DemoAccount[];
-  /** The amount now due in the biller's ledger; if absent or undefined, the page shows no amount. */
-  readonly readBalance?: (account: DemoAccount) => Promise<Balance | undefined>;
+  /** The amount now due in the biller's ledger. */
+  readonly readBalance: (account: DemoAccount) => Promise<Balance>;
   /** The SDK file that the pages pin; the platform's newest when absent. */
   readonly sdk?: Sdk;
 }
@@ -64,63 +59,56 @@ interface Sdk {
 /** A person waits for it; the platform answers well within its own 2 s (decision 7). */
 const TOKEN_TIMEOUT_MS = 8_000;
 
-const FILES = ['/style.css', '/account.js', '/options.js', '/shared.js'];
+const FILES = { 'style.css': 'text/css', 'account.js': 'text/javascript' };
 
 /** Starts the site; rejects when the port is taken. The platform may come up later. */
 export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite> {
-  const { host = 'localhost', accounts } = options;
+  const { accounts } = options;
   const platform = new URL(options.platformUrl).origin;
-  const server = createServer((request, response) => {
-    void answer(request, response).catch(() => {
-      // The error may contain a key or a name, so the customer sees only a general message.
-      if (response.headersSent) response.destroy();
-      else reply(response, 502, 'text/plain', 'The payment service cannot be reached right now.');
+  const app = fastify({ forceCloseConnections: true });
+  const named = (account_id: unknown): DemoAccount | undefined =>
+    accounts.find((one) => one.account_id === account_id);
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers({
+      'cache-control': 'no-store',
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
     });
+    done();
   });
-  server.listen(options.port, host);
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const url = `http://${host}:${port}`;
-
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { pathname, searchParams } = new URL(request.url ?? '/', url);
-    const account = accounts.find((one) => one.account_id === searchParams.get('account'));
-    if (FILES.includes(pathname)) {
-      const type = pathname.endsWith('.css') ? 'text/css' : 'text/javascript';
-      return reply(response, 200, type, readFileSync(join(import.meta.dirname, pathname)));
-    }
-    switch (`${request.method} ${pathname}`) {
-      case 'GET /':
-        return page(response, 'account.js', await accountPage(options, account ?? accounts[0]));
-      case 'GET /options':
-        return page(response, 'options.js', optionsBody(options.billerName, accounts[0]));
-      case 'GET /api/balance': {
-        if (!account) return reply(response, 404, 'text/plain', '');
-        const shown = balanceText(await options.readBalance?.(account));
-        return reply(response, 200, 'application/json', JSON.stringify(shown));
-      }
-      case 'POST /api/token':
-        return token(request, response);
-      default:
-        return reply(response, 404, 'text/plain', 'There is no such page.');
-    }
+  // The error may contain a key or a name, so the customer sees only a general message.
+  app.setErrorHandler((_error, _request, reply) =>
+    reply.code(502).send('The payment service cannot be reached right now.'),
+  );
+  for (const [file, type] of Object.entries(FILES)) {
+    const bytes = readFileSync(new URL(file, import.meta.url));
+    app.get(`/${file}`, (_request, reply) => reply.type(`${type}; charset=utf-8`).send(bytes));
   }
-
-  /** The one thing a partner's backend does for the SDK: a customer in, a token out. */
-  async function token(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  app.get<{ Querystring: { account?: string } }>('/', async ({ query }, reply) => {
+    const account = named(query.account) ?? accounts[0];
+    return account === undefined
+      ? reply.code(404).send('There is no such account.')
+      : sendPage(reply, platform, options, account);
+  });
+  app.get<{ Querystring: { account?: string } }>('/api/balance', async ({ query }, reply) => {
+    const account = named(query.account);
+    return account === undefined
+      ? reply.code(404).send('There is no such account.')
+      : balanceText(await options.readBalance(account));
+  });
+  // The one thing that a partner's backend does for the SDK: a customer in, a token out.
+  app.post<{ Body: { account_id?: unknown } }>('/api/token', async (request, reply) => {
     // Only our own pages may call this; a request from another site has "cross-site" here.
     const from = request.headers['sec-fetch-site'];
-    if (from !== undefined && from !== 'same-origin') return reply(response, 403, 'text/plain', '');
-    const asked = JSON.parse(await text(request)) as { account_id?: unknown };
+    if (from !== undefined && from !== 'same-origin') return reply.code(403).send('');
     // In a real site this comes from the customer's own sign-in, never from the page.
-    const account = accounts.find((one) => one.account_id === asked.account_id);
-    if (!account) return reply(response, 404, 'text/plain', 'There is no such account.');
-    const { account_id, biller_id, about: _, ...customer } = account;
-    const balance = await options.readBalance?.(account);
+    const account = named(request.body.account_id);
+    if (!account) return reply.code(404).send('There is no such account.');
+    const { account_id, about: _, ...customer } = account;
     const body: TokenRequest = {
       ...customer,
-      ...(balance && { balance }),
-      external_identifiers: { account_id, ...(biller_id !== undefined && { biller_id }) },
+      balance: await options.readBalance(account),
+      external_identifiers: { account_id },
     };
     const created = await fetch(new URL(platformRoutes.create_token.path, platform), {
       method: 'POST',
@@ -132,65 +120,27 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS),
     });
-    if (!created.ok) return reply(response, 502, 'text/plain', `status ${created.status}`);
-    const { token: secret } = (await created.json()) as TokenReply;
-    reply(response, 200, 'application/json', JSON.stringify({ token: secret }));
-  }
-
-  async function page(response: ServerResponse, script: string, body: string): Promise<void> {
-    const sdk = options.sdk ?? (await newestSdk(platform));
-    const source = `${platform}/sdk/v1/${sdk.file}`;
-    // What a page of the site may load: its own files, the pinned SDK and the platform's frame.
-    response.setHeader(
-      'content-security-policy',
-      `default-src 'none'; script-src 'self' ${source}; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-src ${platform}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`,
-    );
-    const html = `<!doctype html>
-<html lang="en" data-partner="${escape(options.partnerId)}">
-  <head>
-    <meta charset="utf-8" />
-    <meta name="viewport" content="width=device-width, initial-scale=1" />
-    <title>${escape(options.billerName)}: your account</title>
-    <link rel="icon" href="data:," />
-    <link rel="stylesheet" href="/style.css" />
-    <script src="${source}" integrity="${sdk.sri}" crossorigin="anonymous" defer></script>
-    <script src="/${script}" type="module"></script>
-  </head>
-  <body>
-    ${body}
-  </body>
-</html>`;
-    reply(response, 200, 'text/html', html);
-  }
-
-  return {
-    url,
-    async stop() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
+    if (!created.ok) return reply.code(502).send(`status ${created.status}`);
+    const { token } = (await created.json()) as TokenReply;
+    return { token };
+  });
+  await app.listen({ host: 'localhost', port: options.port });
+  const { port } = app.server.address() as AddressInfo;
+  return { url: `http://localhost:${port}`, stop: () => app.close() };
 }
 
-/** Read once per page view, so that a new version of the SDK is always used with its matching hash. */
-async function newestSdk(platform: string): Promise<Sdk> {
-  const signal = AbortSignal.timeout(TOKEN_TIMEOUT_MS);
-  const answered = await fetch(`${platform}/sdk/v1/manifest.json`, { signal });
-  if (!answered.ok) throw new Error(`SDK manifest: ${answered.status}`);
-  return ((await answered.json()) as { sdk: Sdk }).sdk;
-}
-
-/** The page of an account; without one, of a biller that has none. */
-async function accountPage(
+async function sendPage(
+  reply: FastifyReply,
+  platform: string,
   options: DemoSiteOptions,
-  account: DemoAccount | undefined,
-): Promise<string> {
+  account: DemoAccount,
+): Promise<FastifyReply> {
   const { billerName, accounts } = options;
-  if (!account) return '<main><h1>No accounts</h1></main>';
   const { first_name, last_name, account_id, address } = account;
-  return accountBody({
-    ...balanceText(await options.readBalance?.(account)),
+  const sdk = options.sdk ?? (await newestSdk(platform));
+  const source = `${platform}/sdk/v1/${sdk.file}`;
+  const body = accountBody({
+    ...balanceText(await options.readBalance(account)),
     billerName,
     account_id,
     firstName: first_name,
@@ -202,30 +152,43 @@ async function accountPage(
       isThis: one === account,
     })),
   });
+  // What a page of the site may load: its own files, the pinned SDK and the platform's frame.
+  return reply
+    .type('text/html; charset=utf-8')
+    .header(
+      'content-security-policy',
+      `default-src 'none'; script-src 'self' ${source}; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-src ${platform}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`,
+    ).send(`<!doctype html>
+<html lang="en" data-partner="${escape(options.partnerId)}">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>${escape(billerName)}: your account</title>
+    <link rel="icon" href="data:," />
+    <link rel="stylesheet" href="/style.css" />
+    <script src="${source}" integrity="${sdk.sri}" crossorigin="anonymous" defer></script>
+    <script src="/account.js" type="module"></script>
+  </head>
+  <body>
+    ${body}
+  </body>
+</html>`);
 }
 
-function balanceText(balance: Balance | undefined): { amount: string; due: string } {
-  const cents = balance?.amount_due_in_cents;
+/** Read once per page view, so that a new version of the SDK is always used with its matching hash. */
+async function newestSdk(platform: string): Promise<Sdk> {
+  const signal = AbortSignal.timeout(TOKEN_TIMEOUT_MS);
+  const answered = await fetch(`${platform}/sdk/v1/manifest.json`, { signal });
+  if (!answered.ok) throw new Error(`SDK manifest: ${answered.status}`);
+  return ((await answered.json()) as { sdk: Sdk }).sdk;
+}
+
+function balanceText(balance: Balance): { amount: string; due: string } {
+  const { amount_due_in_cents: cents, due_date: due } = balance;
   if (cents === undefined) return { amount: '—', due: '' };
   const date = new Intl.DateTimeFormat('en-US', { dateStyle: 'long', timeZone: 'UTC' });
-  const due = balance?.due_date;
   return {
-    amount: dollars(cents),
+    amount: formatCents(cents),
     due: due === undefined || cents <= 0 ? '' : `Due ${date.format(new Date(`${due}T00:00:00Z`))}`,
   };
-}
-
-function reply(
-  response: ServerResponse,
-  status: number,
-  type: string,
-  body: string | Buffer,
-): void {
-  response.writeHead(status, {
-    'content-type': `${type}; charset=utf-8`,
-    'cache-control': 'no-store',
-    'referrer-policy': 'no-referrer',
-    'x-content-type-options': 'nosniff',
-  });
-  response.end(body);
 }
