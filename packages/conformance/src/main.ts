@@ -47,7 +47,6 @@ const UNASKED_CENTS = 100_000;
 interface Flags {
   readonly profile: Profile;
   readonly only?: readonly string[];
-  readonly failed?: boolean;
   readonly history: string;
   readonly json?: boolean;
   readonly junit?: string;
@@ -161,8 +160,7 @@ function judging(
         .default('contract'),
     )
     .option('--only <ids>', 'checks to run, such as P25,P27', (text: string) => text.split(','))
-    .option('--failed', 'only the checks that failed in the last run against this URL')
-    .option('--history <folder>', 'folder for the ids used and the last failures', DEFAULT_HISTORY)
+    .option('--history <folder>', 'folder for the ids used', DEFAULT_HISTORY)
     .option('--json', 'print the report as JSON')
     .option('--junit <file>', 'write the report as JUnit XML')
     .option('--html <file>', 'write the report as one HTML page')
@@ -197,8 +195,7 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
     process.env;
   const target = partnerTarget(overlay({ authentication: { key, client_secret } }, draft));
   const recheck = flags.recheck === true;
-  const options = { ...runOptions(flags, target.base_url, target.restart_command), recheck };
-  if (nothingFailed(flags, options)) return EXIT_USAGE;
+  const options = { ...runOptions(flags, target.restart_command), recheck };
   const cases = choose(PARTNER_CASES, flags.profile, recheck ? RECHECKS : options.only);
   const cap = target.spending_cap_in_cents;
   const money = {
@@ -226,8 +223,7 @@ async function conformPlatform(draft: Draft, flags: Flags): Promise<number> {
   if (flags.list === true) return list(choose(PLATFORM_CASES, 'strict', flags.only), flags);
   const api_key = process.env['DUEBRIDGE_CONFORM_API_KEY'];
   const target = platformTarget(overlay({ api_key }, draft));
-  const options = runOptions(flags, target.base_url, target.caller?.restart_command);
-  if (nothingFailed(flags, options)) return EXIT_USAGE;
+  const options = runOptions(flags, target.caller?.restart_command);
   return deliver(
     await interruptible((signal) => judgePlatform(target, { ...options, signal })),
     flags,
@@ -254,17 +250,13 @@ async function guarded(flags: Flags, run: () => Promise<number>): Promise<number
   }
 }
 
-function runOptions(
-  flags: Flags,
-  base_url: string,
-  restart_command: string | undefined,
-): RunOptions {
+function runOptions(flags: Flags, restart_command: string | undefined): RunOptions {
   const history = fileHistory(flags.history, (why) => {
     terminal.err(
-      `The ids of this run could not be kept (${why}), so --recheck and --failed will not know it: name another folder with --history.\n`,
+      `The ids of this run could not be kept (${why}), so --recheck will not know it: name another folder with --history.\n`,
     );
   });
-  const only = flags.failed === true ? history.lastFailed(base_url) : flags.only;
+  const { only } = flags;
   return {
     allowPartial: flags.allowPartial === true,
     profile: flags.profile,
@@ -293,12 +285,6 @@ function runShell(command: string): Promise<void> {
       else reject(new Error(`restart_command ended with ${code ?? 'a signal'}`));
     });
   });
-}
-
-function nothingFailed(flags: Flags, options: RunOptions): boolean {
-  if (flags.failed !== true || options.only?.length !== 0) return false;
-  terminal.err('No check failed in the last run against this URL.\n');
-  return true;
 }
 
 /** Prints and writes the report in every requested form; returns the exit code. */

@@ -192,7 +192,7 @@ async function judge(
   { cases, longest_ms, secrets, run }: Judging,
 ): Promise<RunReport> {
   const { profile = 'contract', clock = MACHINE_CLOCK, history = memoryHistory() } = options;
-  const { ca_file, base_url } = target;
+  const { ca_file } = target;
   const stop = new AbortController();
   const late = 'the run reached its deadline: the server answers too slowly';
   const cancel = clock.after(longest_ms, () => stop.abort(new Stopped(late)));
@@ -206,9 +206,7 @@ async function judge(
     const pace = { ...USUAL_PACE, ...options.pace };
     const book = new ResultBook(options, wire, cases, clock);
     const about = await run({ profile, wire, pace, clock, stop: stop.signal }, book, history);
-    const report = book.report(about, profile);
-    keepFailed(history, base_url, report, options.only);
-    return report;
+    return book.report(about, profile);
   } finally {
     cancel();
     options.signal?.removeEventListener('abort', interrupt);
@@ -338,19 +336,4 @@ async function runPartnerCases(
     });
   }
   for (const stage of ['main', 'last', 'restart', 'final'] satisfies Stage[]) await side(stage);
-}
-
-/** Records which checks failed, for `--failed`; a run of some checks only updates those. */
-function keepFailed(
-  history: History,
-  base_url: string,
-  report: RunReport,
-  only: readonly string[] | undefined,
-): void {
-  const ran = new Set(report.results.map(({ id }) => id));
-  const kept = only === undefined ? [] : history.lastFailed(base_url).filter((id) => !ran.has(id));
-  const failed = report.results
-    .filter(({ verdict }) => verdict === 'FAIL' || verdict === 'WARN')
-    .map(({ id }) => id);
-  if (report.results.length > 0) history.keepFailed(base_url, [...kept, ...failed].sort());
 }

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test, { after, describe } from 'node:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { curl } from '../src/check/http.ts';
@@ -390,32 +390,13 @@ describe('a run obeys its options', () => {
     });
   });
 
-  test('the last failures are remembered, and forgotten once they pass', async () => {
-    const history = fileHistory(join(folder, 'history'));
-    let wrong = true;
-    const behaviour = {
-      authorize: (call: { headers: Record<string, unknown> }, refusal: unknown) =>
-        wrong && call.headers['x-api-key'] === undefined ? undefined : refusal,
-    } as NonNullable<ScriptedPartnerOptions['behaviour']>;
-    await withPartner({ behaviour }, async (url) => {
-      await judgeScripted(url, { history });
-      assert.deepEqual(history.lastFailed(url), ['P01', 'P08']);
-      wrong = false;
-      const again = await judgeScripted(url, { history, only: history.lastFailed(url) });
-      assert.equal(again.exit_code, 0);
-      assert.deepEqual(history.lastFailed(url), []);
-      assert.ok(fileHistory(join(folder, 'history')).entries().length > 0);
-    });
-  });
-
   test('a damaged history counts as empty instead of stopping the run', () => {
     const place = join(folder, 'damaged');
-    fileHistory(place).keepFailed('http://x', ['P01']);
-    assert.deepEqual(fileHistory(place).lastFailed('http://x'), ['P01']);
+    mkdirSync(place);
     writeFileSync(join(place, 'payments.json'), '[{"base_url": 7}, "x", null]');
-    writeFileSync(join(place, 'failed.json'), '[');
     assert.deepEqual(fileHistory(place).entries(), []);
-    assert.deepEqual(fileHistory(place).lastFailed('http://x'), []);
+    writeFileSync(join(place, 'payments.json'), '[');
+    assert.deepEqual(fileHistory(place).entries(), []);
   });
 
   test('an error in a target file names the field and the flag', () => {

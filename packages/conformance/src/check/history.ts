@@ -1,7 +1,6 @@
 /**
  * The judge's own history: the ids that its runs used at a server and the last record of each payment. A later run can then check
- * that the server still knows them (PF2: kept forever; RU2: a terminal status never changes). It also keeps which checks failed
- * last, for `--failed`.
+ * that the server still knows them (PF2: kept forever; RU2: a terminal status never changes).
  * Plain JSON in a folder (default `.duebridge-conform/`), written to a new file that then replaces the old one, so that a killed
  * run leaves the old file intact.
  */
@@ -31,72 +30,49 @@ export interface HistoryEntry {
 export interface History {
   entries(): readonly HistoryEntry[];
   add(entries: readonly HistoryEntry[]): void;
-  /** The checks that did not pass in the last run against this address. */
-  lastFailed(base_url: string): readonly string[];
-  keepFailed(base_url: string, checks: readonly string[]): void;
 }
 
-/** What a history holds; each part is a file. */
-interface Kept {
-  payments: readonly HistoryEntry[];
-  failed: Readonly<Record<string, readonly string[]>>;
-}
-
-/** A history in memory, lost when the process exits; `write` is told what has changed. */
+/** A history in memory, lost when the process exits; `write` is told of all payments whenever there are more. */
 export function memoryHistory(
   payments: readonly HistoryEntry[] = [],
-  failed: Kept['failed'] = {},
-  write: (part: keyof Kept, value: unknown) => void = () => undefined,
+  write: (payments: readonly HistoryEntry[]) => void = () => undefined,
 ): History {
-  const kept: Kept = { payments, failed };
+  let kept = payments;
   return {
-    entries: () => kept.payments,
+    entries: () => kept,
     add(more) {
       if (more.length === 0) return;
-      kept.payments = [...kept.payments, ...more].slice(-MAX_ENTRIES);
-      write('payments', kept.payments);
-    },
-    lastFailed: (base_url) => kept.failed[base_url] ?? [],
-    keepFailed(base_url, checks) {
-      kept.failed = { ...kept.failed, [base_url]: checks };
-      write('failed', kept.failed);
+      kept = [...kept, ...more].slice(-MAX_ENTRIES);
+      write(kept);
     },
   };
 }
 
 /**
- * A history in a folder, which is created when the first entry is added. Unreadable files count as empty. `onTrouble` is told, once
- * and with the file system's words, when the folder cannot be written: a run on a read-only disk still has its report.
+ * A history in a folder, which is created when the first entry is added. An unreadable file counts as empty. `onTrouble` is told,
+ * with the file system's words, when the folder cannot be written: a run on a read-only disk still has its report.
  */
 export function fileHistory(
   folder: string,
   onTrouble: (why: string) => void = () => undefined,
 ): History {
-  const file = (part: keyof Kept): string => join(folder, `${part}.json`);
-  const read = (part: keyof Kept): unknown => {
+  const file = join(folder, 'payments.json');
+  let payments: unknown;
+  try {
+    payments = JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    // There is none, or it is damaged.
+  }
+  return memoryHistory(Array.isArray(payments) ? payments.filter(isEntry) : [], (all) => {
+    const draft = `${file}.${process.pid}`;
     try {
-      return JSON.parse(readFileSync(file(part), 'utf8'));
-    } catch {
-      return undefined;
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(draft, `${JSON.stringify(all, undefined, 2)}\n`, { mode: 0o600 });
+      renameSync(draft, file);
+    } catch (error) {
+      onTrouble(error instanceof Error ? error.message : String(error));
     }
-  };
-  const [payments, failed] = [read('payments'), read('failed')];
-  let told = false;
-  return memoryHistory(
-    Array.isArray(payments) ? payments.filter(isEntry) : [],
-    typeof failed === 'object' ? { ...(failed as Kept['failed']) } : {},
-    (part, value) => {
-      const draft = `${file(part)}.${process.pid}`;
-      try {
-        mkdirSync(folder, { recursive: true });
-        writeFileSync(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: 0o600 });
-        renameSync(draft, file(part));
-      } catch (error) {
-        if (!told) onTrouble(error instanceof Error ? error.message : String(error));
-        told = true;
-      }
-    },
-  );
+  });
 }
 
 function isEntry(value: Partial<HistoryEntry> | null): value is HistoryEntry {

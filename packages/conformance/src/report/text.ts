@@ -51,6 +51,8 @@ export function terminalReport(report: RunReport, { colour }: { colour: boolean 
   for (const problem of report.judge_failed) {
     lines.push(paint('red', `Internal error of the judge in ${problem}: please report it.`), '');
   }
+  const again = report.results.filter(({ findings }) => findings.length > 0).map(({ id }) => id);
+  if (again.length > 0) lines.push(`To run these again: --only ${again.join(',')}`, '');
   lines.push(countsLine(report), '');
   return lines.join('\n');
 }
