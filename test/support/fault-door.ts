@@ -1,6 +1,6 @@
 /**
  * Stands before a platform and makes it fail inside when a request says so: the table that the request needs is away while the platform
- * serves it. The failure is real; only its moment is chosen. No build of the platform has such a door (T12).
+ * serves it. The failure is real; only its moment is chosen. No build of the platform has such a door (T20).
  */
 import { createServer, request, Agent, type IncomingMessage, type ServerResponse } from 'node:http';
 import { buffer } from 'node:stream/consumers';

@@ -328,8 +328,8 @@ async function runPartnerCases(
     );
   };
   await side('first');
-  const measured = cases.some(({ id, atEnd }) => atEnd !== undefined || id === BALANCE_CHECK);
-  if (measured && book.problem === undefined) {
+  const isMeasured = cases.some(({ id }) => id === BALANCE_CHECK);
+  if (isMeasured && book.problem === undefined) {
     await book.preflight(async () => {
       await balancesBefore(new PartnerContext(run, BALANCE_CHECK));
       return undefined;

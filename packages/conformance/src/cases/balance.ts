@@ -5,16 +5,13 @@
  */
 import type { Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { holdsPayment, type Intent, type SharedName } from '../check/payment-fields.ts';
+import { holdsPayment, type SharedName } from '../check/payment-fields.ts';
 
 /** The check that reports on the balances. */
 export const BALANCE_CHECK = 'P62';
 
 /** The payments that show whether the balance follows immediately. */
 export const CONTROLS: readonly SharedName[] = ['control', 'second control'];
-
-/** Maximum number of effects of one payment that may explain an excess: P27 sends one PUT a hundred times. */
-const MOST_EFFECTS = 120;
 
 /** How far one account's amount due fell over a run, and how far its payments predict. */
 export interface AccountEffect {
@@ -65,27 +62,6 @@ export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict
 /** True when two more payments show that the amount due follows each payment immediately; determined once per run. */
 function followsAtOnce(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
   return t.run.once('the balance follows', () => balanceFollows(t, sign));
-}
-
-/**
- * Raises a must-finding when the amount due fell by more than the sum of the succeeded payments and the excess is a multiple of
- * this payment's amount. P62 reports every other excess.
- */
-export async function oneEffect(t: PartnerContext, intent: Intent): Promise<void> {
-  const verdict = await t.run.once('the balances', () => measureBalances(t));
-  if (verdict.unmeasured !== undefined) {
-    return t.unseen(`The effect on the balance was not measured: ${verdict.unmeasured}`);
-  }
-  const effect = verdict.effects.find(({ account_id }) => account_id === intent.account_id);
-  if (effect === undefined) return;
-  const { fell, expected, reply } = effect;
-  const times = (fell - expected) / intent.amount_in_cents;
-  t.must(
-    !(times > 0 && Number.isInteger(times) && times <= MOST_EFFECTS),
-    `each payment reduces the balance once: the amount due falls by ${expected} cents over this run`,
-    reply,
-    { got: `it fell by ${fell} cents: ${times} times ${intent.amount_in_cents} cents too much` },
-  );
 }
 
 async function readBalances(t: PartnerContext): Promise<Balances> {

@@ -1,6 +1,6 @@
 /** Shared by several checks. */
 import type { Json } from '@duebridge/contract';
-import type { Findings, More } from '../check/findings.ts';
+import type { Findings, More, MoreAt } from '../check/findings.ts';
 import { show, type Exchange, type Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
@@ -186,17 +186,19 @@ export function unchanged(
   return t.must(same, expected, reply, { got: tellDifferences(before, reply, fields), ...more });
 }
 
-/** Must hold in every response of this run that has the record of a payment: a rule of one field. */
+/** Must hold, unless `more` says otherwise, in every response of this run that has the record of a payment: a rule of one field. */
 export function everyRecord(
   t: PartnerContext,
   field: string,
   expected: string,
   holds: (record: PaymentFields) => boolean,
+  more?: MoreAt,
 ): boolean {
   return t.none(
     t.run.seen.filter(({ record }) => !holds(record)).map(({ reply }) => reply),
     `${expected}, in every response`,
     (reply, count) => `${field} is ${show(recordOf(reply)?.[field])} in ${count}`,
+    more,
   );
 }
 

@@ -27,7 +27,7 @@ export interface Pace {
   readonly at_once: number;
   /** Maximum time that a run waits for payments to end; --recheck covers those that take longer. */
   readonly longest_wait_ms: number;
-  /** How long a check may keep repeating one request sequentially (P26). */
+  /** How long a check may keep repeating one request sequentially (P25). */
   readonly repeat_ms: number;
 }
 

@@ -261,8 +261,6 @@ type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_
 
 /** The context of one check of a partner. */
 export class PartnerContext extends Context<PartnerRun> {
-  #own: Intent | undefined;
-
   /** As in Context. The access token is fetched before, by an ordinary request. */
   override async burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
     await this.run.credential(this.check);
@@ -331,11 +329,6 @@ export class PartnerContext extends Context<PartnerRun> {
   ): Promise<boolean> {
     const read = await this.read(intent);
     return this[level](!holdsPayment(read), expected, read, more);
-  }
-
-  /** The payment of this check alone, the same one on each call; `offset` makes its amount distinct. */
-  ownPayment(offset: number): Intent {
-    return (this.#own ??= this.intend(offset));
   }
 
   /** Puts a payment. `change` replaces parts of the request, not of the intent. */

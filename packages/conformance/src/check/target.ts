@@ -375,7 +375,7 @@ const platformFields = (callsOnly: boolean) => {
     other_client: optional(object({ client_id: text(), api_key: headerSecret() })),
     /** True when the platform offers the flow of decision 31 at base_url; T15 and the caller's checks use it. */
     flow: usual(yesOrNo, false),
-    /** Headers that make a test build of the platform fail internally, for T12. */
+    /** Headers that make a test build of the platform fail internally, for T20. */
     internal_fault_headers: optional(headers),
     /** How many tokens T13 requests, and how many requests T14 sends in one burst. */
     token_sample: usual(count, 1_000),

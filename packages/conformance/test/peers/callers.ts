@@ -16,13 +16,13 @@ export type WrongCaller = Wrong<string> & CallerSetting;
 const { fails, warns } = wrongPeers<string, CallerSetting>();
 
 export const WRONG_CALLERS: readonly WrongCaller[] = [
-  fails('C01', 'sends payments without a batch id', 'no_batch', { also: ['C03', 'C09'] }),
+  fails('C09', 'sends payments without a batch id', 'no_batch', { also: ['C03'] }),
   fails('C01', 'numbers its payments within each account', 'numbers_by_account'),
   fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end'),
   fails('C03', 'does not treat canceled as terminal', 'knows_two_words'),
   fails('C03', 'keeps polling after the end, at a slow pace', 'polls_slowly_on'),
   fails('C03', 'keeps polling after the end', 'polls_on'),
-  fails('C06', 'also sends its key in the URL', 'key_in_address'),
+  fails('C09', 'also sends its key in the URL', 'key_in_address'),
   fails('C09', 'sends the amount in dollars', 'dollars', { also: 'many' }),
   fails('C09', 'sends the amount as a string', 'amount_as_text', { also: 'many' }),
   fails('C09', 'adds a fee to the amount', 'adds_a_fee', { also: 'many' }),

@@ -42,7 +42,7 @@ export interface ProxyBehaviour {
   readonly answer?: (answer: ProxyAnswer, request: ProxyRequest) => void;
 }
 
-/** The header that makes the platform behind the proxy raise an internal error (T12). */
+/** The header that makes the platform behind the proxy raise an internal error (T20). */
 const FAULT_HEADER = 'x-test-fault';
 
 /** A platform behind a proxy. */
