@@ -255,7 +255,7 @@ test('on a Citus cluster', async (t) => {
           assert.equal(overview.reviews.length, 1, JSON.stringify(overview.reviews));
           const reason = 'the biller will never take it';
           const closed = await admin<ReviewClose>('POST', `/payments/${id}/close`, { reason });
-          assert.equal(closed.outcome, 'closed');
+          assert.equal(closed.outcome, 'done');
           assert.equal((await browser.ended(id, PATIENCE_MS)).status, 'failed');
           await withBooks(databaseUrl, (books) =>
             eventually('the release of its funds', async () => {

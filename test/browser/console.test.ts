@@ -486,7 +486,7 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
   await page.getByRole('dialog').getByLabel('The bank’s reference').fill('BANK-1');
   await page.getByRole('dialog').getByRole('button', { name: 'paid' }).click();
   await page.getByText('Noted. A second person has to give the same reference.').waitFor();
-  assert.equal((await auditOf('transfer_end_requested'))[0]?.actor, 'bob');
+  assert.equal((await auditOf('second_person_asked'))[0]?.actor, 'bob');
   await close();
 });
 

@@ -234,7 +234,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
       const ends = ['recovered', 'charged_to_biller', 'written_off'] as const;
       const disposition = ends[Math.floor(random() * ends.length)] ?? 'written_off';
       const by = { actor: 'ada', at: new Date(clock.now()).toISOString() };
-      const on = { database, secondPersonAboveCents: 1e9, mayAct: () => Promise.resolve(true) };
+      const on = { database, secondPersonAboveCents: 1e9 };
       await tried(() => endCase(on, case_id, { disposition, reason: 'r' }, by));
     }
     await closeBatches(safe, 'test');

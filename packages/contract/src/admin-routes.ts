@@ -23,7 +23,6 @@ const ADMIN_FIELDS = {
   client_id: Type.String({ maxLength: 128 }),
   remittance_id: Type.String({ maxLength: 64 }),
   file_id: Type.String({ maxLength: 64 }),
-  refund_id: Type.String({ maxLength: 64 }),
   case_id: Type.String({ maxLength: 300 }),
   difference_id: t.Uuid,
 };
@@ -265,6 +264,12 @@ const OPERATIONS = {
       'Settle the funds of an ended payment by an operator’s word with evidence, when nothing else does',
     body: operate.SettleFunds,
     reply: operate.ReviewClose,
+  },
+  list_asks: {
+    call: 'GET /asks',
+    summary:
+      'List what operators asked for and a second person has to do as well, the oldest first',
+    reply: Type.Object({ asks: Type.Array(operate.AskView) }),
   },
   export_payments: {
     call: 'GET /payments/export',

@@ -142,6 +142,9 @@ export const MODES = ['test', 'live'] as const;
 export const Mode = oneOf(MODES, 'test: no money moves; live: real money (decision 160).');
 export type Mode = Static<typeof Mode>;
 
+/** What came of an act that may need two persons: done, or asked for by the first of them (decision 38). */
+export const ActOutcome = oneOf(['done', 'second_person_needed']);
+
 /** A page of a list, under the name of what it lists. */
 export const page = <const Name extends string, Item extends TSchema>(name: Name, item: Item) =>
   Type.Object({

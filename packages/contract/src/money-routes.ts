@@ -145,7 +145,7 @@ export const REFUND_REASONS = [
   'goodwill',
   'other',
 ] as const;
-export const REFUND_STATES = ['asked', 'sending', 'done', 'refused'] as const;
+export const REFUND_STATES = ['sending', 'done', 'refused'] as const;
 
 export const RefundRequest = t.strictObject({
   amount_in_cents: Type.Optional(t.AmountInCents),
@@ -165,10 +165,7 @@ export const RefundView = Type.Object({
   reason_code: t.oneOf(REFUND_REASONS),
   reason: t.string(),
   borne_by: t.oneOf(['biller', 'platform']),
-  state: t.oneOf(
-    REFUND_STATES,
-    'asked: a second person has to approve it; sending: the processor may have it.',
-  ),
+  state: t.oneOf(REFUND_STATES, 'sending: the processor may have it.'),
   asked_by: t.string(),
   approved_by: t.nullable(t.string()),
   note: t.nullable(t.string('The processor’s words when it refused.')),
@@ -176,6 +173,13 @@ export const RefundView = Type.Object({
   ended_at: t.nullable(t.instant('When it ended.')),
 });
 export type RefundView = Static<typeof RefundView>;
+
+/** What came of a refund; without one while it waits for a second person. */
+export const RefundMade = Type.Object({
+  outcome: t.ActOutcome,
+  refund: Type.Optional(RefundView),
+});
+export type RefundMade = Static<typeof RefundMade>;
 
 // Cases --------------------------------------------------------------------------------------------------------------------
 
@@ -226,7 +230,6 @@ export const CaseView = Type.Object({
   note: t.string(),
   opened_by: t.string(),
   opened_at: t.instant('When it was opened.'),
-  asked_by: t.nullable(t.string('Who wants to end it, and waits for a second.')),
   ended_by: t.nullable(t.string()),
   ended_at: t.nullable(t.instant('When it ended.')),
   outcome: t.nullable(t.string('What came of it, in words.')),
@@ -246,10 +249,7 @@ export const CaseEnd = t.strictObject({
 });
 export type CaseEnd = Static<typeof CaseEnd>;
 
-export const CaseEnded = Type.Object({
-  outcome: t.oneOf(['ended', 'second_person_needed']),
-  case: CaseView,
-});
+export const CaseEnded = Type.Object({ outcome: t.ActOutcome, case: CaseView });
 export type CaseEnded = Static<typeof CaseEnded>;
 
 /** In the form of admin-routes.ts, of whose table they are a part. */
@@ -318,10 +318,7 @@ export const moneyOperations = {
     call: 'POST /money/remittances/{remittance_id}/end',
     summary: 'State what became of a transfer, or of all transfers of a file',
     body: TransferEnd,
-    reply: Type.Object({
-      outcome: t.oneOf(['done', 'second_person_needed']),
-      transfers: Type.Integer(),
-    }),
+    reply: Type.Object({ outcome: t.ActOutcome, transfers: Type.Integer() }),
   },
   make_bank_file: {
     call: 'POST /money/files',
@@ -340,7 +337,7 @@ export const moneyOperations = {
     call: 'POST /payments/{platform_payment_id}/refund',
     summary: 'Refund a captured payment, in full or in part',
     body: RefundRequest,
-    reply: RefundView,
+    reply: RefundMade,
   },
   list_refunds: {
     call: 'GET /money/refunds',
@@ -350,12 +347,6 @@ export const moneyOperations = {
       state: t.oneOf(REFUND_STATES),
     }),
     reply: Type.Object({ refunds: Type.Array(RefundView) }),
-  },
-  decide_refund: {
-    call: 'POST /money/refunds/{refund_id}/decide',
-    summary: 'Approve a refund that waits for a second person, or withdraw it',
-    body: t.strictObject({ decision: t.oneOf(['approve', 'withdraw']) }),
-    reply: RefundView,
   },
   list_cases: {
     call: 'GET /money/cases',

@@ -110,21 +110,22 @@ export const Attempt = Type.Object({
 });
 export type Attempt = Static<typeof Attempt>;
 
-/** A review that one operator asked to close and a second one must confirm (decision 38). */
-export const PendingClose = Type.Object({
-  requested_by: t.string(),
-  requested_at: t.instant('When it was asked for.'),
+/** What one operator asked for and a second one must confirm by doing the same (decision 38). */
+export const AskView = Type.Object({
+  subject: t.string('What it is about: payment/ID, case/ID or transfer/ID.'),
+  act: t.string('What is to be done, such as `close as failed`.'),
+  asked_by: t.string(),
   reason: t.string(),
-  asked: t.string('What a second person confirms by asking for the same.'),
+  asked_at: t.instant('When it was asked for.'),
 });
-export type PendingClose = Static<typeof PendingClose>;
+export type AskView = Static<typeof AskView>;
 
 /** Everything an operator needs to explain one payment. */
 export const PaymentDetail = Type.Object({
   payment: ListedPayment,
   attempts: Type.Array(Attempt),
   audit: Type.Array(AuditEntry),
-  pending_close: t.nullable(PendingClose),
+  ask: t.nullable(AskView),
   partner_held: t.nullable(
     t.string('Why calls to its partner are held back now, while it has not ended.'),
   ),
@@ -165,11 +166,8 @@ export const SettleFunds = t.strictObject({
 });
 export type SettleFunds = Static<typeof SettleFunds>;
 
-/** Result of a request to close a payment or to settle its funds: done, or waiting for a second operator. */
-export const ReviewClose = Type.Object({
-  outcome: t.oneOf(['closed', 'second_person_needed']),
-  payment: PaymentView,
-});
+/** Result of a request to close a payment or to settle its funds. */
+export const ReviewClose = Type.Object({ outcome: t.ActOutcome, payment: PaymentView });
 export type ReviewClose = Static<typeof ReviewClose>;
 
 /** The full account id of a payment, for an operator who gave a reason. */

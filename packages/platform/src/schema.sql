@@ -31,6 +31,16 @@ CREATE TABLE duebridge_platform.archives (
 
 CREATE TRIGGER archives_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.archives FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.asks (
+  subject text NOT NULL,
+  act text NOT NULL,
+  version text NOT NULL,
+  asked_by text NOT NULL,
+  reason text NOT NULL,
+  asked_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT asks_pkey PRIMARY KEY (subject)
+);
+
 CREATE TABLE duebridge_platform.attempts (
   platform_payment_id text NOT NULL,
   at timestamp with time zone NOT NULL,

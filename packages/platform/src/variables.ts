@@ -161,7 +161,7 @@ export const variables = {
   secondPersonAboveCents: setting(
     'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
     integer(0, 99_999_999_999),
-    'closing a review of more than this needs a second person',
+    'closing a payment, refunding or ending a case of more than this needs two persons',
     { default: 100_000 },
   ),
   payer: setting(

@@ -42,6 +42,17 @@ export async function paidByBank(
   await setPayout({ database, sealer }, partner, order, 'ada');
 }
 
+/** Makes these people operators, whose asks count. */
+export async function operators(
+  { database }: Pick<EngineRig, 'database'>,
+  ...names: readonly string[]
+): Promise<void> {
+  await database.query(
+    `INSERT INTO duebridge_platform.operators (operator_id, name, role) SELECT name, name, 'operator' FROM unnest($1::text[]) AS name`,
+    [names],
+  );
+}
+
 /** A database with a partner and two workers, whose payments are of $7.00. */
 export type Ground = Awaited<ReturnType<typeof ground>>;
 

@@ -39,6 +39,7 @@ import {
   summarizeDifferences,
 } from '../reconciliation/differences.ts';
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
+import { listAsks } from '../store/asks.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { readArchived } from '../store/archived.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
@@ -47,7 +48,7 @@ import { registerDomains } from '../funding/domains.ts';
 import { pausePayment } from '../store/pause.ts';
 import { knownPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
-import { closeReview, pendingClose, settleFundsByWord, type Closed } from './close-review.ts';
+import { askOf, closeReview, settleFundsByWord, type Closed } from './close-review.ts';
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
@@ -61,7 +62,7 @@ import { erasePerson, showPerson } from './people.ts';
 import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
 
 /** The dependencies of the admin API. */
-export interface AdminDependencies extends Omit<MoneyDependencies, 'mayAct'> {
+export interface AdminDependencies extends MoneyDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
@@ -109,15 +110,13 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       },
     });
   };
-  const { operators } = dependencies;
-  const closing = { ...dependencies, mayAct: (actor: string) => operators.mayAct(actor) };
   const list = openPaymentList(dependencies);
   mountOperators(serve, dependencies);
   mountPartners(serve, dependencies);
   mountPayments(serve, dependencies, list);
-  mountActs(serve, closing, list);
+  mountActs(serve, dependencies, list);
   mountBatches(serve, dependencies);
-  mountMoney(serve, (request) => known.get(request).actor, closing);
+  mountMoney(serve, (request) => known.get(request).actor, dependencies);
   mountPeople(serve, dependencies, list);
   serve(routes.verify_audit, ({ query }) =>
     dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
@@ -232,16 +231,16 @@ function mountPayments(
     const archived = await readArchived(database, platform_payment_id);
     const payment = { ...row, ...archived.fields };
     const bodies = operator.role !== 'viewer';
-    const [tried, audit, pending_close, partner] = await Promise.all([
+    const [tried, audit, ask, partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
       auditOfPayment(database, platform_payment_id, archived),
-      pendingClose(database, platform_payment_id),
+      askOf(database, platform_payment_id),
       registry.get(payment.partner_id),
     ]);
     const partner_held = payment.status === 'processing' ? (partner?.pause_reason ?? null) : null;
     const [view] = await listed([payment]);
     if (view === undefined) throw new Error('a payment has no view');
-    return { payment: view, attempts: tried, audit, pending_close, partner_held };
+    return { payment: view, attempts: tried, audit, ask, partner_held };
   });
   serve(routes.unmask_payment, async ({ params, body, actor }) => {
     const payment = await knownPayment(database, params.platform_payment_id);
@@ -259,11 +258,7 @@ function mountPayments(
 }
 
 /** What operators do to payments. */
-function mountActs(
-  serve: Serve,
-  dependencies: AdminDependencies & Pick<MoneyDependencies, 'mayAct'>,
-  { showOne }: PaymentList,
-): void {
+function mountActs(serve: Serve, dependencies: AdminDependencies, { showOne }: PaymentList): void {
   for (const [route, act] of [
     [routes.resume_payment, resumePayment],
     [routes.pause_payment, pausePayment],
@@ -283,6 +278,9 @@ function mountActs(
   serve(routes.close_review, async ({ params: { platform_payment_id: id }, body, actor }) =>
     shown(await closeReview(dependencies, id, body.reason, actor, body.word)),
   );
+  serve(routes.list_asks, async () => ({
+    asks: (await listAsks(dependencies.database)).map(({ version: _version, ...ask }) => ask),
+  }));
   serve(routes.settle_funds, async ({ params: { platform_payment_id: id }, body, actor }) =>
     shown(await settleFundsByWord(dependencies, id, body, actor)),
   );

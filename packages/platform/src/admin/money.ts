@@ -11,7 +11,7 @@ import { endTransfer, makeBankFile, readBankFile } from '../money/desk.ts';
 import { endCase, listCases, openCase } from '../store/cases.ts';
 import { listPayouts, setPayout } from '../money/payouts.ts';
 import { payOut, type Waiting } from '../money/remittance.ts';
-import { decideRefund, listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
+import { listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
 import { getRemittance, listRemittances, readStatementOf } from '../money/statement.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -26,8 +26,6 @@ export interface MoneyDependencies {
   readonly payer: Payer | undefined;
   readonly remit: () => Promise<readonly Waiting[]>;
   readonly refunding: Refunding;
-  /** Whether an operator is still one: an ask of somebody who has left does not count. */
-  readonly mayAct: (actor: string) => Promise<boolean>;
 }
 
 /** A check of more days would read payments that nobody can be asked about. */
@@ -49,7 +47,7 @@ export function mountMoney(
   actor: (request: FastifyRequest) => string,
   dependencies: MoneyDependencies,
 ): void {
-  const { database, registry, clock, remit, refunding, mayAct } = dependencies;
+  const { database, registry, clock, remit, refunding } = dependencies;
   const partnerOf = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.get_money, async ({ query }) => ({
     // The whole book is added up.
@@ -99,9 +97,6 @@ export function mountMoney(
   serve(routes.list_refunds, async ({ query }) => ({
     refunds: await listRefunds(database, query),
   }));
-  serve(routes.decide_refund, ({ params, body, request }) =>
-    decideRefund(refunding, params.refund_id, body.decision, actor(request)),
-  );
   const now = (): string => new Date(clock.now()).toISOString();
   serve(routes.list_cases, async ({ query }) => ({ cases: await listCases(database, query) }));
   serve(routes.open_case, async ({ params, body, request }) => {
@@ -124,7 +119,7 @@ export function mountMoney(
   });
   const { secondPersonAboveCents } = refunding;
   serve(routes.end_case, ({ params, body, request }) =>
-    endCase({ database, secondPersonAboveCents, mayAct }, params.case_id, body, {
+    endCase({ database, secondPersonAboveCents }, params.case_id, body, {
       actor: actor(request),
       at: now(),
     }),

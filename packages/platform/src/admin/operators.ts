@@ -78,8 +78,6 @@ export interface Operators {
   add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
   /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
   change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
-  /** Whether this operator, named as in the audit, may act on payments now. */
-  mayAct(actor: string): Promise<boolean>;
   /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
   issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant>;
   /** Throws Refusal NOT_FOUND. */
@@ -205,12 +203,6 @@ export function openOperators(options: {
         .catch(refuseTaken);
       known.forget();
       return readOne(operator_id);
-    },
-
-    async mayAct(actor) {
-      if (actor === ADMIN_KEY_ACTOR) return true;
-      const [row] = await database.query<{ role: AnyRole }>(roleStatement, [actor]);
-      return row !== undefined && roleCovers(row.role, 'operator');
     },
 
     async issueKey(operator_id, actor, days) {

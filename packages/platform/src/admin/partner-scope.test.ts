@@ -194,8 +194,8 @@ test('an operator of a partner reads no word or name of the platform’s own peo
   };
   await post(`/payments/${platform_payment_id}/cases`, { reason: said });
   await platform.database.query(
-    `INSERT INTO duebridge_platform.review_closes (platform_payment_id, requested_by, reason, asked)
-     VALUES ($1, 'admin-key', $2, 'failed')`,
+    `INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason)
+     VALUES ('payment/' || $1, 'close', '', 'admin-key', $2)`,
     [platform_payment_id, said],
   );
   const listed = (await platform.admin('GET', `/admin/v1/differences?partner_id=${partner_id}`))

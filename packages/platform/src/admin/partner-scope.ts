@@ -93,7 +93,7 @@ const OURS: Readonly<Record<string, unknown>> = {
   actor: '',
   audit: [],
   open_case: null,
-  pending_close: null,
+  ask: null,
   resolution: null,
   resolved_by: null,
 };

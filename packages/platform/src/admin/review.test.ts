@@ -123,7 +123,7 @@ test('a payment refused by its partner for good can be closed: failed, funds rel
   const closed = await ada('POST', `/admin/v1/payments/${id}/close`, reason);
   assert.equal(closed.status, 200, closed.text);
   const { outcome, payment } = closed.body as unknown as ReviewClose;
-  assert.equal(outcome, 'closed');
+  assert.equal(outcome, 'done');
   assert.equal(payment.status, 'failed');
   assert.match(payment.failure_reason ?? '', /Too high/);
   await eventually('the funds are released', async () => {
@@ -170,11 +170,11 @@ test('above the limit one person cannot end a payment alone, however often they 
   const first = await ada('POST', path, reason);
   assert.equal(first.body['outcome'], 'second_person_needed', first.text);
   assert.equal((await ada('POST', path, reason)).status, 409);
-  assert.equal((await detailOf(id)).pending_close?.requested_by, 'ada');
+  assert.equal((await detailOf(id)).ask?.asked_by, 'ada');
   const second = await bob('POST', path, { reason: 'I agree' });
-  assert.equal(second.body['outcome'], 'closed', second.text);
-  const { audit, pending_close } = await detailOf(id);
-  assert.equal(pending_close, null);
+  assert.equal(second.body['outcome'], 'done', second.text);
+  const { audit, ask } = await detailOf(id);
+  assert.equal(ask, null);
   const end = audit.find((entry) => entry.event === 'payment_ended');
   assert.equal(end?.actor, 'ada');
   assert.equal(end?.detail['approved_by'], 'bob');
@@ -196,14 +196,14 @@ test('a request for a second person ends with its review, with its author, and w
       audit.filter(({ event }) => event === 'payment_review').length === 2
     );
   });
-  assert.equal((await detailOf(id)).pending_close, null);
+  assert.equal((await detailOf(id)).ask, null);
   assert.equal(await outcome(eve, reason), 'second_person_needed');
   const word = { outcome: 'canceled', evidence: 'ticket 7' };
   assert.equal(await outcome(bob, { ...reason, word }), 'second_person_needed', 'another request');
   assert.equal(await outcome(eve, reason), 'second_person_needed');
   await platform.admin('PATCH', '/admin/v1/operators/eve', { disabled: true });
   assert.equal(await outcome(bob, reason), 'second_person_needed', 'eve may not act any more');
-  assert.equal(await outcome(ada, reason), 'closed');
+  assert.equal(await outcome(ada, reason), 'done');
 });
 
 test('a payment that is driven is not closed by word, and its funds are settled by word only after its end', async () => {

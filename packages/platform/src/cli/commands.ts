@@ -39,10 +39,7 @@ const pausesPartner = { ...routes.change_partner, body: OperatorReason };
 
 /** A key is stored as a digest alone. */
 const keyGrant = (grant: object): string => `${facts(grant)}\nThe key is not shown again.`;
-const closed = ({ outcome, payment }: ReviewClose): string =>
-  outcome === 'closed'
-    ? output.payments(payment)
-    : 'Noted. The amount is above the limit: a second operator has to run the same command.';
+const closed = output.done<ReviewClose>(({ payment }) => output.payments(payment));
 const partnerLines: readonly CommandLine[] = [
   line('partner add', routes.add_partner, facts, {
     fields: PARTNER_ID,
@@ -151,6 +148,7 @@ const paymentLines: readonly CommandLine[] = [
   line('review close', routes.close_review, closed, {
     help: 'close a payment that the partner refused and does not have; with --outcome, any in review or paused',
   }),
+  line('asks', routes.list_asks, tableOf()),
   ...bulkLines,
 ];
 

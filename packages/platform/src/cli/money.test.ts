@@ -128,7 +128,7 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   assert.match(await run(['money', 'remittances']), new RegExp(file.file_id));
   assert.match(
     await run(['money', 'end', file.file_id, '--outcome', 'paid', '--reference', 'BANK-1']),
-    /^1 transfer has ended\.$/m,
+    /^transfers +1$/m,
   );
   assert.match(await run(['money', 'remit']), /^Nothing waits for anybody\.$/m);
   assert.equal((await listed('--state', 'paid'))[0]?.remittance_id, id);

@@ -3,10 +3,11 @@ import {
   formatCents,
   platformAdminRoutes as routes,
   type BankFileView,
+  type CaseEnded,
   type CaseView,
   type MoneyBalances,
   type MoneyCheck,
-  type RefundView,
+  type RefundMade,
   type RemittanceView,
 } from '@duebridge/contract';
 import {
@@ -18,7 +19,7 @@ import {
   readAdmin,
   type CommandLine,
 } from '@duebridge/runtime/cli';
-import { tableOf } from './output.ts';
+import { done, facts, tableOf } from './output.ts';
 import { TARGET } from './words.ts';
 
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };
@@ -70,19 +71,19 @@ const checked = ({ balances: book, days, holds, faults }: MoneyCheck): string =>
   return `${found.join('\n')}\n\n${balances({ balances: book })}`;
 };
 
-const refund = ({ refund_id, amount_in_cents, borne_by, state, note }: RefundView): string => {
+const refund = done<RefundMade>(({ refund: made }) => {
+  if (made === undefined) return '';
+  const { refund_id, amount_in_cents, borne_by, state, note } = made;
   const of = `Refund ${refund_id} of ${formatCents(amount_in_cents)}`;
   switch (state) {
-    case 'asked':
-      return `${of} waits for a second person: duebridge platform money decide ${refund_id} --decision approve`;
     case 'sending':
       return `${of} is with the processor, which is asked again each hour until it answers.`;
     case 'done':
       return `${of} was made; the ${borne_by} bears it.`;
     case 'refused':
-      return note === null ? `${of} was withdrawn.` : `${of} was refused: ${note}`;
+      return `${of} was refused: ${note}`;
   }
-};
+});
 
 /** The commands of the book and of remittances. */
 export const moneyLines: readonly CommandLine[] = [
@@ -150,7 +151,7 @@ export const moneyLines: readonly CommandLine[] = [
     fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },
     instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
-  line('money end', routes.end_transfer, ended, {
+  line('money end', routes.end_transfer, done(facts), {
     help: 'what became of a transfer, or of all transfers of a file (give its file_id)',
   }),
   line('money refunds', routes.list_refunds, tableOf()),
@@ -163,12 +164,11 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
   line('case open', routes.open_case, cases),
-  line('case end', routes.end_case, ({ outcome, case: view }) =>
-    outcome === 'ended'
-      ? cases(view)
-      : 'Noted. The money is above the limit: a second person has to say the same.',
+  line(
+    'case end',
+    routes.end_case,
+    done<CaseEnded>(({ case: view }) => cases(view)),
   ),
-  line('money decide', routes.decide_refund, refund),
   line('payment refund', routes.refund_payment, refund, {
     fields: {
       amount_in_cents: {
@@ -179,12 +179,6 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
 ];
-
-function ended(answer: { readonly outcome: string; readonly transfers: number }): string {
-  return answer.outcome === 'done'
-    ? `${answer.transfers === 1 ? '1 transfer has' : `${answer.transfers} transfers have`} ended.`
-    : 'Noted. The transfer was made by hand: a second person has to give the same reference.';
-}
 
 /** A yes or a no, because what is not given stays as it is. */
 function isYes(typed: string): boolean {

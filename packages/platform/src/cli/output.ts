@@ -84,6 +84,14 @@ export function facts(answer: object): string {
   return [columns(lines), ...tables].join('\n\n');
 }
 
+/** What an act that may need two persons has done, or that it waits for the second one. */
+export const done =
+  <Answer extends { readonly outcome: string }>(show: (answer: Answer) => string) =>
+  (answer: Answer): string =>
+    answer.outcome === 'done'
+      ? show(answer)
+      : 'Noted. It needs two persons: a second operator has to run the same command.';
+
 const PAYMENT = [
   'platform_payment_id',
   'status',

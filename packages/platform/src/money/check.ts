@@ -86,7 +86,7 @@ const MOVING = [
                 ARRAY[CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END,
                       CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END] AS expected
            FROM duebridge_platform.refunds f
-          WHERE f.state IN ('asked', 'sending') OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz`,
+          WHERE f.state = 'sending' OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz`,
   },
   {
     what: 'case',

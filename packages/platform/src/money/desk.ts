@@ -17,6 +17,7 @@ import {
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
+import { askedBefore, dropAsk } from '../store/asks.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
@@ -33,7 +34,7 @@ const putStatement = sql(
 );
 const findStatement = sql(
   'desk_find',
-  `SELECT result, reference FROM duebridge_platform.bank_transfers WHERE remittance_id = $1`,
+  `SELECT way, result, reference FROM duebridge_platform.bank_transfers WHERE remittance_id = $1`,
 );
 const takeStatement = sql(
   'desk_take',
@@ -75,25 +76,21 @@ const endStatement = sql(
     WHERE (remittance_id = $1 OR file_id = $1) AND (result IS NULL OR (result = 'paid' AND $2 = 'returned' AND remittance_id = $1))
       AND (way = 'by_hand' OR file_id IS NOT NULL OR $2 = 'returned') RETURNING remittance_id`,
 );
-const askStatement = sql(
-  'desk_ask',
-  `UPDATE duebridge_platform.bank_transfers SET asked_by = $2, asked = $3 WHERE remittance_id = $1 AND (result IS NULL OR (result = 'paid' AND $3 LIKE 'returned %')) RETURNING 1 AS one`,
-);
-const byHandStatement = sql(
-  'desk_by_hand',
-  `SELECT asked_by, asked, result FROM duebridge_platform.bank_transfers WHERE remittance_id = $1 AND way = 'by_hand' FOR UPDATE`,
-);
 
 const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
 
+/** A transfer at the desk. */
+interface Open {
+  readonly way: string;
+  readonly result: 'paid' | 'returned' | null;
+  readonly reference: string | null;
+}
+
 /** The desk as a channel: an order lies on it until somebody says what became of it. */
 export function openDesk(database: Database): RemittanceChannel {
   const find = async (remittance_id: string) => {
-    const [row] = await database.query<{
-      result: 'paid' | 'returned' | null;
-      reference: string | null;
-    }>(findStatement, [remittance_id]);
+    const [row] = await database.query<Open>(findStatement, [remittance_id]);
     return row;
   };
   return {
@@ -195,9 +192,13 @@ export async function readBankFile(
   return { ...view, content: sealer.open(sealed, filePlace(file_id)) };
 }
 
+/** Whether this end may be said of it; a bank may send one back after it was paid. Pure. */
+const isOpenFor = ({ result }: Open, outcome: TransferEnd['outcome']): boolean =>
+  result === null || (result === 'paid' && outcome === 'returned');
+
 /**
- * What became of a transfer, or of all transfers of a file that have no end yet; a bank may send one back after it was paid. One made by hand needs a second person who gives the same
- * reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, or when one that
+ * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand needs a second person who gives the
+ * same reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, or when one that
  * waits for a file is said to be paid.
  */
 export function endTransfer(
@@ -208,27 +209,20 @@ export function endTransfer(
 ): Promise<{ outcome: 'done' | 'second_person_needed'; transfers: number }> {
   return database.transaction(async (tx) => {
     await lockRemittance(tx, id);
-    const [byHand] = await tx.query<{ asked_by: string | null; asked: string | null }>(
-      byHandStatement,
-      [id],
-    );
-    const asked = `${outcome} ${reference}`;
-    if (byHand !== undefined && byHand.asked !== asked) {
-      const kept = await tx.query(askStatement, [id, actor, asked]);
-      if (kept.length === 0) throw new Refusal('NOT_FOUND');
-      const detail = { remittance_id: id, outcome, reference };
-      await note(tx, { actor, event: 'transfer_end_requested', detail });
-      return { outcome: 'second_person_needed', transfers: 0 };
-    }
-    if (byHand?.asked_by === actor) {
-      throw conflict('You said this already: a second person must give the same reference');
+    const [open] = await tx.query<Open>(findStatement, [id]);
+    if (open?.way === 'by_hand' && isOpenFor(open, outcome)) {
+      const subject = `transfer/${id}` as const;
+      const act = `${outcome} ${reference}`;
+      const ask = { subject, act, version: open.result ?? 'open', reason: reference, actor };
+      const first = await askedBefore(tx, ask);
+      if (first === undefined) return { outcome: 'second_person_needed', transfers: 0 };
+      await dropAsk(tx, subject);
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
     const cameBack =
       outcome === 'returned' && (await comeBack(tx, id, { reason: reference, now: clock.now() }));
     if (ended.length === 0 && !cameBack) {
-      const [open] = await tx.query<{ result: string | null }>(findStatement, [id]);
       if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
       throw conflict(
         'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',

@@ -5,17 +5,23 @@
  *         the biller's next remittance.
  * holds:  all refunds of a payment together are never more than was taken: they are counted under a lock of the payment. A refund is
  *         committed with its row of the book before the processor is asked, and asked for by one id forever, so that an answer that is
- *         lost is asked for again and refunds nothing twice. Above the limit a second person approves it.
+ *         lost is asked for again and refunds nothing twice. Above the limit two persons ask for it (store/asks.ts).
  *
- * By `state`: `asked` waits for a second person; `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also
- * after it was done, or withdrawn. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
+ * By `state`: `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also after it was done. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
  */
-import { Refusal, type RefundRequest, type RefundView } from '@duebridge/contract';
+import {
+  conflict,
+  formatCents,
+  Refusal,
+  type RefundMade,
+  type RefundRequest,
+  type RefundView,
+} from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { RefundedPart } from '../funding/adapter.ts';
 import type { FundingCallOptions, FundingOrder } from '../funding.ts';
-import { note } from '../store/audit.ts';
+import { askedBefore, dropAsk, versionOfPayment } from '../store/asks.ts';
 import type { Queryable } from '../store/payments.ts';
 
 /** What refunding stands on. */
@@ -64,11 +70,11 @@ const fundsStatement = sql(
   'refund_funds',
   `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
 );
-/** Refunded, or asked for; and what is disputed: the processor holds it, or the customer has it already. */
+/** Refunded, or on its way; and what is disputed: the processor holds it, or the customer has it already. */
 const refundedStatement = sql(
   'refund_sum',
   `SELECT (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.refunds
-            WHERE platform_payment_id = $1 AND state <> 'refused')::bigint AS cents,
+            WHERE platform_payment_id = $1 AND state IN ('sending', 'done'))::bigint AS cents,
           (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.cases
             WHERE platform_payment_id = $1 AND reason_code = 'disputed' AND disposition IS DISTINCT FROM 'won'
               AND disposition IS DISTINCT FROM 'recovered')::bigint AS disputed`,
@@ -115,7 +121,6 @@ const moveStatement = sql(
 
 const MOVES = {
   sending: { from: 'asked', to: 'sending', book: ['refund', 'bearer', 'refunding'] },
-  withdrawn: { from: 'asked', to: 'refused', book: [null, null, null] },
   done: { from: 'sending', to: 'done', book: ['refund_done', 'refunding', 'refunded'] },
   refused: { from: 'sending', to: 'refused', book: ['refund_refused', 'refunding', 'bearer'] },
   failed: { from: 'done', to: 'refused', book: ['refund_failed', 'refunded', 'bearer'] },
@@ -141,8 +146,6 @@ async function move(
   return moved.length > 0;
 }
 
-const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
-
 /** Refunds, newest first, at most 100. */
 export function listRefunds(
   on: Queryable,
@@ -154,32 +157,24 @@ export function listRefunds(
   ]);
 }
 
-async function refundOf(on: Queryable, refund_id: string): Promise<RefundView> {
-  const [row] = await on.query<RefundView>(getStatement, [refund_id]);
-  if (row === undefined) throw new Refusal('NOT_FOUND');
-  return row;
-}
-
 /**
- * Asks for a refund; at or below the limit it is sent at once. The same `refund_id` again gives the refund as it is. Throws Refusal
- * PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
+ * Makes a refund, or notes that a second person has to ask for the same. The same `refund_id` again gives the refund as it is. Throws
+ * Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
  */
 export async function requestRefund(
   refunding: Refunding,
   platform_payment_id: string,
   request: RefundRequest,
   actor: string,
-): Promise<RefundView> {
+): Promise<RefundMade> {
   const { database, clock, secondPersonAboveCents } = refunding;
   const refund_id = request.refund_id ?? uuidv7({ msecs: clock.now() });
-  const isSent = await database.transaction(async (tx) => {
-    const { payment, isThere, asked, left } = await lock(tx, platform_payment_id);
+  const made = await database.transaction(async (tx): Promise<'known' | 'asked' | 'sent'> => {
+    const { payment, isThere, before, left } = await lock(tx, platform_payment_id);
     const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
     if (known !== undefined) {
-      if (known.platform_payment_id !== platform_payment_id) {
-        throw conflict('This refund_id is that of a refund of another payment');
-      }
-      return false;
+      if (known.platform_payment_id === platform_payment_id) return 'known';
+      throw conflict('This refund_id is that of a refund of another payment');
     }
     if (!isThere) {
       throw conflict('Its money is not with the platform: only what was taken can be refunded');
@@ -189,22 +184,31 @@ export async function requestRefund(
       throw conflict(`Of this payment ${left} cents are left to be refunded`);
     }
     const { reason_code, reason } = request;
-    const made = { refund_id, platform_payment_id, amount_in_cents, reason_code, reason };
-    await insert(tx, payment, { ...made, actor });
+    let by: { readonly asked_by: string; readonly approved_by?: string } = { asked_by: actor };
     // All of the payment's refunds: one that is split needs the second person as well.
-    if (asked + amount_in_cents > secondPersonAboveCents) {
-      const { partner_id } = payment;
-      const detail = { refund_id, amount_in_cents, reason };
-      await note(tx, { actor, event: 'refund_asked', platform_payment_id, partner_id, detail });
-      return false;
+    if (before + amount_in_cents > secondPersonAboveCents) {
+      const subject = `payment/${platform_payment_id}` as const;
+      const act = `refund ${formatCents(amount_in_cents)}, ${reason_code}`;
+      const of = { platform_payment_id, partner_id: payment.partner_id };
+      const version = await versionOfPayment(tx, platform_payment_id);
+      const first = await askedBefore(tx, { subject, act, version, reason, actor, ...of });
+      if (first === undefined) return 'asked';
+      await dropAsk(tx, subject);
+      by = { asked_by: first, approved_by: actor };
     }
-    return move(tx, refund_id, 'sending', { now: clock.now(), actor });
+    const row = { refund_id, platform_payment_id, amount_in_cents, reason_code, reason };
+    await insert(tx, payment, { ...row, actor: by.asked_by });
+    await move(tx, refund_id, 'sending', { now: clock.now(), actor, ...by });
+    return 'sent';
   });
-  if (isSent) await repeatRefunds(refunding, refund_id);
-  return refundOf(database, refund_id);
+  if (made === 'asked') return { outcome: 'second_person_needed' };
+  if (made === 'sent') await repeatRefunds(refunding, refund_id);
+  const [refund] = await database.query<RefundView>(getStatement, [refund_id]);
+  if (refund === undefined) throw new Error('a refund was not kept');
+  return { outcome: 'done', refund };
 }
 
-/** Locks a payment: whether its money is with the platform, and how much of it is not refunded, asked for or disputed. */
+/** Locks a payment: whether its money is with the platform, and how much was refunded before, and how much is not refunded or disputed. */
 async function lock(on: Queryable, platform_payment_id: string) {
   const [payment] = await on.query<LockedPayment>(lockStatement, [platform_payment_id]);
   if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
@@ -215,10 +219,10 @@ async function lock(on: Queryable, platform_payment_id: string) {
   const { cents = 0, disputed = 0 } = gone ?? {};
   const isThere =
     payment.status === 'succeeded' && payment.is_settled && funds?.state === 'captured';
-  return { payment, isThere, asked: cents, left: payment.amount_in_cents - cents - disputed };
+  return { payment, isThere, before: cents, left: payment.amount_in_cents - cents - disputed };
 }
 
-/** Stores a refund as asked for, with who bears it. The caller holds the payment. */
+/** Stores a refund, which `move` sends, with who bears it. The caller holds the payment. */
 async function insert(
   on: Queryable,
   { partner_id, biller_id, funding_method }: LockedPayment,
@@ -292,34 +296,6 @@ export async function noteEarlyRefund(
     throw conflict('Its payment has not ended, or is not settled yet: end this case after that');
   }
   if (status === 'succeeded') await noteRefund(on, made);
-}
-
-/** A second person approves a refund, or withdraws it. Throws Refusal NOT_FOUND, and CONFLICT when it waits for nobody, or for another. */
-export async function decideRefund(
-  refunding: Refunding,
-  refund_id: string,
-  decision: 'approve' | 'withdraw',
-  actor: string,
-): Promise<RefundView> {
-  const { database, clock } = refunding;
-  const refund = await refundOf(database, refund_id);
-  if (decision === 'approve' && refund.asked_by === actor) {
-    throw conflict('You asked for this refund: a second person must approve it');
-  }
-  const by = decision === 'approve' ? 'sending' : 'withdrawn';
-  const said = { now: clock.now(), actor, approved_by: actor };
-  await database.transaction(async (tx) => {
-    const { isThere, left } = await lock(tx, refund.platform_payment_id);
-    if (!(await move(tx, refund_id, by, said))) {
-      throw conflict('This refund does not wait for an approval');
-    }
-    // The customer's bank may have taken it back while this waited.
-    if (decision === 'approve' && !(isThere && left >= 0)) {
-      throw conflict('Its money is not with the platform any more: withdraw this refund');
-    }
-  });
-  if (decision === 'approve') await repeatRefunds(refunding, refund_id);
-  return refundOf(database, refund_id);
 }
 
 /** In any order: those that stay pending keep no other waiting. */

@@ -10,7 +10,7 @@ import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
 import { openSealer } from '../partners/seal.ts';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { insertPayment } from '../store/payments.ts';
-import { ground, ME, MINE, posted } from '../../test/standing.ts';
+import { ground, ME, MINE, operators, posted } from '../../test/standing.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
 import { bankDayFrom } from './bank-days.ts';
 import { checkMoney } from './check.ts';
@@ -40,6 +40,7 @@ const TEST_FILE = { way: 'pain001', mode: 'test' } as const;
 async function rigOf(t: TestContext, wrap = (channel: RemittanceChannel) => channel) {
   const rig = await ground(t);
   const { database } = rig;
+  await operators(rig, 'ada', 'bert');
   const sealer = openSealer(SEAL_KEY);
   // Later than every bank day on which what is made now is due.
   const clock = manualClock(Date.now() + 7 * 24 * 3_600_000);

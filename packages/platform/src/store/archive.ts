@@ -103,7 +103,7 @@ const OPEN: readonly (readonly [words: string, by: 'until_id' | 'until', from: s
   [
     'refunds are under way',
     'until_id',
-    `refunds r WHERE r.platform_payment_id < $1 AND r.state IN ('asked', 'sending')`,
+    `refunds r WHERE r.platform_payment_id < $1 AND r.state = 'sending'`,
   ],
   [
     'amounts have not been taken off a remittance yet',

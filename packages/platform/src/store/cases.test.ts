@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import type { CaseEnd } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
-import { ground, paidByBank } from '../../test/standing.ts';
+import { ground, operators, paidByBank } from '../../test/standing.ts';
 import type { EventMoney, ProcessorEvent } from '../funding/adapter.ts';
 import { applyEvent } from '../funding/apply-event.ts';
 import { sweepFunds } from '../funding/sweep.ts';
@@ -45,11 +45,7 @@ async function rigOf(t: TestContext) {
       return id;
     },
     async end(case_id: string, disposition: CaseEnd['disposition'], who = 'ada') {
-      const on = {
-        database,
-        secondPersonAboveCents: limit,
-        mayAct: () => Promise.resolve(who !== 'left'),
-      };
+      const on = { database, secondPersonAboveCents: limit };
       const ended = await endCase(on, case_id, { disposition, reason: 'r' }, { actor: who, at });
       await rig.holds();
       return ended.outcome;
@@ -108,7 +104,7 @@ test('a dispute moves its money, and is won or lost once, in whatever order it i
   await assert.rejects(rig.end('a-d1', 'written_off'), { code: 'CONFLICT' });
   await rig.tell(won, 'disputed', dispute('d1', 'won'));
   assert.deepEqual(await rig.casesOf(won), [['disputed', 'won', 700]]);
-  assert.equal((await rig.refund(won, 700)).state, 'done');
+  assert.equal((await rig.refund(won, 700)).refund?.state, 'done');
 
   await rig.tell(lost, 'disputed', dispute('d2'));
   await rig.tell(lost, 'disputed', dispute('d2', 'lost'));
@@ -182,15 +178,12 @@ test('people decide a dispute whose end is never told, and the processor has the
   await rig.tell(lost, 'disputed', told('d2'));
   await rig.tell(lost, 'disputed', [{ reference: 'd2-inquiry', amount_in_cents: 0 }]);
   await assert.rejects(rig.end('a-d2-inquiry', 'lost'), { code: 'CONFLICT' });
-  const twice = {
-    database: rig.database,
-    secondPersonAboveCents: 699,
-    mayAct: () => Promise.resolve(true),
-  };
+  const twice = { database: rig.database, secondPersonAboveCents: 699 };
+  await operators(rig, 'ada', 'bert');
   const say = (actor: string) =>
     endCase(twice, 'a-d1', { disposition: 'won', reason: 'letter 4' }, { actor, at });
   assert.equal((await say('ada')).outcome, 'second_person_needed');
-  assert.equal((await say('bert')).outcome, 'ended');
+  assert.equal((await say('bert')).outcome, 'done');
   await rig.end('a-d2', 'lost');
   await rig.holds();
   assert.deepEqual(
@@ -329,19 +322,19 @@ test('money above the limit is written off by two persons who are still operator
   const rig = await rigOf(t);
   const id = await rig.paid();
   await rig.tell(id, 'returned', [{ reference: 'pi_1', amount_in_cents: 700 }]);
-  const on = (stays: boolean) => ({
-    database: rig.database,
-    secondPersonAboveCents: 699,
-    mayAct: () => Promise.resolve(stays),
-  });
-  const say = (disposition: 'written_off' | 'recovered', actor: string, stays = true) =>
-    endCase(on(stays), 'a-pi_1', { disposition, reason: 'r' }, { actor, at }).then(
+  const on = { database: rig.database, secondPersonAboveCents: 699 };
+  await operators(rig, 'ada', 'bert', 'carl');
+  const say = (disposition: 'written_off' | 'recovered', actor: string) =>
+    endCase(on, 'a-pi_1', { disposition, reason: 'r' }, { actor, at }).then(
       ({ outcome }) => outcome,
     );
   assert.equal(await say('written_off', 'ada'), 'second_person_needed');
   await assert.rejects(say('written_off', 'ada'), { code: 'CONFLICT' });
   assert.equal(await say('recovered', 'bert'), 'second_person_needed', 'something else was said');
-  assert.equal(await say('recovered', 'carl', false), 'second_person_needed', 'bert has left');
+  await rig.database.query(
+    `UPDATE duebridge_platform.operators SET disabled_at = now() WHERE operator_id = 'bert'`,
+  );
+  assert.equal(await say('recovered', 'carl'), 'second_person_needed', 'bert has left');
   const both = await Promise.allSettled([say('recovered', 'dora'), say('recovered', 'emil')]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
   await rig.holds();

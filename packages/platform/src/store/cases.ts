@@ -12,12 +12,13 @@ import {
   formatCents,
   Refusal,
   type CaseEnd,
+  type CaseEnded,
   type CaseQuery,
   type CaseView,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { noteEarlyRefund } from '../money/refunds.ts';
-import { note } from './audit.ts';
+import { askedBefore, dropAsk } from './asks.ts';
 import { KNOWN_TO_BILLER, type BookAccount } from './money-book.ts';
 import type { Queryable } from './payments.ts';
 
@@ -189,7 +190,7 @@ export function uncollectedCases(from: string, at: string, where: string): strin
 // Reading ---------------------------------------------------------------------------------------------------------------------
 
 const COLUMNS = `c.case_id, c.platform_payment_id, c.partner_id, c.biller_id, c.reason_code, c.amount_in_cents, c.state, c.disposition,
-  c.deadline, c.note, c.opened_by, c.opened_at, c.asked_by, c.ended_by, c.ended_at, c.outcome`;
+  c.deadline, c.note, c.opened_by, c.opened_at, c.ended_by, c.ended_at, c.outcome`;
 /** The most urgent first: a deadline, then the oldest. */
 const listStatement = sql(
   'case_list',
@@ -205,7 +206,7 @@ const findStatement = sql(
 /** By its payment as well: a sharded database locks rows of one shard only. */
 const lockStatement = sql(
   'case_lock',
-  `SELECT ${COLUMNS}, c.asked FROM duebridge_platform.cases c WHERE c.platform_payment_id = $1 AND c.case_id = $2 FOR UPDATE`,
+  `SELECT ${COLUMNS} FROM duebridge_platform.cases c WHERE c.platform_payment_id = $1 AND c.case_id = $2 FOR UPDATE`,
 );
 
 /** Cases, at most 200; by default those that have not ended. */
@@ -253,10 +254,6 @@ export async function casesOf(
 
 // Ending ----------------------------------------------------------------------------------------------------------------------
 
-const askStatement = sql(
-  'case_ask',
-  'UPDATE duebridge_platform.cases SET asked_by = $2, asked = $3 WHERE case_id = $1',
-);
 const bearsStatement = sql(
   'case_bears',
   `SELECT 1 AS one FROM duebridge_platform.payouts o JOIN duebridge_platform.cases c USING (partner_id, biller_id)
@@ -284,27 +281,25 @@ export function endCase(
   on: {
     readonly database: Database;
     readonly secondPersonAboveCents: number;
-    readonly mayAct: (actor: string) => Promise<boolean>;
   },
   case_id: string,
   { disposition, reason }: CaseEnd,
   { actor, at }: { readonly actor: string; readonly at: string },
-): Promise<{ readonly outcome: 'ended' | 'second_person_needed'; readonly case: CaseView }> {
+): Promise<CaseEnded> {
   return on.database.transaction(async (tx) => {
     const [of] = await tx.query<{ platform_payment_id: string }>(findStatement, [case_id]);
     const key = [of?.platform_payment_id ?? '', case_id];
-    const [found] = await tx.query<CaseView & { asked: string | null }>(lockStatement, key);
+    const [found] = await tx.query<CaseView>(lockStatement, key);
     if (found === undefined) throw new Refusal('NOT_FOUND');
-    const { asked, ...shown } = found;
-    const { state, amount_in_cents, asked_by, platform_payment_id, partner_id } = shown;
+    const { state, amount_in_cents, platform_payment_id, partner_id } = found;
     const { from } = MOVES[disposition];
-    const isEarly = shown.reason_code === 'refunded_elsewhere' && amount_in_cents > 0;
-    const isDispute = shown.reason_code === 'disputed' && amount_in_cents > 0;
+    const isEarly = found.reason_code === 'refunded_elsewhere' && amount_in_cents > 0;
+    const isDispute = found.reason_code === 'disputed' && amount_in_cents > 0;
     const isFit =
       disposition === 'answered'
         ? amount_in_cents === 0 || isEarly
         : isDispute || (disposition !== 'won' && disposition !== 'lost');
-    if (state !== from || !isFit) throw conflict(whyNot(shown, isEarly));
+    if (state !== from || !isFit) throw conflict(whyNot(found, isEarly));
     if (
       disposition === 'charged_to_biller' &&
       (await tx.query(bearsStatement, [case_id])).length === 0
@@ -313,30 +308,20 @@ export function endCase(
         'This biller bears nothing by its payout settings: write it off, or recover it',
       );
     }
+    const subject = `case/${case_id}` as const;
     if (amount_in_cents > on.secondPersonAboveCents) {
-      if (asked_by === actor && asked === disposition) {
-        throw conflict('You said this already: a second person must say the same');
-      }
-      const counts =
-        asked_by !== null &&
-        asked_by !== actor &&
-        asked === disposition &&
-        (await on.mayAct(asked_by));
-      if (!counts) {
-        await tx.query(askStatement, [case_id, actor, disposition]);
-        const detail = { case_id, disposition, reason };
-        const line = { actor, platform_payment_id, partner_id, detail };
-        await note(tx, { ...line, event: 'case_end_requested' });
-        return { outcome: 'second_person_needed', case: { ...shown, asked_by: actor } };
-      }
+      const of = { platform_payment_id, partner_id };
+      const ask = { subject, act: `end as ${disposition}`, version: state, reason, actor, ...of };
+      const first = await askedBefore(tx, ask);
+      if (first === undefined) return { outcome: 'second_person_needed', case: found };
+      await dropAsk(tx, subject);
     }
     if (isEarly) {
       const made = { refund_id: case_id, platform_payment_id, amount_in_cents, actor, at };
       await noteEarlyRefund(tx, made);
     }
     await moveCase(tx, case_id, disposition, { actor, reason, at });
-    const [after] = await tx.query<CaseView & { asked: string | null }>(lockStatement, key);
-    const { asked: _asked, ...ended } = after ?? found;
-    return { outcome: 'ended', case: ended };
+    const [after = found] = await tx.query<CaseView>(lockStatement, key);
+    return { outcome: 'done', case: after };
   });
 }

@@ -294,7 +294,7 @@ function End({ one, end: [disposition, label] }: { one: CaseView; end: End }) {
       act={async (reason) => {
         const path = `/money/cases/${encodeURIComponent(one.case_id)}/end`;
         const { outcome } = await post<CaseEnded>(path, { disposition, reason });
-        if (outcome !== 'ended') return 'Noted. A second person has to confirm it.';
+        if (outcome !== 'done') return 'Noted. A second person has to confirm it.';
         return disposition === 'lost'
           ? 'The dispute is lost: say who makes up for its money.'
           : 'The case has ended.';

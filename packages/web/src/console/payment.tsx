@@ -41,7 +41,7 @@ export function PaymentPageOf({ id }: { id: string }) {
 }
 
 function Detail({ data, again }: { data: PaymentDetail; again: () => void }) {
-  const { payment, pending_close, partner_held } = data;
+  const { payment, ask, partner_held } = data;
   const { open_case } = payment;
   const [account, setAccount] = useState<string>();
   const acts = actsOf(payment, setAccount).map((one) => ({
@@ -64,8 +64,8 @@ function Detail({ data, again }: { data: PaymentDetail; again: () => void }) {
       'An operator paused it, as written below. Nothing is sent for it until somebody resumes it.',
     open_case !== null &&
       `A case (${words(open_case.reason_code)}), opened by ${open_case.opened_by} on ${moment(open_case.opened_at)}: ${open_case.note}`,
-    pending_close !== null &&
-      `${pending_close.requested_by} asked on ${moment(pending_close.requested_at)} to close this: ${pending_close.reason}. A second person has to do the same.`,
+    ask !== null &&
+      `${ask.asked_by} asked on ${moment(ask.asked_at)} to ${ask.act}: ${ask.reason}. A second person has to do the same.`,
   ];
   return (
     <>
@@ -140,7 +140,7 @@ function actsOf(
       about: `Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`,
       async act(reason) {
         const { outcome } = await send<ReviewClose>('close', reason);
-        return outcome === 'closed' ? 'Closed.' : 'Noted. A second person has to confirm it.';
+        return outcome === 'done' ? 'Closed.' : 'Noted. A second person has to confirm it.';
       },
     },
     {

@@ -1,0 +1,95 @@
+/**
+ * What needs two persons: above the limit of one person, or always where only people know that it is so (decision 38).
+ *
+ * enters: an act on a payment, a case or a transfer, and who wants it.  leaves: who asked for the same before, or a note of the ask.
+ * holds:  an ask counts for the same act alone, while its subject stands as it did, while its author may still act, and for a week. The
+ *         second person does the same as the first; the audit names both.
+ */
+import { conflict, type AskView } from '@duebridge/contract';
+import { sql } from '@duebridge/runtime';
+import { note } from './audit.ts';
+import type { Queryable } from './payments.ts';
+
+/** An ask of longer ago was forgotten by the person who made it. */
+const ASK_DAYS = 7;
+
+/** What somebody wants to do. */
+export interface Ask {
+  readonly subject: `${'payment' | 'case' | 'transfer'}/${string}`;
+  /** In words that the second person reads, such as `close as failed`. */
+  readonly act: string;
+  /** How the subject stands: an ask of before it changed does not count. */
+  readonly version: string;
+  readonly reason: string;
+  readonly actor: string;
+  readonly platform_payment_id?: string;
+  readonly partner_id?: string;
+}
+
+/** The deployment's own key is in no table, and never leaves. */
+const COUNTS = `a.asked_at > now() - interval '${ASK_DAYS} days' AND (a.asked_by = 'admin-key' OR EXISTS
+  (SELECT 1 FROM duebridge_platform.operators o WHERE o.operator_id = a.asked_by AND o.role IN ('operator', 'admin') AND o.disabled_at IS NULL))`;
+const findStatement = sql(
+  'ask_find',
+  `SELECT a.act, a.version, a.asked_by FROM duebridge_platform.asks a WHERE a.subject = $1 AND ${COUNTS}`,
+);
+const keepStatement = sql(
+  'ask_keep',
+  `INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason) VALUES ($1, $2, $3, $4, $5)
+   ON CONFLICT (subject) DO UPDATE SET act = excluded.act, version = excluded.version, asked_by = excluded.asked_by,
+     reason = excluded.reason, asked_at = clock_timestamp()`,
+);
+const dropStatement = sql('ask_drop', 'DELETE FROM duebridge_platform.asks WHERE subject = $1');
+const listStatement = sql(
+  'ask_list',
+  `SELECT a.subject, a.act, a.version, a.asked_by, a.reason, a.asked_at FROM duebridge_platform.asks a
+    WHERE ${COUNTS} AND ($1::text IS NULL OR a.subject = $1) ORDER BY a.asked_at LIMIT 1000`,
+);
+
+/**
+ * Who asked for this before, so that it may be done now; undefined when nobody has, and then the ask is noted. The caller acts, and calls
+ * `dropAsk`. Throws Refusal CONFLICT when the same person asks twice.
+ */
+export async function askedBefore(on: Queryable, ask: Ask): Promise<string | undefined> {
+  const { subject, act, version, reason, actor, ...of } = ask;
+  type Found = Pick<AskView, 'act' | 'asked_by'> & { readonly version: string };
+  const [first] = await on.query<Found>(findStatement, [subject]);
+  if (first?.act === act && first.version === version) {
+    if (first.asked_by !== actor) return first.asked_by;
+    throw conflict('You asked for this already: a second person has to do the same');
+  }
+  await on.query(keepStatement, [subject, act, version, actor, reason]);
+  const detail = { subject, act, reason };
+  await note(on, { actor, event: 'second_person_asked', ...of, detail });
+  return undefined;
+}
+
+/** Forgets what was asked of a subject: it was done. */
+export async function dropAsk(on: Queryable, subject: Ask['subject']): Promise<void> {
+  await on.query(dropStatement, [subject]);
+}
+
+/** Asks that wait for a second person, the oldest first, at most 1,000: all of them, or that of one subject. */
+export function listAsks(
+  on: Queryable,
+  subject?: Ask['subject'],
+): Promise<(AskView & { readonly version: string })[]> {
+  return on.query(listStatement, [subject ?? null]);
+}
+
+/** Since when a payment stands as it does: the version of an ask about it. */
+const standsStatement = sql(
+  'ask_payment_stands',
+  `SELECT coalesce(max(a.at)::text, '') AS since FROM duebridge_platform.audit a
+    WHERE a.platform_payment_id = $1 AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
+      'funds_settled_by_operator', 'refund_sending', 'refund_refused')`,
+);
+
+/** The version of a payment, by what happened to it last. */
+export async function versionOfPayment(
+  on: Queryable,
+  platform_payment_id: string,
+): Promise<string> {
+  const [row] = await on.query<{ since: string }>(standsStatement, [platform_payment_id]);
+  return row?.since ?? '';
+}
