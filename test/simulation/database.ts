@@ -205,6 +205,7 @@ export class SimulatedPostgres {
           }),
         ),
       withConnection: () => assert.fail('the simulated database has one session'),
+      connections: 10,
       stats: () => ({ open: 1, idle: 1, waiting: 0 }),
       close: () => Promise.resolve(),
     };

@@ -19,8 +19,13 @@
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
-import { WrongAnswer, type AccountSystem } from './account-system.ts';
-import { describeAccountSystemError, TooLate, within } from './poster.ts';
+import {
+  describeAccountSystemError,
+  TooLate,
+  within,
+  WrongAnswer,
+  type AccountSystem,
+} from './account-system.ts';
 import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {

@@ -3,9 +3,14 @@
  */
 import { AccountRecord, compileCheck, Refusal, type Balance } from '@duebridge/contract';
 import { DatabaseUnavailable, type Clock, type Log } from '@duebridge/runtime';
-import { WrongAnswer, type AccountSystem, type BillerRules } from './account-system.ts';
+import {
+  describeAccountSystemError,
+  within,
+  WrongAnswer,
+  type AccountSystem,
+  type BillerRules,
+} from './account-system.ts';
 import type { KitMetrics } from './metrics.ts';
-import { describeAccountSystemError, within } from './poster.ts';
 
 /** An account as named in the path. */
 export interface AccountPath {

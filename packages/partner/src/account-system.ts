@@ -10,7 +10,8 @@ import {
   parseInstant,
   type AccountRecord,
 } from '@duebridge/contract';
-import type { Transaction } from '@duebridge/runtime';
+import { DatabaseUnavailable, kindOfError, type Clock, type Transaction } from '@duebridge/runtime';
+import type { PaymentEnd, PaymentRow } from './store.ts';
 
 /** A payment to be posted to its account. */
 export interface Posting {
@@ -52,16 +53,6 @@ export type PostOutcome = FinalOutcome | Later;
 /** In the kit's transaction alone: another transaction has the account locked. Nothing was written; it is tried again, alone. */
 export interface Locked {
   readonly outcome: 'locked';
-}
-
-/** Whether an account system says so of a payment. */
-export function isLocked(outcome: unknown): outcome is Locked {
-  return (
-    typeof outcome === 'object' &&
-    outcome !== null &&
-    'outcome' in outcome &&
-    outcome.outcome === 'locked'
-  );
 }
 
 interface AccountReads {
@@ -167,7 +158,30 @@ export type CheckedOutcome =
   | { readonly outcome: 'posted'; readonly posted_at: string | null }
   | { readonly outcome: 'failed'; readonly reason: string }
   | { readonly outcome: 'canceled' }
-  | { readonly outcome: 'later'; readonly until: string | null; readonly cancelable: boolean };
+  | { readonly outcome: 'later'; readonly until: string | null; readonly cancelable: boolean }
+  | Locked;
+
+/** A checked outcome with which a payment has ended. */
+export type CheckedEnd = Exclude<CheckedOutcome, { readonly outcome: 'later' | 'locked' }>;
+
+/** Whether a payment has ended with this outcome. */
+export function isEnd(outcome: CheckedOutcome): outcome is CheckedEnd {
+  return outcome.outcome !== 'later' && outcome.outcome !== 'locked';
+}
+
+/** The end described by an outcome. */
+export function endOf(platform_payment_id: string, outcome: CheckedEnd): PaymentEnd {
+  switch (outcome.outcome) {
+    case 'posted': {
+      const { posted_at } = outcome;
+      return { platform_payment_id, status: 'succeeded', failure_reason: null, posted_at };
+    }
+    case 'failed':
+      return { platform_payment_id, status: 'failed', failure_reason: outcome.reason };
+    case 'canceled':
+      return { platform_payment_id, status: 'canceled', failure_reason: null };
+  }
+}
 
 /** An answer of an AccountSystem that does not match its type. */
 export class WrongAnswer extends Error {
@@ -200,7 +214,8 @@ export function checkedOutcome(answer: unknown): CheckedOutcome {
       return { outcome: 'failed', reason: text };
     }
     case 'canceled':
-      return { outcome: 'canceled' };
+    case 'locked':
+      return { outcome: given['outcome'] };
     case 'later':
       return {
         outcome: 'later',
@@ -219,4 +234,58 @@ function instantOf(value: unknown, name: string): string | null {
     throw new WrongAnswer(`${name} must be a time such as 2026-03-01T09:30:00Z`);
   }
   return new Date(instant).toISOString();
+}
+
+// Asking it ---------------------------------------------------------------------------------------------------------------
+
+/** The data of a payment that an account system receives. */
+export function toPosting(payment: PaymentRow): Posting {
+  const { platform_payment_id, payment_id, platform_batch_id, biller_id, account_id } = payment;
+  const { amount_in_cents, initiated_at } = payment;
+  return {
+    platform_payment_id,
+    payment_id,
+    platform_batch_id,
+    biller_id,
+    account_id,
+    amount_in_cents,
+    initiated_at,
+  };
+}
+
+/** A call that exceeded its deadline. */
+export class TooLate extends Error {
+  override readonly name = 'TooLate';
+}
+
+/**
+ * What the log may contain of an account system's error: our own messages in full; of anything else only its type and location,
+ * because its message may quote the customer.
+ */
+export function describeAccountSystemError(error: unknown): string {
+  const isOurs =
+    error instanceof WrongAnswer ||
+    error instanceof TooLate ||
+    error instanceof DatabaseUnavailable;
+  return isOurs ? error.message : kindOfError(error);
+}
+
+/** Returns the result of `work`, or throws TooLate after `ms`. The work continues; later errors of it are ignored. */
+export async function within<T>(
+  clock: Clock,
+  ms: number,
+  what: string,
+  work: Promise<T>,
+): Promise<T> {
+  const over = new AbortController();
+  work.catch(() => undefined);
+  const late = clock.sleep(ms, over.signal).then((): T => {
+    throw new TooLate(`${what} took longer than ${ms} ms`);
+  });
+  late.catch(() => undefined);
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    over.abort();
+  }
 }

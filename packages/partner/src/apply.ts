@@ -5,22 +5,28 @@
  * leaves:  terminal rows, told to the waiting reads (status.ts) after their commit.
  * holds:   a payment is posted at most once (KT2) and its status says so from the same commit (KT6); nothing stays processing
  *          because a process died (KT13); a payment that cannot be posted delays no other by more than two seconds (LV3).
- * next:    post-in-transaction.ts for a ledger in the kit's database, post-in-own-system.ts for one elsewhere. This file has what
- *          they share: payments in hand, retries, and the sweep of the table.
+ * next:    posting.ts says what is tried together and what alone; post-in-transaction.ts does it for a ledger in the kit's database,
+ *          post-in-own-system.ts for one elsewhere. This file has payments in hand, retries, and the sweep of the table.
  *
  * Where posting and ending are one transaction, row locks decide which replica applies a payment: each replica applies what it
  * accepted at once, and `sweep` applies what has been processing for too long. If two replicas meet at one payment, the second
  * waits a moment and finds it ended. Where a call to another system lies in between, claims decide (claims.ts).
  */
+import assert from 'node:assert/strict';
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
-import type { AccountSystem, BillerRules } from './account-system.ts';
+import {
+  describeAccountSystemError,
+  within,
+  type AccountSystem,
+  type BillerRules,
+} from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { cancelPayment, type CancelOutcome } from './end-by-hand.ts';
 import { openLease, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
-import { OwnSystem } from './post-in-own-system.ts';
-import { openTransactionPoster } from './post-in-transaction.ts';
-import { describeAccountSystemError, within, type Poster, type Tried } from './poster.ts';
+import { InOwnSystem } from './post-in-own-system.ts';
+import { inTransaction } from './post-in-transaction.ts';
+import { Posting, type Tried, type Way } from './posting.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
 import type { KitTraces } from './traces.ts';
 
@@ -93,7 +99,7 @@ export function openApplier(options: ApplierOptions): Applier {
 class ApplyingEnd implements Applier {
   readonly #on: ApplierOptions;
   readonly #lease: Lease;
-  readonly #poster: Poster;
+  readonly #posting: Posting;
   readonly #inHand = new Set<string>();
   readonly #retries = new Map<string, { notBefore: number; pauseMs: number; failed: boolean }>();
   readonly #stopped = new AbortController();
@@ -113,16 +119,15 @@ class ApplyingEnd implements Applier {
     options.metrics.watch('apply_queue', () => this.#inHand.size);
     const announce = (ended: readonly PaymentRow[]): void => this.#announce(ended);
     const shared = { ...options, rules: readRules(options.billers), announce };
-    switch (accounts.posts) {
-      case 'in_own_system':
-        this.#poster = new OwnSystem({ ...shared, accounts, lease: this.#lease });
-        break;
-      case 'in_transaction':
-        this.#poster = openTransactionPoster({ ...shared, accounts });
-        break;
-      default:
-        throw new Error('an AccountSystem posts in_transaction or in_own_system');
+    let way: Way;
+    if (accounts.posts === 'in_own_system') {
+      way = new InOwnSystem({ ...shared, accounts, lease: this.#lease });
+    } else {
+      // From a program without a compiler.
+      assert.equal(accounts.posts, 'in_transaction', 'posts is in_transaction or in_own_system');
+      way = inTransaction({ ...shared, accounts });
     }
+    this.#posting = new Posting(way, options);
   }
 
   take(payments: readonly PaymentRow[]): void {
@@ -153,7 +158,7 @@ class ApplyingEnd implements Applier {
       posting:
         this.#inHand.size === 0 ||
         now - this.#triedAt < POSTING_STALL_MS ||
-        this.#poster.isCalling(),
+        this.#posting.isCalling(),
     };
   }
 
@@ -170,7 +175,8 @@ class ApplyingEnd implements Applier {
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#sweeping;
-    await this.#poster.stop();
+    await this.#posting.stop();
+    await this.#lease.stop();
     if (this.#inHand.size === 0) return;
     const done = new Promise<void>((resolve) => this.#idle.push(resolve));
     await within(this.#on.clock, STOP_MS, 'the stop', done).catch(() => undefined);
@@ -217,7 +223,7 @@ class ApplyingEnd implements Applier {
     this.#inHand.add(id);
     const isFirst = this.#retries.get(id)?.failed !== true;
     const span = this.#on.traces?.posting(id);
-    const tried = await this.#poster.post(payment, !isFirst || isClaimed);
+    const tried = await this.#posting.post(payment, !isFirst || isClaimed);
     span?.end(tried.result);
     this.#inHand.delete(id);
     this.#triedAt = this.#on.clock.monotonic();
@@ -297,7 +303,7 @@ class ApplyingEnd implements Applier {
   }
 }
 
-/** Maximum wait of a stop for payments in hand after the poster has stopped, in milliseconds. */
+/** Maximum wait of a stop for payments in hand after posting has stopped, in milliseconds. */
 const STOP_MS = 2_000;
 
 function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {

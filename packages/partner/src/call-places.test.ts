@@ -6,7 +6,7 @@ import { CallPlaces, FairQueue, type OpenCall } from './call-places.ts';
 function places(concurrency: number) {
   const calls = new Set<OpenCall & { isLate: boolean }>();
   const limits = new CallPlaces(concurrency, calls);
-  const queue = new FairQueue<{ payment: { biller_id: string; account_id: string } }>();
+  const queue = new FairQueue<{ payment: { biller_id: string; account_id: string } }>(limits);
   return {
     calls,
     limits,
@@ -19,7 +19,7 @@ function places(concurrency: number) {
     call: (): string[] => {
       const begun: string[] = [];
       while (limits.free() > 0) {
-        const item = queue.take(limits);
+        const item = queue.take();
         if (!item) break;
         calls.add({ payment: item.payment, isLate: false });
         begun.push(`${item.payment.biller_id}/${item.payment.account_id}`);
@@ -79,12 +79,12 @@ test('a biller gets at most as many late calls as there are places [LV3]', () =>
 });
 
 test('billers take turns, and the accounts of each, so that a long queue delays only its own [ST2 LV3]', () => {
-  const { wait, queue, limits } = places(100);
+  const { wait, queue } = places(100);
   wait('a/1', 3);
   wait('a/2', 1);
   wait('b/1', 2);
   const order = Array.from({ length: 6 }, () => {
-    return Object.values(queue.take(limits)?.payment ?? {}).join('/');
+    return Object.values(queue.take()?.payment ?? {}).join('/');
   });
   assert.deepEqual(order, ['a/1', 'b/1', 'a/2', 'b/1', 'a/1', 'a/1']);
   assert.equal(queue.size, 0);

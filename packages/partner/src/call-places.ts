@@ -1,5 +1,6 @@
 /**
- * Whose payment is called for next in a biller's own system, so that calls that hang or are slow leave places to others.
+ * Whose payment is tried next, so that tries that hang or are slow leave places to others. Written for calls to a biller's own system; a
+ * payment that is tried alone in the kit's transaction is a call as well.
  *
  * enters: payments that wait for a call, and the calls that are open.  leaves: the payment of the next call.
  * holds:  billers take turns, and so do the accounts of each. One biller has at most half of the places that the others leave, and
@@ -28,7 +29,7 @@ export interface OpenCall {
 }
 
 /** Both ids in one text. */
-function accountOf({ biller_id, account_id }: Owned): string {
+export function accountOf({ biller_id, account_id }: Owned): string {
   return JSON.stringify([biller_id, account_id]);
 }
 
@@ -36,11 +37,14 @@ function accountOf({ biller_id, account_id }: Owned): string {
 export class CallPlaces {
   readonly #concurrency: number;
   readonly #calls: ReadonlySet<OpenCall>;
+  readonly #oneAnAccount: boolean;
   readonly #billers = new Set<string>();
 
-  constructor(concurrency: number, calls: ReadonlySet<OpenCall>) {
+  /** `oneAnAccount`: an account has one call at a time. */
+  constructor(concurrency: number, calls: ReadonlySet<OpenCall>, oneAnAccount = false) {
     this.#concurrency = concurrency;
     this.#calls = calls;
+    this.#oneAnAccount = oneAnAccount;
   }
 
   /** Learns that payments of this biller exist. */
@@ -78,7 +82,8 @@ export class CallPlaces {
     const biller = this.#count((other) => other.biller_id === payment.biller_id);
     const all = this.hasBillers ? this.#concurrency / 2 : this.#concurrency;
     const left = all - (biller.places - own.places);
-    return own.places < Math.max(1, Math.ceil(left / 2)) && own.late === 0;
+    const most = this.#oneAnAccount ? 1 : Math.max(1, Math.ceil(left / 2));
+    return own.places < most && own.late === 0;
   }
 
   /** Calls that have such a payment: at most a place each and the late ones, so that counting them is cheap. */
@@ -93,19 +98,23 @@ export class CallPlaces {
   }
 }
 
-/** Who may have a place now. `next` is the account's first item. */
-export interface Turns<T> {
-  mayCallBiller(biller_id: string): boolean;
-  mayCallAccount(account: Owned, next: T): boolean;
-}
-
 /** Payments that wait for a call, by biller and account. */
 export class FairQueue<T extends { readonly payment: Owned }> {
+  readonly #places: Pick<CallPlaces, 'mayCallBiller' | 'mayCallAccount'>;
   readonly #billers = new Map<string, Map<string, T[]>>();
   #size = 0;
 
+  constructor(places: Pick<CallPlaces, 'mayCallBiller' | 'mayCallAccount'>) {
+    this.#places = places;
+  }
+
   get size(): number {
     return this.#size;
+  }
+
+  /** Whether an item of this account waits. */
+  has({ biller_id, account_id }: Owned): boolean {
+    return this.#billers.get(biller_id)?.has(account_id) === true;
   }
 
   push(item: T): void {
@@ -119,12 +128,12 @@ export class FairQueue<T extends { readonly payment: Owned }> {
   }
 
   /** Removes and returns an item that may be called for. Those whose turn it was go to the end. */
-  take(places: Turns<T>): T | undefined {
+  take(): T | undefined {
     for (const [biller_id, accounts] of this.#billers) {
-      if (!places.mayCallBiller(biller_id)) continue;
+      if (!this.#places.mayCallBiller(biller_id)) continue;
       for (const [account_id, items] of accounts) {
         const [item] = items;
-        if (item === undefined || !places.mayCallAccount(item.payment, item)) continue;
+        if (item === undefined || !this.#places.mayCallAccount(item.payment)) continue;
         items.shift();
         accounts.delete(account_id);
         if (items.length > 0) accounts.set(account_id, items);

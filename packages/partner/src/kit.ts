@@ -22,6 +22,8 @@ import { openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import {
   checkedOutcome,
+  endOf,
+  isEnd,
   type AccountSystem,
   type BillerRules,
   type FinalOutcome,
@@ -40,7 +42,6 @@ import {
   type SettleOutcome,
 } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
-import { endOf } from './poster.ts';
 import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
@@ -233,8 +234,7 @@ function kitOf(
         );
       }
       const checked = checkedOutcome(outcome);
-      if (checked.outcome === 'later')
-        throw new TypeError('settle takes posted, failed or canceled');
+      if (!isEnd(checked)) throw new TypeError('settle takes posted, failed or canceled');
       const end = endOf(id, checked);
       const settled = await settlePayment(database, end, actor, reason);
       if (settled.outcome === 'settled') {

@@ -1,7 +1,7 @@
 /**
  * Posts payments to the biller's own system, by calls outside any transaction.
  *
- * enters:  payments from apply.ts, one by one.
+ * enters:  payments, one by one; posting.ts says which is next.
  * leaves:  what became of each; ended rows to `announce` after their commit.
  * holds:   an id is in at most one call at a time, at this replica and all living ones; while its outcome is unknown it is posted
  *          only after a look-up that does not know it, and never canceled. An answer counts however late it comes; calls that hang
@@ -25,24 +25,20 @@ import {
 import {
   checkedOutcome,
   checkedOutcomes,
+  describeAccountSystemError,
+  endOf,
+  isEnd,
+  toPosting,
+  within,
+  WrongAnswer,
   type AccountsInOwnSystem,
   type CheckedOutcome,
 } from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
-import { CallPlaces, FairQueue, type OpenCall } from './call-places.ts';
 import { claimPayments, type Lease } from './claims.ts';
 import { noteContradiction, settlePayment } from './end-by-hand.ts';
 import type { KitMetrics } from './metrics.ts';
-import {
-  describeAccountSystemError,
-  endOf,
-  Lanes,
-  toPosting,
-  within,
-  type Poster,
-  type Tried,
-  type Waiting,
-} from './poster.ts';
+import type { Tried, Try, Way } from './posting.ts';
 import {
   endPayments,
   lockPayments,
@@ -52,22 +48,13 @@ import {
   type Postponed,
 } from './store.ts';
 
-const defaults = { concurrency: 8, deadlineMs: 10_000 };
+const defaults = { concurrency: 8, deadlineMs: 10_000, giveUpMs: undefined };
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
 const group = { maxBatch: 512, maxQueued: 100_000 };
 
-/** A call, and what ends it: its signal, and the timers beside it. */
-interface Call extends OpenCall {
-  isLate: boolean;
-  readonly item: Waiting;
-  readonly isRepeat: boolean;
-  readonly aborting: AbortController;
-  readonly returned: AbortController;
-}
-
-/** What the poster needs. */
+/** What this way of posting needs. */
 export interface OwnSystemOptions {
   readonly database: Database;
   readonly accounts: AccountsInOwnSystem;
@@ -79,30 +66,26 @@ export interface OwnSystemOptions {
   readonly clock: Clock;
 }
 
-/** The poster of accounts in the biller's own system. */
-export class OwnSystem extends Lanes implements Poster {
+/** Posting by calls of the biller's own system. */
+export class InOwnSystem implements Way {
+  readonly places: number;
+  readonly repeats: number;
   readonly #on: OwnSystemOptions;
-  readonly #settings: typeof defaults & { readonly giveUpMs: number };
-  /** First attempts; and payments that failed or were claimed before, which have half of the places. */
-  readonly #firsts = new FairQueue<Waiting>();
-  readonly #again = new FairQueue<Waiting>();
-  readonly #calls = new Set<Call>();
-  /** Payments in a call that has not returned, or whose answer is not stored yet. */
-  readonly #asked = new Set<string>();
-  readonly #places: CallPlaces;
+  readonly #deadlineMs: number;
+  readonly #giveUpMs: number;
   readonly #claims;
   readonly #ends;
   readonly #laters;
 
   constructor(options: OwnSystemOptions) {
-    const { accounts, metrics, clock, database } = options;
-    super(clock);
-    this.#on = options;
-    const settings = { ...defaults, ...accounts.calls };
-    const { concurrency, deadlineMs } = settings;
+    const { accounts, clock, database } = options;
+    const { concurrency, deadlineMs, giveUpMs } = { ...defaults, ...accounts.calls };
     assert(concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
-    this.#settings = { giveUpMs: deadlineMs * 6, ...settings };
-    this.#places = new CallPlaces(concurrency, this.#calls);
+    this.#on = options;
+    this.places = concurrency;
+    this.repeats = Math.max(1, Math.floor(concurrency / 2));
+    this.#deadlineMs = deadlineMs;
+    this.#giveUpMs = giveUpMs ?? deadlineMs * 6;
     this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
     this.#ends = groupCommit({ ...group, clock, flush: (list: PaymentEnd[]) => this.#end(list) });
     this.#laters = groupCommit({
@@ -110,93 +93,25 @@ export class OwnSystem extends Lanes implements Poster {
       clock,
       flush: (list: Postponed[]) => postponePayments(database, list).then(() => list),
     });
-    metrics.watch('calls_open', () => this.#asked.size);
-    metrics.watch('calls_late', () => [...this.#calls].filter(({ isLate }) => isLate).length);
-  }
-
-  post(payment: PaymentRow, isRepeat: boolean): Promise<Tried> {
-    if (this.#asked.has(payment.platform_payment_id) || this.isStopping) {
-      return Promise.resolve({ result: 'busy' });
-    }
-    this.#places.note(payment);
-    return new Promise<Tried>((resolve) => {
-      (isRepeat ? this.#again : this.#firsts).push({ payment, resolve });
-      this.schedule();
-    });
-  }
-
-  isCalling(): boolean {
-    return this.#asked.size > 0;
-  }
-
-  async stop(): Promise<void> {
-    await this.drain(() => {
-      for (const { aborting } of this.#calls) aborting.abort();
-    });
-    for (const { returned } of this.#calls) returned.abort();
-    await this.#on.lease.stop();
-  }
-
-  protected override giveBack(): Waiting[] {
-    return [...this.#firsts.takeAll(), ...this.#again.takeAll()];
-  }
-
-  protected override isIdle(): boolean {
-    return this.#calls.size === 0 && this.#firsts.size === 0 && this.#again.size === 0;
-  }
-
-  protected override start(): void {
-    while (this.#places.free() > 0) {
-      const call = this.#next();
-      if (!call) return;
-      this.#calls.add(call);
-      void this.#work(call)
-        .catch(triedBy)
-        .then((tried) => call.item.resolve(tried))
-        .finally(() => {
-          this.#calls.delete(call);
-          this.schedule();
-        });
-    }
-  }
-
-  #next(): Call | undefined {
-    const repeats = [...this.#calls].filter((call) => call.isRepeat && !call.isLate).length;
-    const mayRepeat = repeats < Math.max(1, Math.floor(this.#settings.concurrency / 2));
-    const repeat = mayRepeat ? this.#again.take(this.#places) : undefined;
-    const item = repeat ?? this.#firsts.take(this.#places);
-    return (
-      item && {
-        item,
-        payment: item.payment,
-        isRepeat: repeat !== undefined,
-        isLate: false,
-        aborting: new AbortController(),
-        returned: new AbortController(),
-      }
-    );
   }
 
   /** Claims the payment, looks it up if its outcome is unknown, and posts it. */
-  async #work(call: Call): Promise<Tried> {
-    const { payment } = call.item;
-    const permit = await this.#permit(payment);
-    if (!('under' in permit)) return permit;
-    // At the last moment: a process that was suspended in between may have lost its claims.
-    if (this.isStopping || !this.#on.lease.covers(permit.under)) return { result: 'busy' };
-    this.#asked.add(payment.platform_payment_id);
+  async alone(one: Try): Promise<Tried> {
+    const { lease, log, metrics } = this.#on;
+    let isAsked = false;
     try {
-      return await this.#post(call, permit.under);
+      const permit = await this.#permit(one.payment);
+      if (!('under' in permit)) return permit;
+      // At the last moment: a process that was suspended in between may have lost its claims.
+      if (one.aborting.signal.aborted || !lease.covers(permit.under)) return { result: 'busy' };
+      isAsked = true;
+      return await this.#post(one, permit.under);
     } catch (error) {
-      this.#on.metrics.count('post_errors');
-      if (call.isLate) {
-        const line = { error: describeAccountSystemError(error) };
-        this.#on.log.warn(line, 'a late call failed');
-      }
+      // Before the call, that the kit's own database is away says nothing about the payment.
+      if (!isAsked && error instanceof DatabaseUnavailable) return { result: 'outage', error };
+      if (isAsked) metrics.count('post_errors');
+      if (one.isLate) log.warn({ error: describeAccountSystemError(error) }, 'a late call failed');
       return { result: 'failed', error };
-    } finally {
-      this.#asked.delete(payment.platform_payment_id);
-      call.returned.abort();
     }
   }
 
@@ -228,32 +143,30 @@ export class OwnSystem extends Lanes implements Poster {
   }
 
   /** One call of the account system. Throws when its outcome is not known, or could not be stored. */
-  async #post(call: Call, under: string): Promise<Tried> {
+  async #post(one: Try, under: string): Promise<Tried> {
     const { accounts, clock, metrics } = this.#on;
-    const { payment, resolve } = call.item;
+    const { payment, aborting, late } = one;
     const began = clock.monotonic();
-    void this.#after(this.#settings.deadlineMs, call, () => {
-      call.isLate = true;
-      resolve({ result: 'busy' });
-      this.schedule();
-    });
-    void this.#after(this.#settings.giveUpMs, call, () => call.aborting.abort());
-    const answer = await accounts.post([toPosting(payment)], call.aborting.signal);
+    void this.#after(this.#deadlineMs, one, late);
+    void this.#after(this.#giveUpMs, one, () => aborting.abort());
+    const answer = await accounts.post([toPosting(payment)], aborting.signal);
     metrics.observeCore('post', (clock.monotonic() - began) / 1000);
     const [outcome] = checkedOutcomes(answer, 1);
     assert(outcome);
     return this.#record(payment.platform_payment_id, under, outcome);
   }
 
-  /** Does something after `ms`, unless the call has returned. */
-  async #after(ms: number, { returned }: Call, work: () => void): Promise<void> {
-    await this.#on.clock.sleep(ms, returned.signal);
-    if (!returned.signal.aborted) work();
+  /** Does something after `ms`, unless the try is over. */
+  async #after(ms: number, { over }: Try, work: () => void): Promise<void> {
+    await this.#on.clock.sleep(ms, over);
+    if (!over.aborted) work();
   }
 
   /** Stores an outcome. Throws when it could not be stored: then the system has to be asked again. */
   async #record(id: string, under: string, outcome: CheckedOutcome): Promise<Tried> {
-    if (outcome.outcome === 'later') {
+    if (!isEnd(outcome)) {
+      if (outcome.outcome === 'locked')
+        throw new WrongAnswer('locked is for the kit’s transaction');
       const { until, cancelable } = outcome;
       await this.#laters.add({ platform_payment_id: id, until, frees: cancelable ? under : null });
       return { result: 'later', until };
@@ -305,9 +218,4 @@ export class OwnSystem extends Lanes implements Poster {
 interface Claim {
   readonly id: string;
   readonly by: string;
-}
-
-/** The result of a try that ended before the call: when the kit's own database is away, that says nothing about the payment. */
-function triedBy(error: unknown): Tried {
-  return { result: error instanceof DatabaseUnavailable ? 'outage' : 'failed', error };
 }

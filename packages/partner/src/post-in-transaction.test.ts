@@ -1,6 +1,6 @@
 /**
  * Payments to accounts in the kit's own database, on a real one: posting and status in one commit, what other sessions lock, and errors
- * that say nothing about a payment. posting-lanes.test.ts has how long payments wait beside others, in virtual time.
+ * that say nothing about a payment. posting.test.ts has how long payments wait beside others, in virtual time.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -10,9 +10,8 @@ import type { AccountsInTransaction } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
-import { openTransactionPoster } from './post-in-transaction.ts';
-import type { Poster, Tried } from './poster.ts';
-import { afterWait } from './posting-lanes.ts';
+import { inTransaction } from './post-in-transaction.ts';
+import { Posting, type Tried } from './posting.ts';
 import type { PaymentRow } from './store.ts';
 import { accepted, haveAccounts, kitDatabase, until } from '../test/kit.ts';
 
@@ -20,15 +19,17 @@ function posterOn(
   database: Database,
   accounts: Partial<AccountsInTransaction> = {},
   clock = manualClock(),
-): { poster: Poster; post: (row: PaymentRow, isRepeat?: boolean) => Promise<Tried> } {
-  const poster = openTransactionPoster({
+): { poster: Posting; post: (row: PaymentRow, isRepeat?: boolean) => Promise<Tried> } {
+  const metrics = kitMetrics(undefined);
+  const way = inTransaction({
     database,
     accounts: { ...ledger(database), ...accounts },
     rules: readRules([{ biller_id: 'acme', max_amount_in_cents: 100 }]),
     announce: () => undefined,
-    metrics: kitMetrics(undefined),
+    metrics,
     clock,
   });
+  const poster = new Posting(way, { clock, metrics });
   return {
     poster,
     post: (row, isRepeat = false) => poster.post({ ...row }, isRepeat),
@@ -104,7 +105,7 @@ test('accounts and payments that another session holds are skipped; the others o
     held: 'processing',
     waits: 'processing',
   });
-  // The account rests, also for payments that come now.
+  // Payments of it that come now are tried alone, and wait in vain.
   const [more] = await accepted(database, ['more'], { account_id: 'locked' });
   assert(more);
   assert.deepEqual(await post(more), { result: 'busy' });
@@ -256,19 +257,4 @@ test('a stop gives back what waits behind a posting that hangs, and does not wai
   await stopping;
   assert.deepEqual(await post(second), { result: 'busy' });
   assert.equal(transactions, 1);
-});
-
-test('an account rests after a wait in vain, a biller after two accounts; twice as long each time, five seconds at most [LV3]', () => {
-  let account = afterWait(undefined, 0);
-  const pauses: number[] = [];
-  for (let time = 0; time < 6; time += 1) {
-    assert.equal(account.kind, 'resting');
-    pauses.push(account.pauseMs);
-    account = afterWait(account, time);
-  }
-  assert.deepEqual(pauses, [500, 1_000, 2_000, 4_000, 5_000, 5_000]);
-  const once = afterWait({ kind: 'suspect', at: 0 }, 0, 'A-1');
-  assert.equal(once.kind, 'suspect');
-  assert.equal(afterWait(once, 0, 'A-1').kind, 'suspect');
-  assert.equal(afterWait(once, 0, 'A-2').kind, 'resting');
 });

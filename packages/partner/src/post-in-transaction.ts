@@ -1,23 +1,32 @@
 /**
  * Posts payments to accounts in the kit's own database: decided, posted and ended in one transaction.
  *
- * enters:  payments from apply.ts, one by one; posting-lanes.ts says which share a transaction.
+ * enters:  payments, one or several; posting.ts says which share a transaction.
  * leaves:  what became of each; ended rows to `announce` after their commit.
  * holds:   status and posting change together (KT6); what the ledger has posted ends as an entry of it.
  */
 import assert from 'node:assert/strict';
-import type { Clock, Database, Transaction } from '@duebridge/runtime';
+import {
+  DatabaseUnavailable,
+  sqlState,
+  type Clock,
+  type Database,
+  type Transaction,
+} from '@duebridge/runtime';
 import {
   checkedOutcomes,
-  isLocked,
+  endOf,
+  isEnd,
+  TooLate,
+  toPosting,
   WrongAnswer,
   type AccountsInTransaction,
+  type CheckedOutcome,
 } from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
 import { postedByLedger } from './ledger.ts';
 import type { KitMetrics } from './metrics.ts';
-import { endOf, TooLate, toPosting, type Poster } from './poster.ts';
-import { PostingLanes, type Attempt } from './posting-lanes.ts';
+import type { Tried, Way } from './posting.ts';
 import {
   endPayments,
   lockFreePayments,
@@ -27,89 +36,137 @@ import {
   type Postponed,
 } from './store.ts';
 
+/** Connections that payments which are tried alone leave to all else: a group, acceptance, reads. And how many tries may be repeats. */
+const [LEFT_FREE, REPEATS] = [3, 1];
 /** The longest posting of one transaction in milliseconds, however many statements it runs. */
 const POST_MS = 10_000;
 
-/** Creates the poster. */
-export function openTransactionPoster(options: {
-  database: Database;
-  accounts: AccountsInTransaction;
-  rules: Rules;
-  announce: (ended: readonly PaymentRow[]) => void;
-  metrics: KitMetrics;
-  clock: Clock;
-}): Poster {
-  const { database, accounts, rules, announce, metrics, clock } = options;
+/** The limits of one transaction, in milliseconds. */
+interface Limits {
+  /** Of one statement, by PostgreSQL; and of the time in which the account system runs none. */
+  readonly stepMs: number;
+  /** Of the wait for one lock, by PostgreSQL. */
+  readonly lockMs: number;
+}
 
-  const attempt: Attempt = async (items, { stepMs, lockMs }) => {
-    const ids = items.map(({ payment }) => payment.platform_payment_id);
-    const work = async (tx: Transaction) => {
-      const rows = await lockFreePayments(tx, ids);
-      const refused = await refusals(tx, rules, rows);
-      const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
-      const began = clock.monotonic();
-      let entries: ReadonlySet<string> = new Set();
-      const post = async (on: Transaction): Promise<unknown> => {
-        const answered = await accounts.post(postings.map(toPosting), on);
-        entries = postedByLedger(on);
-        return answered;
-      };
-      const answer = postings.length === 0 ? [] : await watched(clock, stepMs, tx, post);
-      if (postings.length > 0) metrics.observeCore('post', (clock.monotonic() - began) / 1000);
-      const locked = new Set<string>();
-      const decided = postings.filter(({ platform_payment_id: id }, index) => {
-        const isOne = Array.isArray(answer) && isLocked(answer[index]);
-        if (isOne) locked.add(id);
-        return !isOne;
-      });
-      const outcomes = checkedOutcomes(
-        Array.isArray(answer) ? answer.filter((one) => !isLocked(one)) : answer,
-        decided.length,
-      );
-      const ends: PaymentEnd[] = [...refused.values()];
-      const laters = new Map<string, Postponed>();
-      decided.forEach(({ platform_payment_id: id }, index) => {
-        const outcome = outcomes[index];
-        assert(outcome);
-        if (outcome.outcome !== 'later') ends.push(endOf(id, outcome));
-        else laters.set(id, { platform_payment_id: id, until: outcome.until, frees: null });
-      });
-      if ([...entries].some((id) => laters.has(id) || locked.has(id))) {
-        // It would be posted again.
+/**
+ * All payments of a group wait for the slowest: with the time alone it has to stay below the two seconds that a neighbour may wait. A
+ * lock is waited for less than a second, after which PostgreSQL would look for deadlocks and might end the biller's transaction. A
+ * payment that failed before has time enough for a slow account system. No limit counts the way to the database, however far it is.
+ */
+const limits = {
+  group: { stepMs: 800, lockMs: 100 },
+  first: { stepMs: 500, lockMs: 250 },
+  repeat: { stepMs: 10_000, lockMs: 250 },
+} as const satisfies Record<string, Limits>;
+
+/** What this way of posting needs. */
+export interface InTransactionOptions {
+  readonly database: Database;
+  readonly accounts: AccountsInTransaction;
+  readonly rules: Rules;
+  readonly announce: (ended: readonly PaymentRow[]) => void;
+  readonly metrics: KitMetrics;
+  readonly clock: Clock;
+}
+
+/** Posting in the kit's transaction. */
+export function inTransaction(on: InTransactionOptions): Way {
+  const tryAll = (payments: readonly PaymentRow[], of: Limits): Promise<Tried[]> =>
+    postAndEnd(on, payments, of).catch(async (error: unknown) => {
+      on.metrics.count('post_errors');
+      const tried = await resultOf(on.database, error);
+      return payments.map(() => tried);
+    });
+  return {
+    places: Math.max(2, on.database.connections - LEFT_FREE),
+    repeats: REPEATS,
+    together: (payments) => tryAll(payments, limits.group),
+    async alone({ payment, isRepeat }) {
+      const [tried] = await tryAll([payment], isRepeat ? limits.repeat : limits.first);
+      return tried ?? { result: 'busy' };
+    },
+  };
+}
+
+/** What an error says of the payments of its transaction. The database may have ended that one alone, and be there. */
+async function resultOf(database: Database, error: unknown): Promise<Tried> {
+  if (sqlState(error) === '55P03') return { result: 'busy' };
+  if (!(error instanceof DatabaseUnavailable)) return { result: 'failed', error };
+  return database.query('SELECT 1').then(
+    () => ({ result: 'failed', error }),
+    () => ({ result: 'outage', error }),
+  );
+}
+
+/** One transaction over payments; what became of each. Throws when it changed nothing. */
+async function postAndEnd(
+  on: InTransactionOptions,
+  payments: readonly PaymentRow[],
+  { stepMs, lockMs }: Limits,
+): Promise<Tried[]> {
+  const tried = new Map<string, Tried>();
+  const work = async (tx: Transaction): Promise<PaymentRow[]> => {
+    const ids = payments.map((payment) => payment.platform_payment_id);
+    const rows = await lockFreePayments(tx, ids);
+    const refused = await refusals(tx, on.rules, rows);
+    const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
+    const { outcomes, entries } = await post(on, postings, tx, stepMs);
+    const ends: PaymentEnd[] = [...refused.values()];
+    const laters: Postponed[] = [];
+    postings.forEach(({ platform_payment_id: id }, index) => {
+      const outcome = outcomes[index];
+      assert(outcome);
+      const in_ledger = entries.has(id);
+      if (isEnd(outcome)) {
+        ends.push({ ...endOf(id, outcome), in_ledger });
+        return;
+      }
+      // It would be posted again.
+      if (in_ledger) {
         throw new WrongAnswer(
           'post gave a payment to the ledger, and did not answer that it is posted',
         );
       }
-      if (laters.size > 0) await postponePayments(tx, [...laters.values()]);
-      const ended =
-        ends.length === 0
-          ? []
-          : await endPayments(
-              tx,
-              ends.map((end) => ({ ...end, in_ledger: entries.has(end.platform_payment_id) })),
-            );
-      // The rows are locked, so nobody else can have ended one in between.
-      assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
-      return { ended, laters, locked };
-    };
-    const { ended, laters, locked } = await database.transaction(work, {
-      statementTimeoutMs: stepMs,
-      lockTimeoutMs: lockMs,
+      if (outcome.outcome === 'locked') tried.set(id, { result: 'busy' });
+      else {
+        const { until } = outcome;
+        tried.set(id, { result: 'later', until });
+        laters.push({ platform_payment_id: id, until, frees: null });
+      }
     });
-    announce(ended);
-    return items.filter(({ payment: { platform_payment_id: id }, resolve }) => {
-      if (locked.has(id)) return true;
-      const later = laters.get(id);
-      // What was not found has ended, or somebody has it at this moment; if it remains the sweep finds it.
-      resolve(later === undefined ? { result: 'done' } : { result: 'later', until: later.until });
-      return false;
-    });
+    if (laters.length > 0) await postponePayments(tx, laters);
+    const ended = ends.length === 0 ? [] : await endPayments(tx, ends);
+    // The rows are locked, so nobody else can have ended one in between.
+    assert.equal(ended.length, ends.length, 'a payment was posted but not ended');
+    return ended;
   };
+  const ended = await on.database.transaction(work, {
+    statementTimeoutMs: stepMs,
+    lockTimeoutMs: lockMs,
+  });
+  on.announce(ended);
+  // What was not found has ended, or somebody has it at this moment; if it remains the sweep finds it.
+  return payments.map((payment) => tried.get(payment.platform_payment_id) ?? { result: 'done' });
+}
 
-  const noteError = (): void => metrics.count('post_errors');
-  const lanes = new PostingLanes({ attempt, database, clock, noteError });
-  metrics.watch('locked_accounts', () => lanes.troubles);
-  return lanes;
+/** Has the account system post; its outcomes, checked, and which of the payments the ledger has posted. */
+async function post(
+  { accounts, metrics, clock }: InTransactionOptions,
+  postings: readonly PaymentRow[],
+  tx: Transaction,
+  stepMs: number,
+): Promise<{ outcomes: CheckedOutcome[]; entries: ReadonlySet<string> }> {
+  let entries: ReadonlySet<string> = new Set();
+  if (postings.length === 0) return { outcomes: [], entries };
+  const began = clock.monotonic();
+  const answer = await watched(clock, stepMs, tx, async (on) => {
+    const answered = await accounts.post(postings.map(toPosting), on);
+    entries = postedByLedger(on);
+    return answered;
+  });
+  metrics.observeCore('post', (clock.monotonic() - began) / 1000);
+  return { outcomes: checkedOutcomes(answer, postings.length), entries };
 }
 
 /**

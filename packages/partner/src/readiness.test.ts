@@ -1,6 +1,6 @@
 /**
  * A replica that accepts payments but no longer applies them reports that it is not ready: readiness covers the sweep, the lease
- * and the poster, not only the database (LV2).
+ * and posting, not only the database (LV2).
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';

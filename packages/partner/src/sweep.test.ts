@@ -88,6 +88,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     return [];
   };
   const database = {
+    connections: 10,
     query,
     async transaction<T>(
       work: (tx: Transaction) => Promise<T>,

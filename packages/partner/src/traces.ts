@@ -14,7 +14,7 @@ import {
   type Span,
   type TraceContext,
 } from '@duebridge/runtime';
-import type { Tried } from './poster.ts';
+import type { Tried } from './posting.ts';
 
 /** Maximum number of payments whose trace is remembered until they are posted; beyond that a posting starts its own trace. */
 const MAX_REMEMBERED = 10_000;

@@ -105,6 +105,8 @@ export interface Database {
    * ends with it. The client waits for an answer without end: what limits a statement is the server's setting alone.
    */
   withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
+  /** Connections that it may open. */
+  readonly connections: number;
   /** Counts of the pool: open connections, those at rest, and callers waiting for one. */
   stats(): { open: number; idle: number; waiting: number };
   /** Ends all connections after the running statements. Later calls fail as DatabaseUnavailable. Calling it again is harmless. */
@@ -242,6 +244,7 @@ export function openDatabase(options: DatabaseOptions): Database {
           run(session, statement, values, NO_CLIENT_TIMEOUT_MS);
         return work({ query });
       }, true),
+    connections: pool.options.max,
     stats: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     close: () => (closing ??= pool.end().finally(stopWatching)),
   };

@@ -7,11 +7,11 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Database, Transaction } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
-import type { Posting, PostOutcome } from './account-system.ts';
+import type { PostOutcome } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { kitMetrics } from './metrics.ts';
-import { openTransactionPoster } from './post-in-transaction.ts';
-import type { Tried } from './poster.ts';
+import { inTransaction } from './post-in-transaction.ts';
+import { Posting, type Tried } from './posting.ts';
 import type { PaymentRow } from './store.ts';
 import { kitDatabase, processing } from '../test/kit.ts';
 
@@ -42,6 +42,7 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
   const waiting: (() => void)[] = [];
   const held = new Set<string>();
   const database = {
+    connections: free,
     query: () => Promise.resolve([]),
     async transaction<T>(
       work: (tx: Transaction) => Promise<T>,
@@ -82,12 +83,13 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
       }
     },
   } as unknown as Database;
-  const poster = openTransactionPoster({
+  const metrics = kitMetrics(undefined);
+  const way = inTransaction({
     database,
     accounts: {
       posts: 'in_transaction',
       findAccount: () => Promise.resolve(undefined),
-      async post(payments: readonly Posting[], tx): Promise<PostOutcome[]> {
+      async post(payments, tx): Promise<PostOutcome[]> {
         const [own] = await tx.query<{ mine: string[]; lockMs: number }>('mine', []);
         assert(own);
         for (const { account_id, platform_payment_id: id } of payments) {
@@ -110,9 +112,10 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
     },
     rules: readRules(undefined),
     announce: () => undefined,
-    metrics: kitMetrics(undefined),
+    metrics,
     clock,
   });
+  const poster = new Posting(way, { clock, metrics });
   const waits: number[] = [];
   const post = async (id: string, biller_id: string, account_id: string): Promise<void> => {
     const row = { ...processing(id, { account_id }), biller_id };
