@@ -700,6 +700,7 @@ CREATE TABLE duebridge_platform.remittances (
   made_at timestamp with time zone NOT NULL DEFAULT now(),
   sent_at timestamp with time zone,
   ended_at timestamp with time zone,
+  way text,
   CONSTRAINT remittances_once UNIQUE (platform_batch_id, biller_id),
   CONSTRAINT remittances_pkey PRIMARY KEY (remittance_id),
   CONSTRAINT remittances_carried CHECK (((carried_to IS NULL) OR (state = ANY (ARRAY['carried'::text, 'returned'::text])))),

@@ -208,12 +208,15 @@ export function endTransfer(
   actor: string,
 ): Promise<{ outcome: 'done' | 'second_person_needed'; transfers: number }> {
   return database.transaction(async (tx) => {
-    await lockRemittance(tx, id);
+    const remittance = await lockRemittance(tx, id);
     const [open] = await tx.query<Open>(findStatement, [id]);
-    if (open?.way === 'by_hand' && isOpenFor(open, outcome)) {
+    // Only people can see at Stripe that a transfer which cannot be sent any more was never made.
+    const isUnsent =
+      remittance?.way === 'stripe' && remittance.state === 'sending' && outcome === 'returned';
+    if (isUnsent || (open?.way === 'by_hand' && isOpenFor(open, outcome))) {
       const subject = `transfer/${id}` as const;
       const act = `${outcome} ${reference}`;
-      const ask = { subject, act, version: open.result ?? 'open', reason: reference, actor };
+      const ask = { subject, act, version: open?.result ?? 'open', reason: reference, actor };
       const first = await askedBefore(tx, ask);
       if (first === undefined) return { outcome: 'second_person_needed', transfers: 0 };
       await dropAsk(tx, subject);
@@ -221,7 +224,8 @@ export function endTransfer(
     const ended = await tx.query(endStatement, [id, outcome, reference]);
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
     const cameBack =
-      outcome === 'returned' && (await comeBack(tx, id, { reason: reference, now: clock.now() }));
+      (isUnsent || (outcome === 'returned' && remittance?.state === 'paid')) &&
+      (await comeBack(tx, remittance, { reason: reference, now: clock.now() }));
     if (ended.length === 0 && !cameBack) {
       if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
       throw conflict(

@@ -17,6 +17,7 @@ import { checkMoney } from './check.ts';
 import { endTransfer, makeBankFile, openDesk, readBankFile } from './desk.ts';
 import { listPayouts, setPayout } from './payouts.ts';
 import { payOut, remit, type RemittanceChannel } from './remittance.ts';
+import { eitherChannel } from './stripe-transfers.ts';
 import { linesOf, listRemittances, readStatementOf } from './statement.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
@@ -512,6 +513,74 @@ test('a transfer that a bank sends back while it is noted as paid is owed again'
   await rig.round();
   await rig.holds();
   assert.deepEqual(await rig.balance(), { owed: 700, remitting: 0, paid: 0 });
+});
+
+test('a biller whose way changes while one replica sends is paid once, by the way of the first try [PL17]', async (t) => {
+  const byStripe = new Set<string>();
+  const stripe: RemittanceChannel = {
+    async send({ remittance_id, creditor }) {
+      if (!('stripe_account' in creditor)) throw new Error('no account at Stripe any more');
+      byStripe.add(remittance_id);
+      return { kind: 'sent' };
+    },
+    find: async (id) => (byStripe.has(id) ? { kind: 'sent' } : undefined),
+    state: async (id) => {
+      if (!byStripe.has(id)) throw new Error('unknown');
+      return { kind: 'under_way' };
+    },
+  };
+  /** What happens before the next order arrives at its channel. */
+  let before = (): Promise<unknown> => Promise.resolve();
+  const rig = await rigOf(t, (desk) => {
+    const channel = eitherChannel(desk, stripe);
+    return {
+      ...channel,
+      async send(order) {
+        const first = before;
+        before = () => Promise.resolve();
+        await first();
+        return channel.send(order);
+      },
+    };
+  });
+  const byStripeNow = { way: 'stripe', stripe_account: 'acct_water' };
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  before = async () => {
+    await rig.payout(byStripeNow);
+    await rig.round();
+  };
+  await rig.round();
+  const [one] = await listRemittances(rig.database, {});
+  assert.ok(one);
+  const atDesk = await rig.database.query('SELECT 1 FROM duebridge_platform.bank_transfers');
+  assert.deepEqual([atDesk.length, byStripe.size], [1, 0]);
+  await endTransfer(
+    rig.remitting,
+    one.remittance_id,
+    { outcome: 'returned', reference: 'r' },
+    'ada',
+  );
+  await rig.round();
+
+  // The other way round: what was to be sent by Stripe waits until two persons say that Stripe has nothing.
+  await rig.paid();
+  await rig.close();
+  const lost = (): Promise<never> => Promise.reject(new Error('low balance'));
+  before = lost;
+  await rig.round();
+  await rig.payout();
+  const waits = await rig.round();
+  assert.match(waits[0]?.why ?? '', /no account at Stripe/);
+  const [next] = await listRemittances(rig.database, { state: 'sending' });
+  assert.ok(next);
+  const say = (who: string) =>
+    endTransfer(rig.remitting, next.remittance_id, { outcome: 'returned', reference: 'none' }, who);
+  assert.equal((await say('ada')).outcome, 'second_person_needed');
+  assert.equal((await say('bert')).outcome, 'done');
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 1_400, remitting: 0, paid: 0 });
 });
 
 test('a transfer that another channel has paid and that came back is owed again', async (t) => {

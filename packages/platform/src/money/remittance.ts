@@ -13,7 +13,7 @@
  * channel may have it; `sent`: the channel has it; `paid`; `returned`: the channel refused it, or the bank sent it back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents, Refusal, type Mode } from '@duebridge/contract';
+import { formatCents, Refusal, type Mode, type RemittanceView } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -338,20 +338,30 @@ async function move(
   return moved.length > 0;
 }
 
-/** The bank sent back a transfer that was paid. False when it was not paid. */
+/** The money of a remittance is owed again: the bank sent back a transfer that was `paid`, or Stripe has none of one that is `sending`. */
 export const comeBack = (
   on: Queryable,
-  remittance_id: string,
+  { remittance_id, state }: Pick<LockedRemittance, 'remittance_id' | 'state'>,
   { reason, now }: { readonly reason: string; readonly now: number },
-): Promise<boolean> => move(on, remittance_id, 'returned_late', now, { reason });
+): Promise<boolean> =>
+  move(on, remittance_id, state === 'sending' ? 'refused' : 'returned_late', now, { reason });
 
 const lockStatement = sql(
   'remit_lock',
-  'SELECT 1 FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
+  'SELECT r.remittance_id, r.state, r.way FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
 );
+/** How a remittance stands. `way`: null before its first try. */
+export interface LockedRemittance {
+  readonly remittance_id: string;
+  readonly state: RemittanceView['state'];
+  readonly way: string | null;
+}
 /** Keeps a remittance in its state until the transaction ends: what is said of its transfer and what is noted of it must not cross. */
-export async function lockRemittance(on: Queryable, remittance_id: string): Promise<void> {
-  await on.query(lockStatement, [remittance_id]);
+export async function lockRemittance(
+  on: Queryable,
+  remittance_id: string,
+): Promise<LockedRemittance | undefined> {
+  return (await on.query<LockedRemittance>(lockStatement, [remittance_id]))[0];
 }
 
 const dueStatement = sql(
@@ -367,12 +377,15 @@ const openStatement = sql(
      JOIN duebridge_platform.partners m USING (partner_id)
     WHERE r.state IN ('sending', 'sent') AND (r.state = 'sent' OR NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
 );
-/** The account as it is now; none while the biller is held. */
+/**
+ * The account as it is now; none while the biller is held. The way is that of the first try, forever: another replica may be sending by it at
+ * this moment, and no channel knows what the other one does.
+ */
 const triedStatement = sql(
   'remit_tried',
-  `UPDATE duebridge_platform.remittances r SET tries = tries + 1 FROM duebridge_platform.payouts o
+  `UPDATE duebridge_platform.remittances r SET tries = tries + 1, way = coalesce(r.way, o.way) FROM duebridge_platform.payouts o
     WHERE r.remittance_id = $1 AND r.state = 'sending' AND o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND NOT o.held
-    RETURNING o.way, o.sealed`,
+    RETURNING r.way, o.sealed`,
 );
 
 interface OpenRemittance {

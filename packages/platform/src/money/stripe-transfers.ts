@@ -32,7 +32,9 @@ export function openStripeTransfers(access: StripeAccess): RemittanceChannel {
   const sent = ({ id }: Stripe.Transfer): Sent => ({ kind: 'sent', reference: id });
   return {
     async send({ remittance_id, amount_in_cents, mode, creditor }) {
-      if (!('stripe_account' in creditor)) throw new Error('the biller has no account at Stripe');
+      if (!('stripe_account' in creditor)) {
+        throw new Error('it is sent by Stripe, and its biller has no account at Stripe any more');
+      }
       if (isTestKey(access.secretKey) !== (mode === 'test')) {
         throw new Error(`the secret key of Stripe is not one for ${mode} money`);
       }

@@ -37,7 +37,7 @@ const keepStatement = sql(
   'ask_keep',
   `INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason) VALUES ($1, $2, $3, $4, $5)
    ON CONFLICT (subject) DO UPDATE SET act = excluded.act, version = excluded.version, asked_by = excluded.asked_by,
-     reason = excluded.reason, asked_at = clock_timestamp()`,
+     reason = excluded.reason, asked_at = excluded.asked_at`,
 );
 const dropStatement = sql('ask_drop', 'DELETE FROM duebridge_platform.asks WHERE subject = $1');
 const listStatement = sql(
