@@ -67,7 +67,6 @@ try {
     reconciliation: '/reconciliation',
     audit: '/audit',
     people: '/people',
-    operators: '/operators',
     money: '/money',
   };
   for (const [name, at] of Object.entries(pages)) {

@@ -5,7 +5,6 @@ import { ApiError, call, leave, self, whoAmI } from './api.ts';
 import { AuditPageOf } from './audit.tsx';
 import { BatchesPage, BatchPageOf, ReconciliationPage } from './batches.tsx';
 import { MoneyPage } from './money.tsx';
-import { OperatorsPage } from './operators.tsx';
 import { OverviewPage } from './overview.tsx';
 import { PartnerPage, PartnersPage } from './partners.tsx';
 import { announcement, changeZone, Form, inUtc } from './parts.tsx';
@@ -36,8 +35,6 @@ function Page() {
       return <AuditPageOf />;
     case 'people':
       return <PeoplePage />;
-    case 'operators':
-      return <OperatorsPage />;
     default:
       return <h1>There is no such page</h1>;
   }

@@ -19,6 +19,7 @@ import {
   moment,
   money,
   needsAdmin,
+  saveAs,
   Show,
   Table,
   toBatch,
@@ -150,10 +151,7 @@ function MakeFile({ mode, way, label }: { mode: string; way: string; label: stri
       reasonLabel={null}
       act={async () => {
         const made = await post<BankFileView>('/money/files', { way, mode });
-        const file = document.createElement('a');
-        file.href = URL.createObjectURL(new Blob([made.content]));
-        file.download = `${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`;
-        file.click();
+        saveAs(`${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`, [made.content]);
         const transfers = made.transfers === 1 ? '1 transfer' : `${made.transfers} transfers`;
         return `The file has ${transfers}, ${money(made.amount_in_cents)}.`;
       }}

@@ -23,7 +23,10 @@ export function OverviewPage() {
               columns={[
                 ['What', ([what]) => what],
                 ['Since or until', ([, when]) => when],
-                ['Next', ([, , act, to]) => <a href={to}>{act}</a>],
+                [
+                  'Next',
+                  ([, , act, to]) => (to === '' ? <code>{act}</code> : <a href={to}>{act}</a>),
+                ],
               ]}
             />
           </>
@@ -35,7 +38,7 @@ export function OverviewPage() {
   );
 }
 
-/** One thing that waits for a person; since when, or until when; the act that is next, and where it is done. */
+/** One thing that waits for a person; since when, or until when; the act that is next, and where: by a command without an address. */
 type Line = readonly [what: string, when: string, act: string, to: string];
 
 /** Everything that needs a person, each with the act that is next; the most pressing first. */
@@ -100,8 +103,8 @@ function workOf(data: Overview): Line[] {
     ...data.operators_ending.map(({ operator_id, ends_at }): Line => [
       `The last key of the operator ${operator_id} expires`,
       moment(ends_at),
-      'Issue a second key',
-      link('operators'),
+      `duebridge platform operator key ${operator_id}`,
+      '',
     ]),
   ];
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren, TargetedSubmitEvent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { get, self, wordsOf } from './api.ts';
-import { link, query, withQuery } from './route.ts';
+import { keptHere, link, query, withQuery } from './route.ts';
 
 // Texts ----------------------------------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ export interface Read<T> {
 }
 
 /** Reads when `key` changes, and every few seconds while the page is visible. `live: false` reads once. */
-export function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
+function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: string }>({ key });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -131,13 +131,15 @@ export function Trouble({ error }: { error: string | undefined }) {
 }
 
 interface ShowOf<T> {
+  /** Of the admin API; with a `read` of its own, what tells this read from others. */
   readonly path: string;
   readonly children: (data: T, again: () => void) => ComponentChildren;
 }
 
 /** What a path of the admin API answers, kept fresh; before the first answer, that it is awaited or why it does not come. */
-export function Show<T>(props: ShowOf<T>) {
-  const { data, error, again } = useRead(props.path, () => get<T>(props.path));
+export function Show<T>(props: ShowOf<T> & { read?: () => Promise<T>; live?: boolean }) {
+  const { path, read = () => get<T>(path), live = true } = props;
+  const { data, error, again } = useRead(path, read, { live });
   return (
     <>
       <Trouble error={error} />
@@ -148,41 +150,63 @@ export function Show<T>(props: ShowOf<T>) {
 
 /**
  * The same for a list that comes in pages, by the name of what it lists: leads to older ones. The address keeps which page is shown, so
- * that Back and a colleague's link find it.
+ * that Back and a colleague's link find it. With `read` it is read once, and again by a button: no row moves under the cursor.
  */
 export function ShowPage<T extends { readonly next_cursor?: string | null }>({
   path,
   of,
+  read,
   children,
-}: ShowOf<T> & { of: string }) {
+}: ShowOf<T> & { of: string; read?: (cursor: string) => Promise<T> }) {
   const place = `${of}_after`;
   const cursor = chosen(place);
   const [list = '', search] = path.split('?');
   const asked = new URLSearchParams(search);
   if (cursor !== '') asked.set('cursor', cursor);
   return (
-    <Show<T> path={asked.size === 0 ? list : `${list}?${asked}`}>
+    <Show<T>
+      path={asked.size === 0 ? list : `${list}?${asked}`}
+      {...(read && { read: () => read(cursor), live: false })}
+    >
       {(data, again) => (
         <>
           {children(data, again)}
-          {(cursor !== '' || data.next_cursor) && (
-            <p class="buttons">
-              {cursor !== '' && (
-                <a class="button" href={withQuery({ [place]: '' })}>
-                  First page
-                </a>
-              )}
-              {data.next_cursor && (
-                <a class="button" href={withQuery({ [place]: data.next_cursor })}>
-                  Next page
-                </a>
-              )}
-            </p>
-          )}
+          <p class="buttons">
+            {read && (
+              <button type="button" onClick={again}>
+                Refresh
+              </button>
+            )}
+            {cursor !== '' && (
+              <a class="button" href={withQuery({ [place]: '' })}>
+                First page
+              </a>
+            )}
+            {data.next_cursor && (
+              <a class="button" href={withQuery({ [place]: data.next_cursor })}>
+                Next page
+              </a>
+            )}
+          </p>
+          <ScrolledBack />
         </>
       )}
     </Show>
   );
+}
+
+/** Back shows a list where it was left. */
+function ScrolledBack() {
+  useEffect(() => scrollTo(0, Number(keptHere('scroll') ?? 0)), []);
+  return null;
+}
+
+/** Hands a file to the browser. */
+export function saveAs(name: string, parts: BlobPart[]): void {
+  const file = document.createElement('a');
+  file.href = URL.createObjectURL(new Blob(parts));
+  file.download = name;
+  file.click();
 }
 
 /** The result of the last action, shown and announced to screen readers. */

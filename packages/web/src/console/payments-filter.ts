@@ -25,7 +25,13 @@ export const PRESETS: Readonly<Record<string, readonly [words: string, ms: numbe
  * The filter in the form of the admin API. "yesterday", and a time before now, stay names in the address, because their dates change.
  */
 export function filterOf(params: URLSearchParams): Record<string, string> {
-  const { day, last, amount, ...filter } = Object.fromEntries(params) as Record<string, string>;
+  const {
+    day,
+    last,
+    amount,
+    payments_after: _,
+    ...filter
+  } = Object.fromEntries(params) as Record<string, string>;
   const before = PRESETS[last ?? '']?.[1];
   if (before !== undefined) filter['from'] = new Date(Date.now() - before).toISOString();
   if (day !== undefined) {

@@ -1,88 +1,47 @@
-/** Finding payments: a list whose rows never move while it is read, and the acts on those that are picked. */
-import type { ListedPayment, PaymentPage, PaymentView, ReviewClose } from '@duebridge/contract';
-import { useEffect, useState } from 'preact/hooks';
+/** Finding payments: the list, its export, and the acts on those that are picked. */
+import type {
+  ErrorBody,
+  ListedPayment,
+  PaymentPage,
+  PaymentView,
+  ReviewClose,
+} from '@duebridge/contract';
+import { useState } from 'preact/hooks';
 import { ApiError, get, post, wordsOf } from './api.ts';
 import {
   Act,
   age,
   announcement,
+  chosen,
   type Column,
+  counted,
   isViewer,
   lasting,
   moment,
   money,
+  saveAs,
+  ShowPage,
   Status,
   Table,
-  Trouble,
-  useRead,
   words,
 } from './parts.tsx';
 import { filterOf } from './payments-filter.ts';
-import { keptHere, link, personal, query, withQuery } from './route.ts';
+import { link, personal, query, withQuery } from './route.ts';
 import { Chips } from './search.tsx';
 
-/** The list as it was left, for Back: its rows, of whatever number of pages. */
-let left: { readonly key: string; readonly page: PaymentPage } | undefined;
-
-/** The rows that are shown: they keep their places while the list is read again. */
-function useList() {
+export function PaymentsPage() {
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const { account_id, email } = personal.value;
   const isSearch = account_id !== undefined || email !== undefined;
-  const key = JSON.stringify([query.value.toString(), account_id, email]);
-  const readPage = (cursor?: string): Promise<PaymentPage> => {
-    // Now, because "the last hour" is another one at each read.
-    const filter = { ...filterOf(query.value), ...(cursor === undefined ? {} : { cursor }) };
+  const search = query.value.toString();
+  // Now, because "the last hour" is another one at each read.
+  const read = (cursor: string): Promise<PaymentPage> => {
+    const filter = { ...filterOf(query.value), ...(cursor && { cursor }) };
     return isSearch
       ? post<PaymentPage>('/payments/search', { ...filter, account_id, email })
       : get<PaymentPage>(`/payments?${new URLSearchParams(filter)}`);
   };
-  // The audit records each search for a person, so search only once.
-  const { data, error } = useRead(key, () => readPage(), { live: !isSearch });
-  const [shown, setShown] = useState(left);
-  const [failed, setFailed] = useState<string>();
-  const page = shown?.key === key ? shown.page : data;
-  // Known payments are updated in place; new ones appear after a press of a button.
-  useEffect(() => {
-    if (data === undefined) return;
-    const known = shown?.key === key ? shown.page : undefined;
-    if (known === undefined || known.payments.length === 0) return setShown({ key, page: data });
-    const fresh = new Map(data.payments.map((one) => [one.platform_payment_id, one]));
-    const payments = known.payments.map((one) => fresh.get(one.platform_payment_id) ?? one);
-    setShown({ key, page: { ...known, payments } });
-  }, [data]);
-  // Back shows the list where it was left.
-  const isThere = page !== undefined;
-  useEffect(() => {
-    if (page !== undefined) left = { key, page };
-  }, [page]);
-  useEffect(() => {
-    if (isThere) scrollTo(0, Number(keptHere('scroll') ?? 0));
-  }, [key, isThere]);
-  const ids = new Set(page?.payments.map((one) => one.platform_payment_id));
-  const fresh = data?.payments.filter((one) => !ids.has(one.platform_payment_id)) ?? [];
-  useEffect(() => {
-    if (fresh.length > 0) announcement.value = `${fresh.length} new payments`;
-  }, [fresh.length]);
-  const loadMore = async (): Promise<void> => {
-    if (!page?.next_cursor) return;
-    try {
-      const next = await readPage(page.next_cursor);
-      setFailed(undefined);
-      setShown({ key, page: { ...next, payments: [...page.payments, ...next.payments] } });
-      announcement.value = `${next.payments.length} more`;
-    } catch (trouble) {
-      setFailed(wordsOf(trouble));
-    }
-  };
-  const showFresh = (): void => setShown(data && { key, page: data });
-  return { page, fresh, showFresh, loadMore, trouble: error ?? failed };
-}
-
-export function PaymentsPage() {
-  const { page, fresh, showFresh, loadMore, trouble } = useList();
-  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
-  // An export has no order.
-  const { sort = 'newest', ...filter } = filterOf(query.value);
+  const sort = chosen('sort', 'newest');
   const pick: Column<PaymentView> = [
     'Pick',
     ({ platform_payment_id: id }) => (
@@ -103,52 +62,77 @@ export function PaymentsPage() {
   return (
     <>
       <h1>Payments</h1>
-      {/* Always as high: what appears here moves no row. */}
-      <div class="buttons toolbar">
+      <div class="buttons">
         <Chips />
-        <a href={withQuery({ sort: sort === 'oldest' ? '' : 'oldest', cursor: '' })}>
+        <a href={withQuery({ sort: sort === 'oldest' ? '' : 'oldest', payments_after: '' })}>
           {sort === 'oldest' ? 'Newest' : 'Oldest'} first
         </a>
-        <span role="status">
-          {fresh.length > 0 && (
-            <button type="button" onClick={showFresh}>
-              Show {fresh.length} new
-            </button>
-          )}
-        </span>
       </div>
-      <Trouble error={trouble} />
-      {page === undefined ? (
-        <p>Loading…</p>
-      ) : (
-        <>
-          <Table
-            caption={`Payments, ${sort} first`}
-            rows={page.payments}
-            keyOf={(one) => one.platform_payment_id}
-            empty="No payments match."
-            columns={[...(isViewer() === undefined ? [pick] : []), ...listColumns]}
-          />
-          <Bulk payments={page.payments.filter((one) => picked.has(one.platform_payment_id))} />
-        </>
-      )}
-      <p class="buttons">
-        {page?.next_cursor && (
-          <button type="button" onClick={() => void loadMore()}>
-            More
-          </button>
+      <ShowPage<PaymentPage>
+        path={JSON.stringify([search, account_id, email])}
+        of="payments"
+        read={read}
+      >
+        {({ payments }) => (
+          <>
+            <Table
+              caption={`Payments, ${sort} first`}
+              rows={payments}
+              keyOf={(one) => one.platform_payment_id}
+              empty="No payments match."
+              columns={[...(isViewer() === undefined ? [pick] : []), ...listColumns]}
+            />
+            <Bulk payments={payments.filter((one) => picked.has(one.platform_payment_id))} />
+          </>
         )}
-        <a
-          class="button"
-          download
-          href={`/admin/v1/payments/export?${new URLSearchParams(filter)}`}
-        >
-          Export CSV
-        </a>
-      </p>
+      </ShowPage>
+      {/* A file of one person's payments would need a search in the audit, too. */}
+      {!isSearch && isViewer() === undefined && <Export />}
     </>
   );
 }
+
+/** Saves what the filters find, and says how far it is: a payment is a line of the file. */
+function Export() {
+  const [progress, setProgress] = useState<string>();
+  const run = async (): Promise<void> => {
+    // An export has no order.
+    const { sort: _, ...filter } = filterOf(query.value);
+    const parts: BlobPart[] = [];
+    let lines = -1;
+    setProgress('Exporting…');
+    try {
+      const answer = await fetch(`/admin/v1/payments/export?${new URLSearchParams(filter)}`);
+      if (!answer.ok || answer.body === null)
+        throw new Error(((await answer.json()) as ErrorBody).message);
+      const reader = answer.body.getReader();
+      for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        parts.push(read.value);
+        for (const byte of read.value) if (byte === LINE_END) lines += 1;
+        setProgress(`${counted(lines, 'payment')} exported so far`);
+      }
+      saveAs('payments.csv', parts);
+      announcement.value = `${counted(lines, 'payment')} exported.`;
+    } catch (error) {
+      announcement.value = `Nothing was saved, because the export broke off: ${wordsOf(error)}`;
+    }
+    setProgress(undefined);
+  };
+  return (
+    <div class="buttons">
+      <button type="button" disabled={progress !== undefined} onClick={() => void run()}>
+        Export CSV
+      </button>
+      {progress !== undefined && (
+        <span>
+          <progress /> {progress}
+        </span>
+      )}
+    </div>
+  );
+}
+
+const LINE_END = 10;
 
 /** Acts on the picked payments, one call after the other; the platform refuses those that an act does not fit. */
 function Bulk({ payments }: { payments: readonly PaymentView[] }) {

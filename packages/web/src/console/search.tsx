@@ -10,8 +10,8 @@ import { isViewer, money } from './parts.tsx';
 import { FILTERS, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
 import { go, link, parts, personal, query, withQuery } from './route.ts';
 
-/** Whose a page is: of everybody, of the platform's operators, or of its admins. */
-type Whose = 'all' | 'operators' | 'admins';
+/** Whose a page is: of everybody, or of the platform's operators alone. */
+type Whose = 'all' | 'operators';
 
 /** The pages: name, path, and who has it. */
 const places: readonly (readonly [name: string, path: string, whose: Whose])[] = [
@@ -23,18 +23,12 @@ const places: readonly (readonly [name: string, path: string, whose: Whose])[] =
   ['Money', 'money', 'operators'],
   ['Audit', 'audit', 'operators'],
   ['People', 'people', 'operators'],
-  ['Operators', 'operators', 'admins'],
 ];
 
 /** The pages of whoever is signed in, each with its address. */
 export const myPlaces = () =>
   places
-    .filter(
-      ([, , whose]) =>
-        whose === 'all' ||
-        self.value?.role === 'admin' ||
-        (whose === 'operators' && self.value?.role !== 'partner'),
-    )
+    .filter(([, , whose]) => whose === 'all' || self.value?.role !== 'partner')
     .map(([name, path]) => ({ name, path, to: path === '' ? link() : link(path) }));
 
 interface Suggestion {
@@ -50,7 +44,7 @@ const partners = signal<readonly PartnerView[]>([]);
 /** The list of payments with one more filter, or with this one alone when another page is open. */
 function filtered(change: Readonly<Record<string, string>>): string {
   const isList = parts.value[0] === 'payments' && parts.value.length === 1;
-  if (isList) return withQuery({ ...change, cursor: '' });
+  if (isList) return withQuery({ ...change, payments_after: '' });
   return `${link('payments')}?${new URLSearchParams(change)}`;
 }
 
@@ -193,7 +187,7 @@ export function Chips() {
           <button
             type="button"
             title="Remove this filter"
-            onClick={() => go(withQuery({ [name]: '', cursor: '' }), without(name))}
+            onClick={() => go(withQuery({ [name]: '', payments_after: '' }), without(name))}
           >
             {FILTERS[name] ?? name}: {(name === 'last' ? PRESETS[value]?.[0] : undefined) ?? value}{' '}
             <span aria-hidden="true">×</span>
