@@ -10,7 +10,7 @@ RUN npm ci --ignore-scripts \
  && npm prune --omit=dev --omit=optional --ignore-scripts \
  && rm -rf node_modules/@duebridge \
  && cp -r dist/packages/@duebridge dist/packages/duebridge node_modules/ \
- && chmod 755 node_modules/duebridge/dist/bin/duebridge.js
+ && chmod 755 node_modules/duebridge/bin/duebridge.js
 
 FROM node:24-alpine
 ENV NODE_ENV=production \
@@ -20,7 +20,7 @@ ENV NODE_ENV=production \
 WORKDIR /app
 COPY --from=build /src/node_modules node_modules
 # For operators: `docker compose exec platform-1 duebridge platform payments`.
-RUN ln -s /app/node_modules/duebridge/dist/bin/duebridge.js /usr/local/bin/duebridge
+RUN ln -s /app/node_modules/duebridge/bin/duebridge.js /usr/local/bin/duebridge
 USER node
 EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
@@ -28,5 +28,5 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
 # Node is process 1: the servers handle SIGTERM themselves, finish their requests in flight, and start no other process.
 # A limit of the heap because below 2 GB V8 lets it grow by less than its own size before it collects, and otherwise to four times
 # of it. The other size is the room for new objects: with less, more of them grow old (bench/README.md, memory of a payment in flight).
-ENTRYPOINT ["node", "--max-semi-space-size=32", "--max-old-space-size=1024", "node_modules/duebridge/dist/bin/duebridge.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=32", "--max-old-space-size=1024", "node_modules/duebridge/bin/duebridge.js"]
 CMD ["--help"]

@@ -1,13 +1,14 @@
 /**
- * Builds the packages to publish: each gets a folder below `dist/packages`, with JavaScript, declarations, maps, migrations and
- * assets, and with the manifest that an installed package needs (decision 27).
+ * Builds the packages to publish: each gets a folder below `dist/packages`, with JavaScript, declarations, maps and the files
+ * that the code reads, and with the manifest that an installed package needs (decision 27).
  *
  *   npm run build                      writes dist/packages
  *   npm run build -- --pack FOLDER     also packs each into a tarball in FOLDER
  *   npm run pack                       the same into dist/tarballs: npm install dist/tarballs/*.tgz, until the packages are published
  *
  * The workspace itself runs from source: its `exports` name `.ts` files, which Node runs directly in a workspace but refuses
- * below node_modules. The manifests written here name the built files instead, so nobody needs a custom condition.
+ * below node_modules. A published package has the same folders with JavaScript in them, so its manifest is ours with .js for .ts, and nobody
+ * needs a custom condition.
  */
 import { execFile } from 'node:child_process';
 import {
@@ -17,10 +18,9 @@ import {
   mkdirSync,
   readFileSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join, relative, sep } from 'node:path';
+import { join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { buildTypes, buildWeb } from '../packages/web/build.ts';
 import { testPrograms } from './tool.ts';
@@ -32,24 +32,40 @@ const root = join(import.meta.dirname, '..');
 /** The oldest supported Node: the minimum that undici 8 requires. Its tests run there too (test/consumers). */
 const TARGET = 'es2023';
 
-/** Entries that exist for our own tests only. */
-const INTERNAL_EXPORTS = new Set(['./testing']);
+/** An entry that exists for our own tests only. */
+const INTERNAL_EXPORT = './testing';
 
-type Target = string | { readonly [condition: string]: Target };
+/** Files that the code reads at run time, as globs; those of the browser were built by the web's own build. */
+const ASSETS = [
+  'src/migrations/*.sql',
+  'bin/package.json',
+  'demo/accounts.csv',
+  'demo/site/*.{js,css,html}',
+  'cli/templates/**/*',
+];
+const WEB = 'packages/web';
 
-/** The fields of a package.json that this script reads. */
+/** Fields of a package.json that a published one has too. */
+const KEPT = [
+  'name',
+  'version',
+  'description',
+  'keywords',
+  'license',
+  'type',
+  'bin',
+  'peerDependencies',
+  'peerDependenciesMeta',
+] as const;
+
+/** The fields of a package.json that this script reads itself. */
 interface Manifest {
   readonly name: string;
   readonly version: string;
-  readonly description: string;
   readonly engines?: Readonly<Record<string, string>>;
-  readonly keywords?: readonly string[];
-  readonly license: string;
   readonly bin?: Readonly<Record<string, string>>;
-  readonly exports?: Readonly<Record<string, Target>>;
+  readonly exports: Readonly<Record<string, unknown>>;
   readonly dependencies?: Readonly<Record<string, string>>;
-  readonly peerDependencies?: Readonly<Record<string, string>>;
-  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional: boolean }>>;
 }
 
 /** One folder that becomes a package. */
@@ -57,100 +73,57 @@ interface Package {
   readonly manifest: Manifest;
   /** The folder in the repository, relative to its root. */
   readonly folder: string;
-  /** Its source folders; each is built into `dist` without their common prefix. */
-  readonly sources: readonly string[];
-  /** Files that the code reads at run time, as globs. */
-  readonly assets: readonly string[];
-  /** What the JavaScript folder of a source file is called: `src/a.ts` becomes `dist/a.js`. */
-  readonly strip: string;
 }
 
-const readManifest = (folder: string): Manifest =>
-  JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Manifest;
-
-/** Every package in the order in which they depend on each other; the command comes last. */
-function packages(): Package[] {
+/** Every package in the order in which they depend on each other, in which they are published; the command comes last. */
+export function packages(): Package[] {
   const names = ['contract', 'runtime', 'web', 'conformance', 'partner', 'platform'];
-  const libraries = names.map((name): Package => {
-    const folder = `packages/${name}`;
-    const assets = name === 'web' ? ['dist/**/*'] : ['src/migrations/*.sql'];
-    return { manifest: readManifest(folder), folder, sources: ['src'], assets, strip: 'src/' };
+  return [...names.map((name) => `packages/${name}`), '.'].map((folder) => {
+    const manifest = JSON.parse(
+      readFileSync(join(root, folder, 'package.json'), 'utf8'),
+    ) as Manifest;
+    const exports = Object.entries(manifest.exports).filter(([name]) => name !== INTERNAL_EXPORT);
+    return { manifest: { ...manifest, exports: Object.fromEntries(exports) }, folder };
   });
-  const command: Package = {
-    manifest: readManifest('.'),
-    folder: '.',
-    sources: ['bin', 'cli', 'demo'],
-    assets: [
-      'bin/package.json',
-      'demo/accounts.csv',
-      'demo/site/*.{js,css,html}',
-      'cli/templates/**/*',
-    ],
-    strip: '',
-  };
-  return [...libraries, command];
 }
 
 /**
  * Builds every package into `folder`, which it replaces, and returns the folder of each. `web: false` uses the browser files of
- * the last web build. Throws when types do not check, when an entry was not emitted, or when the versions differ.
+ * the last web build. Throws when types do not check.
  */
 export async function buildPackages(
   folder = join(root, 'dist/packages'),
   { web = true }: { web?: boolean } = {},
 ): Promise<string[]> {
   const all = packages();
-  const versions = new Set(all.map(({ manifest }) => manifest.version));
-  if (versions.size !== 1) {
-    throw new Error(`The packages move together, but have versions ${[...versions].join(', ')}.`);
-  }
   rmSync(folder, { recursive: true, force: true });
   const emitted = `${folder}.emitted`;
   try {
     if (web) await buildWeb();
     await compile(all, emitted);
-    const types = join(folder, '@duebridge/web/dist/npm/types');
-    await buildTypes(types);
-    for (const file of globSync('**/*.d.ts', { cwd: types })) {
-      const text = readFileSync(join(types, file), 'utf8');
-      writeFileSync(join(types, file), imported(text, file));
-    }
-    return all.map((one) => stage(one, emitted, join(folder, one.manifest.name)));
+    const staged = all.map((one) => stage(one, emitted, join(folder, one.manifest.name)));
+    await buildTypes(join(folder, '@duebridge/web/dist/npm/types'));
+    for (const file of globSync('**/*.d.ts', { cwd: folder })) importJavaScript(join(folder, file));
+    return staged;
   } finally {
     rmSync(emitted, { recursive: true, force: true });
   }
 }
 
-/**
- * The source files that a package's manifest names, relative to the root. Only files that they reach are built, so no test is.
- */
-function entries({ manifest, folder }: Package): string[] {
-  const exported = Object.entries(manifest.exports ?? {})
-    .filter(([name]) => !INTERNAL_EXPORTS.has(name))
-    .map(([, target]) => target);
-  return [...exported, ...Object.values(manifest.bin ?? {})]
-    .filter(isSource)
-    .map((target) => join(folder, target));
-}
-
-/** Where TypeScript finds the imports between packages: `@duebridge/partner/main` is its source file. */
-function sourcePaths(all: readonly Package[]): Record<string, string[]> {
-  return Object.fromEntries(
-    all.flatMap(({ manifest, folder }) =>
-      Object.entries(manifest.exports ?? {})
-        .filter((entry): entry is [string, string] => isSource(entry[1]))
-        .map(([name, target]) => [join(manifest.name, name), [join(root, folder, target)]]),
-    ),
+/** The source files that a manifest names, by the import that finds them. Only files that they reach are built, so no test is. */
+function entries({ manifest, folder }: Package): [string, string][] {
+  const named = [...Object.entries(manifest.exports), ...Object.entries(manifest.bin ?? {})];
+  return named.flatMap(([name, target]) =>
+    typeof target === 'string' && target.endsWith('.ts')
+      ? [[join(manifest.name, name), join(root, folder, target)]]
+      : [],
   );
-}
-
-function isSource(target: Target): target is string {
-  return typeof target === 'string' && target.endsWith('.ts');
 }
 
 async function compile(all: readonly Package[], outDir: string): Promise<void> {
   mkdirSync(outDir, { recursive: true });
   const project = join(outDir, 'tsconfig.json');
+  const sources = all.flatMap(entries);
   const compilerOptions = {
     noEmit: false,
     declaration: true,
@@ -163,17 +136,11 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
     outDir,
     typeRoots: [join(root, 'node_modules/@types')],
     // TypeScript treats files found through node_modules as external and would not emit them.
-    paths: sourcePaths(all),
+    paths: Object.fromEntries(sources.map(([name, file]) => [name, [file]])),
   };
-  writeFileSync(
-    project,
-    JSON.stringify({
-      extends: join(root, 'tsconfig.json'),
-      compilerOptions,
-      files: all.flatMap(entries).map((file) => join(root, file)),
-      include: [],
-    }),
-  );
+  const files = sources.map(([, file]) => file);
+  const config = { extends: join(root, 'tsconfig.json'), compilerOptions, files, include: [] };
+  writeFileSync(project, JSON.stringify(config));
   try {
     await run('tsc', ['-p', project], { cwd: root, env: await testPrograms('build') });
   } catch (error) {
@@ -184,131 +151,59 @@ async function compile(all: readonly Package[], outDir: string): Promise<void> {
 }
 
 /** Writes one package's folder: built files, assets, manifest, licence, notes. */
-function stage(one: Package, emitted: string, target: string): string {
-  const { manifest, folder, sources, assets, strip } = one;
-  for (const source of sources) {
-    for (const file of globSync(join(folder, source, '**/*'), { cwd: emitted })) {
-      if (!/\.(js|ts|map)$/.test(file)) continue;
-      const inside = relative(folder, file).slice(strip.length);
-      const to = join(target, 'dist', inside);
-      mkdirSync(dirname(to), { recursive: true });
-      const text = readFileSync(join(emitted, file), 'utf8');
-      writeFileSync(to, imported(text, file));
-    }
+function stage({ manifest, folder }: Package, emitted: string, target: string): string {
+  for (const source of folder === '.' ? ['bin', 'cli', 'demo'] : ['src']) {
+    const from = join(emitted, folder, source);
+    if (existsSync(from)) cpSync(from, join(target, source), { recursive: true });
   }
-  for (const file of globSync([...assets], { cwd: join(root, folder) })) {
-    const inside = file.split(sep).join('/');
-    const to = inside.startsWith('dist/') ? inside : join('dist', inside.slice(strip.length));
-    if (!statSync(join(root, folder, file)).isFile()) continue;
-    copy(join(root, folder, file), join(target, to));
-    if (to.endsWith('.d.ts'))
-      writeFileSync(join(target, to), imported(readFileSync(join(target, to), 'utf8'), to));
+  const cwd = join(root, folder);
+  for (const file of globSync(folder === WEB ? ['dist/*'] : ASSETS, { cwd })) {
+    cpSync(join(cwd, file), join(target, file), { recursive: true });
   }
-  for (const file of ['LICENSE', 'CHANGELOG.md']) copy(join(root, file), join(target, file));
-  copy(join(root, folder, 'README.md'), join(target, 'README.md'));
-  writeFileSync(
-    join(target, 'package.json'),
-    `${JSON.stringify(published(manifest, strip), undefined, 2)}\n`,
+  cpSync(join(cwd, 'README.md'), join(target, 'README.md'));
+  for (const file of ['LICENSE', 'CHANGELOG.md']) cpSync(join(root, file), join(target, file));
+  // Declarations keep their names.
+  const text = JSON.stringify(published(manifest), undefined, 2).replaceAll(
+    /(?<!\.d)\.ts"/g,
+    '.js"',
   );
-  for (const path of named(published(manifest, strip))) {
-    if (!existsSync(join(target, path))) {
-      throw new Error(`${manifest.name} names ${path}, which the build did not write.`);
-    }
-  }
+  writeFileSync(join(target, 'package.json'), `${text}\n`);
   return target;
 }
 
 /** TypeScript leaves `.ts` in the imports of declarations, but consumers do not have those files. */
-function imported(text: string, file: string): string {
-  return file.endsWith('.d.ts')
-    ? text.replaceAll(/((?:from|import)\s*\(?\s*["']\.{1,2}\/[^"']+)\.ts(["'])/g, '$1.js$2')
-    : text;
+function importJavaScript(file: string): void {
+  const imported = /((?:from|import)\s*\(?\s*["']\.{1,2}\/[^"']+)\.ts(["'])/g;
+  writeFileSync(file, readFileSync(file, 'utf8').replaceAll(imported, '$1.js$2'));
 }
 
-/** The manifest of the installed package. */
-function published(manifest: Manifest, strip: string) {
+/** The manifest of the installed package, still with the names of our source files. */
+function published(manifest: Manifest): object {
+  const { name, version, exports, dependencies = {} } = manifest;
+  // All that was staged; publint takes the tests of a template for ours unless the folders are named.
+  const files = { [name]: ['src'], '@duebridge/web': ['dist'], duebridge: ['bin', 'cli', 'demo'] };
   const repository = process.env['GITHUB_REPOSITORY'];
-  const exports = Object.entries(manifest.exports ?? {})
-    .filter(([name]) => !INTERNAL_EXPORTS.has(name))
-    .map(([name, target]) => [name, built(target, strip)]);
-  const bin = Object.entries(manifest.bin ?? {}).map(([name, target]) => [
-    name,
-    `dist/${javascript(target, strip)}`,
-  ]);
+  const own = manifest as unknown as Readonly<Record<string, unknown>>;
+  // Our packages require each other's exact version; other dependencies get ranges, so that a fix does not wait for our release.
+  const ranges = Object.entries(dependencies).map(([needed, exact]) => {
+    return [needed, needed.startsWith('@duebridge/') ? version : `^${exact}`];
+  });
   return {
-    name: manifest.name,
-    version: manifest.version,
-    description: manifest.description,
-    keywords: manifest.keywords,
-    license: manifest.license,
+    ...Object.fromEntries(KEPT.map((field) => [field, own[field]])),
     // Provenance names the repository that built a package; the workflow that publishes knows it.
     ...(repository === undefined
       ? {}
       : { repository: { type: 'git', url: `git+https://github.com/${repository}.git` } }),
-    type: 'module',
-    engines:
-      manifest.name === 'duebridge' ? readManifest('packages/contract').engines : manifest.engines,
-    ...mainEntry(manifest, strip),
-    ...(exports.length === 0 ? {} : { exports: Object.fromEntries(exports) as object }),
-    ...(bin.length === 0 ? {} : { bin: Object.fromEntries(bin) as object }),
-    files: ['dist', 'CHANGELOG.md'],
+    engines: name === 'duebridge' ? packages()[0]?.manifest.engines : manifest.engines,
+    // TypeScript with `"module": "commonjs"` and no `moduleResolution` reads `main` and not `exports`.
+    ...('.' in exports ? { main: exports['.'] } : {}),
+    exports,
     // A bundler keeps the refusal of an older Node, which is imported for what it does.
-    sideEffects: manifest.name === '@duebridge/contract' ? ['./dist/supported-node.js'] : false,
-    dependencies: ranged(manifest.dependencies),
-    peerDependencies: manifest.peerDependencies,
-    peerDependenciesMeta: manifest.peerDependenciesMeta,
+    sideEffects: name === '@duebridge/contract' ? ['./src/supported-node.js'] : false,
+    dependencies: Object.fromEntries(ranges) as object,
+    files: [...(files[name] ?? []), 'CHANGELOG.md'],
     publishConfig: { access: 'public', provenance: true },
   };
-}
-
-/** `main` and `types`: TypeScript with `"module": "commonjs"` and no `moduleResolution` reads these and not `exports`. */
-function mainEntry({ exports = {} }: Manifest, strip: string): { main?: string; types?: string } {
-  const entry = exports['.'];
-  if (entry === undefined || !isSource(entry)) return {};
-  const main = `./dist/${javascript(entry, strip)}`;
-  return { main, types: main.replace(/\.js$/, '.d.ts') };
-}
-
-function built(target: Target, strip: string): Target {
-  if (!isSource(target)) return target;
-  const file = javascript(target, strip);
-  return { types: `./dist/${file.replace(/\.js$/, '.d.ts')}`, default: `./dist/${file}` };
-}
-
-function javascript(target: string, strip: string): string {
-  return target.replace(/^\.\//, '').slice(strip.length).replace(/\.ts$/, '.js');
-}
-
-/**
- * Our own packages require each other's exact version; other dependencies get ranges, so that a fix does not wait for our
- * release.
- */
-function ranged(dependencies: Manifest['dependencies']): Record<string, string> | undefined {
-  return (
-    dependencies &&
-    Object.fromEntries(
-      Object.entries(dependencies).map(([name, version]) => [
-        name,
-        name.startsWith('@duebridge/') ? version : `^${version}`,
-      ]),
-    )
-  );
-}
-
-/** Every file that a manifest names. */
-function named(manifest: ReturnType<typeof published>): string[] {
-  const files = (target: unknown): string[] =>
-    typeof target === 'string'
-      ? [target]
-      : typeof target === 'object' && target !== null
-        ? Object.values(target).flatMap(files)
-        : [];
-  return [...files(manifest.exports), ...files(manifest.bin)];
-}
-
-function copy(from: string, to: string): void {
-  mkdirSync(dirname(to), { recursive: true });
-  cpSync(from, to);
 }
 
 /** Packs staged folders into tarballs in `folder`; returns their paths. */

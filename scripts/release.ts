@@ -4,8 +4,7 @@
  *   node scripts/release.ts set 0.2.0     write the version everywhere, give the unreleased notes its name, and keep what later
  *                                         versions are tested with: the browser files of this release, which stay served
  *                                         (decision 87), and its tables with payments in flight (test/upgrade)
- *   node scripts/release.ts notes 0.2.0   check that everything says 0.2.0, and print its notes
- *   node scripts/release.ts folders       the built folders, in the order in which they are published
+ *   node scripts/release.ts notes 0.2.0   check that every package says 0.2.0, and print its notes
  *
  * A person runs `set`, commits and pushes the tag v0.2.0; .github/workflows/publish.yml does the rest.
  */
@@ -16,23 +15,19 @@ import { join } from 'node:path';
 /** A version as semver.org defines it, without build metadata, which npm ignores. */
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/;
 
-/** In the order in which they depend on each other, so that a package never appears before what it needs. */
-export const PUBLISHED = [
-  '@duebridge/contract',
-  '@duebridge/runtime',
-  '@duebridge/web',
-  '@duebridge/conformance',
-  '@duebridge/partner',
-  '@duebridge/platform',
-  'duebridge',
-] as const;
-
-/** Files that name our version: manifests and the lock file as JSON, where each is the version of one of ours, or of one that it needs. */
-const MANIFESTS = ['package.json', 'packages/*/package.json'];
-const OWN_VERSION = /^( {2}"version": ")[^"]+(",?)$/m;
-const NEEDED_VERSION = /^( +"@duebridge\/\w+": ")\d[^"]*(",?)$/gm;
-const LOCKED_VERSION =
-  /^( {4}"(?:|packages\/\w+)": \{\n(?: {6}"name": .*\n)? {6}"version": ")[^"]+/gm;
+/** Files that name our version, as that of one of our packages or of one that it needs; and the places in them. */
+const FILES = [
+  'package.json',
+  'packages/*/package.json',
+  'package-lock.json',
+  'deploy/kubernetes/kustomization.yaml',
+];
+const PLACES = [
+  /^( {2}"version": ")([^"]+)/gm,
+  /^( +"@duebridge\/\w+": ")(\d[^"]*)/gm,
+  /^( {4}"(?:|packages\/\w+)": \{\n(?: {6}"name": .*\n)? {6}"version": ")([^"]+)/gm,
+  /^( +newTag: )(.*)$/gm,
+];
 
 /**
  * Sets the version of every package and moves the unreleased notes of CHANGELOG.md into a section of that name. Throws when there
@@ -40,42 +35,31 @@ const LOCKED_VERSION =
  */
 export function setVersion(root: string, version: string, day: string): void {
   if (!VERSION.test(version)) throw new Error(`"${version}" is no version; write it as 1.2.3`);
-  const changelog = readFileSync(join(root, 'CHANGELOG.md'), 'utf8');
-  if (section(changelog, 'Unreleased') === '') {
+  const changelog = join(root, 'CHANGELOG.md');
+  const text = readFileSync(changelog, 'utf8');
+  if (section(text, 'Unreleased') === '') {
     throw new Error(
       'CHANGELOG.md has nothing under [Unreleased]; write what changes, then release',
     );
   }
-  if (section(changelog, version) !== undefined) {
-    throw new Error(`CHANGELOG.md has a section ${version} already`);
-  }
-  const rewrite = (file: string, ...changes: (readonly [RegExp | string, string])[]): void => {
-    const path = join(root, file);
-    const before = readFileSync(path, 'utf8');
-    writeFileSync(
-      path,
-      changes.reduce((text, [what, by]) => text.replace(what, by), before),
-    );
-  };
-  const own = [OWN_VERSION, `$1${version}$2`] as const;
-  const needed = [NEEDED_VERSION, `$1${version}$2`] as const;
-  for (const file of globSync(MANIFESTS, { cwd: root })) rewrite(file, own, needed);
-  rewrite('package-lock.json', own, needed, [LOCKED_VERSION, `$1${version}`]);
-  rewrite('deploy/kubernetes/kustomization.yaml', [/^( +newTag: ).*$/m, `$1${version}`]);
   const heading = `## [Unreleased]\n\n## [${version}] - ${day}\n`;
-  rewrite('CHANGELOG.md', ['## [Unreleased]\n', heading]);
+  writeFileSync(changelog, text.replace('## [Unreleased]\n', heading));
+  for (const file of globSync(FILES, { cwd: root })) {
+    const before = readFileSync(join(root, file), 'utf8');
+    const after = PLACES.reduce((said, place) => said.replace(place, `$1${version}`), before);
+    writeFileSync(join(root, file), after);
+  }
 }
 
-/** The notes of a version. Throws when a package has another version or CHANGELOG.md has no section for it. */
+/** The notes of a version. Throws when a file names another version or CHANGELOG.md has no section for it. */
 export function notes(root: string, version: string): string {
-  for (const file of globSync(MANIFESTS, { cwd: root })) {
+  for (const file of globSync(FILES, { cwd: root })) {
     const text = readFileSync(join(root, file), 'utf8');
-    const found = [OWN_VERSION.exec(text), ...text.matchAll(NEEDED_VERSION)];
-    if (found.some((match) => !match?.[0].includes(`"${version}"`))) {
-      throw new Error(
-        `${file} does not say ${version} everywhere; node scripts/release.ts set writes it`,
-      );
-    }
+    const found = PLACES.flatMap((place) => [...text.matchAll(place)]);
+    if (found.every((match) => match[2] === version)) continue;
+    throw new Error(
+      `${file} does not say ${version} everywhere; node scripts/release.ts set writes it`,
+    );
   }
   const found = section(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'), version);
   if (!found) throw new Error(`CHANGELOG.md has no notes for ${version}`);
@@ -100,9 +84,7 @@ if (import.meta.main) {
       const recording = [join(root, 'test/upgrade/record.ts'), `test/upgrade/${version}.json`];
       execFileSync(process.execPath, recording, { cwd: root });
     } else if (action === 'notes') console.log(notes(root, version));
-    else if (action === 'folders')
-      for (const name of PUBLISHED) console.log(`dist/packages/${name}`);
-    else throw new Error('say what to do: set VERSION, notes VERSION or folders');
+    else throw new Error('say what to do: set VERSION or notes VERSION');
   } catch (error) {
     console.error(`release: ${error instanceof Error ? error.message : String(error)}`);
     process.exitCode = 1;

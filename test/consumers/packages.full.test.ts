@@ -107,7 +107,7 @@ test('what a server reads at its start is in its package', () => {
   for (const side of ['partner', 'platform']) {
     const migrations = globSync(`packages/${side}/src/migrations/*.sql`, { cwd: root });
     assert.ok(migrations.length > 0);
-    assert.equal(holds(`@duebridge/${side}`, 'dist/migrations/*.sql'), migrations.length);
+    assert.equal(holds(`@duebridge/${side}`, 'src/migrations/*.sql'), migrations.length);
   }
   for (const file of [
     'dist/manifest.json',
@@ -117,7 +117,7 @@ test('what a server reads at its start is in its package', () => {
   ]) {
     assert.equal(holds('@duebridge/web', file), 1, file);
   }
-  assert.equal(holds('duebridge', 'dist/demo/accounts.csv'), 1);
+  assert.equal(holds('duebridge', 'demo/accounts.csv'), 1);
 });
 
 test('nobody gets the embedded database or a browser without asking for it', () => {

@@ -277,7 +277,7 @@ test('the commands of the Dockerfile make a tree from which the server runs', as
   }
   await consumer.serve(
     cleanup,
-    'exec node node_modules/duebridge/dist/bin/duebridge.js partner serve',
+    'exec node node_modules/duebridge/bin/duebridge.js partner serve',
     port,
     {
       DUEBRIDGE_PARTNER_KEY: 'a-key-that-only-we-two-know',
