@@ -261,11 +261,14 @@ function nameOf(url: string): string {
 test('both report an unusable data directory alike, and an empty variable means the default', async () => {
   const file = path.join(folder, 'a-file');
   await writeFile(file, '');
-  await compare(
-    'a file',
-    () => ({ DUEBRIDGE_DATA_DIR: file, DUEBRIDGE_ADMIN_KEY: '' }),
-    /a-file.* set DUEBRIDGE_DATA_DIR/,
-  );
+  // In /proc nobody can make a folder, and Node's mkdir never says so.
+  for (const unusable of [file, '/proc/duebridge/data']) {
+    await compare(
+      unusable,
+      () => ({ DUEBRIDGE_DATA_DIR: unusable, DUEBRIDGE_ADMIN_KEY: '' }),
+      new RegExp(`${unusable}.* set DUEBRIDGE_DATA_DIR`),
+    );
+  }
   const [one, other] = [
     readPlatformConfig({ DUEBRIDGE_DATA_DIR: '' }).dataDirectory,
     readPartnerConfig({ ...secrets, DUEBRIDGE_DATA_DIR: '' }).dataDirectory,
