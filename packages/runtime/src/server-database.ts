@@ -20,7 +20,8 @@ import { openDatabase, sqlState, type Database } from './postgres.ts';
 /** What to open. */
 export interface ServerDatabaseOptions {
   readonly server: ServerName;
-  readonly migrations: Migrations;
+  /** Left out by a command that only looks. */
+  readonly migrations?: Migrations | undefined;
   /** PostgreSQL to use; without it the embedded one of `dataDirectory`. */
   readonly databaseUrl?: string | undefined;
   /** How long to wait for a PostgreSQL of one's own that does not answer; default: not at all. */
@@ -43,6 +44,8 @@ export interface ServerDatabase {
   readonly url: string;
   /** Names of the migrations applied now. */
   readonly applied: readonly string[];
+  /** What a failover of this database may lose, in a sentence; undefined for one that loses nothing. */
+  readonly warning: string | undefined;
   /** Closes the pool, and leaves the embedded server. */
   readonly close: () => Promise<void>;
 }
@@ -70,8 +73,9 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
         'the database is read-only, as a standby is: give the address of the primary in DATABASE_URL',
       );
     }
-    const lossy = await asynchronousStandbys(database);
-    if (lossy !== undefined) log.warn({}, lossy);
+    const warning = await asynchronousStandbys(database);
+    if (warning !== undefined) log.warn({}, warning);
+    if (migrations === undefined) return { database, url, applied: [], warning, close };
     if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
     const applied = await migrate(database, migrations, {
       log,
@@ -81,7 +85,7 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
       const deployment_id = await checkDeployment(database, migrations.schema, options.secrets);
       log.info({ deployment_id }, 'database opened');
     }
-    return { database, url, applied, close };
+    return { database, url, applied, warning, close };
   } catch (error) {
     await close().catch(() => undefined);
     if (databaseUrl === undefined) throw error;
@@ -152,7 +156,7 @@ async function assertOwnDatabase(
  * Why a database cannot be used, for the person who set DATABASE_URL: names place, role and database, never the password.
  * Undefined for what is no trouble of the deployment's.
  */
-export function describeDatabaseTrouble(
+function describeDatabaseTrouble(
   error: unknown,
   databaseUrl: string,
   server: ServerName,
