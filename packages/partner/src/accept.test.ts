@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
-import { manualClock } from '@duebridge/runtime/testing';
 import { openAcceptance } from './accept.ts';
 import type { Caller } from './auth.ts';
 import { kitMetrics } from './metrics.ts';
@@ -16,7 +15,6 @@ import {
   startKit,
   withKey,
   type Answer,
-  until,
 } from '../test/kit.ts';
 
 /** A payment without the fields that change with its progress. */
@@ -117,10 +115,7 @@ test('a payment for an unknown or inactive account is kept and fails with a reas
 });
 
 /** The accepting end alone, over the statements of `database`, with what it tells the others. */
-function acceptance(
-  database: Database,
-  more: Partial<Pick<Parameters<typeof openAcceptance>[0], 'newPaymentIds' | 'clock'>> = {},
-) {
+function acceptance(database: Database) {
   const told: string[] = [];
   const counts = { accepted: 0, repeated: 0, mismatched: 0 };
   const warned: unknown[] = [];
@@ -133,7 +128,6 @@ function acceptance(
     },
     log: { ...silentLog, warn: (fields) => void warned.push(fields) },
     clock: systemClock,
-    ...more,
   });
   const path = { biller_id: 'acme', account_id: 'A-1', platform_payment_id: 'one' };
   const owner = (client_id: string): Caller => ({ client_id, owns: new Set([client_id]) });
@@ -141,7 +135,6 @@ function acceptance(
     told,
     counts,
     warned,
-    drain: () => accepting.drain(),
     put: (amount_in_cents: number, differences: Partial<typeof path> = {}, client = 'c') =>
       accepting.put(
         owner(client),
@@ -191,94 +184,4 @@ test('of requests for one id in one moment the first counts, and the differences
   assert.deepEqual([told.length, counts], [2, { accepted: 2, repeated: 5, mismatched: 3 }]);
   await put(1, { platform_payment_id: 'three' });
   assert.deepEqual(told, ['one', 'two', 'three']);
-});
-
-test('a biller names its new payments by what they are, each with an id of its own [PF1]', async (t) => {
-  const database = await kitDatabase(t);
-  const asked: unknown[] = [];
-  const longest = 'x'.repeat(128);
-  let names: readonly string[] = [longest, 'R-2'];
-  const { put, told } = acceptance(database, {
-    newPaymentIds(payments) {
-      asked.push(...payments);
-      return names;
-    },
-  });
-  const both = await Promise.all([
-    put(5),
-    put(6, { platform_payment_id: 'two', account_id: 'A-2', biller_id: 'water' }),
-  ]);
-  assert.deepEqual(
-    both.map(({ payment_id }) => payment_id),
-    [longest, 'R-2'],
-  );
-  assert.deepEqual(asked, [
-    {
-      platform_payment_id: 'one',
-      platform_batch_id: 'batch-1',
-      biller_id: 'acme',
-      account_id: 'A-1',
-      amount_in_cents: 5,
-    },
-    {
-      platform_payment_id: 'two',
-      platform_batch_id: 'batch-1',
-      biller_id: 'water',
-      account_id: 'A-2',
-      amount_in_cents: 6,
-    },
-  ]);
-  for (const [wrong, ids] of [
-    [['a', 'a'], 'p q'],
-    [[7 as never], 'p'],
-    [['b c'], 'p'],
-    [[`${longest}x`], 'p'],
-  ] as const) {
-    names = wrong;
-    const refused = await Promise.allSettled(
-      ids.split(' ').map((platform_payment_id) => put(1, { platform_payment_id })),
-    );
-    for (const one of refused) {
-      assert(one.status === 'rejected', JSON.stringify(wrong));
-      assert.match(String(one.reason), /newPaymentIds must return one unique id for each payment/);
-    }
-  }
-  assert.equal(told.length, 2);
-});
-
-test('while newPaymentIds hangs, known ids are answered, new ones refused after five seconds, and a close ends [RU5 ST1 LV5]', async (t) => {
-  const database = await kitDatabase(t);
-  const clock = manualClock();
-  let names: Promise<readonly string[]> = Promise.resolve(['R-1']);
-  let asked = 0;
-  const { put, drain } = acceptance(database, {
-    clock,
-    newPaymentIds: () => {
-      asked += 1;
-      return names;
-    },
-  });
-  const first = await put(5);
-  names = new Promise(() => undefined);
-  const hanging = put(5, { platform_payment_id: 'two' });
-  hanging.catch(() => undefined);
-  await until(() => asked === 2, 'the call');
-  assert.deepEqual(await put(5), first);
-  const closing = drain();
-  await clock.advance(5_000);
-  await assert.rejects(hanging, { code: 'SERVICE_UNAVAILABLE' });
-  await closing;
-});
-
-test('two payments never share a payment_id when newPaymentIds repeats itself [PF1 RU5]', async (t) => {
-  const database = await kitDatabase(t);
-  const names = ['R-1', 'R-1', 'R-2', 'R-3'];
-  const { put } = acceptance(database, { newPaymentIds: () => [names.shift() ?? ''] });
-  const first = await put(5);
-  await assert.rejects(put(5, { platform_payment_id: 'two' }), /none that another payment has/);
-  const second = await put(5, { platform_payment_id: 'two' });
-  assert.deepEqual([first.payment_id, second.payment_id], ['R-1', 'R-2']);
-  // Another replica: the table knows it.
-  const other = acceptance(database, { newPaymentIds: () => ['R-2'] });
-  await assert.rejects(other.put(5, { platform_payment_id: 'three' }), /none that another/);
 });

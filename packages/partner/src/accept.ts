@@ -10,29 +10,17 @@
  * those that existed. Each is its own READ COMMITTED transaction, so that the SELECT sees the rows that the insert conflicted with.
  * One statement that does both returned nothing in 40 of 100 races; checking before inserting makes duplicates or errors.
  *
- * Where the biller names payments itself, a new one is named before it joins the others, under a deadline. A known id never waits for
- * that: its row has its name.
- *
  * Account and amount are not validated here: a payment for an unknown account is accepted and then fails, so that it leaves a trace
  * and every retry gets the same answer (decision 10).
  */
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
-import {
-  describeAccountSystemError,
-  TooLate,
-  within,
-  WrongAnswer,
-  type AccountSystem,
-} from './account-system.ts';
 import type { Caller } from './auth.ts';
 import type { KitMetrics } from './metrics.ts';
 import {
   findPayments,
   insertPayments,
-  isPaymentId,
-  takeNames,
   writeAudit,
   type AuditLine,
   type NewPayment,
@@ -43,10 +31,6 @@ import {
 const MAX_BATCH = 512;
 /** Requests waiting for their insert: two seconds of work at 5,000 a second. Beyond that a caller should retry later (F73). */
 const MAX_QUEUED = 10_000;
-
-/** How long the biller's system has to name payments, in milliseconds, and how many such calls run at once. */
-const NAMING_MS = 5_000;
-const NAMING_CALLS = 8;
 
 /** The accepting end of the kit. */
 export interface Acceptance {
@@ -74,13 +58,11 @@ type Request = NewPayment & Pick<Caller, 'owns'>;
 export function openAcceptance(options: {
   database: Database;
   handOver: (payments: readonly PaymentRow[]) => void;
-  /** Names new payments; without it they are UUIDs. */
-  newPaymentIds?: NonNullable<AccountSystem['newPaymentIds']>;
   metrics: KitMetrics;
   log: Log;
   clock: Clock;
 }): Acceptance {
-  const { database, handOver, newPaymentIds, metrics, log, clock } = options;
+  const { database, handOver, metrics, log, clock } = options;
 
   const flush = async (requests: Request[]): Promise<PaymentRow[]> => {
     // Of concurrent requests with the same id the first is inserted; the others are repeats of it.
@@ -112,8 +94,6 @@ export function openAcceptance(options: {
     clock,
   });
 
-  const names = newPaymentIds && openNaming({ database, newPaymentIds, log, clock });
-
   return {
     async put(caller, path, body) {
       const { biller_id, account_id, platform_payment_id } = path;
@@ -134,7 +114,7 @@ export function openAcceptance(options: {
         owns,
         amount_in_cents,
       };
-      const payment = await group.add(names ? await names.named(request) : request);
+      const payment = await group.add(request);
       if (!owns.has(payment.client_id)) {
         log.warn(
           { client_id, platform_payment_id },
@@ -144,90 +124,8 @@ export function openAcceptance(options: {
       }
       return payment;
     },
-    async drain() {
-      await names?.drain();
-      await group.drain();
-    },
+    drain: () => group.drain(),
   };
-}
-
-/** Names new payments with the ids of the account system; known ones keep theirs, and it is not asked about them. */
-function openNaming(options: {
-  database: Database;
-  newPaymentIds: NonNullable<AccountSystem['newPaymentIds']>;
-  log: Log;
-  clock: Clock;
-}): { named(request: Request): Promise<Request>; drain(): Promise<void> } {
-  const { database, newPaymentIds, log, clock } = options;
-  const known = groupCommit<string, boolean>({
-    async flush(ids) {
-      const rows = await findPayments(database, ids);
-      return ids.map((id) => rows.has(id));
-    },
-    maxBatch: MAX_BATCH,
-    maxQueued: MAX_QUEUED,
-    clock,
-  });
-  const names = groupCommit<Request, Request | Error>({
-    flush: (requests) =>
-      // One answer for all: flushed one by one, each would wait for the deadline again.
-      withNames(requests).catch((error: unknown) => requests.map(() => asError(error))),
-    maxBatch: MAX_BATCH,
-    maxQueued: MAX_QUEUED,
-    concurrency: NAMING_CALLS,
-    clock,
-  });
-
-  /** The requests with their payment ids. A wrong answer is a bug in the account system: nothing is accepted, and callers retry. */
-  const withNames = async (requests: Request[]): Promise<Request[]> => {
-    const asked = requests.map(({ owns: _owns, client_id: _client, ...payment }) => payment);
-    let given: readonly string[];
-    try {
-      const naming = Promise.resolve().then(() => newPaymentIds(asked));
-      given = await within(clock, NAMING_MS, 'newPaymentIds', naming);
-    } catch (error) {
-      if (error instanceof TooLate) {
-        log.warn({ error: error.message }, 'a payment was not accepted because it got no name');
-        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
-      }
-      // Its own text ends up in the log of a bug, and may quote the customer.
-      throw new WrongAnswer(`newPaymentIds failed: ${describeAccountSystemError(error)}`);
-    }
-    const isDistinct = new Set(given).size === given.length;
-    if (given.length !== requests.length || !given.every(isPaymentId) || !isDistinct) {
-      throw new WrongAnswer(
-        'newPaymentIds must return one unique id for each payment, of 1 to 128 visible ASCII characters',
-      );
-    }
-    const named = requests.map((request, index) => ({
-      ...request,
-      payment_id: given[index] ?? '',
-    }));
-    const taken = await takeNames(database, named);
-    if (taken.size > 0) {
-      throw new WrongAnswer(
-        'newPaymentIds must return one unique id for each payment, none that another payment has',
-      );
-    }
-    return named;
-  };
-
-  return {
-    async named(request) {
-      if (await known.add(request.platform_payment_id)) return request;
-      const answer = await names.add(request);
-      if (answer instanceof Error) throw answer;
-      return answer;
-    },
-    async drain() {
-      await known.drain();
-      await names.drain();
-    },
-  };
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }
 
 function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): PaymentRow {

@@ -58,14 +58,6 @@ export interface Locked {
 interface AccountReads {
   /** Returns the account, or undefined when there is none (404). Ids are compared byte by byte (decision 13). */
   findAccount(biller_id: string, account_id: string): Promise<AccountRecord | undefined>;
-  /**
-   * Names new payments: returns one `payment_id` for each, 1 to 128 characters, never the same twice. Without it they are UUIDs.
-   * It is called when a payment is accepted, because the id is in the first answer and may never change (PF1, RU5), and has five
-   * seconds; then the payment is refused with 503. It may be called again for a payment that was not accepted in the end.
-   */
-  newPaymentIds?(
-    payments: readonly Omit<Posting, 'payment_id' | 'initiated_at'>[],
-  ): Promise<readonly string[]> | readonly string[];
 }
 
 /** Accounts in the kit's own database: balances change in the transaction that ends the payment, so both happen or neither (KT6). */

@@ -3,17 +3,9 @@
  * repeats one gets the existing payment, and no second one is made.
  */
 import { compileCheck, instantText, PaymentRecord } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
+import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
-import {
-  arraysOf,
-  findPayments,
-  isPaymentId,
-  takeNames,
-  toRecord,
-  writeAudit,
-  type PaymentRow,
-} from './store.ts';
+import { arraysOf, findPayments, toRecord, writeAudit, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
 export interface FormerPaymentsResult {
@@ -98,6 +90,33 @@ export async function importFormerPayments(
   return sum;
 }
 
+const nameStatement = sql(
+  'kit_name_payments',
+  `WITH made AS (
+     INSERT INTO duebridge_partner.payment_name (payment_id, platform_payment_id)
+     SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING RETURNING payment_id, platform_payment_id
+   )
+   SELECT platform_payment_id FROM unnest($1::text[], $2::text[]) AS given(payment_id, platform_payment_id)
+    WHERE NOT EXISTS (SELECT FROM made WHERE (made.payment_id, made.platform_payment_id) = (given.payment_id, given.platform_payment_id))
+      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_name AS kept
+                       WHERE (kept.payment_id, kept.platform_payment_id) = (given.payment_id, given.platform_payment_id))`,
+);
+
+/**
+ * Takes payment ids of a former server, for good. Returns the payments whose payment_id belongs to another payment. Asking again
+ * changes nothing.
+ */
+async function takeNames(
+  tx: Transaction,
+  payments: readonly { readonly payment_id: string; readonly platform_payment_id: string }[],
+): Promise<Set<string>> {
+  const rows = await tx.query<{ platform_payment_id: string }>(
+    nameStatement,
+    arraysOf(payments, 'payment_id', 'platform_payment_id'),
+  );
+  return new Set(rows.map((row) => row.platform_payment_id));
+}
+
 async function importPage(
   database: Database,
   payments: readonly PaymentRow[],
@@ -161,6 +180,11 @@ export function formerPaymentsKind(client_id: string): CsvKind<PaymentRow | unde
         ? undefined
         : readFormerPayment(cell, problems, client_id),
   };
+}
+
+/** Whether a text can be a payment_id: 1 to 128 visible ASCII characters, which is what a platform accepts (decision 3). */
+function isPaymentId(text: string): boolean {
+  return /^[\u0021-\u007e]{1,128}$/.test(text);
 }
 
 /** Reads a line; what the schema of the record on the wire refuses is refused here in its words. */

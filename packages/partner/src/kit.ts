@@ -199,9 +199,6 @@ function openStages(
   const acceptance = openAcceptance({
     database,
     handOver: (payments) => applier.take(payments),
-    ...(accounts.newPaymentIds && {
-      newPaymentIds: (payments) => accounts.newPaymentIds?.(payments) ?? [],
-    }),
     metrics,
     log,
     clock,

@@ -87,7 +87,6 @@ async function meanwhile(
 
 const one: NewPayment = {
   platform_payment_id: 'new-1',
-  payment_id: 'R-1',
   platform_batch_id: 'batch-1',
   biller_id: 'biller-1',
   account_id: 'account-1',
@@ -111,6 +110,7 @@ test('the rows returned by an insert are those that every later read finds [PF1 
   const [first, second] = rows as [PaymentRow, PaymentRow];
   assert.deepEqual(first, {
     ...one,
+    payment_id: first.payment_id,
     status: 'processing',
     initiated_at: first.initiated_at,
     posted_at: null,

@@ -37,8 +37,6 @@ export interface NewPayment {
   readonly account_id: string;
   readonly client_id: string;
   readonly amount_in_cents: number;
-  /** The biller's own name for it; absent: a UUID. */
-  readonly payment_id?: string;
 }
 
 /** The row in wire form (decision 3): failure_reason when, and only when, it failed (PF5). */
@@ -92,7 +90,7 @@ export async function insertPayments(
 ): Promise<Map<string, PaymentRow>> {
   // In order of id, so that two replicas that insert the same new ids cannot deadlock.
   const sorted = payments
-    .map((payment) => ({ payment_id: randomUUID() as string, ...payment }))
+    .map((payment) => ({ payment_id: randomUUID(), ...payment }))
     .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1));
   const made = await database.query<PaymentRow>(
     insertStatement,
@@ -108,38 +106,6 @@ export async function insertPayments(
     ),
   );
   return new Map(made.map((row) => [row.platform_payment_id, row]));
-}
-
-/** Whether a text can be a payment_id: 1 to 128 visible ASCII characters, which is what a platform accepts (decision 3). */
-export function isPaymentId(text: unknown): text is string {
-  return typeof text === 'string' && /^[\u0021-\u007e]{1,128}$/.test(text);
-}
-
-const nameStatement = sql(
-  'kit_name_payments',
-  `WITH made AS (
-     INSERT INTO duebridge_partner.payment_name (payment_id, platform_payment_id)
-     SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING RETURNING payment_id, platform_payment_id
-   )
-   SELECT platform_payment_id FROM unnest($1::text[], $2::text[]) AS given(payment_id, platform_payment_id)
-    WHERE NOT EXISTS (SELECT FROM made WHERE (made.payment_id, made.platform_payment_id) = (given.payment_id, given.platform_payment_id))
-      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_name AS kept
-                       WHERE (kept.payment_id, kept.platform_payment_id) = (given.payment_id, given.platform_payment_id))`,
-);
-
-/**
- * Takes payment ids that the biller gave, for good. Returns the payments whose payment_id belongs to another payment. Asking again
- * changes nothing.
- */
-export async function takeNames(
-  on: Database | Transaction,
-  payments: readonly { readonly payment_id: string; readonly platform_payment_id: string }[],
-): Promise<Set<string>> {
-  const rows = await on.query<{ platform_payment_id: string }>(
-    nameStatement,
-    arraysOf(payments, 'payment_id', 'platform_payment_id'),
-  );
-  return new Set(rows.map((row) => row.platform_payment_id));
 }
 
 const findStatement = sql(

@@ -10,7 +10,6 @@ CREATE TABLE waterworks.customers (
   least numeric(12, 2),
   most numeric(12, 2)
 );
-CREATE SEQUENCE waterworks.receipt_numbers;
 CREATE TABLE waterworks.receipts (
   external_ref text PRIMARY KEY,
   customer_no integer NOT NULL REFERENCES waterworks.customers,

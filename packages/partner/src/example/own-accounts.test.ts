@@ -40,7 +40,7 @@ test('a biller’s own tables take the place of the ledger: found, read, paid on
   assert.equal((await database.query('SELECT 1 FROM waterworks.receipts')).length, 3);
 });
 
-test('account limits apply, existing receipts are not repeated, and receipt numbers are payment ids [FR1 PF1 PF2 PF8]', async (t) => {
+test('account limits apply, and existing receipts are not repeated [FR1 PF2 PF8]', async (t) => {
   const database = await kitDatabase(t);
   await database.query(await readFile(new URL('./own-accounts.sql', import.meta.url), 'utf8'));
   await database.query(
@@ -57,11 +57,7 @@ test('account limits apply, existing receipts are not repeated, and receipt numb
   };
   assert.match(String((await pay('small', 499))['failure_reason']), /minimum/);
   assert.match(String((await pay('large', 5_001))['failure_reason']), /maximum/);
-  const good = await pay('good', 500);
-  assert.deepEqual(
-    [good['status'], /^RCPT-\d+$/.test(String(good['payment_id']))],
-    ['succeeded', true],
-  );
+  assert.equal((await pay('good', 500))['status'], 'succeeded');
   // Booked before, by a kit that crashed or by the former server: final, and not booked twice.
   assert.equal((await pay('booked', 2_000))['status'], 'succeeded');
   const balance = await partner.call('GET', '/biller/waterworks/account/1/balance');
@@ -76,7 +72,7 @@ test('a posting waits while an account is being closed, and then fails [FR1 ST3]
   );
   const posting = {
     platform_payment_id: 'p-1',
-    payment_id: 'RCPT-1',
+    payment_id: 'there-p-1',
     platform_batch_id: 'batch-1',
     biller_id: 'waterworks',
     account_id: '1',

@@ -60,13 +60,6 @@ export function waterworks(database: Database): AccountsInTransaction {
       return customer && toRecord(customer);
     },
 
-    // The names of new payments are this biller's receipt numbers.
-    async newPaymentIds({ length }) {
-      const next = `SELECT nextval('waterworks.receipt_numbers') AS n FROM generate_series(1, $1)`;
-      const rows = await database.query<{ n: number }>(next, [length]);
-      return rows.map(({ n }) => `RCPT-${n}`);
-    },
-
     async post(payments, tx) {
       const refs = payments.map((payment) => payment.platform_payment_id);
       const numbers = payments.map((one) => numberOf(one.biller_id, one.account_id) ?? 0);
