@@ -262,6 +262,10 @@ export const FlowPaymentRequest = t.strictObject({
       '`next_payment_id` of the session; without it the platform takes that id.',
     ),
     replaces: t.PlatformPaymentId,
+    repeated: Type.Literal(true, {
+      description:
+        'The same confirm was sent before and not answered: the partner may have the payment already.',
+    }),
   }),
 });
 export type FlowPaymentRequest = Static<typeof FlowPaymentRequest>;

@@ -596,6 +596,7 @@ CREATE TABLE duebridge_platform.payments (
   accepted_at timestamp with time zone,
   ended_at timestamp with time zone,
   settled_at timestamp with time zone,
+  maybe_sent boolean,
   CONSTRAINT payments_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT payments_partner_id_fkey FOREIGN KEY (partner_id) REFERENCES duebridge_platform.partners(partner_id),
   CONSTRAINT payments_amount_in_cents_check CHECK (((amount_in_cents >= 1) AND (amount_in_cents <= '99999999999'::bigint))),

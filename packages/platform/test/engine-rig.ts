@@ -223,6 +223,7 @@ export const SHORT_TIMES = {
   maxRetryMs: 500,
   bugPauseMs: 100,
   pollMs: 20,
+  callsEndMs: 20,
 } as const;
 
 /** A log that keeps its lines. */

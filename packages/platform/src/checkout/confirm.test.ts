@@ -17,6 +17,7 @@ const row: PaymentRow = {
   funding_method: 'sandbox_bank',
   status: 'processing',
   stage: 'dispatching',
+  maybe_sent: null,
   review_reason: null,
   rejection_message: null,
   slot: 7,

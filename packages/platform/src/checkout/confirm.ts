@@ -200,6 +200,8 @@ async function writeIntent(
       return { kind: 'give', payment: await lost.putBack(tx, before, platform_batch_id) };
   }
   const { place, replaces } = decision;
+  // The page was told the end of what it names as replaced, or had no answer to the same confirm: the database may have lost the payment.
+  const isLost = decision.platform_payment_id === request.replaces;
   const payment = await insertPayment(tx, {
     // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
     platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
@@ -213,11 +215,12 @@ async function writeIntent(
     session_id: session.session_id,
     funding_method: request.funding_method,
     ...engine.placeForNew(partner, request),
+    maybe_sent: isLost || request.repeated === true ? true : null,
     actor: `session ${session.session_id}`,
   });
   await funding.keep(tx, payment, request.instrument, session.flow_id);
   const { platform_payment_id } = payment;
-  if (platform_payment_id === request.replaces) await notePutBack(tx, payment, began, {});
+  if (isLost) await notePutBack(tx, payment, began, {});
   await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
   // Personal data of a customer who pays is kept longer than that of one who only looked.
   await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);

@@ -23,13 +23,7 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 import { note } from '../store/audit.ts';
 import { openCase } from '../store/cases.ts';
-import {
-  ARRIVALS,
-  insertPayment,
-  PUT_BACK_CASE,
-  type AuditDetail,
-  type PaymentRow,
-} from '../store/payments.ts';
+import { ARRIVALS, insertPayment, type AuditDetail, type PaymentRow } from '../store/payments.ts';
 import { flowPayment, lockFlow, noteFlowPayment, type PayableSession } from './flow.ts';
 
 /** A standby that is further behind than this is no standby to fail over to. */
@@ -245,6 +239,7 @@ async function writeAgain(
     funding_method: before.funding_method,
     slot: ARRIVALS,
     stage: 'created',
+    maybe_sent: true,
     actor: ACTOR,
   });
   await funding.keep(tx, payment, instrument, session.flow_id);
@@ -257,8 +252,7 @@ async function writeAgain(
 }
 
 /**
- * Tells operators, in the audit and in a case, that a payment was made again because the database had lost it. The engine reads the case:
- * a PUT may have left before (PUT_BACK in store/payments.ts).
+ * Tells operators, in the audit and in a case, that a payment was made again because the database had lost it.
  */
 export async function notePutBack(
   tx: Transaction,
@@ -274,7 +268,7 @@ export async function notePutBack(
     detail,
   });
   await openCase(tx, 'complained', {
-    case_id: `${PUT_BACK_CASE}${platform_payment_id}`,
+    case_id: `put-back-${platform_payment_id}`,
     platform_payment_id,
     reason_code: 'other',
     actor: ACTOR,

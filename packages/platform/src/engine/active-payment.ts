@@ -58,6 +58,8 @@ export function activePayment(
     // Each row comes with strings of its own; a million payments share these.
     stage: PAYMENT_STAGES.find((stage) => stage === row.stage) ?? row.stage,
     status: PAYMENT_STATUSES.find((status) => status === row.status) ?? row.status,
+    maybeSent: row.maybe_sent === true,
+    declined: undefined,
     payment_id: row.payment_id,
     acceptedAt: Math.floor(now - age),
     slot,

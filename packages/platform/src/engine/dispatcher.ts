@@ -334,7 +334,7 @@ export class Dispatcher {
       return 0;
     }
     if (calls.applyBudget(partner.budget)) this.#pump(calls);
-    if (isUnsent(payment)) {
+    if (isUnsent(payment) && payment.declined === undefined) {
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
       if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;

@@ -5,7 +5,6 @@
  * holds:  a call has a deadline, and a method that fails or hangs fills its own queue and no other.
  */
 import { isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
-import { wasPutBack } from '../store/payments.ts';
 import { orderOf, type ActivePayment } from './active-payment.ts';
 import { CallQueue } from './call-queue.ts';
 import type { CallGround } from './options.ts';
@@ -70,7 +69,7 @@ export class FundingCalls {
 
   /** The port's own answer as an event. Funds of a payment that succeeded are captured, those of any other are released. */
   async #act(payment: ActivePayment, signal: AbortSignal): Promise<PaymentEvent> {
-    const { funding, database } = this.#on;
+    const { funding } = this.#on;
     const order = orderOf(payment);
     if (payment.stage === 'ended') {
       const act = payment.status === 'succeeded' ? 'capture' : 'void';
@@ -78,17 +77,9 @@ export class FundingCalls {
       return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
     }
     const authorization = await funding.authorize(order, { signal });
-    switch (authorization.kind) {
-      case 'waits':
-        return { kind: 'funding_waits', afterMs: authorization.afterMs };
-      case 'declined':
-        return {
-          ...authorization,
-          wasPutBack: await wasPutBack(database, order.platform_payment_id),
-        };
-      case 'authorized':
-        return authorization;
-    }
+    return authorization.kind === 'waits'
+      ? { kind: 'funding_waits', afterMs: authorization.afterMs }
+      : authorization;
   }
 
   /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */

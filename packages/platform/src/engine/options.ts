@@ -32,7 +32,12 @@ export interface EngineTimes {
   readonly bugPauseMs: number;
   /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   readonly pollMs: number;
+  /** How long a call of a process that died may still be under way. */
+  readonly callsEndMs: number;
 }
+
+/** A call has ended after this, whatever became of whoever made it: more than a call may take (partners/http-call.ts). */
+export const CALLS_END_MS = 30_000;
 
 /** The times of production. */
 export const DEFAULT_TIMES: EngineTimes = {
@@ -46,6 +51,7 @@ export const DEFAULT_TIMES: EngineTimes = {
   maxRetryMs: MAX_RETRY_MS,
   bugPauseMs: 30_000,
   pollMs: FIRST_POLL_MS,
+  callsEndMs: CALLS_END_MS,
 };
 
 /** What the engine stands on. */

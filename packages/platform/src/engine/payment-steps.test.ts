@@ -21,6 +21,8 @@ const NOW = 1_000_000;
 const CREATED: PaymentMemory = {
   stage: 'created',
   status: 'processing',
+  maybeSent: false,
+  declined: undefined,
   payment_id: null,
   acceptedAt: 0,
   processingMs: 0,
@@ -41,7 +43,7 @@ const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', ac
 const AROUND: Surroundings = {
   now: NOW,
   random: () => 0.5,
-  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000 },
+  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000, callsEndMs: 30_000 },
   collection: 'reserved',
   refusals: ['CLOSED'],
   partnerIsOpen: true,
@@ -132,24 +134,21 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
   });
   const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
   assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
-  assert.deepEqual(
-    decided(CREATED, { kind: 'declined', wasPutBack: false, reason: `\u0000${'x'.repeat(600)}` }),
-    {
-      memory: { tries: 0 },
-      write: {
-        kind: 'end',
-        by: 'funding',
-        ending: {
-          status: 'failed',
-          payment_id: null,
-          initiated_at: null,
-          posted_at: null,
-          failure_reason: 'x'.repeat(500),
-        },
+  assert.deepEqual(decided(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }), {
+    memory: { tries: 0 },
+    write: {
+      kind: 'end',
+      by: 'funding',
+      ending: {
+        status: 'failed',
+        payment_id: null,
+        initiated_at: null,
+        posted_at: null,
+        failure_reason: 'x'.repeat(500),
       },
-      next: 0,
     },
-  );
+    next: 0,
+  });
   assert.deepEqual(decided(CREATED, { kind: 'funding_waits', afterMs: 77 }), {
     memory: { tries: 0 },
     next: 77,

@@ -38,6 +38,10 @@ import { nextPollMs, retryMs, type SettlementTimes } from './poll-schedule.ts';
 export interface PaymentMemory {
   stage: PaymentStage;
   status: PaymentStatus;
+  /** A PUT may have left before this database knew of the payment, whatever its stage says. */
+  readonly maybeSent: boolean;
+  /** Why its funds were declined, while its partner is asked whether it has the payment anyway. */
+  declined: string | undefined;
   /** The partner's id, once it has told one. */
   payment_id: string | null;
   /** Monotonic time of acceptance, in milliseconds. */
@@ -72,6 +76,7 @@ export type Step = 'authorize' | 'settle' | 'submit' | 'poll';
 /** Which call comes next. Pure. */
 export function nextStep(payment: Readonly<PaymentMemory>, collection: Collection): Step {
   if (payment.stage === 'ended') return 'settle';
+  if (payment.declined !== undefined) return 'poll';
   // A hold is known to this process alone. Whoever takes the payment over asks again: every operation of the port is idempotent.
   if (isUnsent(payment) && collection === 'reserved' && payment.hold === undefined) {
     return 'authorize';
@@ -102,8 +107,7 @@ export interface AnswerFacts {
 /** The events of a payment. */
 export type PaymentEvent =
   | ({ readonly kind: 'authorized' } & Hold)
-  /** `wasPutBack`: the database had lost the payment, so that its partner may have it. */
-  | { readonly kind: 'declined'; readonly reason: string; readonly wasPutBack: boolean }
+  | { readonly kind: 'declined'; readonly reason: string }
   /** The customer or the processor has yet to act on the authorization. */
   | { readonly kind: 'funding_waits'; readonly afterMs: number }
   | { readonly kind: 'funding_failed' }
@@ -151,6 +155,7 @@ export interface StepTimes {
   readonly maxRetryMs: number;
   readonly pollMs: number;
   readonly trialMs: number;
+  readonly callsEndMs: number;
 }
 
 /** What an answer says about the partner as a whole. */
@@ -230,7 +235,7 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
     case 'authorized':
       return authorized(payment, event, around);
     case 'declined':
-      return declined(event);
+      return declined(payment, event, around);
     case 'funding_waits':
       return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
@@ -248,15 +253,49 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
   }
 }
 
-/** What was never sent fails. What may have been sent before the database lost it may be posted: an operator asks its partner (PL5). */
-function declined({ reason, wasPutBack }: Extract<PaymentEvent, { kind: 'declined' }>): Decision {
-  if (!wasPutBack) {
-    const write = { kind: 'end', by: 'funding', ending: failedEnding(reason) } as const;
-    return { memory: { tries: 0 }, write, next: 0 };
+/**
+ * What was never sent fails. What may have been sent may be posted (PL5): its partner is asked, once no call can be under way any more
+ * that would bring it there after the answer.
+ */
+function declined(
+  { maybeSent }: Payment,
+  { reason }: Extract<PaymentEvent, { kind: 'declined' }>,
+  { times }: Surroundings,
+): Decision {
+  if (maybeSent) return { memory: { declined: reason, tries: 0 }, next: times.callsEndMs };
+  return failsUnsent(reason);
+}
+
+function failsUnsent(reason: string): Decision {
+  const write = { kind: 'end', by: 'funding', ending: failedEnding(reason) } as const;
+  return { memory: { tries: 0 }, write, next: 0 };
+}
+
+/** Of a payment whose funds were declined, and which its partner may have: only the partner's own denial lets it fail. */
+function lookedFor(
+  payment: Payment,
+  reason: string,
+  outcome: PollOutcome,
+  facts: AnswerFacts,
+  around: Surroundings,
+): Decision {
+  switch (outcome.kind) {
+    case 'not_found':
+      return outcome.believed
+        ? { ...failsUnsent(reason), signal: WORKS }
+        : failed(payment, 'not_found', undefined, facts, around);
+    case 'unknown':
+    case 'held':
+      return learnt(payment, outcome, facts, around);
+    case 'processing':
+    case 'incomplete':
+    case 'ended':
+    case 'mismatch': {
+      const review_reason = 'declined_after_loss';
+      const write = { kind: 'advance', to: 'review', review_reason, detail: { reason } } as const;
+      return { signal: WORKS, memory: {}, write, next: 'forget' };
+    }
   }
-  const review_reason = 'declined_after_loss';
-  const write = { kind: 'advance', to: 'review', review_reason, detail: { reason } } as const;
-  return { memory: {}, write, next: 'forget' };
 }
 
 /** The hold is written with `dispatching`, when the PUT leaves; at once only if the payment has to wait for its partner. */
@@ -321,7 +360,8 @@ function polled(
   { outcome, facts }: Extract<PaymentEvent, { kind: 'polled' }>,
   around: Surroundings,
 ): Decision {
-  const { polls } = payment;
+  const { polls, declined: why } = payment;
+  if (why !== undefined) return lookedFor(payment, why, outcome, facts, around);
   if (outcome.kind !== 'not_found') {
     const isFound = outcome.kind === 'processing' || outcome.kind === 'incomplete';
     const processingMs = Math.floor(facts.startedAt - payment.acceptedAt);

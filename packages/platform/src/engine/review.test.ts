@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
 import { auditOfPayment } from '../store/audit.ts';
-import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
+import { advance, ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/terminal.ts';
 import { closeByWord, closeRejected, type ReviewDependencies } from './review.ts';
@@ -63,6 +63,36 @@ test('a refused payment that the partner does not know is closed as failed, its 
   await refuses(closeRejected(rig, because(id)), 'CONFLICT');
   await refuses(closeRejected(rig, because('never-was')), 'PAYMENT_NOT_FOUND');
 });
+
+for (const knows of [true, false]) {
+  test(`funds declined of a payment that may have been sent: ${knows ? 'review, as its partner has it' : 'failed, as its partner denies it'} [PL5]`, async (t) => {
+    const rig = await engineRig(t);
+    const partner = await scriptedPartner(t);
+    await rig.register('acme', partner.url);
+    const engine = rig.engine();
+    const more = { funding_method: 'sandbox_declined', slot: ARRIVALS };
+    const { platform_payment_id: id, ...made } = await rig.pay(engine, 'acme', more);
+    await rig.database.query(
+      'UPDATE duebridge_platform.payments SET maybe_sent = true WHERE platform_payment_id = $1',
+      [id],
+    );
+    const { platform_batch_id, biller_id, account_id, amount_in_cents } = made;
+    const ids = { payment_id: 'P', platform_payment_id: id, platform_batch_id };
+    const about = { ...ids, biller_id, account_id, amount_in_cents, posted_at: null };
+    const initiated_at = ACCEPTED_AT;
+    if (knows) partner.payments.set(id, { ...about, initiated_at, status: 'processing' });
+    // An answer that is not the partner's own denies nothing.
+    let away = 3;
+    partner.script = () => ((away -= 1) > 0 ? { status: 404, json: {} } : undefined);
+    await engine.start();
+    const row = await rig.until(id, ({ stage }) => stage === 'review' || stage === 'ended');
+    assert.deepEqual(
+      [row.status, row.ended_by, row.review_reason],
+      knows ? ['processing', null, 'declined_after_loss'] : ['failed', 'funding', null],
+    );
+    assert.deepEqual([...new Set(partner.seen.map(({ method }) => method))], ['GET']);
+  });
+}
 
 /** What a GET may get, built for the payment that it asks about; what it tells an operator; and whether it contradicts one. */
 const ANSWERS: readonly (readonly [

@@ -12,8 +12,9 @@ import { conflict, Refusal } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
-import { knownPayment, PAUSED, wasPutBack, type PaymentRow } from '../store/payments.ts';
+import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
+import { CALLS_END_MS } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent, refusalText } from './payment-steps.ts';
 
@@ -94,9 +95,6 @@ function contradicts(found: PollOutcome, { outcome }: Word): boolean {
   return found.kind === 'processing' || (found.kind === 'incomplete' && outcome !== 'succeeded');
 }
 
-/** A call that left before a pause has ended after this: more than a call may take (partners/http-call.ts). */
-const CALLS_END_MS = 30_000;
-
 const pausedStatement = sql(
   'payment_paused_for',
   `SELECT (extract(epoch FROM clock_timestamp() - max(a.at)) * 1000)::bigint AS ms
@@ -106,10 +104,10 @@ const pausedStatement = sql(
 /** Throws unless nobody drives the payment and a PUT may have left, perhaps before the database lost it. */
 async function assertPaused(
   { database }: ReviewDependencies,
-  { platform_payment_id, slot, stage }: PaymentRow,
+  { platform_payment_id, slot, stage, maybe_sent }: PaymentRow,
 ): Promise<void> {
   if (slot !== PAUSED) throw conflict(NOT_CLOSABLE);
-  if (isUnsent({ stage }) && !(await wasPutBack(database, platform_payment_id))) {
+  if (isUnsent({ stage }) && maybe_sent === null) {
     throw conflict('Nothing was sent for this payment: withdraw it');
   }
   const [paused] = await database.query<{ ms: number | null }>(pausedStatement, [

@@ -179,6 +179,7 @@ export interface LoadedRow extends Pick<
   | 'funding_method'
   | 'status'
   | 'stage'
+  | 'maybe_sent'
   | 'payment_id'
   | 'slot'
   | 'created_at'
@@ -190,7 +191,7 @@ export interface LoadedRow extends Pick<
 const loadStatement = sql(
   'slot_load',
   `SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id, p.amount_in_cents,
-          p.funding_method, p.status, p.stage, p.payment_id, p.slot, p.created_at,
+          p.funding_method, p.status, p.stage, p.maybe_sent, p.payment_id, p.slot, p.created_at,
           (extract(epoch FROM now() - p.accepted_at) * 1000)::bigint AS accepted_age_ms
      FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1::text[]) AND p.settled_at IS NULL`,
 );

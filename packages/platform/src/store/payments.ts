@@ -37,6 +37,11 @@ export interface PaymentRow {
   readonly funding_method: string;
   readonly status: PaymentStatus;
   readonly stage: PaymentStage;
+  /**
+   * A PUT may have left whatever the stage says: the database had lost the payment, or its page had confirmed it before, without an answer
+   * (checkout/confirm.ts). Null otherwise.
+   */
+  readonly maybe_sent: true | null;
   readonly review_reason: string | null;
   /** The partner's message when it refused the PUT, at most 500 characters. */
   readonly rejection_message: string | null;
@@ -57,7 +62,7 @@ export interface PaymentRow {
 
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
-  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.review_reason, p.rejection_message, p.slot,
+  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.maybe_sent, p.review_reason, p.rejection_message, p.slot,
   p.payment_id, p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (PL1). */
@@ -85,8 +90,8 @@ const insertStatement = sql(
   'payment_insert',
   `WITH p AS (
      INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
-                           session_id, funding_method, slot, stage)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11) RETURNING *
+                           session_id, funding_method, slot, stage, maybe_sent)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12) RETURNING *
    ), noted AS (
      -- The row of a payment that its session made says the same (audit.ts).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
@@ -104,13 +109,18 @@ const insertStatement = sql(
 export async function insertPayment(
   on: Queryable,
   payment: PaymentIntent &
-    NewPlace & { readonly actor: string; readonly platform_payment_id?: string | undefined },
+    NewPlace & {
+      readonly actor: string;
+      readonly platform_payment_id?: string | undefined;
+      readonly maybe_sent?: true | null;
+    },
 ): Promise<PaymentRow> {
   const { platform_payment_id: id = uuidv7(), partner_id, biller_id, account_id } = payment;
   const { platform_batch_id, amount_in_cents, session_id, funding_method } = payment;
   const whose = [id, partner_id, biller_id, account_id, platform_batch_id];
   const how = [amount_in_cents, session_id, funding_method];
-  const values = [...whose, ...how, payment.slot, payment.actor, payment.stage];
+  const { slot, actor, stage, maybe_sent = null } = payment;
+  const values = [...whose, ...how, slot, actor, stage, maybe_sent];
   const [row] = await on.query<PaymentRow>(insertStatement, values);
   if (row === undefined) throw new Error('an insert gave no row');
   return row;
@@ -219,21 +229,6 @@ export interface Writer {
   readonly worker_id: string;
   /** The database's time as that worker knows it (engine/ownership.ts). */
   readonly at: string;
-}
-
-/** The case of a payment that the database had lost, and that was made again (checkout/lost-payments.ts). */
-export const PUT_BACK_CASE = 'put-back-';
-/** The database had lost payment `p`: a PUT may have left before, whatever its stage says. */
-export const PUT_BACK = `EXISTS (SELECT 1 FROM duebridge_platform.cases c
-    WHERE c.platform_payment_id = p.platform_payment_id AND c.case_id = '${PUT_BACK_CASE}' || p.platform_payment_id)`;
-const putBackStatement = sql(
-  'payment_was_put_back',
-  `SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND ${PUT_BACK}`,
-);
-
-/** Whether the database had lost this payment, so that its partner may have it although no PUT is recorded. */
-export async function wasPutBack(on: Queryable, platform_payment_id: string): Promise<boolean> {
-  return (await on.query(putBackStatement, [platform_payment_id])).length > 0;
 }
 
 /** The slot of payments that no worker has taken into a slot of its own yet; see engine/slots.ts. */

@@ -20,7 +20,6 @@ import {
   operatorsAct,
   PAUSED,
   PAYMENT_COLUMNS,
-  PUT_BACK,
   REPLACED,
   TAKEN_AGAIN,
   wereChanged,
@@ -175,12 +174,12 @@ const SETTLED_BY_WORD = 'The funds of this payment were settled by an operatorâ€
 const NOT_WAITING = 'The payment is neither in review nor paused';
 
 /**
- * Cancels a payment of which no PUT can have left, not even before the database lost it (decision 18). The worker writes `dispatching`
+ * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching`
  * before the first PUT, so that guard and this one exclude each other. Any worker then releases the funds.
  */
 export const withdrawPayment = operatorsAct('payment_withdraw', {
   set: `status = 'canceled', stage = 'ended', ended_by = 'operator', ended_at = now(), slot = ${ARRIVALS}`,
-  where: `p.stage IN ('created', 'authorized') AND NOT ${PUT_BACK}`,
+  where: `p.stage IN ('created', 'authorized') AND p.maybe_sent IS NULL`,
   event: 'payment_ended',
   detail: `jsonb_build_object('status', p.status, 'by', 'operator')`,
   refused: TOO_LATE_TO_WITHDRAW,
@@ -222,8 +221,10 @@ const closeReviewStatement = sql(
   `WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
-            payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS}
-      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage IN ('dispatching', 'accepted', 'review') OR ${PUT_BACK})
+            payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS},
+            -- What the biller has posted was accepted, although no answer said so: it belongs to its batch and is owed.
+            accepted_at = coalesce(p.accepted_at, CASE $2 WHEN 'succeeded' THEN now() END)
+      WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage IN ('dispatching', 'accepted', 'review') OR p.maybe_sent)
         AND (p.stage = 'review' OR p.slot = ${PAUSED}) AND p.review_reason IS NOT DISTINCT FROM $4
       RETURNING p.*
    ), noted AS (

@@ -27,8 +27,14 @@ const network = (): CallError => new CallError('network');
 async function confirm(
   answers: readonly (FlowPayment | CallError)[],
   change: Partial<Confirming> & { replaces?: string } = {},
-): Promise<{ sent: number; lost: boolean[]; confirmed: Confirmed }> {
+): Promise<{
+  sent: number;
+  lost: boolean[];
+  repeated: (true | undefined)[];
+  confirmed: Confirmed;
+}> {
   let sent = 0;
+  const repeated: (true | undefined)[] = [];
   const lost: boolean[] = [];
   const confirmed = await confirmPayment(
     {
@@ -38,7 +44,8 @@ async function confirm(
     },
     {
       api: {
-        async pay() {
+        async pay(request) {
+          repeated.push(request.repeated);
           const answer = answers[Math.min(sent, answers.length - 1)];
           sent += 1;
           if (answer instanceof CallError) throw answer;
@@ -53,13 +60,20 @@ async function confirm(
       ...change,
     },
   );
-  return { sent, lost, confirmed };
+  return { sent, lost, repeated, confirmed };
 }
 
 test('a confirm is sent until it is answered, however often the network goes', async () => {
-  const { sent, lost, confirmed } = await confirm([network(), network(), payment()]);
+  const { sent, lost, confirmed, repeated } = await confirm([network(), network(), payment()]);
   assert.deepEqual([confirmed.kind, sent], ['payment', 3]);
   assert.deepEqual(lost, [true, true, false]);
+  // The platform may have lost what it had made of the first.
+  assert.deepEqual(repeated, [undefined, true, true]);
+});
+
+test('a confirm that was refused was not sent before', async () => {
+  const { repeated } = await confirm([refusal('SESSION_EXPIRED', 401), payment()]);
+  assert.deepEqual(repeated, [undefined, undefined]);
 });
 
 test('after three server errors the outcome of a confirm is reported as unknown', async () => {

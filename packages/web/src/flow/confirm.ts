@@ -39,15 +39,22 @@ export async function confirmPayment(
   by: Confirming,
 ): Promise<Confirmed> {
   let faults = 0;
+  /** Whether it arrived is not known: the platform may have lost what it had made of it. */
+  let repeated = request.repeated;
   for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
     try {
-      const payment = await by.waiting.attempt(() => by.api.pay(request));
+      const sent = repeated === undefined ? request : { ...request, repeated };
+      const payment = await by.waiting.attempt(() => by.api.pay(sent));
       // Its answer may be lost with its connection: the same request again is answered with the same payment.
-      if (!payment) continue;
+      if (!payment) {
+        repeated = true;
+        continue;
+      }
       by.connection(false);
       return { kind: 'payment', payment };
     } catch (error) {
       const failed = callError(error);
+      if (failed.wire === 'network' || failed.status >= 500) repeated = true;
       try {
         if (failed.wire === 'network') {
           by.connection(true);

@@ -105,6 +105,7 @@ export class Flow {
       instrument = await this.instrument?.();
       if (instrument === undefined) return this.apply({ type: 'sends', on: false });
     }
+    const wasUnanswered = this.#unanswered;
     this.#unanswered = true;
     const confirmed = await confirmPayment(
       {
@@ -113,6 +114,7 @@ export class Flow {
         ...(instrument === undefined ? {} : { instrument }),
         ...(bill.replaces === undefined ? {} : { replaces: bill.replaces }),
         ...(next === undefined ? {} : { platform_payment_id: next }),
+        ...(wasUnanswered ? { repeated: true } : {}),
       },
       {
         api: this.#api,
