@@ -114,8 +114,15 @@ const stretchStatement = sql(
   'figures_stretch',
   `SELECT read_to::text AS from,
           least(clock_timestamp() - interval '${LAG_SECONDS} seconds', read_to + interval '${STRETCH_SECONDS} seconds')::text AS to,
+          (clock_timestamp() - interval '${LAG_SECONDS} seconds')::text AS until,
           read_to + interval '${LAG_SECONDS + STRETCH_SECONDS} seconds' < clock_timestamp() AS more
      FROM duebridge_platform.hourly_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
+);
+/** Up to where nothing ends after a stretch without ends: a platform that is new has a week of them, and one that rests has nights. */
+const quietStatement = sql(
+  'figures_quiet',
+  `SELECT least($2::timestamptz, min(a.at) - interval '1 microsecond')::text AS to FROM duebridge_platform.audit a
+    WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`,
 );
 const movedStatement = sql(
   'figures_moved',
@@ -165,14 +172,27 @@ async function endsBetween(on: Queryable, step: number, from: string, to: string
   return on.query<Ends>(endsOfIds, [step, BOUNDS, ids.map((one) => one.platform_payment_id)]);
 }
 
+/** What is added at once, and up to where there is anything to add. */
+interface Stretch {
+  readonly from: string;
+  readonly to: string;
+  readonly until: string;
+  readonly more: boolean;
+}
+
 /** Adds the next stretch of time to the sums. True when there is more; false also while another replica does it. */
 export async function sumUp(database: Database): Promise<boolean> {
   await database.query(beginStatement);
   return database.transaction(async (tx) => {
-    const [stretch] = await tx.query<{ from: string; to: string; more: boolean }>(stretchStatement);
+    const [stretch] = await tx.query<Stretch>(stretchStatement);
     if (stretch === undefined) return false;
-    await addEnds(tx, await endsBetween(tx, HOUR, stretch.from, stretch.to));
-    await tx.query(movedStatement, [stretch.to]);
+    const ends = await endsBetween(tx, HOUR, stretch.from, stretch.to);
+    await addEnds(tx, ends);
+    const quiet =
+      ends.length === 0 && stretch.more
+        ? await tx.query<Pick<Stretch, 'to'>>(quietStatement, [stretch.to, stretch.until])
+        : [];
+    await tx.query(movedStatement, [quiet[0]?.to ?? stretch.to]);
     return stretch.more;
   });
 }
