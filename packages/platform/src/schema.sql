@@ -354,6 +354,22 @@ CREATE INDEX differences_by_partner ON duebridge_platform.differences USING btre
 
 CREATE UNIQUE INDEX differences_open ON duebridge_platform.differences USING btree (platform_batch_id, platform_payment_id, kind) WHERE (resolved_at IS NULL);
 
+CREATE TABLE duebridge_platform.ended_counts (
+  hour timestamp with time zone NOT NULL,
+  partner_id text NOT NULL,
+  status text NOT NULL,
+  class smallint NOT NULL,
+  count bigint NOT NULL,
+  CONSTRAINT ended_counts_pkey PRIMARY KEY (hour, partner_id, status, class)
+);
+
+CREATE TABLE duebridge_platform.ended_counts_progress (
+  one boolean NOT NULL DEFAULT true,
+  read_to timestamp with time zone NOT NULL,
+  CONSTRAINT ended_counts_progress_pkey PRIMARY KEY (one),
+  CONSTRAINT ended_counts_progress_one_check CHECK (one)
+);
+
 CREATE TABLE duebridge_platform.flow_payments (
   platform_payment_id text NOT NULL,
   flow_id bytea NOT NULL,

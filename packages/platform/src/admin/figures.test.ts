@@ -43,7 +43,7 @@ test('each end is counted once, by whichever replica, and a week is read from th
   await paid(200, 'p', '2 hours', 'succeeded');
   await paid(20, 'q', '2 hours', 'failed');
   await database.query(
-    `INSERT INTO duebridge_platform.hourly_progress (read_to) VALUES (clock_timestamp() - interval '5 hours 1 minute')`,
+    `INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '5 hours 1 minute')`,
   );
   let stretches = 0;
   const replica = async (): Promise<void> => {
@@ -77,7 +77,7 @@ test('each end is counted once, by whichever replica, and a week is read from th
   assert.deepEqual(totals(day), { succeeded: 510, failed: 0, samples: 510 });
   const [busiest] = day.points.toSorted((a, b) => b.succeeded - a.succeeded);
   assert.ok(Math.abs((busiest?.p99_ms ?? 0) - 2_000) < 200, `${busiest?.p99_ms} ms for 2,000`);
-  const rows = await database.query('SELECT 1 FROM duebridge_platform.hourly_sums');
+  const rows = await database.query('SELECT 1 FROM duebridge_platform.ended_counts');
   assert.ok(rows.length <= 8, `${rows.length} rows`);
 });
 

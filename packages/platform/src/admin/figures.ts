@@ -1,13 +1,14 @@
 /**
  * Figures: how payments went over time, in equal steps.
  *
- * enters: ends of payments, read from the audit once.  leaves: sums by hour and partner in a small table, and what the console shows.
- * holds:  one replica at a time adds a stretch of time to the sums, and no end is added twice: a stretch ends LAG_SECONDS ago, when
- *         every statement that wrote into it has ended. What is younger is read beside the sums. A week of a large platform is read
- *         from some hundred rows.
+ * enters: ends of payments, read from the audit once.  leaves: counts by hour, partner, status and class of times, and what the console
+ *         shows.
+ * holds:  one replica at a time adds a stretch of time to the counts, and no end is added twice: a stretch ends LAG_SECONDS ago, when
+ *         every statement that wrote into it has ended. What is younger is read beside them. A week of a large platform is read from some
+ *         thousand rows.
  */
 import type { Figures, FigureQuery } from '@duebridge/contract';
-import { sql, type Clock, type Database, type Log, type Transaction } from '@duebridge/runtime';
+import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
 import type { Queryable } from '../store/payments.ts';
 
@@ -23,9 +24,9 @@ const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number;
 const LAG_SECONDS = 60;
 /** Time whose ends are added at once: 60,000 at 1,000 a second. */
 const STRETCH_SECONDS = 60;
-/** How far back a platform begins whose sums are new. */
+/** How far back a platform begins whose counts are new. */
 const BEGIN_DAYS = 7;
-/** Ends that are read beside the sums are at most so old: while the sums catch up, what they lack is missing. */
+/** Ends that are read beside the counts are at most so old: while the counts catch up, what they lack is missing. */
 const RECENT_MINUTES = 10;
 /** Pause between two looks when there is nothing more to add. */
 const LOOK_EVERY_MS = 15_000;
@@ -50,7 +51,7 @@ interface Ends {
 }
 
 /** A step's sums. */
-export interface Sums {
+interface Sums {
   succeeded: number;
   failed: number;
   canceled: number;
@@ -59,12 +60,6 @@ export interface Sums {
 }
 
 const noSums = (): Sums => ({ succeeded: 0, failed: 0, canceled: 0, processing: 0, times: [] });
-
-/** Adds ends to the sums of their steps. */
-function addTo(sums: Sums, { status, class: of, count }: Omit<Ends, 'partner_id' | 'at'>): void {
-  sums[status] += count;
-  if (of !== null) sums.times[of] = (sums.times[of] ?? 0) + count;
-}
 
 /** A quantile of counted times, in milliseconds: the middle of its class; null without times. Pure. */
 export function quantileOf(times: readonly (number | undefined)[], share: number): number | null {
@@ -80,6 +75,10 @@ export function quantileOf(times: readonly (number | undefined)[], share: number
   return null;
 }
 
+const HOUR = 3_600;
+/** The partner_id of all partners together. */
+const ALL = '';
+
 /** The columns of Ends of payments `p`, in steps of $1 seconds. */
 const ENDS = `p.partner_id, (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, p.status,
           CASE WHEN p.status = 'succeeded'
@@ -93,7 +92,7 @@ const endedIds = sql(
 /** A sharded database does not join the audit with the payments. */
 const endsOfIds = sql(
   'figures_ends',
-  `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) GROUP BY 1, 2, 3, 4`,
+  `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) AND p.status <> 'processing' GROUP BY 1, 2, 3, 4`,
 );
 const endsSince = sql(
   'figures_recent',
@@ -102,12 +101,13 @@ const endsSince = sql(
 );
 const openSince = sql(
   'figures_open',
-  `SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, count(*)::int AS count FROM duebridge_platform.payments p
+  `SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, 'processing' AS status, NULL AS class, count(*)::int AS count
+     FROM duebridge_platform.payments p
     WHERE p.settled_at IS NULL AND p.status = 'processing' AND p.created_at >= $2 AND ($3::text IS NULL OR p.partner_id = $3) GROUP BY 1`,
 );
 const beginStatement = sql(
   'figures_begin',
-  `INSERT INTO duebridge_platform.hourly_progress (read_to) VALUES (clock_timestamp() - interval '${BEGIN_DAYS} days')
+  `INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '${BEGIN_DAYS} days')
    ON CONFLICT (one) DO NOTHING`,
 );
 const stretchStatement = sql(
@@ -116,7 +116,7 @@ const stretchStatement = sql(
           least(clock_timestamp() - interval '${LAG_SECONDS} seconds', read_to + interval '${STRETCH_SECONDS} seconds')::text AS to,
           (clock_timestamp() - interval '${LAG_SECONDS} seconds')::text AS until,
           read_to + interval '${LAG_SECONDS + STRETCH_SECONDS} seconds' < clock_timestamp() AS more
-     FROM duebridge_platform.hourly_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
+     FROM duebridge_platform.ended_counts_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
 );
 /** Up to where nothing ends after a stretch without ends: a platform that is new has a week of them, and one that rests has nights. */
 const quietStatement = sql(
@@ -126,44 +126,27 @@ const quietStatement = sql(
 );
 const movedStatement = sql(
   'figures_moved',
-  'UPDATE duebridge_platform.hourly_progress SET read_to = $1::timestamptz',
+  'UPDATE duebridge_platform.ended_counts_progress SET read_to = $1::timestamptz',
 );
-const sumsOfStatement = sql(
-  'figures_sums_of',
-  `SELECT extract(epoch FROM s.hour)::float8 AS at, s.partner_id, s.succeeded, s.failed, s.canceled, s.times
-     FROM duebridge_platform.hourly_sums s
-    WHERE s.hour = ANY(SELECT to_timestamp(unnest($1::float8[]))) AND s.partner_id = ANY($2::text[])`,
+/** Each end counts for its partner and for all. */
+const countStatement = sql(
+  'figures_count',
+  `INSERT INTO duebridge_platform.ended_counts AS c (hour, partner_id, status, class, count)
+   SELECT to_timestamp(e.at), of.partner_id, e.status, coalesce(e.class, -1), sum(e.count)
+     FROM jsonb_to_recordset($1::jsonb) AS e (at float8, partner_id text, status text, class int, count bigint),
+          LATERAL (VALUES (e.partner_id), ('${ALL}')) AS of (partner_id) GROUP BY 1, 2, 3, 4
+   ON CONFLICT (hour, partner_id, status, class) DO UPDATE SET count = c.count + excluded.count`,
 );
-const writeStatement = sql(
-  'figures_write',
-  `INSERT INTO duebridge_platform.hourly_sums (hour, partner_id, succeeded, failed, canceled, times)
-   VALUES (to_timestamp($1), $2, $3, $4, $5, $6)
-   ON CONFLICT (hour, partner_id) DO UPDATE SET succeeded = excluded.succeeded, failed = excluded.failed,
-     canceled = excluded.canceled, times = excluded.times`,
-);
-const sumsSince = sql(
-  'figures_sums_since',
-  `SELECT extract(epoch FROM s.hour)::float8 AS at, s.succeeded, s.failed, s.canceled, s.times FROM duebridge_platform.hourly_sums s
-    WHERE s.hour >= $1 AND s.partner_id = $2`,
+const countedStatement = sql(
+  'figures_counted',
+  `SELECT (floor(extract(epoch FROM c.hour) / $1) * $1)::float8 AS at, c.status, nullif(c.class, -1) AS class, sum(c.count)::int AS count
+     FROM duebridge_platform.ended_counts c WHERE c.hour >= $2 AND c.partner_id = $3 GROUP BY 1, 2, 3`,
 );
 const progressStatement = sql(
   'figures_progress',
   `SELECT greatest(read_to, clock_timestamp() - interval '${RECENT_MINUTES} minutes')::text AS read_to, clock_timestamp()::text AS now
-     FROM duebridge_platform.hourly_progress`,
+     FROM duebridge_platform.ended_counts_progress`,
 );
-
-interface StoredSums {
-  readonly at: number;
-  readonly partner_id: string;
-  readonly succeeded: number;
-  readonly failed: number;
-  readonly canceled: number;
-  readonly times: readonly (number | null)[];
-}
-
-const HOUR = 3_600;
-/** The row of all partners together. */
-const ALL = '';
 
 /** The ends of payments between two moments, in steps. */
 async function endsBetween(on: Queryable, step: number, from: string, to: string): Promise<Ends[]> {
@@ -180,14 +163,14 @@ interface Stretch {
   readonly more: boolean;
 }
 
-/** Adds the next stretch of time to the sums. True when there is more; false also while another replica does it. */
+/** Adds the next stretch of time to the counts. True when there is more; false also while another replica does it. */
 export async function sumUp(database: Database): Promise<boolean> {
   await database.query(beginStatement);
   return database.transaction(async (tx) => {
     const [stretch] = await tx.query<Stretch>(stretchStatement);
     if (stretch === undefined) return false;
     const ends = await endsBetween(tx, HOUR, stretch.from, stretch.to);
-    await addEnds(tx, ends);
+    if (ends.length > 0) await tx.query(countStatement, [JSON.stringify(ends)]);
     const quiet =
       ends.length === 0 && stretch.more
         ? await tx.query<Pick<Stretch, 'to'>>(quietStatement, [stretch.to, stretch.until])
@@ -195,43 +178,6 @@ export async function sumUp(database: Database): Promise<boolean> {
     await tx.query(movedStatement, [quiet[0]?.to ?? stretch.to]);
     return stretch.more;
   });
-}
-
-async function addEnds(tx: Transaction, ends: readonly Ends[]): Promise<void> {
-  if (ends.length === 0) return;
-  const rows = new Map<
-    string,
-    { readonly at: number; readonly partner_id: string; readonly sums: Sums }
-  >();
-  const rowOf = (at: number, partner_id: string) => {
-    const key = `${at} ${partner_id}`;
-    const row = rows.get(key) ?? { at, partner_id, sums: noSums() };
-    rows.set(key, row);
-    return row;
-  };
-  for (const end of ends) {
-    for (const partner_id of [end.partner_id, ALL]) addTo(rowOf(end.at, partner_id).sums, end);
-  }
-  const stored = await tx.query<StoredSums>(sumsOfStatement, [
-    [...new Set([...rows.values()].map(({ at }) => at))],
-    [...new Set([...rows.values()].map(({ partner_id }) => partner_id))],
-  ]);
-  for (const before of stored) {
-    const row = rows.get(`${before.at} ${before.partner_id}`);
-    if (row !== undefined) addStored(row.sums, before);
-  }
-  for (const { at, partner_id, sums } of rows.values()) {
-    const { succeeded, failed, canceled, times } = sums;
-    const counts = Array.from(times, (count) => count ?? 0);
-    await tx.query(writeStatement, [at, partner_id, succeeded, failed, canceled, counts]);
-  }
-}
-
-function addStored(sums: Sums, stored: Omit<StoredSums, 'partner_id' | 'at'>): void {
-  for (const status of ['succeeded', 'failed', 'canceled'] as const) sums[status] += stored[status];
-  for (const [index, count] of stored.times.entries()) {
-    if (count !== null && count > 0) sums.times[index] = (sums.times[index] ?? 0) + count;
-  }
 }
 
 /** Keeps the sums up to date until `signal` aborts, then resolves. Any number of replicas may do so. */
@@ -261,27 +207,25 @@ export async function readFigures(
   const { step, steps } = RANGES[query.range ?? '24h'];
   const last = Math.floor(now / 1_000 / step) * step;
   const from = last - (steps - 1) * step;
-  const byStep = new Map<number, Sums>();
-  const sumsAt = (at: number): Sums => {
-    const begins = Math.floor(at / step) * step;
-    const sums = byStep.get(begins) ?? noSums();
-    byStep.set(begins, sums);
-    return sums;
-  };
   const since = new Date(from * 1_000).toISOString();
-  const partner_id = query.partner_id ?? null;
-  if (step < HOUR) {
-    const id = idBefore(from * 1_000);
-    const ends = await database.query<Ends>(endsSince, [step, BOUNDS, id, since, partner_id]);
-    for (const end of ends) addTo(sumsAt(end.at), end);
-  } else {
-    const { stored, ends, open } = await readSums(database, since, partner_id);
-    for (const sums of stored) addStored(sumsAt(sums.at), sums);
-    for (const end of ends) {
-      const isOurs = partner_id === null || end.partner_id === partner_id;
-      if (isOurs && end.at >= from) addTo(sumsAt(end.at), end);
-    }
-    for (const { at, count } of open) sumsAt(at).processing += count;
+  const { partner_id } = query;
+  const ends =
+    step < HOUR
+      ? await database.query<Ends>(endsSince, [
+          step,
+          BOUNDS,
+          idBefore(from * 1_000),
+          since,
+          partner_id ?? null,
+        ])
+      : await readCounts(database, step, since, partner_id);
+  const byStep = new Map<number, Sums>();
+  for (const { at, status, class: of, count } of ends) {
+    if (at < from) continue;
+    const sums = byStep.get(at) ?? noSums();
+    byStep.set(at, sums);
+    sums[status] += count;
+    if (of !== null) sums.times[of] = (sums.times[of] ?? 0) + count;
   }
   const points = Array.from({ length: steps }, (_, index) => {
     const at = from + index * step;
@@ -298,17 +242,23 @@ export async function readFigures(
   return { step_seconds: step, points };
 }
 
-/** What the sums have, what has ended since, and what is open. One snapshot: no end is in two of them. */
-function readSums(database: Database, since: string, partner_id: string | null) {
+/** What is counted, what has ended since, and what is open. One snapshot: no end is in two of them. */
+function readCounts(
+  database: Database,
+  step: number,
+  since: string,
+  partner_id: string | undefined,
+): Promise<Omit<Ends, 'partner_id'>[]> {
   return database.transaction(
     async (tx) => {
       const [progress] = await tx.query<{ read_to: string; now: string }>(progressStatement);
-      return {
-        stored: await tx.query<StoredSums>(sumsSince, [since, partner_id ?? ALL]),
-        ends:
-          progress === undefined ? [] : await endsBetween(tx, HOUR, progress.read_to, progress.now),
-        open: await tx.query<{ at: number; count: number }>(openSince, [HOUR, since, partner_id]),
-      };
+      const young =
+        progress === undefined ? [] : await endsBetween(tx, step, progress.read_to, progress.now);
+      return [
+        ...(await tx.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
+        ...young.filter((one) => partner_id === undefined || one.partner_id === partner_id),
+        ...(await tx.query<Ends>(openSince, [step, since, partner_id ?? null])),
+      ];
     },
     { isolation: 'repeatable read' },
   );

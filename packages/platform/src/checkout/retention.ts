@@ -153,7 +153,7 @@ export const LEAVING = {
     what: 'sums of the figures, by hour',
     leaves: `${COUNT_DAYS} days later`,
     remove: removing(
-      'DELETE FROM duebridge_platform.hourly_sums',
+      'DELETE FROM duebridge_platform.ended_counts',
       't.hour',
       `t.hour < now() - interval '${COUNT_DAYS} days'`,
     ),
