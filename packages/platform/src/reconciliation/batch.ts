@@ -17,7 +17,7 @@ import {
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { Queryable } from '../store/payments.ts';
-import { LINES_AT_ONCE, statementBuilder, type StatementLine } from './statement.ts';
+import { statementOf, type StatementLine } from './statement.ts';
 
 /** The end of the batch window that holds `now`: the next cut-off of the partner, in milliseconds since 1970. Pure. */
 export function cutoffAfter(
@@ -131,6 +131,8 @@ export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND
 const LINES = `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
         WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER} ORDER BY p.platform_payment_id COLLATE "C"`;
 
+/** Lines of one fetch: a few milliseconds of the event loop. */
+const LINES_AT_ONCE = 5_000;
 /** Time limit of one statement while lines are read: the first fetch sorts the batch, about 4 s for a million lines. */
 const LINES_TIMEOUT_MS = 300_000;
 
@@ -139,7 +141,7 @@ export function readStatement(
   database: Database,
   platform_batch_id: string,
 ): Promise<BatchStatement> {
-  return withLines(database, platform_batch_id, (pages) => statementFrom(platform_batch_id, pages));
+  return withLines(database, platform_batch_id, (pages) => statementOf(platform_batch_id, pages));
 }
 
 /**
@@ -168,15 +170,6 @@ async function* linesIn(
     if (page.length < LINES_AT_ONCE) break;
   }
   await tx.query('CLOSE batch_lines');
-}
-
-async function statementFrom(
-  platform_batch_id: string,
-  pages: AsyncIterable<StatementLine[]>,
-): Promise<BatchStatement> {
-  const builder = statementBuilder(platform_batch_id);
-  for await (const page of pages) for (const line of page) builder.add(line);
-  return builder.end();
 }
 
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
@@ -326,7 +319,7 @@ function closeBatch(
       if (held.length === 0) return false;
       // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
       if (await isOpen(tx, platform_batch_id)) return false;
-      const statement = await statementFrom(platform_batch_id, linesIn(tx, platform_batch_id));
+      const statement = await statementOf(platform_batch_id, linesIn(tx, platform_batch_id));
       await tx.query(
         sql(
           'batch_close',

@@ -1,97 +1,27 @@
 /**
- * Lines of a partner's export, read and compared in turns: a file of a million lines holds nobody up.
+ * A partner's export of a batch, read as it arrives and compared with our lines: a file of a million lines holds nobody up.
  *
  * enters: `platform_payment_id,status,amount_in_cents` in pieces, and the lines of our own batch page by page.  leaves: the
- *         differences.  holds: no turn of the event loop takes longer than LINES_AT_ONCE lines need.
+ *         differences.  holds: after each piece and each page the event loop gets a turn, and nothing is sorted.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import {
   compileCheck,
   isPaymentStatus,
   PlatformPaymentId,
   Refusal,
+  type BatchStatement,
   type Detail,
   type Difference,
   type PaymentStatus,
 } from '@duebridge/contract';
-import { LINES_AT_ONCE, sortById, turn, type StatementLine } from './statement.ts';
+import { statementBuilder, type StatementLine } from './statement.ts';
 
 const idCheck = compileCheck(PlatformPaymentId);
 /** Problems named in one answer: enough to fix an export. */
 const MAX_DETAILS = 20;
 /** Largest file, in bytes: a million lines. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
-
-/** The lines of an export that arrives in pieces; yields to the event loop in between. */
-export async function readFile(file: AsyncIterable<Uint8Array>): Promise<StatementLine[]> {
-  const reader = lineReader();
-  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  const decode = (bytes?: Uint8Array): string => {
-    try {
-      return bytes === undefined ? utf8.decode() : utf8.decode(bytes, { stream: true });
-    } catch {
-      throw new Refusal('INVALID_REQUEST', {
-        details: [{ path: 'body', problem: 'is not UTF-8: save the file as CSV UTF-8' }],
-      });
-    }
-  };
-  let bytes = 0;
-  let rest = '';
-  const take = async (text: string, last: boolean): Promise<void> => {
-    // A return at the very end may be the first half of a line break.
-    const parts = (rest + text).split(/\r\n|\n|\r(?!$)/);
-    rest = last ? '' : (parts.pop() ?? '');
-    for (let from = 0; from < parts.length; from += LINES_AT_ONCE) {
-      reader.read(parts.slice(from, from + LINES_AT_ONCE));
-      await turn();
-    }
-  };
-  for await (const chunk of file) {
-    bytes += chunk.length;
-    if (bytes > MAX_FILE_BYTES) {
-      throw new Refusal('PAYLOAD_TOO_LARGE', { message: 'The file is larger than 64 MiB' });
-    }
-    await take(decode(chunk), false);
-  }
-  await take(decode(), true);
-  return reader.end();
-}
-
-/** Reads lines `platform_payment_id,status,amount_in_cents`; a heading line is skipped. `end` throws Refusal INVALID_REQUEST. */
-function lineReader(): { read(texts: readonly string[]): void; end(): StatementLine[] } {
-  const lines: StatementLine[] = [];
-  const details: Detail[] = [];
-  let number = 0;
-  const readOne = (text: string): void => {
-    number += 1;
-    const fields = text
-      .replace(/^\uFEFF/, '')
-      .split(',')
-      .map((field) => field.trim().replace(/^"(.*)"$/, '$1'));
-    const [platform_payment_id, status, amount = ''] = fields;
-    if (text.trim() === '' || platform_payment_id === 'platform_payment_id') return;
-    // Decision 11, except for zero, which an export may have for a payment that came to nothing.
-    if (
-      fields.length === 3 &&
-      idCheck.holds(platform_payment_id) &&
-      isPaymentStatus(status) &&
-      /^(0|[1-9][0-9]{0,14})$/.test(amount)
-    ) {
-      lines.push({ platform_payment_id, status, amount_in_cents: Number(amount) });
-    } else if (details.length < MAX_DETAILS) {
-      details.push({
-        path: `body.csv.line_${number}`,
-        problem: 'must be platform_payment_id,status,amount_in_cents',
-      });
-    }
-  };
-  return {
-    read: (texts) => texts.forEach(readOne),
-    end() {
-      if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
-      return lines;
-    },
-  };
-}
 
 /** What an export says of one payment. */
 interface TheirLine {
@@ -101,34 +31,104 @@ interface TheirLine {
   readonly lines: number;
 }
 
+/** An export. */
+export interface ExportFile {
+  readonly lines: Map<string, TheirLine>;
+  /** Null unless its lines are in the order of their ids, as those of the partner kit are. */
+  readonly statement: BatchStatement | null;
+}
+
+/** Reads an export that arrives in pieces; a heading is skipped. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST. */
+export async function readExport(
+  platform_batch_id: string,
+  file: AsyncIterable<Uint8Array>,
+): Promise<ExportFile> {
+  const lines = new Map<string, TheirLine>();
+  const statement = statementBuilder(platform_batch_id);
+  const details: Detail[] = [];
+  let number = 0;
+  let last = '';
+  let isInOrder = true;
+  for await (const texts of textsOf(file)) {
+    for (const text of texts) {
+      number += 1;
+      const line = lineOf(text);
+      if (line === undefined) {
+        const problem = 'must be platform_payment_id,status,amount_in_cents';
+        if (details.length < MAX_DETAILS)
+          details.push({ path: `body.csv.line_${number}`, problem });
+      }
+      if (line === undefined || line === null) continue;
+      const { platform_payment_id, status, amount_in_cents } = line;
+      const before = lines.get(platform_payment_id);
+      lines.set(platform_payment_id, {
+        status,
+        amount_in_cents: amount_in_cents + (before?.amount_in_cents ?? 0),
+        lines: 1 + (before?.lines ?? 0),
+      });
+      statement.add(line);
+      isInOrder &&= platform_payment_id >= last;
+      last = platform_payment_id;
+    }
+    await turn();
+  }
+  if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
+  return { lines, statement: isInOrder ? statement.end() : null };
+}
+
+/** The lines of each piece. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST for what is not UTF-8. */
+async function* textsOf(file: AsyncIterable<Uint8Array>): AsyncGenerator<string[]> {
+  const utf8 = new TextDecoder('utf-8', { fatal: true });
+  let bytes = 0;
+  let rest = '';
+  try {
+    for await (const piece of file) {
+      bytes += piece.length;
+      if (bytes > MAX_FILE_BYTES) {
+        throw new Refusal('PAYLOAD_TOO_LARGE', { message: 'The file is larger than 64 MiB' });
+      }
+      // A return at the very end may be the first half of a line break.
+      const texts = (rest + utf8.decode(piece, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+      rest = texts.pop() ?? '';
+      yield texts;
+    }
+    yield [rest + utf8.decode()];
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    const problem = 'is not UTF-8: save the file as CSV UTF-8';
+    throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem }] });
+  }
+}
+
+/** A line; null for one that says nothing, undefined for one that cannot be read. Pure. */
+function lineOf(text: string): StatementLine | null | undefined {
+  const fields = text.split(',').map((field) => field.trim().replace(/^"(.*)"$/, '$1'));
+  const [platform_payment_id, status, amount = ''] = fields;
+  if (text.trim() === '' || platform_payment_id === 'platform_payment_id') return null;
+  // Decision 11, except for zero, which an export may have for a payment that came to nothing.
+  const isAmount = /^(0|[1-9][0-9]{0,14})$/.test(amount);
+  return fields.length === 3 &&
+    isAmount &&
+    idCheck.holds(platform_payment_id) &&
+    isPaymentStatus(status)
+    ? { platform_payment_id, status, amount_in_cents: Number(amount) }
+    : undefined;
+}
+
 /** The comparison of two sides. */
 export interface Compared {
   /** Payments that either side has: the number that differences are counted against. */
   readonly compared: number;
-  /** In the order of their ids. */
+  /** Of our payments, in the order of their ids; then of what only the partner has, in the order of its file. */
   readonly differences: Difference[];
 }
 
 /** Compares our lines, page by page, with an export. An id that occurs twice there counts with the sum of its amounts. */
 export async function compareLines(
   ours: AsyncIterable<readonly StatementLine[]> | Iterable<readonly StatementLine[]>,
-  theirs: readonly StatementLine[],
+  { lines }: Pick<ExportFile, 'lines'>,
 ): Promise<Compared> {
-  const there = new Map<string, TheirLine>();
-  for (let from = 0; from < theirs.length; from += LINES_AT_ONCE) {
-    for (const { platform_payment_id, status, amount_in_cents } of theirs.slice(
-      from,
-      from + LINES_AT_ONCE,
-    )) {
-      const before = there.get(platform_payment_id);
-      there.set(platform_payment_id, {
-        status,
-        amount_in_cents: amount_in_cents + (before?.amount_in_cents ?? 0),
-        lines: 1 + (before?.lines ?? 0),
-      });
-    }
-    await turn();
-  }
+  const there = new Map(lines);
   const differences: Difference[] = [];
   let compared = there.size;
   for await (const page of ours) {
@@ -142,9 +142,8 @@ export async function compareLines(
   }
   for (const [platform_payment_id, { status }] of there) {
     differences.push({ platform_payment_id, kind: 'missing_here', here: null, there: status });
-    if (differences.length % LINES_AT_ONCE === 0) await turn();
   }
-  return { compared, differences: await sortById(differences) };
+  return { compared, differences };
 }
 
 function compareLine(line: StatementLine, other: TheirLine | undefined): Difference[] {

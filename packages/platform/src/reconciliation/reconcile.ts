@@ -20,9 +20,8 @@ import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 import { keepDifferences } from './differences.ts';
 import { comparePayment, otherThan } from './compare-payment.ts';
-import { compareLines, readFile } from './export-file.ts';
+import { compareLines, readExport } from './export-file.ts';
 import { readStatement, REACHED_THE_PARTNER, withLines } from './batch.ts';
-import { sortById, statementOf } from './statement.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
@@ -151,11 +150,10 @@ export async function reconcileFile(
   actor: string,
 ): Promise<Reconciliation> {
   const partner_id = await partnerOf(database, platform_batch_id);
-  const lines = await readFile(file);
-  const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, lines));
+  const read = await readExport(platform_batch_id, file);
+  const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, read));
   const result: Reconciliation = { platform_batch_id, method: 'csv', ...found };
-  const theirs = await statementOf(platform_batch_id, lines);
-  await keep(database, partner_id, { result, theirs }, actor);
+  await keep(database, partner_id, { result, theirs: read.statement }, actor);
   return result;
 }
 
@@ -350,5 +348,5 @@ async function readEach(
   };
   const atOnce = Math.min(READ_AT_ONCE, partner.budget.max_concurrent_calls);
   await Promise.all(Array.from({ length: atOnce }, readOn));
-  return sortById(differences);
+  return differences.sort((a, b) => (a.platform_payment_id < b.platform_payment_id ? -1 : 1));
 }
