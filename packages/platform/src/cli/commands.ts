@@ -23,7 +23,6 @@ import {
   type CommandTable,
 } from '@duebridge/runtime/cli';
 import { Option } from 'commander';
-import { bulkLines } from './bulk.ts';
 import { moneyLines } from './money.ts';
 import * as output from './output.ts';
 import { facts, tableOf } from './output.ts';
@@ -149,7 +148,6 @@ const paymentLines: readonly CommandLine[] = [
     help: 'close a payment that the partner refused and does not have; with --outcome, any in review or paused',
   }),
   line('asks', routes.list_asks, tableOf()),
-  ...bulkLines,
 ];
 
 const batchLines: readonly CommandLine[] = [
@@ -205,7 +203,6 @@ export const COMMANDS: CommandTable = {
     key: 'API keys of the token endpoint',
     payment: 'read or act on one payment',
     review: 'payments that wait for an operator',
-    bulk: 'act on several payments, one after the other; each is checked and audited by itself',
     person: 'the data held about a person',
     operator: 'the platform’s operators and their roles',
   },

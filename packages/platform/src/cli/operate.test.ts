@@ -1,12 +1,9 @@
 /** An operator's working day at a terminal, using the commands alone. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import path from 'node:path';
-import { text } from 'node:stream/consumers';
 import test, { after } from 'node:test';
 import type { CaseView, PaymentPage } from '@duebridge/contract';
-import { served } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { eventually } from '../../test/engine-rig.ts';
@@ -18,20 +15,12 @@ await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
 /** Runs a command; `words` are the arguments as a shell would split them. Returns what it printed, or throws what it threw. */
-async function run(
-  words: readonly string[],
-  key: string = platform.adminKey,
-  url = platform.adminUrl,
-  heard: (text: string) => void = () => undefined,
-): Promise<string> {
+async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
   let out = '';
   const command = platformCommand({
-    env: { DUEBRIDGE_ADMIN_URL: url, DUEBRIDGE_ADMIN_KEY: key },
+    env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
     stdin: (async function* () {})(),
-    write: (text) => {
-      out += text;
-      heard(text);
-    },
+    write: (text) => void (out += text),
   });
   const quiet = (one: Command): void => {
     one.exitOverride().configureOutput({ writeOut: () => {}, writeErr: () => {} });
@@ -321,54 +310,4 @@ test('the audit is compared with its seals by one command, which fails with one 
     exitCode: 1,
     message: 'the audit is broken at seal 1000000: a seal before it was removed',
   });
-});
-
-test('several payments: a run prints each result and fails with one sentence when one was refused', async () => {
-  const ids = [await pay(3_100, 'bulk-1@example.com'), await pay(3_200, 'bulk-2@example.com')];
-  const reason = ['--reason', 'ticket 14'];
-  const said = await run(['bulk', 'poll', ...ids, ...reason]);
-  assert.match(said, new RegExp(`^1/2  ${ids[0]}  done: succeeded$`, 'm'));
-  assert.match(said, /^Done for 2 of 2\.$/m);
-  const { entries } = await json<{ entries: { detail: { reason: string } }[] }>([
-    'audit',
-    '--event',
-    'payment_polled',
-  ]);
-  assert.equal(entries.filter(({ detail }) => detail.reason === 'ticket 14').length, 2);
-  await assert.rejects(run(['bulk', 'poll', ...ids, 'nobody', ...reason]), {
-    exitCode: 1,
-    message: '1 of 3 were not done: the lines above say why',
-  });
-  assert.match(await run(['bulk', 'poll', '--amount', '31', ...reason]), /^Done for 1 of 1\.$/m);
-  for (const words of [
-    ['bulk', 'poll', ...ids],
-    ['bulk', 'poll', ...reason],
-    ['bulk', 'poll', ...ids, '--status', 'review', ...reason],
-  ]) {
-    await assert.rejects(run(words), { exitCode: 3 });
-  }
-  await assert.rejects(run(['payments', '--status', 'late']), {
-    code: 'commander.invalidArgument',
-  });
-});
-
-test('an act whose answer is lost stops the command, and the command says how to go on', async (t) => {
-  const ids = [await pay(3_300, 'bulk-3@example.com'), await pay(3_400, 'bulk-4@example.com')];
-  // Between the command and the platform: the act is done, and its answer is lost.
-  const passed: string[] = [];
-  const between = createServer((request, response) => {
-    void (async () => {
-      passed.push(String(request.url));
-      await platform.admin('POST', String(request.url), JSON.parse(await text(request)) as object);
-      response.writeHead(502).end('<h1>Bad gateway</h1>');
-    })();
-  });
-  const url = await served(t, between);
-  const words = ['bulk', 'poll', ...ids, '--reason', 'ticket 16'];
-  await assert.rejects(run(words, platform.adminKey, url), {
-    exitCode: 1,
-    message: new RegExp(`^stopped at ${ids[0]}: .*; run the same command again`),
-  });
-  assert.deepEqual(passed, [`/admin/v1/payments/${ids[0]}/poll`]);
-  assert.match(await run(words), /^Done for 2 of 2\.$/m);
 });

@@ -72,8 +72,6 @@ export interface CommandLine {
   readonly help?: string;
   /** Fields that are arguments; default: those of the path. */
   readonly args?: readonly string[];
-  /** The name of an argument that may be repeated and is no field. */
-  readonly rest?: string;
   readonly fields?: Words;
   /** Fields of the body that the command sets itself. */
   readonly fixed?: Readonly<Record<string, unknown>>;
@@ -222,7 +220,6 @@ function addLine(
     .filter((one) => isShown(one) && !names.has(one.name) && names.add(one.name));
   command.description(each.help ?? sentencePart(route.summary));
   for (const name of allArgs) command.argument(`[${name}]`, each.fields?.[name]?.help ?? '');
-  if (each.rest !== undefined) command.argument(`[${each.rest}...]`);
   const options = new Map(
     [...own, ...theirs].map((leaf) => [leaf.name, optionOf(leaf, wordsOf(leaf.name))]),
   );
@@ -236,7 +233,6 @@ function addLine(
       ...args.map((name) => `<${name}>`),
       ...needed.map(({ name }) => options.get(name)?.flags),
       ...moreArgs.map((name) => `[${name}]`),
-      ...(each.rest === undefined ? [] : [`[${each.rest}...]`]),
       '[options]',
     ].join(' '),
   );
