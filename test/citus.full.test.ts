@@ -70,7 +70,7 @@ test('on a Citus cluster', async (t) => {
     const client = await register(gasCompany(partner.server.url, key['x-api-key']));
 
     await t.test(
-      'a bill is paid, from token to receipt; a failed payment is replaced [S1 S2 S3 S4]',
+      'a bill is paid, from token to receipt; a failed payment is followed by another [S1 S2 S3 S4]',
       async () => {
         const { status, body } = await createToken(client, { account_id: 'A-1' });
         assert.equal(status, 200, JSON.stringify(body));
@@ -110,12 +110,12 @@ test('on a Citus cluster', async (t) => {
         const tooMuch = await reloaded.confirm(10_001);
         const failed = await reloaded.ended(tooMuch.body.platform_payment_id);
         assert.equal(failed.status, 'failed');
-        // A failed payment is replaced once, however often that is asked.
-        const replaces = { replaces: failed.platform_payment_id };
-        const replaced = await reloaded.confirm(7_050, replaces);
+        // A failed payment is followed by one, however often that is asked.
+        await reloaded.bill();
+        const replaced = await reloaded.confirm(7_050);
         assert.equal(replaced.status, 200, JSON.stringify(replaced.body));
         assert.equal(
-          (await reloaded.confirm(7_050, replaces)).body.platform_payment_id,
+          (await reloaded.confirm(7_050)).body.platform_payment_id,
           replaced.body.platform_payment_id,
         );
         assert.equal((await reloaded.ended(replaced.body.platform_payment_id)).status, 'succeeded');
@@ -268,7 +268,8 @@ test('on a Citus cluster', async (t) => {
               return row?.acts === 'authorize void' && row.settled;
             }),
           );
-          const again = await browser.confirm(2_400, { replaces: id });
+          await browser.bill();
+          const again = await browser.confirm(2_400);
           assert.equal(again.status, 200, JSON.stringify(again.body));
         } finally {
           await refuser.stop();

@@ -13,7 +13,6 @@ import type { FlowPayment, Reconciliation } from '@duebridge/contract';
 import { asynchronousStandbys, ensureDatabase, openDatabase } from '@duebridge/runtime';
 import { testServer } from '@duebridge/runtime/testing';
 import {
-  bearer,
   startTestPartner,
   startTestPlatform,
   type TestPlatform,
@@ -47,15 +46,8 @@ async function answer<T>(asked: ReturnType<TestPlatform['call']>): Promise<T> {
   return body as T;
 }
 
-const confirm = (on: TestPlatform, session: string, platform_payment_id?: string) =>
-  on.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: {
-      amount_in_cents: 1_000,
-      funding_method: 'sandbox_bank',
-      ...(platform_payment_id === undefined ? {} : { platform_payment_id }),
-    },
-  });
+const confirm = (on: TestPlatform, session: string, platform_payment_id: string) =>
+  on.confirm(session, { amount_in_cents: 1_000, platform_payment_id });
 
 /** Repeats what fails while the database is away. */
 async function until<T>(what: string, attempt: () => Promise<T | undefined>): Promise<T> {
@@ -96,7 +88,8 @@ test('a standby takes over that never had the last payments: none is posted twic
   // The window's batch and one payment reach the standby; nothing that follows does.
   const visit = async (on: TestPlatform, account_id: string): Promise<Customer> => {
     const { session, bill } = await on.session(credentials, account_id, `${account_id}@x.example`);
-    return { account_id, session, platform_payment_id: bill?.next_payment_id ?? '' };
+    const id = bill?.next_payment_id ?? bill?.payment?.platform_payment_id ?? '';
+    return { account_id, session, platform_payment_id: id };
   };
   const before = await visit(stays, account(0));
   await answer(confirm(stays, before.session, before.platform_payment_id));
@@ -130,12 +123,12 @@ test('a standby takes over that never had the last payments: none is posted twic
   proxy.faults.cut = false;
   proxy.drop();
 
-  // Pages that are still open repeat what they sent; the customers of the first three have opened the page anew, which knows no id.
+  // Pages that are still open repeat what they sent; the customers of the first three have opened the page anew, which knows its id no more.
   const again = async (n: number, fresh: boolean): Promise<void> => {
     const customer = customers[n - 1]!;
     const payment = await until(`confirm ${n}`, async () => {
-      const { session } = await visit(stays, customer.account_id);
-      const id = fresh ? undefined : customer.platform_payment_id;
+      const { session, platform_payment_id } = await visit(stays, customer.account_id);
+      const id = fresh ? platform_payment_id : customer.platform_payment_id;
       return answer<FlowPayment>(confirm(stays, session, id));
     });
     assert.equal(payment.platform_payment_id, customer.platform_payment_id);

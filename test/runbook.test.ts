@@ -175,9 +175,6 @@ async function caseOf(platform_payment_id: string, isMoney: boolean): Promise<st
 async function unsent(): Promise<string> {
   const credentials = await work.platform.credentials('springfield-water');
   const { session } = await work.platform.session(credentials, 'waits-2', 'unsent@example.com');
-  const made = await work.platform.call('POST', '/v1/flow/payments', {
-    headers: { authorization: `Bearer ${session}` },
-    body: { amount_in_cents: 900, funding_method: 'sandbox_bank' },
-  });
+  const made = await work.platform.confirm(session, { amount_in_cents: 900 });
   return String(made.body['platform_payment_id']);
 }

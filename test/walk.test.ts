@@ -152,10 +152,11 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
   assert.match(failed.failure_reason ?? '', /maximum/);
   assert.equal(failed.posted_at, null);
 
-  // A second try is another payment, and only the customer's word makes it.
+  // A second try is another payment, and only a page that has seen how the first ended makes it.
   const same = await browser.confirm(10_000);
   assert.equal(same.body.platform_payment_id, failed.platform_payment_id);
-  const second = await browser.confirm(10_000, { replaces: failed.platform_payment_id });
+  await browser.bill();
+  const second = await browser.confirm(10_000);
   const paid = await browser.ended(second.body.platform_payment_id);
   assert.equal(paid.status, 'succeeded');
 

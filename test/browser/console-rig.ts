@@ -8,7 +8,6 @@ import { createServer } from 'node:http';
 import type { OperatorKeyGrant } from '@duebridge/contract';
 import type { Cleanup } from '@duebridge/runtime/testing';
 import {
-  bearer,
   startTestPlatform,
   type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
@@ -117,10 +116,7 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
     token: (headers) => platform.token(headers),
     async pay(account_id, amount_in_cents, email) {
       const { session } = await platform.session(credentials, account_id, email);
-      const made = await platform.call('POST', '/v1/flow/payments', {
-        headers: bearer(session),
-        body: { amount_in_cents, funding_method: 'sandbox_bank' },
-      });
+      const made = await platform.confirm(session, { amount_in_cents });
       assert.equal(made.status, 200, made.text);
       const id = String(made.body['platform_payment_id']);
       const wanted = account_id.startsWith('pays')

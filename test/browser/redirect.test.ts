@@ -204,6 +204,7 @@ async function openVisit(account: string): Promise<{
       const paid = await call('POST', `${client.platformUrl}/v1/flow/payments`, headers, {
         amount_in_cents: 4_242,
         funding_method: 'sandbox_bank',
+        platform_payment_id: grant.bill?.next_payment_id,
       });
       assert.equal(paid.status, 200);
     },

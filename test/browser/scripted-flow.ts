@@ -59,7 +59,7 @@ export interface World {
   readonly counts: Record<Operation, number>;
   /** Tokens given out by the site's backend, newest last. */
   readonly tokens: string[];
-  readonly sessions: Map<string, { id: string; ended: boolean; continues: string | undefined }>;
+  readonly sessions: Map<string, { id: string; ended: boolean }>;
   readonly payments: FlowPayment[];
   /** Ends every session now, as time would. */
   endSessions(): void;
@@ -215,7 +215,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
         return refuse(response, 'ORIGIN_NOT_ALLOWED');
       const session = `dbs_${world.partner}_${world.sessions.size + 1}`;
       const id = `session-${world.sessions.size + 1}`;
-      world.sessions.set(session, { id, ended: false, continues: asked.continues });
+      world.sessions.set(session, { id, ended: false });
       const expires_at = new Date(Date.now() + world.sessionMs).toISOString();
       // With nothing planned for the read the bill comes along, as it does where the biller answers.
       const bill = world.plan.read ? {} : { bill: readAnswer(world, id) };
@@ -232,7 +232,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       }
       case 'pay': {
         const asked = JSON.parse(seen.body) as FlowPaymentRequest;
-        if (!newest || asked.replaces === newest.platform_payment_id) start(world, asked);
+        if (asked.platform_payment_id === realId(world)) start(world, asked);
         return json(response, 200, world.payments.at(-1));
       }
       case 'payment':
@@ -256,6 +256,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       account: world.bill,
       funding_methods: world.fundingMethods,
       payment: world.payments.at(-1) ?? null,
+      next_payment_id: realId(world),
       ...world.more,
     };
   }

@@ -66,7 +66,6 @@ function sessionOf({ flow_id, partner_id, account_id }: Confirm, biller_id: stri
     account_id,
     flow_id,
     balance: null,
-    opened_after: null,
     expires_at: '2100-01-01T00:00:00.000Z',
   };
 }
@@ -228,14 +227,14 @@ export class WorkerProcess {
         });
         await this.#funds.keep(tx, made, undefined);
         const { platform_payment_id } = made;
-        const more = { platform_payment_id, replaces: null, place: 0, now: world.now() };
+        const more = { platform_payment_id, place: 0, now: world.now() };
         if (this.#around.failsOver === true) await noteFlowPayment(tx, session, more);
         return made;
       });
     } catch {
       return false;
     }
-    this.#lost.keep({ payment: row, session, place: 0, replaces: null, instrument: undefined });
+    this.#lost.keep({ payment: row, session, place: 0, instrument: undefined });
     const { platform_payment_id: id, stage } = row;
     if (!again) history.add({ kind: 'confirmed', id, partner: partner_id, cents, stage });
     this.engine.take(row);

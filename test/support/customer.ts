@@ -68,33 +68,39 @@ export async function openSession(platformUrl: string, token: string): Promise<B
     {},
   );
   if (grant.status !== 200) throw new Error(`no session: ${JSON.stringify(grant)}`);
-  return new Browser(platformUrl, grant.body.session);
+  return new Browser(platformUrl, grant.body.session, grant.body.bill?.next_payment_id);
 }
 
 /** A customer's page with an open session. */
 export class Browser {
   readonly #platformUrl: string;
   readonly #headers: Readonly<Record<string, string>>;
+  #next: string | undefined;
 
-  constructor(platformUrl: string, session: string) {
+  /** `next`: the id of the next payment, which came with the bill. */
+  constructor(platformUrl: string, session: string, next?: string) {
     this.#platformUrl = platformUrl;
+    this.#next = next;
     this.#headers = { authorization: `Bearer ${session}` };
   }
 
-  /** Reads the bill. */
-  bill(): Promise<Answer<FlowSession>> {
-    return call('GET', `${this.#platformUrl}/v1/flow/session`, this.#headers);
+  /** Reads the bill; the next confirm is of the payment that follows what it shows. */
+  async bill(): Promise<Answer<FlowSession>> {
+    const read = await call<FlowSession>(
+      'GET',
+      `${this.#platformUrl}/v1/flow/session`,
+      this.#headers,
+    );
+    this.#next = read.body.next_payment_id ?? this.#next;
+    return read;
   }
 
   /** Confirms; may be repeated any number of times. */
-  confirm(
-    amount_in_cents: number,
-    extra: { replaces?: string } = {},
-  ): Promise<Answer<FlowPayment>> {
+  confirm(amount_in_cents: number): Promise<Answer<FlowPayment>> {
     return call('POST', `${this.#platformUrl}/v1/flow/payments`, this.#headers, {
       amount_in_cents,
       funding_method: 'sandbox_bank',
-      ...extra,
+      platform_payment_id: this.#next,
     });
   }
 

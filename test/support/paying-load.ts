@@ -63,10 +63,13 @@ export function startLoad(urls: readonly string[], client: Client, restMs = 0): 
           {},
         );
       });
+      const bill = await insist(at, (url) => new Browser(url, session).bill());
       // A customer who gets no answer presses again: at another process, and it is the same payment.
-      const made = await insist(at, (url) => new Browser(url, session).confirm(100 + at));
+      const press = (url: string) =>
+        new Browser(url, session, bill.next_payment_id).confirm(100 + at);
+      const made = await insist(at, press);
       acknowledged.set(made.platform_payment_id, account_id);
-      const again = await insist(at + 1, (url) => new Browser(url, session).confirm(100 + at));
+      const again = await insist(at + 1, press);
       assert.equal(again.platform_payment_id, made.platform_payment_id);
       await delay(restMs);
     }

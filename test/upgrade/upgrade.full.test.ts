@@ -139,6 +139,7 @@ for (const file of recordings) {
     // What customers and the partner's backend had in hand goes on: an open session, a token, an API key.
     const { client } = recording;
     const late = new Browser(platform.url, recording.session);
+    await late.bill();
     const second = await openSession(platform.url, recording.token);
     const { body } = await createToken(
       { platformUrl: platform.url, ...client },

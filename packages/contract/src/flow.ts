@@ -22,8 +22,7 @@ export const FlowSessionRequest = t.partial({
   }),
   continues: Type.String({
     maxLength: 256,
-    description:
-      'The session_id of the session that this one renews. When partner, customer and account are the same, both share the payment (P3).',
+    description: 'Ignored: pages of earlier versions send it.',
   }),
 });
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
@@ -169,7 +168,7 @@ export const FlowSession = Type.Object({
       },
     ),
     next_payment_id: t.platformPaymentId(
-      'The id that the next payment of this customer for this account will have; absent while one is processing. Send it with the confirm: a confirm that is repeated with it makes one payment, whatever either side has lost in between.',
+      'The id that the next payment of this customer for this account will have; absent while one is processing. The confirm names it: repeated with it, it makes one payment, whatever either side has lost in between.',
     ),
     last_paid: Type.Object(
       {
@@ -244,13 +243,11 @@ export interface FlowResult {
   readonly amount_in_cents?: number;
 }
 
-/**
- * Confirm. A session has one payment, however often this is sent. Another payment requires `replaces` with the id of the last
- * one, which must have failed or been canceled (PL3). `platform_payment_id` is the session's `next_payment_id`.
- */
+/** Confirm. It makes one payment, however often it is sent (PL3). */
 export const FlowPaymentRequest = t.strictObject({
   amount_in_cents: t.AmountInCents,
   funding_method: Type.String({ minLength: 1, maxLength: 64 }),
+  platform_payment_id: t.platformPaymentId('`next_payment_id` of the session.'),
   ...t.optional({
     instrument: Type.String({
       // Twelve digits in a row may be a card or an account number: no token of a processor looks like one.
@@ -258,10 +255,7 @@ export const FlowPaymentRequest = t.strictObject({
       description:
         "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
     }),
-    platform_payment_id: t.platformPaymentId(
-      '`next_payment_id` of the session; without it the platform takes that id.',
-    ),
-    replaces: t.PlatformPaymentId,
+    replaces: t.platformPaymentId('Ignored: pages of earlier versions send it.'),
     repeated: Type.Literal(true, {
       description:
         'The same confirm was sent before and not answered: the partner may have the payment already.',

@@ -137,11 +137,9 @@ test('secrets and personal data planted in every input leave through no output [
   const grant = await platform.session(credentials, 'a2');
   const elsewhere = { headers: bearer(grant.token), body: origin };
   await expect(403, platform.call('POST', '/v1/flow/session', elsewhere));
-  const headers = bearer(grant.session);
-  const card = { amount_in_cents: 500, funding_method: 'canary-4111111111111111' };
-  await expect(400, platform.call('POST', payments, { headers, body: card }));
-  const confirm = { amount_in_cents: 500, funding_method: 'sandbox_bank' };
-  const made = await expect(200, platform.call('POST', payments, { headers, body: confirm }));
+  const card = { funding_method: 'canary-4111111111111111' };
+  await expect(400, platform.confirm(grant.session, card));
+  const made = await expect(200, platform.confirm(grant.session));
   const id = String(made.body['platform_payment_id']);
   const ended = await platform.ended(grant.session, id);
   assert.equal(ended.failure_reason, reason, 'the customer is told why');

@@ -7,7 +7,7 @@ import test, { after } from 'node:test';
 import { columns } from '@duebridge/runtime/cli';
 import { served } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
-import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
+import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { certificate } from '../test/certificates.ts';
 import { platformCommand } from './main.ts';
 
@@ -139,10 +139,7 @@ test('the commands’ output is enough to get from key issue to a paid bill', as
   const grant = (await json('key issue --partner water')) as Record<string, string>;
   const credentials = { 'x-client-id': grant['client_id']!, 'x-api-key': grant['api_key']! };
   const { session } = await platform.session(credentials, 'a1');
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 777, funding_method: 'sandbox_bank' },
-  });
+  const made = await platform.confirm(session, { amount_in_cents: 777 });
   const id = String(made.body['platform_payment_id']);
   assert.equal((await platform.ended(session, id)).status, 'succeeded');
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import test, { after } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import type { FlowPayment } from '@duebridge/contract';
+import type { FlowPayment, FlowSessionGrant } from '@duebridge/contract';
 import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
 import { until } from '../test/paying.ts';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
@@ -49,8 +49,12 @@ test('a token of one replica opens the flow at another, and both confirm the one
     body: '{}',
   });
   assert.equal(exchanged.status, 200);
-  const { session } = (await exchanged.json()) as { session: string };
-  const body = { amount_in_cents: 500, funding_method: 'sandbox_bank' };
+  const { session, bill } = (await exchanged.json()) as FlowSessionGrant;
+  const body = {
+    amount_in_cents: 500,
+    funding_method: 'sandbox_bank',
+    platform_payment_id: bill?.next_payment_id,
+  };
   const ids = await Promise.all(
     Array.from({ length: 20 }, async (_, turn) => {
       const answer =
@@ -69,10 +73,7 @@ test('a token of one replica opens the flow at another, and both confirm the one
 
 test('a payment that one replica drives is followed at another, to its end [S4]', async () => {
   const { session } = await here.session(credentials, 'a2');
-  const made = await here.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
-  });
+  const made = await here.confirm(session);
   const read = async (): Promise<string> => {
     const path = `/v1/flow/payments/${String(made.body['platform_payment_id'])}`;
     return ((await (await elsewhere(path, session)).json()) as FlowPayment).status;

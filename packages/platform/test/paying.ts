@@ -50,8 +50,10 @@ export async function newCustomer({ platform, partner, credentials }: Place, end
     email,
     ends,
     call,
+    confirm: (body: object) => platform.confirm(session, body),
+    next: () => platform.next(session),
     async pay(body: object): Promise<Paid> {
-      const answer = await call('POST', '/v1/flow/payments', body);
+      const answer = await platform.confirm(session, body);
       assert.equal(answer.status, 200, answer.text);
       return paid(platform, partner, call, answer.body as unknown as FlowPayment);
     },

@@ -133,10 +133,8 @@ test('a payment refused by its partner for good can be closed: failed, funds rel
     );
     return rows.length === 1;
   });
-  const again = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 2400, funding_method: 'sandbox_bank', replaces: id },
-  });
+  await platform.next(session);
+  const again = await platform.confirm(session, { amount_in_cents: 2400 });
   assert.equal(again.status, 200, again.text);
   assert.notEqual(again.body['platform_payment_id'], id);
   const { audit } = await detailOf(id);

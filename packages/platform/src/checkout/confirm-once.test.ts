@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after } from 'node:test';
+import type { FlowPaymentRequest } from '@duebridge/contract';
 import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
@@ -18,7 +19,6 @@ await database.query(
    VALUES ('p', 'P', 'biller', 'b', 'https://p.example', 'key', '{}', 'x')`,
 );
 const partner = { partner_id: 'p', batch_time_zone: 'UTC', batch_cutoff: '00:00' } as Partner;
-const request = { amount_in_cents: 500, funding_method: 'sandbox_bank' };
 const clock = manualClock(Date.now());
 
 let sessions = 0;
@@ -33,9 +33,15 @@ function newSession(): Session {
     account_id: 'a',
     flow_id: Buffer.alloc(32, sessions),
     balance: null,
-    opened_after: null,
     expires_at: new Date().toISOString(),
   };
+}
+
+/** What the page of a session confirms. */
+async function confirmOf(session: Session, at = clock): Promise<FlowPaymentRequest> {
+  assert.ok(isPayable(session));
+  const platform_payment_id = await nextPaymentId(database, session, at.now());
+  return { amount_in_cents: 500, funding_method: 'sandbox_bank', platform_payment_id };
 }
 
 function open(on: Database, taken: PaymentRow[], at = clock, read: unknown[] = []): Payments {
@@ -71,6 +77,7 @@ test('the engine learns of a payment once, after its commit, and the payment is 
   const taken: PaymentRow[] = [];
   const payments = open(database, taken);
   const session = newSession();
+  const request = await confirmOf(session);
   const payment = await payments.confirm(session, request);
   await payments.confirm(session, request);
   assert.deepEqual(
@@ -98,6 +105,7 @@ test('the slot of a commit whose answer is lost is read again, and the next clic
   const [taken, read]: [PaymentRow[], unknown[]] = [[], []];
   const session = newSession();
   const payments = open(cut, taken, clock, read);
+  const request = await confirmOf(session);
   await assert.rejects(payments.confirm(session, request), DatabaseUnavailable);
   assert.deepEqual([taken.length, read], [0, [7]]);
   const again = await payments.confirm(session, request);
@@ -123,7 +131,9 @@ test('a host whose clock is behind at the cut-off adds the payment to the next b
     [new Date(cutoff).toISOString()],
   );
   const taken: PaymentRow[] = [];
-  const payment = await open(database, taken, behind).confirm(newSession(), request);
+  const session = newSession();
+  const request = await confirmOf(session, behind);
+  const payment = await open(database, taken, behind).confirm(session, request);
   const [batch] = await database.query<{ cutoff_at: string }>(
     'SELECT cutoff_at FROM duebridge_platform.batches WHERE platform_batch_id = $1',
     [payment.platform_batch_id],
@@ -134,10 +144,9 @@ test('a host whose clock is behind at the cut-off adds the payment to the next b
 
 test('a confirm repeated with its id makes the same payment again after the database lost it, by any process [RU5]', async () => {
   const session = newSession();
-  assert.ok(isPayable(session));
-  const platform_payment_id = await nextPaymentId(database, session, clock.now());
-  const confirm = async (): Promise<PaymentRow> =>
-    open(database, []).confirm(session, { ...request, platform_payment_id });
+  const request = await confirmOf(session);
+  const { platform_payment_id } = request;
+  const confirm = (): Promise<PaymentRow> => open(database, []).confirm(session, request);
   const made = await confirm();
   assert.equal(made.platform_payment_id, platform_payment_id);
   await database.transaction(async (tx) => {

@@ -2,9 +2,10 @@
  * Stage 4: the customer's instruction becomes a payment row, owned by this worker, due now (S4, PL1, PL3).
  *
  * enters: a session and what the customer confirmed.  leaves: the one payment that the session stands on, made now or before.
- * holds:  a confirm makes one payment, however often it is sent and from however many tabs and tokens. Only `replaces`, which names
- *         a payment that failed or was canceled, makes another, and does so once; the row is committed before the engine hears of
- *         it; no call to the partner happens inside the transaction.
+ * holds:  a confirm names the id of the flow's next payment, which its page was given with the bill, and makes that one payment,
+ *         however often it is sent and from however many tabs and tokens. The next id is another only for a page that has seen how
+ *         the payment before ended. The row is committed before the engine hears of it; no call to the partner happens inside the
+ *         transaction.
  * next:   engine.take drives it; if this process dies in between, another worker finds the row.
  */
 import { conflict, invalidField, Refusal } from '@duebridge/contract';
@@ -23,22 +24,19 @@ import type { Clock, Database, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
 import {
+  flowAsItStands,
   flowPayment,
-  idOfNext,
   isPayable,
   lockFlow,
   noteFlowPayment,
   readSequence,
-  replacementOf,
-  standingPayment,
   type PayableSession,
-  type Sequence,
   type Session,
 } from './flow.ts';
 import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
-import { notePutBack, type LostPayments, type MadePayment } from './lost-payments.ts';
+import type { LostPayments, MadePayment } from './lost-payments.ts';
 import { payableAccount, type AccountReads } from './account-reads.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
@@ -52,23 +50,17 @@ const ACCOUNT_DEADLINE_MS = 5_000;
 export interface Payments {
   /**
    * Returns the payment that this confirm asks for, whether made now or earlier. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
-   * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (`replaces` names a payment that may not be replaced), INVALID_REQUEST (no such
-   * funding method).
+   * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (the id is not the flow's, or hours old), INVALID_REQUEST (no such funding method).
    */
   confirm(session: Session, request: FlowPaymentRequest): Promise<PaymentRow>;
   /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, including another customer's. */
   read(session: Session, platform_payment_id: string): Promise<PaymentRow>;
 }
 
-/** The result of a confirm: an existing payment, or a new one with its id and place in the flow's sequence. */
+/** The result of a confirm: an existing payment, or a new one with its place in the flow's sequence. */
 type Decision =
   | { readonly kind: 'give'; readonly payment: PaymentRow }
-  | {
-      readonly kind: 'make';
-      readonly replaces: string | null;
-      readonly platform_payment_id: string;
-      readonly place: number;
-    };
+  | { readonly kind: 'make'; readonly place: number };
 
 /** Payments of one flow that a database may have lost: a page that knows of more is told to read its session again. */
 const MAX_LOST = 16;
@@ -99,8 +91,8 @@ export function openPayments(stage: Stage4): Payments {
   return {
     async confirm(session, request) {
       if (!isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
-      const sequence = await readSequence(database, session);
-      const decision = await decide(database, session, request, sequence, clock.now());
+      const { made } = await readSequence(database, session);
+      const decision = await decide(database, session, request, made, clock.now());
       if (decision.kind === 'give') return decision.payment;
       const partner = await stage.registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
@@ -189,8 +181,8 @@ async function writeIntent(
   { session, partner, request }: Confirm,
   { platform_batch_id, began }: { platform_batch_id: string; began: number },
 ): Promise<MadePayment | Extract<Decision, { kind: 'give' }>> {
-  const sequence = await lockFlow(tx, session);
-  const decision = await decide(tx, session, request, sequence, began);
+  const { made } = await lockFlow(tx, session);
+  const decision = await decide(tx, session, request, made, began);
   if (decision.kind === 'give') return decision;
   const before = lost.latestOf(session.flow_id);
   if (before !== undefined) {
@@ -199,14 +191,12 @@ async function writeIntent(
     if (stored === undefined)
       return { kind: 'give', payment: await lost.putBack(tx, before, platform_batch_id) };
   }
-  const { place, replaces } = decision;
-  // The page was told the end of what it names as replaced, or had no answer to the same confirm: the database may have lost the payment.
-  const isLost = decision.platform_payment_id === request.replaces;
+  const { place } = decision;
   const payment = await insertPayment(tx, {
     // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
     platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
       ? undefined
-      : decision.platform_payment_id,
+      : request.platform_payment_id,
     partner_id: partner.partner_id,
     biller_id: session.biller_id,
     account_id: session.account_id,
@@ -215,16 +205,15 @@ async function writeIntent(
     session_id: session.session_id,
     funding_method: request.funding_method,
     ...engine.placeForNew(partner, request),
-    maybe_sent: isLost || request.repeated === true ? true : null,
+    maybe_sent: request.repeated ?? null,
     actor: `session ${session.session_id}`,
   });
   await funding.keep(tx, payment, request.instrument, session.flow_id);
   const { platform_payment_id } = payment;
-  if (isLost) await notePutBack(tx, payment, began, {});
-  await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: began });
+  await noteFlowPayment(tx, session, { platform_payment_id, place, now: began });
   // Personal data of a customer who pays is kept longer than that of one who only looked.
   await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);
-  return { payment, session, place, replaces, instrument: request.instrument };
+  return { payment, session, place, instrument: request.instrument };
 }
 
 /** The insert guard found the batch closed. Citus passes on only the guard's message, without the name of the rule. */
@@ -235,63 +224,32 @@ function isBatchClosed(error: unknown): boolean {
   );
 }
 
-/** What a confirm means in the current state. Evaluated once without the lock and once more under it. */
+/**
+ * What a confirm means in the current state. Evaluated once without the lock and once more under it. `made`: payments that the flow has
+ * made, and so the place of the next one.
+ */
 async function decide(
   on: Queryable,
   session: PayableSession,
-  request: FlowPaymentRequest,
-  sequence: Sequence,
+  { platform_payment_id }: FlowPaymentRequest,
+  made: number,
   now: number,
 ): Promise<Decision> {
-  const standing = await standingPayment(on, session);
-  const { replaces } = request;
-  if (replaces === undefined) {
-    return standing === undefined
-      ? make(on, session, request, sequence, now)
-      : { kind: 'give', payment: standing };
-  }
-  // A `replaces` that is sent twice returns the payment that the first request made.
-  const replacement = await replacementOf(on, session, replaces);
-  if (replacement !== undefined) return { kind: 'give', payment: replacement };
-  if (standing?.platform_payment_id === replaces && mayReplace(standing)) {
-    return make(on, session, request, sequence, now);
-  }
-  if (standing === undefined) {
-    // The page knows a payment of this flow that the database has lost: the same one again, which its partner knows the end of.
-    const lost = placeInFlow(session.flow_id, replaces, sequence.made + MAX_LOST);
-    if (lost !== undefined && (await flowPayment(on, session, replaces)) === undefined) {
-      return { kind: 'make', replaces: null, platform_payment_id: replaces, place: lost };
-    }
-  }
-  throw conflict('Only the last payment can be replaced, after it failed or was canceled');
-}
-
-/**
- * The new payment that a confirm asks for. Its id is the one that the page was given (payment-id.ts); a page of an earlier version names
- * none, and gets the flow's next one.
- */
-async function make(
-  on: Queryable,
-  session: PayableSession,
-  request: FlowPaymentRequest,
-  sequence: Sequence,
-  now: number,
-): Promise<Decision> {
-  const { platform_payment_id, replaces = null } = request;
-  const { made } = sequence;
-  if (platform_payment_id === undefined) {
-    const next = idOfNext(session, sequence, now);
-    return { kind: 'make', replaces, platform_payment_id: next, place: made };
-  }
-  const before = await flowPayment(on, session, platform_payment_id);
-  if (before !== undefined) return { kind: 'give', payment: before };
+  const named = await flowPayment(on, session, platform_payment_id);
+  if (named !== undefined) return { kind: 'give', payment: named };
   const place = placeInFlow(session.flow_id, platform_payment_id, made + MAX_LOST);
-  const isOld = madeAt(platform_payment_id) < now - MINTED_BEFORE_MS;
-  // Its place was taken under another id, or the page has been open for hours: it has to see how the flow stands now.
-  if (place === undefined || place < made || isOld) {
+  // A page that has been open for hours has to see how the flow stands now.
+  if (place === undefined || madeAt(platform_payment_id) < now - MINTED_BEFORE_MS) {
     throw conflict('The id is not that of the next payment: read the session again');
   }
-  return { kind: 'make', replaces, platform_payment_id, place };
+  const { standing, latest } = await flowAsItStands(on, session);
+  if (place < made) {
+    // Its place was taken under another id: the page was drawn without the payment that is there.
+    const payment = standing ?? latest;
+    if (payment !== undefined) return { kind: 'give', payment };
+  }
+  if (standing !== undefined && !mayReplace(standing)) return { kind: 'give', payment: standing };
+  return { kind: 'make', place };
 }
 
 /** A payment that failed as a duplicate means the debt is already paid: another attempt would pay it twice. */

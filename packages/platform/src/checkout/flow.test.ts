@@ -49,12 +49,8 @@ async function readSession(session: string): Promise<FlowSession> {
   return answer.body as unknown as FlowSession;
 }
 
-function confirm(session: string, change: object = {}): Promise<Answer> {
-  return platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 1_000, funding_method: 'sandbox_bank', ...change },
-  });
-}
+const confirm = (session: string, change: object = {}): Promise<Answer> =>
+  platform.confirm(session, { amount_in_cents: 1_000, ...change });
 
 async function pay(session: string, change: object = {}): Promise<FlowPayment> {
   const answer = await confirm(session, change);
@@ -167,6 +163,7 @@ test('a hundred confirms from two tabs and two tokens make one payment [S4 PL3 F
   const one = await platform.session(credentials, account, customer);
   const two = await platform.session(credentials, account, customer);
   const third = (await exchange(one.token)).body as { session: string };
+  await platform.next(third.session);
   const tabs = [one.session, two.session, third.session];
   const answers = await Promise.all(
     Array.from({ length: 100 }, (_, turn) =>
@@ -202,18 +199,31 @@ test('a session renewed in the middle of the flow repeats its confirm without a 
   const first = await platform.session(credentials, account, customer);
   const payment = await pay(first.session);
   await ended(first.session, payment.platform_payment_id);
-  const fresh = await platform.session(credentials, account, customer);
-  const renewed = await exchange(fresh.token, { continues: first.session_id });
-  assert.equal(
-    (await pay(String(renewed.body['session']))).platform_payment_id,
-    payment.platform_payment_id,
-  );
-  // A session of somebody else is continued by nobody.
+  const { platform_payment_id } = payment;
+  const renewed = await platform.session(credentials, account, customer);
+  const again = await pay(renewed.session, { platform_payment_id });
+  assert.equal(again.platform_payment_id, platform_payment_id);
+  // Nobody else gets it by its id.
   const stranger = await platform.session(credentials, account, newCustomer());
-  const other = await exchange(stranger.token, { continues: first.session_id });
-  assert.equal((await readSession(String(other.body['session']))).payment, null);
-  assert.equal((await exchange(stranger.token, { continues: "x' OR 1=1 \u0000" })).status, 400);
-  assert.equal((await exchange(stranger.token, { continues: 'nonsense' })).status, 200);
+  assertCode(await confirm(stranger.session, { platform_payment_id }), 'CONFLICT');
+  assert.equal(await paymentsOf(account), 1);
+});
+
+test('a page that is an hour old and whose place another page has taken is given the payment that is there [S4 PL3]', async () => {
+  const account = newAccount(succeeded());
+  const customer = newCustomer();
+  const old = await platform.session(credentials, account, customer);
+  // Half an hour later the next id is minted anew.
+  await platform.database.query(
+    "UPDATE duebridge_platform.flows SET minted_at = minted_at - interval '1 hour' WHERE account_id = $1",
+    [account],
+  );
+  const one = await platform.session(credentials, account, customer);
+  const payment = await pay(one.session);
+  assert.notEqual(old.bill?.next_payment_id, payment.platform_payment_id);
+  await ended(one.session, payment.platform_payment_id);
+  assert.equal((await pay(old.session)).platform_payment_id, payment.platform_payment_id);
+  assert.equal(await paymentsOf(account), 1);
 });
 
 test('a token makes one successful payment, however often it is exchanged afterwards [S4 PL12]', async () => {
@@ -224,8 +234,8 @@ test('a token makes one successful payment, however often it is exchanged afterw
   const again = String((await exchange(token)).body['session']);
   const shown = await readSession(again);
   assert.equal(shown.payment?.status, 'succeeded');
+  await platform.next(again);
   assert.equal((await pay(again)).platform_payment_id, payment.platform_payment_id);
-  assertCode(await confirm(again, { replaces: payment.platform_payment_id }), 'CONFLICT');
   assert.equal(await paymentsOf(account), 1);
 });
 
@@ -315,23 +325,21 @@ test('each retry of a failed payment makes one payment, however often the button
   const account = newAccount();
   const { session } = await platform.session(credentials, account, newCustomer());
   const first = await pay(session);
-  assertCode(await confirm(session, { replaces: first.platform_payment_id }), 'CONFLICT');
   partner.endings.set(account, failed('The card office is closed'));
   const end = await ended(session, first.platform_payment_id);
   assert.equal(end.status, 'failed');
   assert.equal(end.failure_reason, 'The card office is closed');
   assert.equal(end.duplicate, false);
-  // Without naming it a confirm is still the same one.
+  // From a page that has not seen its end a confirm is still the same one.
   assert.equal((await pay(session)).platform_payment_id, first.platform_payment_id);
   partner.endings.delete(account);
-  const tries = await Promise.all(
-    Array.from({ length: 10 }, () => pay(session, { replaces: first.platform_payment_id })),
-  );
+  await platform.next(session);
+  const tries = await Promise.all(Array.from({ length: 10 }, () => pay(session)));
   const ids = new Set(tries.map((payment) => payment.platform_payment_id));
   assert.equal(ids.size, 1);
   assert.ok(!ids.has(first.platform_payment_id));
   assert.equal(await paymentsOf(account), 2);
-  assertCode(await confirm(session, { replaces: 'never' }), 'CONFLICT');
+  assertCode(await confirm(session, { platform_payment_id: 'never' }), 'CONFLICT');
 });
 
 test('an old page cannot retry its failed payment after another page paid the bill [S4]', async () => {
@@ -340,6 +348,7 @@ test('an old page cannot retry its failed payment after another page paid the bi
   const first = await platform.session(credentials, account, customer);
   const lost = await pay(first.session);
   assert.equal((await ended(first.session, lost.platform_payment_id)).status, 'failed');
+  await platform.next(first.session);
   partner.endings.set(account, succeeded());
   const second = await platform.session(credentials, account, customer);
   const paid = await pay(second.session);
@@ -347,8 +356,9 @@ test('an old page cannot retry its failed payment after another page paid the bi
   // The first page, opened anew by its own token, shows what was paid and pays nothing more.
   const again = String((await exchange(first.token)).body['session']);
   assert.equal((await readSession(again)).payment?.platform_payment_id, paid.platform_payment_id);
-  assertCode(await confirm(again, { replaces: lost.platform_payment_id }), 'CONFLICT');
-  assert.equal((await pay(again)).platform_payment_id, paid.platform_payment_id);
+  await platform.next(again);
+  for (const page of [first.session, again])
+    assert.equal((await pay(page)).platform_payment_id, paid.platform_payment_id);
   assert.equal(await paymentsOf(account), 2);
 });
 
@@ -370,9 +380,10 @@ test('only the interface’s reason forbids a retry; free text that may describe
     const { platform_payment_id } = await pay(session);
     const end = await ended(session, platform_payment_id);
     assert.deepEqual([end.failure, end.duplicate], [failure, failure === 'duplicate'], reason);
-    const again = await confirm(session, { replaces: platform_payment_id });
-    if (failure === 'duplicate') assertCode(again, 'CONFLICT');
-    else assert.equal(again.status, 200, reason);
+    await platform.next(session);
+    const again = await pay(session);
+    const isSame = again.platform_payment_id === platform_payment_id;
+    assert.equal(isSame, failure === 'duplicate', reason);
   }
 });
 
@@ -554,10 +565,7 @@ test('a stop leaves the payment to the next worker', async (t) => {
   const one = await own.register(partner);
   const account = newAccount();
   const { session } = await own.session(await own.credentials(one.partner_id), account);
-  const made = await own.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
-  });
+  const made = await own.confirm(session);
   const id = String(made.body['platform_payment_id']);
   await own.stop();
   const [row] = await own.database.query(

@@ -3,15 +3,14 @@
  *
  * A session stands on the payment that its page must show instead of a pay button (PL3, decision 50):
  *   1. the flow's latest payment, while it is processing: whatever the outcome, the customer has paid until the partner says no;
- *   2. the flow's latest payment, if it was made after this session was opened: its page was drawn without it;
- *   3. when the session's own token made a payment: its latest, if that succeeded, for a token makes one successful payment
+ *   2. when the session's own token made a payment: its latest, if that succeeded, for a token makes one successful payment
  *      (decision 8), else the flow's latest, which may be that one or one that was made since;
- *   4. none: the page asks what to pay.
- * A session that stands on a failed or canceled payment makes another only by naming it in `replaces`.
+ *   3. none: the page asks what to pay.
  */
+import assert from 'node:assert/strict';
 import { Refusal, type Balance } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
-import { flowPaymentId, MINTED_BEFORE_MS } from '../payment-id.ts';
+import { flowPaymentId } from '../payment-id.ts';
 import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** Retry-After while a payment that the flow names cannot be read yet. */
@@ -32,8 +31,6 @@ export interface Session {
   readonly flow_id: Buffer | null;
   /** The balance that the partner sent with the token (TR3). */
   readonly balance: Balance | null;
-  /** The flow's latest payment when the session was opened. */
-  readonly opened_after: string | null;
   /** ISO 8601, UTC. */
   readonly expires_at: string;
 }
@@ -109,19 +106,14 @@ async function paymentsNamed(
   return read();
 }
 
-/** The payment that the session stands on, or undefined; see above. */
-export async function standingPayment(
-  on: Queryable,
-  session: Session,
-): Promise<PaymentRow | undefined> {
-  return (await flowAsItStands(on, session)).standing;
-}
-
 /** The payment that the session stands on, and the latest of the flow, which may be another or the same. */
 export async function flowAsItStands(
   on: Queryable,
   session: Session,
-): Promise<{ readonly standing?: PaymentRow; readonly latest?: PaymentRow }> {
+): Promise<{
+  readonly standing?: PaymentRow | undefined;
+  readonly latest?: PaymentRow | undefined;
+}> {
   if (!isPayable(session)) return {};
   const found = await on.query<Candidate>(selectCandidates, [session.flow_id, session.token_hash]);
   const payments = await paymentsNamed(
@@ -132,18 +124,10 @@ export async function flowAsItStands(
   const paymentOf = (candidate: Candidate | undefined): PaymentRow | undefined =>
     payments.find((row) => row.platform_payment_id === candidate?.platform_payment_id);
   const latest = paymentOf(found.find((candidate) => candidate.is_latest));
-  const unseen =
-    latest !== undefined && latest.platform_payment_id !== session.opened_after
-      ? latest
-      : undefined;
+  if (latest?.status === 'processing') return { standing: latest, latest };
   const ofToken = paymentOf(found.find((candidate) => candidate.of_token));
   // A failed or canceled payment is shown only until a later one exists, from any token: the bill may be paid by now.
-  const own = ofToken === undefined || ofToken.status === 'succeeded' ? ofToken : latest;
-  const standing = latest?.status === 'processing' ? latest : (unseen ?? own);
-  return {
-    ...(standing === undefined ? {} : { standing }),
-    ...(latest === undefined ? {} : { latest }),
-  };
+  return { standing: ofToken && (ofToken.status === 'succeeded' ? ofToken : latest), latest };
 }
 
 /** Ids are UUIDv7, so the newest payments are looked at; an account with more payers than this is one for tests. */
@@ -210,7 +194,7 @@ export async function lockFlow(tx: Transaction, session: PayableSession): Promis
   const { flow_id, partner_id, biller_id, account_id } = session;
   await tx.query(insertFlow, [flow_id, partner_id, biller_id, account_id]);
   const [sequence] = await tx.query<Sequence>(lock, [flow_id]);
-  if (sequence === undefined) throw new Error('a flow just stored was not seen');
+  assert(sequence);
   return sequence;
 }
 
@@ -226,10 +210,6 @@ const mint = sql(
    RETURNING made, minted_at`,
 );
 
-function isFresh({ minted_at }: Sequence, now: number): boolean {
-  return minted_at !== null && now - Date.parse(minted_at) < KEEP_MINTED_MS;
-}
-
 /** The id of the flow's next payment at `now` (milliseconds since 1970). Stores when it was minted, so that all pages get the same. */
 export async function nextPaymentId(
   on: Queryable,
@@ -237,46 +217,29 @@ export async function nextPaymentId(
   now: number,
 ): Promise<string> {
   const { flow_id, partner_id, biller_id, account_id } = session;
-  const sequence = await readSequence(on, session);
-  if (isFresh(sequence, now)) return idOfNext(session, sequence, now);
+  const known = await readSequence(on, session);
+  const mintedAt = Date.parse(known.minted_at ?? '');
+  if (now - mintedAt < KEEP_MINTED_MS) return flowPaymentId(flow_id, known.made, mintedAt);
   const at = new Date(now).toISOString();
-  const [minted] = await on.query<Sequence>(mint, [
-    flow_id,
-    partner_id,
-    biller_id,
-    account_id,
-    at,
-    KEEP_MINTED_MS,
-  ]);
-  return idOfNext(session, minted ?? sequence, now);
+  const values = [flow_id, partner_id, biller_id, account_id, at, KEEP_MINTED_MS];
+  const [minted] = await on.query<{ made: number; minted_at: string }>(mint, values);
+  assert(minted);
+  return flowPaymentId(flow_id, minted.made, Date.parse(minted.minted_at));
 }
 
 /** Where the flow stands in its sequence; at its beginning when it is not stored. */
-export async function readSequence(
-  on: Queryable,
-  { flow_id }: Pick<PayableSession, 'flow_id'>,
-): Promise<Sequence> {
+export async function readSequence(on: Queryable, { flow_id }: PayableSession): Promise<Sequence> {
   const [sequence] = await on.query<Sequence>(selectSequence, [flow_id]);
   return sequence ?? { made: 0, minted_at: null };
-}
-
-/** The same without storing anything. */
-export function idOfNext(
-  { flow_id }: Pick<PayableSession, 'flow_id'>,
-  sequence: Sequence,
-  now: number,
-): string {
-  const minted = Date.parse(sequence.minted_at ?? '');
-  return flowPaymentId(flow_id, sequence.made, minted > now - MINTED_BEFORE_MS ? minted : now);
 }
 
 const insertFlowPayment = sql(
   'flow_payment_insert',
   `WITH made AS (
-     INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, replaces, created_at)
-     VALUES ($2, $1, $3, $4, $5, $6, clock_timestamp())
+     INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, created_at)
+     VALUES ($2, $1, $3, $4, $5, clock_timestamp())
    )
-   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $7::integer + 1), minted_at = $8 WHERE flow_id = $1`,
+   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $6::integer + 1), minted_at = $7 WHERE flow_id = $1`,
 );
 
 /** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. */
@@ -285,7 +248,6 @@ export async function noteFlowPayment(
   session: FlowPaymentOrigin,
   payment: {
     readonly platform_payment_id: string;
-    readonly replaces: string | null;
     /** Its place in the flow's sequence. */
     readonly place: number;
     readonly now: number;
@@ -297,7 +259,6 @@ export async function noteFlowPayment(
     session.token_hash,
     session.session_id,
     session.customer_id,
-    payment.replaces,
     payment.place,
     new Date(payment.now).toISOString(),
   ]);
@@ -309,23 +270,9 @@ export type FlowPaymentOrigin = Pick<
   'flow_id' | 'token_hash' | 'session_id' | 'customer_id'
 >;
 
-const selectReplacement = sql(
-  'flow_replacement',
-  `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp WHERE fp.replaces = $2 AND fp.flow_id = $1`,
-);
-
-/** The payment of this flow that was made in place of another, or undefined. */
-export async function replacementOf(
-  on: Queryable,
-  session: PayableSession,
-  platform_payment_id: string,
-): Promise<PaymentRow | undefined> {
-  return paymentNamedBy(selectReplacement, on, session, platform_payment_id);
-}
-
 const selectFlowPayment = sql(
   'flow_payment',
-  `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp WHERE fp.platform_payment_id = $2 AND fp.flow_id = $1`,
+  'SELECT 1 FROM duebridge_platform.flow_payments WHERE platform_payment_id = $2 AND flow_id = $1',
 );
 
 /** A payment of the session's flow, or undefined, both for another flow's payment and for an unknown id. */
@@ -335,24 +282,7 @@ export async function flowPayment(
   platform_payment_id: string,
 ): Promise<PaymentRow | undefined> {
   if (!isPayable(session)) return undefined;
-  return paymentNamedBy(selectFlowPayment, on, session, platform_payment_id);
-}
-
-/** The payment that a look-up in the flow gives for this id, or undefined. */
-async function paymentNamedBy(
-  lookUp: typeof selectFlowPayment,
-  on: Queryable,
-  session: PayableSession,
-  platform_payment_id: string,
-): Promise<PaymentRow | undefined> {
-  const named = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(lookUp, [
-    session.flow_id,
-    platform_payment_id,
-  ]);
-  const [row] = await paymentsNamed(
-    on,
-    session,
-    named.map((one) => one.platform_payment_id),
-  );
+  const named = await on.query(selectFlowPayment, [session.flow_id, platform_payment_id]);
+  const [row] = await paymentsNamed(on, session, named.length === 0 ? [] : [platform_payment_id]);
   return row;
 }

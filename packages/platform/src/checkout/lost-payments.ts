@@ -42,7 +42,6 @@ export interface MadePayment {
   readonly session: PayableSession;
   /** Its place in the flow's sequence of ids. */
   readonly place: number;
-  readonly replaces: string | null;
   readonly instrument: string | undefined;
 }
 
@@ -224,7 +223,7 @@ async function restore(options: LostOptions, made: MadePayment): Promise<boolean
 async function writeAgain(
   tx: Transaction,
   { funding, clock }: Pick<LostOptions, 'funding' | 'clock'>,
-  { payment: before, session, place, replaces, instrument }: MadePayment,
+  { payment: before, session, place, instrument }: MadePayment,
   platform_batch_id: string,
 ): Promise<PaymentRow> {
   const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;
@@ -243,7 +242,7 @@ async function writeAgain(
     actor: ACTOR,
   });
   await funding.keep(tx, payment, instrument, session.flow_id);
-  await noteFlowPayment(tx, session, { platform_payment_id, replaces, place, now: clock.now() });
+  await noteFlowPayment(tx, session, { platform_payment_id, place, now: clock.now() });
   await notePutBack(tx, payment, clock.now(), {
     confirmed_at: created_at,
     former_batch_id: before.platform_batch_id,
@@ -254,7 +253,7 @@ async function writeAgain(
 /**
  * Tells operators, in the audit and in a case, that a payment was made again because the database had lost it.
  */
-export async function notePutBack(
+async function notePutBack(
   tx: Transaction,
   { platform_payment_id, partner_id }: PaymentRow,
   now: number,

@@ -121,10 +121,9 @@ test('a customer of an aggregator reads the name of their biller, not of the agg
     headers: bearer(String(made.body['token'])),
     body: {},
   });
-  const paid = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(String(grant.body['session'])),
-    body: { amount_in_cents: 2_500, funding_method: 'sandbox_bank' },
-  });
+  const { session } = grant.body as { session: string };
+  await platform.next(session);
+  const paid = await platform.confirm(session, { amount_in_cents: 2_500 });
   assert.equal(paid.status, 200, paid.text);
   await eventually('the receipt', () => to('lake@example.com').length > 0);
   assert.match(to('lake@example.com')[0]?.text ?? '', /to Lakeside Energy/);

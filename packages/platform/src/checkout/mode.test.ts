@@ -39,10 +39,7 @@ const bill = async (session: string): Promise<FlowSession> =>
   (await platform.call('GET', '/v1/flow/session', { headers: bearer(session) }))
     .body as unknown as FlowSession;
 const confirm = (session: string, funding_method: string): Promise<Answer> =>
-  platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(session),
-    body: { amount_in_cents: 4_200, funding_method },
-  });
+  platform.confirm(session, { amount_in_cents: 4_200, funding_method });
 
 test('a test key is offered sandboxes alone, a live key processors alone, and no other is accepted', async () => {
   for (const [mode, own, other] of [

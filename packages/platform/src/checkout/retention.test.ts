@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { v7 as uuidv7 } from 'uuid';
-import { bearer, startTestPartner, startTestPlatform } from './testing.ts';
+import { startTestPartner, startTestPlatform } from './testing.ts';
 import { ATTEMPT_DAYS, forget, MAIL_DAYS } from './retention.ts';
 import { openSealer } from '../partners/seal.ts';
 
@@ -56,10 +56,7 @@ const nothing = {
 test('a customer who only looked is erased after a day, one who paid after ninety, and the payment stays', async () => {
   const looked = await platform.session(credentials, 'a1', 'looked@example.com');
   const paid = await platform.session(credentials, 'a2', 'paid@example.com');
-  const made = await platform.call('POST', '/v1/flow/payments', {
-    headers: bearer(paid.session),
-    body: { amount_in_cents: 500, funding_method: 'sandbox_bank' },
-  });
+  const made = await platform.confirm(paid.session);
   const id = String(made.body['platform_payment_id']);
   assert.equal((await customerOf(looked.session_id)).days, 1);
   const payer = await customerOf(paid.session_id);

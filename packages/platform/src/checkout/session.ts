@@ -9,9 +9,7 @@
  * next:   confirm.ts, when the customer confirms.
  */
 import {
-  compileCheck,
   Refusal,
-  Uuid,
   type FlowSession,
   type FlowSessionGrant,
   type FlowSessionRequest,
@@ -75,24 +73,11 @@ interface TokenFound {
   readonly open: boolean;
 }
 
-/** The flow's latest payment when a session was opened, if there was one. */
-interface OpenedAfter {
-  readonly opened_after: string | null;
-}
-
 type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
 
 const selectToken = sql(
   'session_token',
   'SELECT token_hash, partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = ANY($1::bytea[])',
-);
-const selectLatest = sql(
-  'session_latest',
-  'SELECT latest_payment_id AS opened_after FROM duebridge_platform.flows WHERE flow_id = $1 AND partner_id = $2',
-);
-const selectContinued = sql(
-  'session_continued',
-  'SELECT opened_after FROM duebridge_platform.sessions WHERE session_id = $1 AND flow_id = $2 AND partner_id = $3',
 );
 const insertSession = sql(
   'session_insert',
@@ -102,15 +87,15 @@ const insertSession = sql(
       RETURNING *
    )
    INSERT INTO duebridge_platform.sessions (session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id,
-                         balance, opened_after, expires_at)
-   SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance, $4,
+                         balance, expires_at)
+   SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
           now() + interval '${SESSION_MINUTES} minutes'
      FROM t
-   RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at`,
+   RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at`,
 );
 const selectSession = sql(
   'session_get',
-  `SELECT session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, opened_after, expires_at
+  `SELECT session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at
      FROM duebridge_platform.sessions WHERE session_hash = ANY($1::bytea[]) AND expires_at > now()`,
 );
 
@@ -140,8 +125,10 @@ export function openSessions(options: {
   const read = async (session: Session): Promise<FlowSession> => {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
+    // Before the payments are read: an id whose place is taken in between makes no payment, and gives the one that is there.
+    const next = await nextPaymentId(database, session, clock.now());
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, methods, payment, receipt, next] = await Promise.all([
+    const [bill, other, methods, payment, receipt] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
@@ -154,7 +141,6 @@ export function openSessions(options: {
       standing?.status === 'succeeded'
         ? receiptOf(database, sealer, standing, session, mails)
         : undefined,
-      standing?.status === 'processing' ? undefined : nextPaymentId(database, session, clock.now()),
     ]);
     return {
       session_id: session.session_id,
@@ -170,7 +156,7 @@ export function openSessions(options: {
       funding_methods: [...methods],
       payment,
       ...(receipt === undefined ? {} : { receipt }),
-      ...(next === undefined ? {} : { next_payment_id: next }),
+      ...(standing?.status === 'processing' ? {} : { next_payment_id: next }),
       ...(latest?.status === 'succeeded' && latest.posted_at !== null
         ? {
             last_paid: {
@@ -207,7 +193,6 @@ export function openSessions(options: {
         hashSecret(session),
         uuidv7(),
         token_hash,
-        await openedAfter(database, found, request.continues),
       ]);
       if (opened === undefined) {
         if (!found.open) throw new Refusal('TOKEN_EXPIRED', { headers: bearerChallenge });
@@ -239,26 +224,6 @@ function secretLookUp<Row>(
 ): (secret: string | undefined) => Promise<Row | undefined> {
   const lookUp = digestLookUp<Row>(database, statement, column);
   return async (secret = '') => (isSecret(prefix, secret) ? lookUp(hashSecret(secret)) : undefined);
-}
-
-/**
- * What the flow's latest payment is for a session that begins now. A session that continues another of the same flow starts from what
- * that one knew when it was opened. Read before the session is stored: a payment made in between is then one that it has not seen, and
- * its page shows that payment.
- */
-async function openedAfter(
-  database: Database,
-  { partner_id, flow_id }: TokenFound,
-  continues: string | undefined,
-): Promise<string | null> {
-  if (flow_id === null) return null;
-  // A session id that we cannot have issued is ignored.
-  const [continued] = uuid.holds(continues)
-    ? await database.query<OpenedAfter>(selectContinued, [continues, flow_id, partner_id])
-    : [];
-  if (continued !== undefined) return continued.opened_after;
-  const [flow] = await database.query<OpenedAfter>(selectLatest, [flow_id, partner_id]);
-  return flow?.opened_after ?? null;
 }
 
 /** Who paid, for the receipt. Nobody learns a name before there is something to receipt. */
@@ -300,5 +265,3 @@ function fromToken(session: Session): Bill {
     payment_rules: {},
   };
 }
-
-const uuid = compileCheck(Uuid);

@@ -11,6 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type {
   ClientKeyGrant,
   FlowPayment,
+  FlowSession,
   FlowSessionGrant,
   OperatorKeyGrant,
   OperatorRegistration,
@@ -73,6 +74,10 @@ export interface TestPlatform extends Platform {
     account_id: string,
     email?: string,
   ): Promise<FlowSessionGrant & { token: string }>;
+  /** Confirms 5.00 dollars through the sandbox, or as `change` says, under the id that came with the bill of the session. */
+  confirm(session: string, change?: object): Promise<Answer>;
+  /** Reads the bill again for the id of the next payment, which the next `confirm` takes. */
+  next(session: string): Promise<string>;
   /** Confirms a payment of a customer of its own, through the sandbox. */
   pay(
     credentials: Record<string, string>,
@@ -107,6 +112,12 @@ async function call(
   };
 }
 
+const UNLIMITED: PlatformConfig = {
+  allowPrivateAddresses: true,
+  ipRate: undefined,
+  clientRate: { perSecond: 10_000, burst: 10_000 },
+};
+
 /** Starts a platform over a database of its own, on free ports. */
 export async function startTestPlatform(
   cleanup: Cleanup,
@@ -122,9 +133,7 @@ export async function startTestPlatform(
     dataDirectory: directory,
     sealKey: randomBytes(32).toString('base64'),
     keyPepper: randomBytes(32).toString('base64'),
-    allowPrivateAddresses: true,
-    ipRate: undefined,
-    clientRate: { perSecond: 10_000, burst: 10_000 },
+    ...UNLIMITED,
     log: createLogger({
       name: 'test',
       level: 'debug',
@@ -147,6 +156,7 @@ export async function startTestPlatform(
     });
 
   let partners = 0;
+  const nextIds = new Map<string, string | undefined>();
   const self: TestPlatform = {
     ...platform,
     database,
@@ -156,8 +166,7 @@ export async function startTestPlatform(
     admin,
     async operator(operator_id, role, more = {}) {
       const person = { operator_id, name: operator_id, role, ...more };
-      const added = await admin('POST', '/admin/v1/operators', person);
-      assert.equal(added.status, 200, added.text);
+      await admin('POST', '/admin/v1/operators', person);
       const grant = await admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
       assert.equal(grant.status, 200, grant.text);
       return grant.body as unknown as OperatorKeyGrant;
@@ -190,19 +199,30 @@ export async function startTestPlatform(
       const made = await self.token(credentials, { ...tokenRequest(account_id), email });
       assert.equal(made.status, 200, made.text);
       const token = String(made.body['token']);
-      const grant = await self.call('POST', '/v1/flow/session', {
-        headers: { authorization: `Bearer ${token}` },
-        body: {},
-      });
+      const headers = bearer(token);
+      const grant = await self.call('POST', '/v1/flow/session', { headers, body: {} });
       assert.equal(grant.status, 200, grant.text);
-      return { ...(grant.body as unknown as FlowSessionGrant), token };
+      const opened = grant.body as unknown as FlowSessionGrant;
+      nextIds.set(opened.session, opened.bill?.next_payment_id);
+      return { ...opened, token };
+    },
+    confirm(session, change) {
+      const platform_payment_id = nextIds.get(session);
+      const usual = { amount_in_cents: 500, funding_method: 'sandbox_bank', platform_payment_id };
+      const body = { ...usual, ...change };
+      return self.call('POST', '/v1/flow/payments', { headers: bearer(session), body });
+    },
+    async next(session) {
+      const headers = bearer(session);
+      const { body, text } = await self.call('GET', '/v1/flow/session', { headers });
+      const { next_payment_id } = body as unknown as FlowSession;
+      assert.ok(next_payment_id !== undefined, text);
+      nextIds.set(session, next_payment_id);
+      return next_payment_id;
     },
     async pay(credentials, account_id, email, amount_in_cents) {
       const { session } = await self.session(credentials, account_id, email);
-      const made = await self.call('POST', '/v1/flow/payments', {
-        headers: bearer(session),
-        body: { amount_in_cents, funding_method: 'sandbox_bank' },
-      });
+      const made = await self.confirm(session, { amount_in_cents });
       assert.equal(made.status, 200, made.text);
       return { id: String(made.body['platform_payment_id']), session };
     },

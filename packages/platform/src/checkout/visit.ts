@@ -25,7 +25,7 @@ import {
 } from '@duebridge/contract';
 import type { Clock, Database } from '@duebridge/runtime';
 import { v4 as uuidv4 } from 'uuid';
-import { isPayable, lockFlow, standingPayment, type Session } from './flow.ts';
+import { flowAsItStands, isPayable, lockFlow, type Session } from './flow.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 
@@ -90,7 +90,7 @@ export function openVisits(options: {
     const payment = await database.transaction(async (tx) => {
       // A confirm that is being written is waited for: "none" would be wrong a moment later.
       if (isPayable(session)) await lockFlow(tx, session);
-      return standingPayment(tx, session);
+      return (await flowAsItStands(tx, session)).standing;
     });
     if (payment === undefined) return { status: confirmUnanswered ? 'unknown' : 'none' };
     const { status, platform_payment_id, amount_in_cents } = payment;

@@ -127,7 +127,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       [{ instrument: 'acct-000123456789' }, 'INVALID_REQUEST'],
       [{ instrument: 'ctoken_x', funding_method: 'sandbox_bank' }, 'INVALID_REQUEST'],
     ] as const) {
-      const refused = await one.call('POST', '/v1/flow/payments', { ...CARD, ...change });
+      const refused = await one.confirm({ ...CARD, ...change });
       assert.equal(refused.body['code'], code, `${JSON.stringify(change)} ${refused.text}`);
       assert.ok(!refused.text.includes('4242'));
     }
@@ -146,7 +146,8 @@ suite('payments by Stripe', { concurrency: true }, () => {
       // Canceled, so that nothing is held when a page confirms it again.
       assert.equal(payment.intent().status, 'canceled');
       assert.ok(!partner.payments.has(payment.id));
-      const good = { ...CARD, instrument: stripe.token(NUMBERS.good), replaces: payment.id };
+      const good = { ...CARD, instrument: stripe.token(NUMBERS.good) };
+      await payment.customer.next();
       const again = await payment.customer.pay(good);
       assert.equal((await again.ended()).status, 'succeeded');
     }

@@ -26,7 +26,7 @@ const network = (): CallError => new CallError('network');
 /** Confirms against the given answers in order; the last one repeats forever. */
 async function confirm(
   answers: readonly (FlowPayment | CallError)[],
-  change: Partial<Confirming> & { replaces?: string } = {},
+  change: Partial<Confirming> = {},
 ): Promise<{
   sent: number;
   lost: boolean[];
@@ -40,7 +40,7 @@ async function confirm(
     {
       amount_in_cents: 100,
       funding_method: 'bank',
-      ...(change.replaces === undefined ? {} : { replaces: change.replaces }),
+      platform_payment_id: 'next',
     },
     {
       api: {
@@ -57,6 +57,7 @@ async function confirm(
       renew: async () => true,
       read: async () => session(null),
       connection: (is) => lost.push(is),
+      ended: undefined,
       ...change,
     },
   );
@@ -98,7 +99,7 @@ test('when the session expires during a confirm, the page shows the payment whos
 test('the replaced payment is not mistaken for the new one', async () => {
   const old = payment({ status: 'failed', progress: 'ended' });
   const { confirmed } = await confirm([refusal('CONFLICT', 409)], {
-    replaces: 'one',
+    ended: 'one',
     read: async () => session(old),
   });
   assert.equal(confirmed.kind, 'unclear');

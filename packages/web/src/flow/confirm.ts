@@ -26,6 +26,8 @@ export type Confirmed =
 export interface Confirming {
   readonly api: Pick<Api, 'pay' | 'session'>;
   readonly waiting: Pick<Waiting, 'pause' | 'attempt'>;
+  /** The payment that failed or was canceled before this one. */
+  readonly ended: string | undefined;
   /** Replaces an ended session with a new one; false when that is not possible. */
   readonly renew: () => Promise<boolean>;
   /** Reads the session, renewing it when it has ended. */
@@ -62,13 +64,13 @@ export async function confirmPayment(
         } else if (failed.wire === 'SESSION_EXPIRED') {
           if (!(await by.renew())) return { kind: 'ended' };
           // The confirm whose answer was lost with the session may have created the payment.
-          const { payment } = await found(request, by);
+          const { payment } = await found(by);
           if (payment) return { kind: 'payment', payment };
         } else if (failed.wire === 'CONFLICT') {
-          const { payment } = await found(request, by);
+          const { payment } = await found(by);
           return payment ? { kind: 'payment', payment } : { kind: 'unclear', failed };
         } else if (failed.code === 'amount_out_of_range') {
-          const { payment, session } = await found(request, by);
+          const { payment, session } = await found(by);
           return payment
             ? { kind: 'payment', payment }
             : { kind: 'amount_refused', session, requestId: failed.requestId };
@@ -91,13 +93,12 @@ export async function confirmPayment(
   }
 }
 
-/** The payment that the platform has, unless it is the one to be replaced. */
+/** The payment that the platform has, unless it is the one before. */
 async function found(
-  request: FlowPaymentRequest,
   by: Confirming,
 ): Promise<{ session: FlowSession; payment: FlowPayment | undefined }> {
   const session = await by.read();
   const { payment } = session;
-  const other = payment !== null && payment.platform_payment_id !== request.replaces;
+  const other = payment !== null && payment.platform_payment_id !== by.ended;
   return { session, payment: other ? payment : undefined };
 }

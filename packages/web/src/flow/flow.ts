@@ -98,7 +98,7 @@ export class Flow {
     const { next_payment_id: next } = bill.session;
     const amount = amountOf(bill);
     const method = express?.method ?? (amount && methodFor(bill, amount));
-    if (!amount || !method) return;
+    if (!amount || !method || next === undefined) return;
     this.apply({ type: 'sends', on: true });
     let instrument = express?.instrument;
     if (!express && method.frame !== undefined) {
@@ -112,13 +112,13 @@ export class Flow {
         amount_in_cents: amount,
         funding_method: method.funding_method,
         ...(instrument === undefined ? {} : { instrument }),
-        ...(bill.replaces === undefined ? {} : { replaces: bill.replaces }),
-        ...(next === undefined ? {} : { platform_payment_id: next }),
+        platform_payment_id: next,
         ...(wasUnanswered ? { repeated: true } : {}),
       },
       {
         api: this.#api,
         waiting: this.#waiting,
+        ended: bill.ended,
         renew: () => this.#renew(),
         read: async () => tidy(await this.#renewed(() => this.#api.session())),
         connection: (lost) => this.#connection(lost),
@@ -284,10 +284,7 @@ export class Flow {
     if (token === null) return false;
     const grant = await this.#api.open(
       token,
-      {
-        origin: this.#site.origin,
-        ...(this.#sessionId === '' ? {} : { continues: this.#sessionId }),
-      },
+      { origin: this.#site.origin },
       this.#site.exchange(token),
     );
     this.#sessionId = grant.session_id;

@@ -89,7 +89,7 @@ test('a session with a payment opens on it, unless that payment is to be replace
     read({ payment: failed }),
   );
   assert.equal(screenOf(again), 'review');
-  assert.equal(again.screen.bill?.replaces, 'one');
+  assert.equal(again.screen.bill?.ended, 'one');
   const other = payment({ platform_payment_id: 'two' });
   assert.equal(paymentOf(reduce(again, { type: 'heard', payment: other }).screen), other);
 });

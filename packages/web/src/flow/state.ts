@@ -36,8 +36,8 @@ export interface Bill {
   readonly chosen: number | undefined;
   /** As typed; kept while the customer goes back and forth. */
   readonly typed: string;
-  /** The failed or canceled payment that the next one replaces. */
-  readonly replaces: string | undefined;
+  /** The payment that failed or was canceled, after which the customer tries again. */
+  readonly ended: string | undefined;
 }
 
 /** How "Try again" starts: with the bill under the current session, or with a new session. */
@@ -132,8 +132,7 @@ export function reduce(state: State, event: FlowEvent): State {
     case 'read': {
       const read = billFrom(event.session, bill);
       const { payment } = event.session;
-      if (payment && payment.platform_payment_id !== read.replaces)
-        return paid(state, read, payment);
+      if (payment && payment.platform_payment_id !== read.ended) return paid(state, read, payment);
       return show(review(read));
     }
     case 'chose':
@@ -171,7 +170,7 @@ export function reduce(state: State, event: FlowEvent): State {
     }
     case 'tries_again': {
       const last = paymentOf(screen)?.platform_payment_id;
-      return show({ name: 'loading', bill: bill && { ...bill, replaces: last ?? bill.replaces } });
+      return show({ name: 'loading', bill: bill && { ...bill, ended: last ?? bill.ended } });
     }
     case 'connection':
       return { ...state, offline: event.lost };
@@ -251,7 +250,7 @@ function billFrom(session: FlowSession, before: Bill | undefined): Bill {
     method: before?.method ?? session.funding_methods[0]?.funding_method,
     chosen: isPayable ? chosen : undefined,
     typed: before?.typed ?? '',
-    replaces: before?.replaces,
+    ended: before?.ended,
   };
 }
 
