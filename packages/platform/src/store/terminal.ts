@@ -223,7 +223,7 @@ const closeReviewStatement = sql(
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
             payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS},
             -- What the biller has posted was accepted, although no answer said so: it belongs to its batch and is owed.
-            accepted_at = coalesce(p.accepted_at, CASE $2 WHEN 'succeeded' THEN now() END)
+            accepted_at = coalesce(p.accepted_at, $10::timestamptz)
       WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND (p.stage IN ('dispatching', 'accepted', 'review') OR p.maybe_sent)
         AND (p.stage = 'review' OR p.slot = ${PAUSED}) AND p.review_reason IS NOT DISTINCT FROM $4
       RETURNING p.*
