@@ -165,44 +165,6 @@ CREATE TABLE duebridge_platform.book_sums (
   CONSTRAINT book_sums_pkey PRIMARY KEY (partner_id, biller_id, account)
 );
 
-CREATE TABLE duebridge_platform.bulk_items (
-  run_id text NOT NULL,
-  place integer NOT NULL,
-  platform_payment_id text NOT NULL,
-  partner_id text,
-  amount_in_cents bigint,
-  state text NOT NULL,
-  note text NOT NULL,
-  marked_at timestamp with time zone,
-  CONSTRAINT bulk_items_pkey PRIMARY KEY (run_id, place),
-  CONSTRAINT bulk_items_run_id_fkey FOREIGN KEY (run_id) REFERENCES duebridge_platform.bulk_runs(run_id) ON DELETE CASCADE,
-  CONSTRAINT bulk_items_place_check CHECK ((place >= 0)),
-  CONSTRAINT bulk_items_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'acting'::text, 'done'::text, 'refused'::text])))
-);
-
-CREATE TABLE duebridge_platform.bulk_runs (
-  run_id text NOT NULL,
-  act text NOT NULL,
-  actor text NOT NULL,
-  reason text,
-  state text NOT NULL,
-  note text NOT NULL DEFAULT ''::text,
-  planned_at timestamp with time zone NOT NULL,
-  started_at timestamp with time zone,
-  ended_at timestamp with time zone,
-  payments integer NOT NULL,
-  amount_in_cents bigint NOT NULL,
-  done integer NOT NULL DEFAULT 0,
-  refused integer NOT NULL DEFAULT 0,
-  driver text,
-  driven_until timestamp with time zone,
-  CONSTRAINT bulk_runs_pkey PRIMARY KEY (run_id),
-  CONSTRAINT bulk_runs_payments_check CHECK ((payments > 0)),
-  CONSTRAINT bulk_runs_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'running'::text, 'stopped'::text, 'done'::text])))
-);
-
-CREATE INDEX bulk_runs_newest ON duebridge_platform.bulk_runs USING btree (planned_at);
-
 CREATE TABLE duebridge_platform.cases (
   case_id text NOT NULL,
   platform_payment_id text NOT NULL,
@@ -399,16 +361,6 @@ CREATE TABLE duebridge_platform.flows (
 CREATE INDEX flows_by_account ON duebridge_platform.flows USING btree (account_id, biller_id, partner_id, latest_payment_id) WHERE (latest_payment_id IS NOT NULL);
 
 CREATE INDEX flows_only_seen ON duebridge_platform.flows USING btree (minted_at) WHERE (latest_payment_id IS NULL);
-
-CREATE TABLE duebridge_platform.follow_ups (
-  platform_payment_id text NOT NULL,
-  note text NOT NULL,
-  marked_by text NOT NULL,
-  marked_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT follow_ups_pkey PRIMARY KEY (platform_payment_id)
-);
-
-CREATE INDEX follow_ups_newest ON duebridge_platform.follow_ups USING btree (marked_at);
 
 CREATE TABLE duebridge_platform.funding_events (
   adapter text NOT NULL,
@@ -973,38 +925,54 @@ AS $function$
 DECLARE
   parent text;
   key text;
+  months timestamp[];
   month timestamp;
   name text;
+  first text;
   bounds text[];
-  is_there boolean;
+  rows text;
+  has_rows boolean;
   made text[] := '{}';
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('duebridge_platform months', 0));
-  FOR parent, key IN VALUES ('payments', 'platform_payment_id'), ('audit', 'at') LOOP
-    FOR ahead IN 0..3 LOOP
-      month := date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => ahead);
-      name := parent || to_char(month, '_YYYY_MM');
-      -- Months are made one after the other, so a later one means that this one is there, or that its rows are in the table of the others.
-      SELECT EXISTS (SELECT 1 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                      WHERE i.inhparent = ('duebridge_platform.' || parent)::regclass AND c.relname ~ '_\d{4}_\d\d$' AND c.relname::text >= name)
-        INTO is_there;
-      CONTINUE WHEN is_there;
-      bounds := ARRAY[month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC']::timestamptz[]::text[];
-      IF key <> 'at' THEN
-        bounds := ARRAY[duebridge_platform.first_id(bounds[1]::timestamptz), duebridge_platform.first_id(bounds[2]::timestamptz)];
-      END IF;
-      EXECUTE format('SELECT EXISTS (SELECT 1 FROM duebridge_platform.%I WHERE %I >= %L AND %I < %L)', parent || '_other', key, bounds[1], key, bounds[2])
-        INTO is_there;
-      CONTINUE WHEN is_there;
-      EXECUTE format('CREATE TABLE duebridge_platform.%I (LIKE duebridge_platform.%I INCLUDING ALL)', name, parent);
-      IF parent = 'payments' THEN
-        EXECUTE format('ALTER TABLE duebridge_platform.%I SET (fillfactor = 90)', name);
-      END IF;
-      PERFORM duebridge_platform.guard_month(parent, name);
-      EXECUTE format('ALTER TABLE duebridge_platform.%I ATTACH PARTITION duebridge_platform.%I FOR VALUES FROM (%L) TO (%L)',
-                     parent, name, bounds[1], bounds[2]);
-      made := made || name;
-    END LOOP;
+  months := ARRAY(
+    SELECT date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => ahead) FROM generate_series(0, 3) AS ahead
+    UNION SELECT to_date(right(c.relname, 7), 'YYYY_MM') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+           WHERE i.inhparent IN ('duebridge_platform.payments'::regclass, 'duebridge_platform.audit'::regclass) AND c.relname ~ '_\d{4}_\d\d$'
+    UNION SELECT date_trunc('month', a.at AT TIME ZONE 'UTC') FROM duebridge_platform.audit_other a
+    UNION SELECT date_trunc('month', to_timestamp(('x' || left(replace(p.platform_payment_id, '-', ''), 12))::bit(48)::bigint / 1000) AT TIME ZONE 'UTC')
+            FROM duebridge_platform.payments_other p WHERE p.platform_payment_id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7'
+    ORDER BY 1);
+  FOR parent, key, month IN
+    SELECT t.parent, t.key, m.month FROM unnest(months) AS m (month), (VALUES ('payments', 'platform_payment_id'), ('audit', 'at')) AS t (parent, key)
+     ORDER BY t.parent DESC, m.month
+  LOOP
+    name := parent || to_char(month, '_YYYY_MM');
+    -- The first partition has all months up to its own. Those of the audit that went to files are before the first that is left.
+    SELECT min(c.relname::text) INTO first FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = ('duebridge_platform.' || parent)::regclass AND c.relname ~ '_\d{4}_\d\d$';
+    CONTINUE WHEN name <= first OR to_regclass('duebridge_platform.' || name) IS NOT NULL;
+    bounds := ARRAY[month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC']::timestamptz[]::text[];
+    IF key <> 'at' THEN
+      bounds := ARRAY[duebridge_platform.first_id(bounds[1]::timestamptz), duebridge_platform.first_id(bounds[2]::timestamptz)];
+    END IF;
+    EXECUTE format('CREATE TABLE duebridge_platform.%I (LIKE duebridge_platform.%I INCLUDING ALL)', name, parent);
+    IF parent = 'payments' THEN
+      EXECUTE format('ALTER TABLE duebridge_platform.%I SET (fillfactor = 90)', name);
+    END IF;
+    rows := format('FROM duebridge_platform.%I WHERE %I >= %L AND %I < %L', parent || '_other', key, bounds[1], key, bounds[2]);
+    EXECUTE 'SELECT EXISTS (SELECT 1 ' || rows || ')' INTO has_rows;
+    IF has_rows THEN
+      -- This also keeps writers out until the rows have moved.
+      EXECUTE format('ALTER TABLE duebridge_platform.%I DISABLE TRIGGER USER', parent || '_other');
+      EXECUTE format('INSERT INTO duebridge_platform.%I SELECT * ', name) || rows;
+      EXECUTE 'DELETE ' || rows;
+      EXECUTE format('ALTER TABLE duebridge_platform.%I ENABLE TRIGGER USER', parent || '_other');
+    END IF;
+    PERFORM duebridge_platform.guard_month(parent, name);
+    EXECUTE format('ALTER TABLE duebridge_platform.%I ATTACH PARTITION duebridge_platform.%I FOR VALUES FROM (%L) TO (%L)',
+                   parent, name, bounds[1], bounds[2]);
+    made := made || name;
   END LOOP;
   RETURN made;
 END $function$

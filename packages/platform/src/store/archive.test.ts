@@ -70,11 +70,6 @@ test('a month with anything open stays, and the reason is said', async () => {
     `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'closed', review_reason = NULL, slot = 1,
             ended_by = 'operator', ended_at = now(), settled_at = now() WHERE settled_at IS NULL`,
   );
-  // A mark of a version that had marks: it is a case since migration 046, and nobody can take it off.
-  await force(
-    `INSERT INTO duebridge_platform.follow_ups (platform_payment_id, note, marked_by)
-     SELECT min(platform_payment_id), 'ask again', 'eve' FROM duebridge_platform.payments`,
-  );
   await assert.rejects(archive(), /batches are open/);
   await force(
     `UPDATE duebridge_platform.batches SET closed_at = now(), statement = '{}' WHERE platform_batch_id LIKE 'batch-%'`,

@@ -19,6 +19,7 @@ import { sqlState, type Clock, type Database, type Transaction } from '@duebridg
 import { writeArchive, type KeyedLine, type Written } from './archive-file.ts';
 import { FILES } from './archived.ts';
 import { note } from './audit.ts';
+import { makeMonths } from './months.ts';
 
 const SCHEMA = 'duebridge_platform';
 /** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
@@ -60,6 +61,8 @@ export async function archiveMonths(given: {
 }): Promise<ArchivedMonth[]> {
   const { database, before, clock, actor } = given;
   const done: ArchivedMonth[] = [];
+  // What came before its month was made moves into it, and each month is there in both tables.
+  await makeMonths(database);
   for (const month of await monthsBefore(database, before)) {
     const label = month.name.replace('_', '-');
     const reason = await whyNot(database, month, clock.now());

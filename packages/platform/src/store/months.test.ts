@@ -45,20 +45,30 @@ test('the partitions of the next three months are there, and a missing one is ma
   }
 });
 
-test('a row finds its month, and one without a partition is kept among the others', async (t) => {
+test('a row finds its month, and one that came before its partition moves into it', async (t) => {
   const database = await open(t);
   const { name, at } = await monthIn(database, 3);
-  const write = async (): Promise<string | undefined> => {
+  const write = async (at: string): Promise<string | undefined> => {
     const [found] = await database.query<{ of: string }>(
       `INSERT INTO duebridge_platform.audit (at, actor, event) VALUES ($1, 'ada', 'seen') RETURNING tableoid::regclass::text AS of`,
       [at],
     );
     return found?.of;
   };
-  assert.equal(await write(), `duebridge_platform.audit${name}`);
-  await database.query(`DROP TABLE duebridge_platform.audit${name}`);
-  assert.equal(await write(), 'duebridge_platform.audit_other');
-  assert.deepEqual(await makeMonths(database), [], 'a month whose rows are elsewhere is not made');
+  assert.equal(await write(at), `duebridge_platform.audit${name}`);
+  const far = await monthIn(database, 7);
+  assert.equal(await write(far.at), 'duebridge_platform.audit_other');
+  const between = await monthIn(database, 5);
+  // Where only one of the two tables has a month, the other gets it as well: an archive takes both.
+  const made = ['payments', 'audit'].map((parent) => parent + far.name);
+  assert.deepEqual(await makeMonths(database), made);
+  const rows = await database.query<{ of: string }>(
+    'SELECT tableoid::regclass::text AS of FROM duebridge_platform.audit WHERE at = $1',
+    [far.at],
+  );
+  assert.deepEqual(rows, [{ of: `duebridge_platform.audit${far.name}` }]);
+  assert.equal(await write(between.at), 'duebridge_platform.audit_other', 'a month in between');
+  assert.equal((await makeMonths(database)).length, 2);
   const [first] = await database.query<{ id: string }>(
     'SELECT duebridge_platform.first_id($1) AS id',
     [at],
