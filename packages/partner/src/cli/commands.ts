@@ -18,7 +18,6 @@ import {
 import {
   auditVerifyLine,
   columns,
-  instead,
   line,
   readAdmin,
   table,
@@ -52,10 +51,8 @@ export const COMMANDS: CommandTable = {
     line('payment show', routes.get_kit_payment, paymentStory),
     line('payment cancel', routes.cancel_payment, onePayment),
     line('payment settle', routes.settle_payment, onePayment),
-    line('batch', routes.list_kit_batches, batchPage, {
-      help: 'list batches by id, the last first, or read the statement of one',
-      instead: [instead('platform_batch_id', routes.get_kit_batch, statement)],
-    }),
+    line('batch', routes.list_kit_batches, batchPage),
+    line('batch show', routes.get_kit_batch, statement),
     line('batch export', routes.export_kit_batch, String, {
       help: 'the lines of a batch as CSV: the file that the platform reconciles with',
       run: async ({ terminal, request }) => {

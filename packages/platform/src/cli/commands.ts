@@ -15,7 +15,6 @@ import {
   auditVerifyLine,
   CommandError,
   exitCodes,
-  instead,
   line,
   print,
   readAdmin,
@@ -118,14 +117,10 @@ const partnerLines: readonly CommandLine[] = [
 ];
 
 const paymentLines: readonly CommandLine[] = [
-  line('payments', routes.list_payments, output.listedPayments, {
-    help: 'list payments, or read one with its attempts and audit trail',
-    instead: [
-      instead('platform_payment_id', routes.get_admin_payment, output.paymentStory),
-      // Values that identify a person or an account are not put into a URL.
-      instead('account_id', routes.search_payments, output.listedPayments),
-      instead('email', routes.search_payments, output.listedPayments),
-    ],
+  line('payments', routes.list_payments, output.listedPayments),
+  // Values that identify a person or an account are not put into a URL.
+  line('payment find', routes.search_payments, output.listedPayments, {
+    help: 'find payments by account, e-mail address and what `payments` takes; audited',
   }),
   line('export', routes.export_payments, String, {
     help: 'write payments to standard output, as CSV for spreadsheets or JSON lines',
@@ -151,22 +146,11 @@ const paymentLines: readonly CommandLine[] = [
 ];
 
 const batchLines: readonly CommandLine[] = [
-  line('batch', routes.list_batches, output.batches, {
-    help: 'list batches, newest first, or read the statement of one',
-    instead: [instead('platform_batch_id', routes.get_batch, output.batch)],
-  }),
+  line('batch', routes.list_batches, output.batches),
+  line('batch show', routes.get_batch, output.batch),
   line('batch close', routes.close_batch, output.batch),
-  line('differences', routes.list_differences, tableOf(), {
-    defaults: { state: 'open' },
-    instead: [
-      instead(
-        'summary',
-        routes.summarize_differences,
-        facts,
-        'the open ones by age, and the value of their payments',
-      ),
-    ],
-  }),
+  line('differences', routes.list_differences, tableOf(), { defaults: { state: 'open' } }),
+  line('differences summary', routes.summarize_differences, facts),
   line('resolve', routes.resolve_difference, facts),
   line('reconcile', routes.reconcile_batch, output.reconciliation, {
     help: 'compare a batch with the partner; exit code 1 when they differ',

@@ -119,7 +119,7 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   const file = await json<BankFileView>([...bankFile, '--way', 'pain001']);
   assert.match(file.content, /<InstdAmt Ccy="USD">37\.50</);
   const told = t.mock.method(process.stderr, 'write', () => true);
-  assert.equal(await run(['money', 'bank-file', file.file_id]), file.content);
+  assert.equal(await run(['money', 'bank-file', 'show', file.file_id]), file.content);
   assert.deepEqual(
     told.mock.calls.map((call) => call.arguments[0]),
     [`file ${file.file_id}, 1 transfers, $37.50\n`],

@@ -13,7 +13,6 @@ import {
 import {
   CommandError,
   exitCodes,
-  instead,
   line,
   print,
   readAdmin,
@@ -146,11 +145,10 @@ export const moneyLines: readonly CommandLine[] = [
     },
   }),
   line('money bank-file', routes.make_bank_file, bankFile, {
-    help: 'the file for the bank: of the transfers that wait, or one made before',
     defaults: { way: 'pain001' },
     fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },
-    instead: [instead('file_id', routes.get_bank_file, bankFile)],
   }),
+  line('money bank-file show', routes.get_bank_file, bankFile),
   line('money end', routes.end_transfer, done(facts), {
     help: 'what became of a transfer, or of all transfers of a file (give its file_id)',
   }),

@@ -45,9 +45,20 @@ async function pay(amount_in_cents: number, email: string): Promise<string> {
 test('"I paid yesterday, account a1, $25" is answered with one command, and its story with a second', async () => {
   const id = await pay(2_500, 'asks@example.com');
   const day = new Date().toISOString().slice(0, 10);
-  const wanted = ['payments', '--amount', '25', '--account', 'a1', '--from', day, '--to', day];
+  const wanted = [
+    'payment',
+    'find',
+    '--amount',
+    '25',
+    '--account',
+    'a1',
+    '--from',
+    day,
+    '--to',
+    day,
+  ];
   assert.match(await run(wanted), new RegExp(id));
-  assert.match(await run(['payments', '--email', 'ASKS@example.com']), new RegExp(id));
+  assert.match(await run(['payment', 'find', '--email', 'ASKS@example.com']), new RegExp(id));
   const story = await run(['payment', 'show', id]);
   assert.match(story, /^put .* 200 +succeeded/m);
   assert.match(story, /payment_ended/);
@@ -229,7 +240,7 @@ test('a person is shown and erased on request, and can no longer be found; the p
     return (await json<{ kept_for_payments: number }>(words)).kept_for_payments === 0;
   });
   await assert.rejects(run(['person', 'show', 'forget@example.com', ...reason]), /NOT_FOUND/);
-  assert.match(await run(['payments', id]), /succeeded/);
+  assert.match(await run(['payment', 'show', id]), /succeeded/);
   const rows = await platform.database.query(
     `SELECT sealed, email_digest FROM duebridge_platform.customers c
        JOIN duebridge_platform.flow_payments USING (customer_id) WHERE platform_payment_id = $1`,
@@ -279,7 +290,7 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   );
   const [one] = differences;
   assert.ok(one);
-  assert.match(await run(['differences', '--summary']), /^1h +1 +\$28\.00$/m);
+  assert.match(await run(['differences', 'summary']), /^1h +1 +\$28\.00$/m);
   await run(['resolve', one.difference_id, '--reason', 'they corrected their record']);
   await assert.rejects(run(['resolve', one.difference_id, '--reason', 'again']), /CONFLICT/);
   const resolved = await run(['differences', '--state', 'resolved', '--kind', 'amount']);

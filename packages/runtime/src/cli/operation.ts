@@ -53,16 +53,6 @@ export interface CommandRun {
   ) => Promise<Reply>;
 }
 
-/** An operation that is called instead when a field or a flag is given. */
-export interface Instead {
-  /** The name of a field, or of a flag such as `summary`. */
-  readonly when: string;
-  /** The help of the flag. */
-  readonly flag?: string;
-  readonly route: Route;
-  readonly show: (answer: never) => string;
-}
-
 /** A line of a command table. */
 export interface CommandLine {
   /** Such as `payment pause`. */
@@ -81,7 +71,6 @@ export interface CommandLine {
   readonly without?: readonly string[];
   /** Options that are no fields. */
   readonly options?: readonly Option[];
-  readonly instead?: readonly Instead[];
   readonly show: (answer: never) => string;
   /** Instead of asking once and printing. */
   readonly run?: (run: CommandRun) => Promise<void>;
@@ -95,16 +84,6 @@ export function line<const R extends Route>(
   rest: Omit<CommandLine, 'words' | 'route' | 'show'> = {},
 ): CommandLine {
   return { words, route, show, ...rest };
-}
-
-/** The same for an operation that is called instead. */
-export function instead<const R extends Route>(
-  when: string,
-  route: R,
-  show: (answer: RouteReply<R>) => string,
-  flag?: string,
-): Instead {
-  return { when, route, show, ...(flag === undefined ? {} : { flag }) };
 }
 
 /** What commands of one admin API share. */
@@ -205,26 +184,16 @@ function addLine(
   table: CommandTable,
   terminal: Terminal,
 ): void {
-  const { route, instead: others = [], without = [], defaults = {} } = each;
+  const { route, without = [], defaults = {} } = each;
   const args = each.args ?? pathFields(route.path);
-  const moreArgs = others
-    .flatMap((one) => pathFields(one.route.path))
-    .filter((name) => !args.includes(name));
-  const allArgs = [...args, ...moreArgs];
   const wordsOf = (name: string): FieldWords => ({ ...table.words[name], ...each.fields?.[name] });
-  const isShown = ({ name }: Field): boolean => !without.includes(name) && !allArgs.includes(name);
-  const own = leavesOfRoute(route).filter(isShown);
-  const names = new Set(own.map(({ name }) => name));
-  const theirs = others
-    .flatMap((one) => leavesOfRoute(one.route))
-    .filter((one) => isShown(one) && !names.has(one.name) && names.add(one.name));
-  command.description(each.help ?? sentencePart(route.summary));
-  for (const name of allArgs) command.argument(`[${name}]`, each.fields?.[name]?.help ?? '');
-  const options = new Map(
-    [...own, ...theirs].map((leaf) => [leaf.name, optionOf(leaf, wordsOf(leaf.name))]),
+  const own = leavesOfRoute(route).filter(
+    ({ name }) => !without.includes(name) && !args.includes(name),
   );
+  command.description(each.help ?? sentencePart(route.summary));
+  for (const name of args) command.argument(`[${name}]`, each.fields?.[name]?.help ?? '');
+  const options = new Map(own.map((leaf) => [leaf.name, optionOf(leaf, wordsOf(leaf.name))]));
   for (const option of options.values()) command.addOption(option);
-  for (const { when, flag } of others) if (flag !== undefined) command.option(`--${when}`, flag);
   for (const option of each.options ?? []) command.addOption(option);
   command.addOption(jsonOption());
   const needed = own.filter(({ name, isRequired }) => isRequired && !(name in defaults));
@@ -232,7 +201,6 @@ function addLine(
     [
       ...args.map((name) => `<${name}>`),
       ...needed.map(({ name }) => options.get(name)?.flags),
-      ...moreArgs.map((name) => `[${name}]`),
       '[options]',
     ].join(' '),
   );
@@ -241,14 +209,11 @@ function addLine(
     const typed = command.opts<Record<string, unknown>>();
     // Commander appends the options and the command.
     const values = given.slice(0, -2).flat() as (string | undefined)[];
-    const byName = new Map<string, unknown>(allArgs.map((name, index) => [name, values[index]]));
+    const byName = new Map<string, unknown>(args.map((name, index) => [name, values[index]]));
     for (const [name, option] of options) byName.set(name, typed[option.attributeName()]);
-    const chosen = others.find(
-      (one) => byName.get(one.when) !== undefined || typed[one.when] === true,
-    );
     const flagOf = (name: string): string => options.get(name)?.long ?? `<${name}>`;
     const reader = new Reader(byName, each, wordsOf, flagOf, terminal);
-    const request = await reader.request(chosen?.route ?? route, command);
+    const request = await reader.request(route, command);
     const { json } = command.optsWithGlobals<{ json?: true }>();
     const asJson = json === true ? { json } : {};
     const ask = <Reply>(method: Route['method'], path: string, body?: object | string) =>
@@ -259,7 +224,7 @@ function addLine(
       return;
     }
     const answer = await ask<never>(request.method, request.path, request.body);
-    print(terminal, asJson, answer, () => (chosen ?? each).show(answer));
+    print(terminal, asJson, answer, () => each.show(answer));
   });
 }
 
