@@ -16,7 +16,6 @@ import type {
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
 import { SESSION_PATH, type request } from './request.ts';
-import { within } from './waiting.ts';
 
 /**
  * The customer sees nothing but an outline until the session is open. The platform asks the biller for 5 s at most, so an exchange that
@@ -125,6 +124,14 @@ export function createApi(partner_id: string, send: typeof request): Api {
     leave: (request) => json(send('v1/flow/return', secret, request)),
     now: () => Date.now() + ahead,
   };
+}
+
+/** The result of `awaited`; rejects when it takes longer than `ms`. */
+function within<T>(ms: number, awaited: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    setTimeout(reject, ms, new Error('timeout'));
+    awaited.then(resolve, reject);
+  });
 }
 
 /** Any other error than a refusal by the platform is a bug in this page. */

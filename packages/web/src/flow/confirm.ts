@@ -1,104 +1,84 @@
 /**
- * The confirm: it is sent until the platform has answered, whatever happens to the network and the session. The platform creates
- * the payment and keeps one per flow, so the same request may be repeated any number of times.
+ * The confirm of a payment, and following it to its end. Only a terminal status counts as the end of a payment; no trouble of this page,
+ * its network or its session does.
  */
-import type { FlowPayment, FlowPaymentRequest, FlowSession } from '@duebridge/contract';
-import { callError, CallError, type Api } from './api.ts';
-import { FIRST_WAIT_MS, longer, type Waiting } from './waiting.ts';
+import type { FlowPayment, FlowSession } from '@duebridge/contract';
+import { callError, spent, type CallError } from './api.ts';
+import type { Waiting } from './waiting.ts';
 
-/** Number of confirms that may get a server error before the customer sees a problem. */
-const MAX_FAULTS = 3;
+/** Between polls while the customer watches: the receipt is at most this late, and a request, after the payment has ended. */
+const POLL_MS = 1_000;
+/** A payment that takes more polls than this, about two minutes, is with a biller that takes hours. */
+const EAGER_POLLS = 120;
+/** Between polls from then on: pages that stay open must not become a load. */
+const LATE_POLL_MS = 5_000;
 
-/** Result of a confirm. */
+/** Result of a confirm: the payment; or why there is none, with the bill as it is now, where it could be read. */
 export type Confirmed =
-  | { readonly kind: 'payment'; readonly payment: FlowPayment }
-  /** The account's rules have changed; no payment was made. */
+  | { readonly payment: FlowPayment }
   | {
-      readonly kind: 'amount_refused';
-      readonly session: FlowSession;
-      readonly requestId: string | undefined;
-    }
-  /** The session has ended and could not be replaced. */
-  | { readonly kind: 'ended' }
-  /** It is unknown whether there is a payment: the next attempt reads before it sends. */
-  | { readonly kind: 'unclear'; readonly failed: CallError };
+      readonly payment?: never;
+      readonly failed: CallError;
+      readonly session: FlowSession | undefined;
+    };
 
-export interface Confirming {
-  readonly api: Pick<Api, 'pay' | 'session'>;
-  readonly waiting: Pick<Waiting, 'pause' | 'attempt'>;
+/** What went before a confirm. */
+export interface Before {
+  /** The same confirm was sent and not answered. */
+  readonly wasUnanswered: boolean;
   /** The payment that failed or was canceled before this one. */
   readonly ended: string | undefined;
-  /** Replaces an ended session with a new one; false when that is not possible. */
-  readonly renew: () => Promise<boolean>;
-  /** Reads the session, renewing it when it has ended. */
-  readonly read: () => Promise<FlowSession>;
-  readonly connection: (lost: boolean) => void;
 }
 
-/** Sends the confirm until it is answered. Never rejects. */
+/**
+ * Sends the confirm until it is answered. It names its payment, so it may be repeated any number of times, under a new session too;
+ * `repeated`: whether one arrived before is not known, and the platform may have lost what it had made of it. A refusal may be of a
+ * repetition whose first answer was lost, so what the platform has is read then. Never rejects.
+ */
 export async function confirmPayment(
-  request: FlowPaymentRequest,
-  by: Confirming,
+  by: Pick<Waiting, 'persist'>,
+  pay: (repeated: boolean) => Promise<FlowPayment>,
+  read: () => Promise<FlowSession>,
+  { wasUnanswered, ended }: Before,
 ): Promise<Confirmed> {
-  let faults = 0;
-  /** Whether it arrived is not known: the platform may have lost what it had made of it. */
-  let repeated = request.repeated;
-  for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
+  let unanswered = wasUnanswered ? 1 : 0;
+  const send = async (): Promise<FlowPayment> => {
+    unanswered += 1;
     try {
-      const sent = repeated === undefined ? request : { ...request, repeated };
-      const payment = await by.waiting.attempt(() => by.api.pay(sent));
-      // Its answer may be lost with its connection: the same request again is answered with the same payment.
-      if (!payment) {
-        repeated = true;
-        continue;
-      }
-      by.connection(false);
-      return { kind: 'payment', payment };
+      return await pay(unanswered > 1);
     } catch (error) {
       const failed = callError(error);
-      if (failed.wire === 'network' || failed.status >= 500) repeated = true;
-      try {
-        if (failed.wire === 'network') {
-          by.connection(true);
-          await by.waiting.pause(wait);
-        } else if (failed.wire === 'SESSION_EXPIRED') {
-          if (!(await by.renew())) return { kind: 'ended' };
-          // The confirm whose answer was lost with the session may have created the payment.
-          const { payment } = await found(by);
-          if (payment) return { kind: 'payment', payment };
-        } else if (failed.wire === 'CONFLICT') {
-          const { payment } = await found(by);
-          return payment ? { kind: 'payment', payment } : { kind: 'unclear', failed };
-        } else if (failed.code === 'amount_out_of_range') {
-          const { payment, session } = await found(by);
-          return payment
-            ? { kind: 'payment', payment }
-            : { kind: 'amount_refused', session, requestId: failed.requestId };
-        } else if (failed.code === 'internal' && failed.status >= 408) {
-          // The request may have arrived: repeat it until the platform answers.
-          faults += 1;
-          if (faults >= MAX_FAULTS) return { kind: 'unclear', failed };
-          await by.waiting.pause(Math.max(failed.retryAfterMs ?? 0, wait));
-        } else {
-          return { kind: 'unclear', failed };
-        }
-      } catch (second) {
-        // The read after a refusal failed too.
-        const also = callError(second);
-        if (also.wire !== 'network') return { kind: 'unclear', failed: also };
-        by.connection(true);
-        await by.waiting.pause(wait);
-      }
+      if (failed.wire !== 'network' && failed.status < 500) unanswered -= 1;
+      throw failed;
     }
+  };
+  try {
+    return { payment: await by.persist(send) };
+  } catch (error) {
+    const failed = callError(error);
+    const session = spent(failed) ? undefined : await by.persist(read).catch(() => undefined);
+    const payment = session?.payment;
+    const isOurs = payment && payment.platform_payment_id !== ended;
+    return isOurs ? { payment } : { failed, session };
   }
 }
 
-/** The payment that the platform has, unless it is the one before. */
-async function found(
-  by: Confirming,
-): Promise<{ session: FlowSession; payment: FlowPayment | undefined }> {
-  const session = await by.read();
-  const { payment } = session;
-  const other = payment !== null && payment.platform_payment_id !== by.ended;
-  return { session, payment: other ? payment : undefined };
+/**
+ * Polls until the payment has ended or the signal aborts, whatever the platform answers meanwhile: also "not found", because a payment
+ * that was confirmed exists or will exist. Throws CallError when the session has ended and cannot be replaced.
+ */
+export async function followPayment(
+  by: Pick<Waiting, 'persist' | 'pause'>,
+  poll: () => Promise<FlowPayment>,
+  heard: (payment: FlowPayment) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let polls = 1; ; polls += 1) {
+    const payment = await by.persist(poll, (failed) => signal.aborted || spent(failed));
+    if (signal.aborted) return;
+    heard(payment);
+    if (payment.progress === 'ended') return;
+    await by.pause(polls < EAGER_POLLS ? POLL_MS : LATE_POLL_MS);
+    if (signal.aborted) return;
+  }
 }

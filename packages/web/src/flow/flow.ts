@@ -5,10 +5,9 @@
  * One file because its methods share one session and one state, and each has to see what another is doing: nothing is sent twice.
  */
 import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/contract';
-import type { DuebridgeErrorCode, PaymentUpdate } from '../embed/types.ts';
+import type { DuebridgeErrorCode, PaymentUpdate, TokenReason } from '../embed/types.ts';
 import { callError, CallError, spent, type Api } from './api.ts';
-import { confirmPayment } from './confirm.ts';
-import { followPayment } from './follow.ts';
+import { confirmPayment, followPayment } from './confirm.ts';
 import { parseAmount } from './money.ts';
 import type { Site } from './site.ts';
 import {
@@ -23,12 +22,10 @@ import {
   type State,
 } from './state.ts';
 import { plainText } from './text.ts';
-import { createWaiting, FIRST_WAIT_MS, longer } from './waiting.ts';
+import { createWaiting } from './waiting.ts';
 
 /** Longest failure reason shown (decision 16). */
 const MAX_REASON = 500;
-/** Failed reads before the customer sees a problem; each waits longer than the previous one. */
-const MAX_READS = 3;
 /** How long before its end a session warns (WCAG 2.2.1 asks for 20 s at least). */
 const WARNING_MS = 120_000;
 /** After this the page says that the biller is slow. */
@@ -46,9 +43,10 @@ export class Flow {
   readonly #site: Site;
   readonly #api: Api;
   readonly #changed: () => void;
-  readonly #waiting = createWaiting();
+  readonly #waiting = createWaiting((lost) => (lost ? this.#lost() : this.#connection(false)));
   #sessionId = '';
-  #renewing: Promise<boolean> | undefined;
+  /** The session that is being opened: the bill that came with it, null without one, false when the site gave no token. */
+  #opening: Promise<FlowSession | null | false> | undefined;
   /** When the session ends, in ms on the customer's clock. */
   #end = Infinity;
   #warning: ReturnType<typeof setTimeout> | undefined;
@@ -105,39 +103,34 @@ export class Flow {
       instrument = await this.instrument?.();
       if (instrument === undefined) return this.apply({ type: 'sends', on: false });
     }
+    const request = {
+      amount_in_cents: amount,
+      funding_method: method.funding_method,
+      ...(instrument === undefined ? {} : { instrument }),
+      platform_payment_id: next,
+    };
     const wasUnanswered = this.#unanswered;
     this.#unanswered = true;
     const confirmed = await confirmPayment(
-      {
-        amount_in_cents: amount,
-        funding_method: method.funding_method,
-        ...(instrument === undefined ? {} : { instrument }),
-        platform_payment_id: next,
-        ...(wasUnanswered ? { repeated: true } : {}),
-      },
-      {
-        api: this.#api,
-        waiting: this.#waiting,
-        ended: bill.ended,
-        renew: () => this.#renew(),
-        read: async () => tidy(await this.#renewed(() => this.#api.session())),
-        connection: (lost) => this.#connection(lost),
-      },
+      this.#waiting,
+      (repeated) =>
+        this.#renewed(() => this.#api.pay(repeated ? { ...request, repeated } : request)),
+      () => this.#renewed(() => this.#api.session()),
+      { wasUnanswered, ended: bill.ended },
     );
-    this.#unanswered = confirmed.kind === 'unclear' || confirmed.kind === 'ended';
-    switch (confirmed.kind) {
-      case 'payment':
-        return this.#follow(confirmed.payment);
-      case 'ended':
-        return this.#ended();
-      case 'amount_refused':
-        this.#tell('amount_out_of_range', confirmed.requestId);
-        return this.apply({ type: 'amount_refused', session: confirmed.session });
-      case 'unclear': {
-        const { code, requestId } = confirmed.failed;
-        return this.#stop(code, requestId, code === 'account_not_found' ? undefined : 'bill');
-      }
+    if (confirmed.payment) {
+      this.#unanswered = false;
+      return this.#follow(confirmed.payment);
     }
+    const { failed, session } = confirmed;
+    const { code, requestId } = failed;
+    if (spent(failed)) return this.#ended();
+    if (code === 'amount_out_of_range' && session) {
+      this.#unanswered = false;
+      this.#tell(code, requestId);
+      return this.apply({ type: 'amount_refused', session: tidy(session) });
+    }
+    this.#stop(code, requestId, code === 'account_not_found' ? undefined : 'bill');
   }
 
   /** What the method's page needs to show and save methods; null without: new details can be entered all the same. */
@@ -197,19 +190,13 @@ export class Flow {
     if (this.#leaving) return;
     this.#leaving = true;
     let to = return_url;
-    for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
-      try {
-        ({ location: to } = await this.#api.leave({
-          return_url,
-          confirm_unanswered: this.#unanswered,
-        }));
-        break;
-      } catch (error) {
-        if (callError(error).wire !== 'network') break;
-        // Without a network the browser could not show the site either.
-        this.#connection(true);
-        await this.#waiting.pause(wait);
-      }
+    try {
+      const leaving = { return_url, confirm_unanswered: this.#unanswered };
+      // Without a network the browser could not show the site either; any refusal ends it.
+      const isFinal = (): boolean => true;
+      ({ location: to } = await this.#waiting.persist(() => this.#api.leave(leaving), isFinal));
+    } catch (error) {
+      callError(error);
     }
     // Not added to the history: Back leads to where the customer came from.
     location.replace(to);
@@ -244,34 +231,35 @@ export class Flow {
 
   /** A session and the bill with it, however long the network takes. */
   async start(): Promise<void> {
-    let faults = 0;
-    for (let tried = false, wait = FIRST_WAIT_MS; ;) {
+    for (let why: TokenReason = 'initial'; ; why = 'expired') {
       try {
-        const bill = await this.#open(tried ? 'expired' : 'initial');
-        if (bill === false) {
-          return this.#stop(tried ? 'token_expired' : 'token_invalid', undefined, 'session');
-        }
+        const bill = await this.#waiting.persist(() => this.#opened(why));
+        if (bill === false)
+          return this.#stop(
+            `token_${why === 'initial' ? 'invalid' : 'expired'}`,
+            undefined,
+            'session',
+          );
         return bill ? this.#show(bill) : await this.#showBill();
       } catch (error) {
         const failed = callError(error);
-        if (failed.wire === 'network' || (failed.status >= 500 && ++faults < MAX_READS)) {
-          if (failed.wire === 'network') this.#stop('network_lost');
-          await this.#waiting.pause(wait);
-          wait = longer(wait);
-        } else if (!tried && this.canRenew && spent(failed)) {
-          // The token expired before it was used: get a new one without showing a problem.
-          tried = true;
-        } else {
-          const helps =
-            failed.code === 'internal' || (failed.code === 'token_expired' && this.canRenew);
-          return this.#stop(failed.code, failed.requestId, helps ? 'session' : undefined);
-        }
+        // The token expired before it was used: get a new one without showing a problem.
+        if (why === 'initial' && this.canRenew && spent(failed)) continue;
+        const { code, requestId } = failed;
+        const helps = code === 'internal' || (code === 'token_expired' && this.canRenew);
+        return this.#stop(code, requestId, helps ? 'session' : undefined);
       }
     }
   }
 
-  /** Gets a token and a session for it. Returns the bill if it came with the session, false when the site has no token. */
-  async #open(why: 'initial' | 'expired'): Promise<FlowSession | undefined | false> {
+  /** Opens a session, one at a time. */
+  #opened(why: TokenReason): Promise<FlowSession | null | false> {
+    this.#opening ??= this.#open(why).finally(() => (this.#opening = undefined));
+    return this.#opening;
+  }
+
+  /** Gets a token and a session for it. */
+  async #open(why: TokenReason): Promise<FlowSession | null | false> {
     const starting = this.state.screen.name === 'loading';
     const token = await this.#site.token(why, () => {
       // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives. In the middle of a
@@ -292,7 +280,7 @@ export class Flow {
     // By the clock that the customer sees, right or wrong.
     this.#end = Date.now() + Date.parse(grant.expires_at) - this.#api.now();
     this.#warn();
-    return grant.bill;
+    return grant.bill ?? null;
   }
 
   /** Warns before the session ends. A timer sleeps with the device, so this runs on waking as well. */
@@ -306,13 +294,9 @@ export class Flow {
     } else if (left > 0) this.apply({ type: 'session_ends', at: this.#end });
   }
 
-  /** Replaces an ended session with a new one; one renewal at a time. */
-  #renew(): Promise<boolean> {
-    if (!this.canRenew) return Promise.resolve(false);
-    this.#renewing ??= this.#open('expired')
-      .then((opened) => opened !== false)
-      .finally(() => (this.#renewing = undefined));
-    return this.#renewing;
+  /** Replaces an ended session with a new one. */
+  async #renew(): Promise<boolean> {
+    return this.canRenew && (await this.#opened('expired')) !== false;
   }
 
   /** Runs a call; when the session has ended, renews it and runs the call again. */
@@ -327,32 +311,17 @@ export class Flow {
 
   /** Reads the bill and shows it, or says why there is none. */
   async #showBill(): Promise<void> {
-    for (let reads = 1, wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
-      try {
-        const read = await this.#waiting.attempt(() => this.#renewed(() => this.#api.session()));
-        if (read) return this.#show(read);
-      } catch (error) {
-        const failed = callError(error);
-        const passing = failed.code === 'partner_unreachable' || failed.code === 'internal';
-        if (failed.wire === 'network') {
-          this.#stop('network_lost');
-          await this.#waiting.pause(wait);
-        } else if (passing && failed.status >= 429 && reads < MAX_READS) {
-          reads += 1;
-          await this.#waiting.pause(Math.min(failed.retryAfterMs ?? wait, wait));
-        } else {
-          return this.#stop(
-            failed.code,
-            failed.requestId,
-            passing || spent(failed) ? 'bill' : undefined,
-          );
-        }
-      }
+    try {
+      this.#show(await this.#waiting.persist(() => this.#renewed(() => this.#api.session())));
+    } catch (error) {
+      const failed = callError(error);
+      const { code, requestId } = failed;
+      const helps = code === 'partner_unreachable' || code === 'internal' || spent(failed);
+      this.#stop(code, requestId, helps ? 'bill' : undefined);
     }
   }
 
   #show(read: FlowSession): void {
-    this.#connection(!navigator.onLine);
     this.apply({ type: 'read', session: tidy(read) });
     const payment = paymentOf(this.state.screen);
     if (payment) this.#follow(payment);
@@ -368,25 +337,14 @@ export class Flow {
     this.#heard(payment);
     if (payment.status !== 'processing') return;
     const slow = setTimeout(() => this.apply({ type: 'slow' }), SLOW_MS);
-    void this.#until(slow, payment, following.signal);
-  }
-
-  /** Follows to the end of the payment or of the session. */
-  async #until(
-    slow: ReturnType<typeof setTimeout>,
-    payment: FlowPayment,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const end = await followPayment(payment.platform_payment_id, {
-      api: this.#api,
-      waiting: this.#waiting,
-      renewed: (act) => this.#renewed(act),
-      heard: (news) => this.#heard(news),
-      connection: (lost) => this.#connection(lost),
-      signal,
-    });
-    clearTimeout(slow);
-    if (end === 'ended') this.#ended();
+    void followPayment(
+      this.#waiting,
+      () => this.#renewed(() => this.#api.payment(payment.platform_payment_id)),
+      (news) => this.#heard(news),
+      following.signal,
+    )
+      .catch(() => following.signal.aborted || this.#ended())
+      .finally(() => clearTimeout(slow));
   }
 
   #heard(news: FlowPayment): void {
@@ -418,6 +376,13 @@ export class Flow {
   #ended(): void {
     this.apply({ type: 'session_ends', at: undefined });
     this.#stop('token_expired', undefined, this.canRenew ? 'session' : undefined);
+  }
+
+  /** Before there is a bill to show beside it, a lost connection is a screen of its own. */
+  #lost(): void {
+    const { name } = this.state.screen;
+    if (name === 'loading' || name === 'problem') this.#stop('network_lost');
+    else this.#connection(true);
   }
 
   #connection(lost: boolean): void {

@@ -1,54 +1,73 @@
 /**
- * Delays between retries: longer each time, and cut short when the network or the customer is back.
+ * Calls that must be answered: asked again, with growing delays, until they are. The network or the customer coming back cuts a delay
+ * short, and gives up a request that may hang on a connection that is dead.
  */
+import { callError, type CallError } from './api.ts';
 
 /** The first delay; each later one is longer by the factor, up to the last. */
 export const FIRST_WAIT_MS = 1_000;
 const MAX_WAIT_MS = 15_000;
 const WAIT_GROWTH = 1.6;
+/** Number of answers of passing trouble before a call is given up; a lost network never ends one. */
+const MAX_FAULTS = 3;
 
 export function longer(wait: number): number {
   return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);
 }
 
-/** The delays and the requests of a page that `wake()` cuts short. */
 export interface Waiting {
   pause(ms: number): Promise<void>;
   /**
-   * The result of `act`, or undefined when the network or the customer came back meanwhile: then a request from before may hang on
-   * a connection that is dead, until its time limit. It is for the caller to ask again.
+   * The answer to `act`, which may be asked any number of times: also while an earlier request is open. Throws CallError for an answer
+   * that another try does not change (`isFinal`), by default any that is not passing trouble, and passing trouble only so often.
    */
-  attempt<T>(act: () => Promise<T>): Promise<T | undefined>;
+  persist<T>(act: () => Promise<T>, isFinal?: (failed: CallError) => boolean): Promise<T>;
   wake(): void;
 }
 
-export function createWaiting(): Waiting {
+/** `connection` is told of each request that got no answer (true), and of each that got one. */
+export function createWaiting(connection: (lost: boolean) => void): Waiting {
   const wakers = new Set<() => void>();
-  const attempt: Waiting['attempt'] = async (act) => {
+  /** What `act` gives, or undefined when the page is woken before. */
+  const attempt = async <T>(act: () => Promise<T>): Promise<{ readonly value: T } | undefined> => {
     let wake = (): void => {};
     const woken = new Promise<undefined>((resolve) => (wake = () => resolve(undefined)));
     wakers.add(wake);
     try {
-      return await Promise.race([woken, act()]);
+      return await Promise.race([woken, act().then((value) => ({ value }))]);
     } finally {
       wakers.delete(wake);
     }
   };
+  const pause = async (ms: number): Promise<void> => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    await attempt(() => new Promise<void>((resolve) => (timer = setTimeout(resolve, ms))));
+    clearTimeout(timer);
+  };
   return {
-    attempt,
-    async pause(ms) {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      await attempt(() => new Promise((resolve) => (timer = setTimeout(resolve, ms))));
-      clearTimeout(timer);
+    pause,
+    async persist(act, isFinal) {
+      let faults = 0;
+      for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
+        try {
+          const answer = await attempt(act);
+          // Woken: asked again at once.
+          if (!answer) continue;
+          connection(false);
+          return answer.value;
+        } catch (error) {
+          const failed = callError(error);
+          if (failed.wire === 'network') connection(true);
+          else if (isFinal?.(failed) ?? (!isPassing(failed) || ++faults >= MAX_FAULTS))
+            throw failed;
+          await pause(Math.min(Math.max(failed.retryAfterMs ?? 0, wait), MAX_WAIT_MS));
+        }
+      }
     },
     wake: () => wakers.forEach((wake) => wake()),
   };
 }
 
-/** The result of `awaited`; rejects when it takes longer than `ms`. */
-export function within<T>(ms: number, awaited: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    setTimeout(reject, ms, new Error('timeout'));
-    awaited.then(resolve, reject);
-  });
-}
+/** Trouble of the platform or the biller that may be over in a moment. */
+const isPassing = ({ code, status }: CallError): boolean =>
+  (code === 'internal' || code === 'partner_unreachable') && status >= 429;
