@@ -182,11 +182,7 @@ test('a batch is compared with a file that differs in each way, and a difference
   await dialog.getByRole('button', { name: 'Resolve' }).click();
   await page.getByText('they booked it twice and took it back (bob)').waitFor();
   await page.getByRole('link', { name: 'Reconciliation' }).click();
-  await page.getByRole('cell', { name: '0–1 h' }).first().waitFor();
-  const ages = page.getByRole('list', { name: 'Open differences by age' });
-  await ages.getByRole('link', { name: '3 0–1 h, $126.00' }).click();
-  await page.waitForURL(/age=1h/);
-  await page.getByText('found', { exact: false }).getByText('ago').first().waitFor();
+  await page.getByRole('row').filter({ hasText: first }).waitFor();
   assert.equal(await page.getByRole('row').filter({ hasText: 'only-there' }).count(), 0);
   await close();
   assert.equal((await auditOf('difference_resolved'))[0]?.actor, 'bob');

@@ -304,13 +304,6 @@ const OPERATIONS = {
     query: operate.DifferenceQuery,
     reply: operate.DifferencePage,
   },
-  summarize_differences: {
-    call: 'GET /differences/summary',
-    summary: 'The open differences by age, and the value of their payments',
-    tiedBy: 'partner_id',
-    query: operate.DifferenceSummaryQuery,
-    reply: operate.DifferenceSummary,
-  },
   resolve_difference: {
     call: 'POST /differences/{difference_id}/resolve',
     summary: 'Resolve a difference, saying how; audited',

@@ -433,40 +433,12 @@ export const OpenDifference = Type.Object({
 });
 export type OpenDifference = Static<typeof OpenDifference>;
 
-/** The ages by which open differences are grouped: less than an hour, a day, three days, and older. */
-export const DIFFERENCE_AGES = ['1h', '24h', '3d', 'older'] as const;
-export type DifferenceAge = (typeof DIFFERENCE_AGES)[number];
-
-/** What the open differences amount to (decision 26). */
-export const DifferenceSummary = Type.Object({
-  open: t.count(),
-  value_at_risk_in_cents: t.count('Our amounts of the payments that differ, each payment once.'),
-  unknown_values: t.count('Payments that only the partner has: their amounts are not known here.'),
-  oldest_found_at: t.nullable(t.instant('When the oldest of them was first found.')),
-  ages: Type.Array(
-    Type.Object({
-      age: t.oneOf(DIFFERENCE_AGES),
-      open: t.count(),
-      value_at_risk_in_cents: t.count(),
-    }),
-    { description: 'By the time since each was first found, the youngest first.' },
-  ),
-});
-export type DifferenceSummary = Static<typeof DifferenceSummary>;
-
-export const DifferenceSummaryQuery = t.partial({
-  partner_id: PartnerId,
-  platform_batch_id: t.PlatformBatchId,
-});
-export type DifferenceSummaryQuery = Static<typeof DifferenceSummaryQuery>;
-
 export const DifferenceQuery = t.strictObject({
   ...t.optional({
     state: t.oneOf(['open', 'resolved']),
     partner_id: PartnerId,
     platform_batch_id: t.PlatformBatchId,
     kind: t.oneOf(DIFFERENCE_KINDS),
-    age: t.oneOf(DIFFERENCE_AGES, 'First found so long ago (decision 26).'),
   }),
   ...t.paging,
 });

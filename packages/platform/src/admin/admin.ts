@@ -33,11 +33,7 @@ import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { closeBatchNow, getBatch, listBatches } from '../reconciliation/batch.ts';
-import {
-  listDifferences,
-  resolveDifference,
-  summarizeDifferences,
-} from '../reconciliation/differences.ts';
+import { listDifferences, resolveDifference } from '../reconciliation/differences.ts';
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import { listAsks } from '../store/asks.ts';
 import type { Attempts } from '../store/attempts.ts';
@@ -314,7 +310,6 @@ function mountBatches(serve: Serve, { database, reconciliations }: AdminDependen
     );
     return { differences: page, next_cursor };
   });
-  serve(routes.summarize_differences, ({ query }) => summarizeDifferences(database, query));
   serve(routes.resolve_difference, ({ params, body, actor }) =>
     resolveDifference(database, params.difference_id, body.reason, actor),
   );

@@ -4,7 +4,6 @@ import test, { after } from 'node:test';
 import {
   platformAdminRoutes,
   type DifferencePage,
-  type DifferenceSummary,
   type ListedBatch,
   type PartnerView,
   type PaymentPage,
@@ -95,7 +94,6 @@ test('an operator of a partner is refused every operation that the table does no
       'GET get_partner_health',
       'GET list_answers',
       'GET list_differences',
-      'GET summarize_differences',
       'GET get_figures',
       'GET list_payouts',
       'GET list_remittances',
@@ -180,8 +178,6 @@ test('a partner’s file that names a payment of another partner shows nothing o
     named.map(({ kind, here, amount_in_cents }) => [kind, here, amount_in_cents]),
     [['missing_here', null, null]],
   );
-  const summary = await call(platformAdminRoutes.summarize_differences, {});
-  assert.equal((JSON.parse(summary.text) as DifferenceSummary).unknown_values, 1);
 });
 
 test('an operator of a partner reads no word or name of the platform’s own people', async () => {

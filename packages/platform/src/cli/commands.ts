@@ -150,7 +150,6 @@ const batchLines: readonly CommandLine[] = [
   line('batch show', routes.get_batch, output.batch),
   line('batch close', routes.close_batch, output.batch),
   line('differences', routes.list_differences, tableOf(), { defaults: { state: 'open' } }),
-  line('differences summary', routes.summarize_differences, facts),
   line('resolve', routes.resolve_difference, facts),
   line('reconcile', routes.reconcile_batch, output.reconciliation, {
     help: 'compare a batch with the partner; exit code 1 when they differ',

@@ -8,13 +8,9 @@
  */
 import {
   conflict,
-  DIFFERENCE_AGES,
   Refusal,
   type Difference,
-  type DifferenceAge,
   type DifferenceQuery,
-  type DifferenceSummary,
-  type DifferenceSummaryQuery,
   type OpenDifference,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -78,46 +74,6 @@ export async function keepDifferences(
 const COLUMNS = `d.difference_id, d.platform_batch_id, d.partner_id, d.platform_payment_id, d.kind, d.here, d.there,
   d.amount_in_cents, d.found_at, d.seen_at, d.resolved_at, d.resolved_by, d.resolution`;
 
-/** The condition of each age, by the database's clock. */
-const AGES: Readonly<Record<DifferenceAge, string>> = {
-  '1h': `d.found_at > now() - interval '1 hour'`,
-  '24h': `d.found_at <= now() - interval '1 hour' AND d.found_at > now() - interval '1 day'`,
-  '3d': `d.found_at <= now() - interval '1 day' AND d.found_at > now() - interval '3 days'`,
-  older: `d.found_at <= now() - interval '3 days'`,
-};
-
-// A payment may differ in several ways, and counts once in each sum of amounts.
-const summaryStatement = sql(
-  'differences_summary',
-  `WITH payment AS (
-     SELECT d.platform_batch_id, d.platform_payment_id, max(d.amount_in_cents) AS cents, min(d.found_at) AS found_at, count(*) AS open,
-            ${DIFFERENCE_AGES.map((age) => `count(*) FILTER (WHERE ${AGES[age]}) AS "open_${age}"`).join(', ')}
-       FROM duebridge_platform.differences d
-      WHERE d.resolved_at IS NULL AND ($1::text IS NULL OR d.partner_id = $1) AND ($2::text IS NULL OR d.platform_batch_id = $2)
-      GROUP BY 1, 2
-   )
-   SELECT coalesce(sum(open), 0)::int AS open, coalesce(sum(cents), 0)::bigint AS value_at_risk_in_cents,
-          count(*) FILTER (WHERE cents IS NULL)::int AS unknown_values, min(found_at) AS oldest_found_at,
-          jsonb_build_array(${DIFFERENCE_AGES.map(
-            (age) => `jsonb_build_object('age', '${age}', 'open', coalesce(sum("open_${age}"), 0),
-            'value_at_risk_in_cents', coalesce(sum(cents) FILTER (WHERE "open_${age}" > 0), 0))`,
-          ).join(', ')}) AS ages
-     FROM payment`,
-);
-
-/** The open differences by age, and the value of their payments. */
-export async function summarizeDifferences(
-  on: Queryable,
-  { partner_id, platform_batch_id }: DifferenceSummaryQuery,
-): Promise<DifferenceSummary> {
-  const [summary] = await on.query<DifferenceSummary>(summaryStatement, [
-    partner_id ?? null,
-    platform_batch_id ?? null,
-  ]);
-  if (summary === undefined) throw new Error('a sum gave no row');
-  return summary;
-}
-
 /** Differences, newest first; `limit` rows at most. */
 export function listDifferences(
   on: Queryable,
@@ -129,7 +85,6 @@ export function listDifferences(
   conditions.add('d.partner_id = ?', query.partner_id);
   conditions.add('d.platform_batch_id = ?', query.platform_batch_id);
   conditions.add('d.kind = ?', query.kind);
-  if (query.age !== undefined) conditions.add(AGES[query.age]);
   conditions.add('d.difference_id < ?::uuid', query.cursor);
   return on.query<OpenDifference>(
     `SELECT ${COLUMNS} FROM duebridge_platform.differences d ${conditions.where}

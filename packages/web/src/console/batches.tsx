@@ -1,9 +1,7 @@
 /** Batches, their reconciliation, and the open differences. */
 import type {
   BatchView,
-  DifferenceAge,
   DifferencePage,
-  DifferenceSummary,
   ListedBatch,
   OpenDifference,
   Reconciliation,
@@ -191,13 +189,12 @@ function Batch({ data, path, again }: { data: BatchView; path: string; again: ()
 
 export function ReconciliationPage() {
   const state = chosen('state', 'open');
-  const old = chosen('age');
   return (
     <>
       <h1>Reconciliation</h1>
       <Choices label="State" name="state" all={['open', 'resolved']} chosen={state} />
       <Differences
-        search={{ state, ...(old && { age: old }) }}
+        search={{ state }}
         none={`No ${state} differences in the batches that were compared.`}
       />
       <p>
@@ -207,77 +204,27 @@ export function ReconciliationPage() {
   );
 }
 
-/** The ages as people read them. */
-const AGES: Readonly<Record<DifferenceAge, string>> = {
-  '1h': '0–1 h',
-  '24h': '1–24 h',
-  '3d': '1–3 d',
-  older: '> 3 d',
-};
-
-/** The open differences by age, each age a link to its list, and what their payments amount to. */
-function Summary({ data }: { data: DifferenceSummary }) {
-  const { oldest_found_at, unknown_values: unknown } = data;
-  if (data.open === 0) return null;
-  const more = unknown === 0 ? '' : `, and ${unknown} more whose amount only the partner knows`;
-  return (
-    <>
-      <ul class="cards" aria-label="Open differences by age">
-        {data.ages.map((one) => (
-          <li key={one.age} class={one.age === 'older' && one.open > 0 ? 'alarm' : ''}>
-            <a href={`${link('reconciliation')}?state=open&age=${one.age}`}>
-              <strong>{one.open}</strong> {AGES[one.age]}, {money(one.value_at_risk_in_cents)}
-            </a>
-          </li>
-        ))}
-      </ul>
-      <Facts
-        facts={[
-          ['Value at risk', `${money(data.value_at_risk_in_cents)}${more}`],
-          ['Oldest', oldest_found_at === null ? '–' : `found ${age(oldest_found_at)} ago`],
-        ]}
-      />
-    </>
-  );
-}
-
-/** The age of a difference, in the ranges by which people sort their work. */
-function ageing(found_at: string): string {
-  const hours = (Date.now() - Date.parse(found_at)) / 3_600_000;
-  return AGES[hours < 1 ? '1h' : hours < 24 ? '24h' : hours < 72 ? '3d' : 'older'];
-}
-
 /** `none` is said when there are none: also where nothing was compared. */
 function Differences({ search, none }: { search: Record<string, string>; none: string }) {
-  const { platform_batch_id: batch } = search;
-  const of = new URLSearchParams(batch === undefined ? {} : { platform_batch_id: batch });
   return (
-    <>
-      <Show<DifferenceSummary> path={`/differences/summary?${of}`}>
-        {(data) => <Summary data={data} />}
-      </Show>
-      <ShowPage<DifferencePage>
-        path={`/differences?${new URLSearchParams(search)}`}
-        of="differences"
-      >
-        {({ differences }, again) => (
-          <Table
-            caption="Differences, newest first"
-            rows={differences}
-            keyOf={(one) => one.difference_id}
-            empty={none}
-            columns={[
-              ['Kind', (one) => words(one.kind)],
-              ['Payment', (one) => toPayment(one.platform_payment_id)],
-              ['Here', (one) => sideOf(one, one.here)],
-              ['At the partner', (one) => sideOf(one, one.there)],
-              ['Age', (one) => (one.resolved_at === null ? ageing(one.found_at) : 'resolved')],
-              ['Resolution', (one) => resolutionOf(one, again)],
-            ]}
-          />
-        )}
-      </ShowPage>
-    </>
+    <ShowPage<DifferencePage> path={`/differences?${new URLSearchParams(search)}`} of="differences">
+      {({ differences }, again) => (
+        <Table
+          caption="Differences, newest first"
+          rows={differences}
+          keyOf={(one) => one.difference_id}
+          empty={none}
+          columns={[
+            ['Kind', (one) => words(one.kind)],
+            ['Payment', (one) => toPayment(one.platform_payment_id)],
+            ['Here', (one) => sideOf(one, one.here)],
+            ['At the partner', (one) => sideOf(one, one.there)],
+            ['Age', (one) => (one.resolved_at === null ? age(one.found_at) : 'resolved')],
+            ['Resolution', (one) => resolutionOf(one, again)],
+          ]}
+        />
+      )}
+    </ShowPage>
   );
 }
 

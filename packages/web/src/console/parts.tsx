@@ -289,7 +289,7 @@ export function Facts({ facts }: { facts: readonly (readonly [string, ComponentC
   );
 }
 
-/** Links of which one is chosen; the address keeps which. What narrows a list further (an age, a page) goes. */
+/** Links of which one is chosen; the address keeps which. The page of a list goes. */
 export function Choices(props: {
   label: string;
   name: string;
