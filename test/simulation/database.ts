@@ -39,6 +39,9 @@ export function healthyDatabase(): DatabaseFaults {
 
 const SIDES = ['platform', 'partner'] as const;
 
+/** The time at which the database is made. */
+const BIRTH = Date.UTC(2026, 5, 1);
+
 /** One PostgreSQL for any number of worlds, one after another. */
 export class SimulatedPostgres {
   readonly #postgres: Postgres;
@@ -65,6 +68,17 @@ export class SimulatedPostgres {
   }
 
   static async open(): Promise<SimulatedPostgres> {
+    // Born before every world, or it would set itself timers that run for half a year.
+    const { now } = Date;
+    Date.now = () => BIRTH;
+    try {
+      return await SimulatedPostgres.#create();
+    } finally {
+      Date.now = now;
+    }
+  }
+
+  static async #create(): Promise<SimulatedPostgres> {
     const postgres = await PGlite.create();
     await postgres.exec(`
       CREATE SCHEMA world;
@@ -326,14 +340,18 @@ export class SimulatedPostgres {
 
   #send(sent: readonly Uint8Array[]): Buffer {
     const world = this.#ofWorld();
-    // PostgreSQL asks JavaScript for the time: statements, defaults and triggers of both sides see that of the world.
+    // PostgreSQL asks JavaScript for the time: statements, defaults and triggers of both sides see that of the world. It also sets timers
+    // for its statistics, which would run in real time.
     const { now } = Date;
+    const { setTimeout } = globalThis;
     Date.now = () => world.now() + this.#clockOffMs;
+    Object.assign(globalThis, { setTimeout: () => 0 });
     try {
       const data = this.#postgres.execProtocolRawSync(Buffer.concat(sent));
       return Buffer.from(data.buffer, data.byteOffset, data.byteLength);
     } finally {
       Date.now = now;
+      Object.assign(globalThis, { setTimeout });
     }
   }
 

@@ -44,8 +44,6 @@ export function healthyNetwork(): NetworkFaults {
   };
 }
 
-let calls = 0;
-
 /** The client of one worker's process. */
 export function simulatedClient(options: {
   readonly world: World;
@@ -71,8 +69,7 @@ export function simulatedClient(options: {
     deadlineMs: number,
     { signal }: CallOptions = {},
   ): Promise<Exchange> => {
-    calls += 1;
-    const call = calls;
+    const call = history.events.length;
     history.add({
       kind: 'sent',
       call,

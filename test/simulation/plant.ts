@@ -11,7 +11,7 @@ import { PLANTED, type Planted } from './planted.ts';
 import type { runWorld } from './world.ts';
 
 const SHARED =
-  /\/packages\/(?:contract|runtime(?!\/src\/name-lookup)|web)\/|\/test\/simulation\/(?:database|time|planted|plant)\.ts/;
+  /\/packages\/(?:contract|runtime(?!\/src\/name-lookup)|web)\/|\/test\/simulation\/(?:chance|database|time|planted|plant)\.ts/;
 const OURS = /\/packages\/[a-z]+\/src\/|\/test\/simulation\//;
 
 const applied = new Set<number>();

@@ -266,7 +266,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 16,
+    seed: 32,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',

@@ -3,97 +3,70 @@
  *
  *   node test/simulation/seeds.ts --from 1 --count 100 [--events FILE.jsonl]
  *
- * Exit code 1 when one was broken. Random bytes of this process are the world's, so that a seed always tells the same story; only the part of an id that is real time
- * differs from run to run.
+ * Exit code 1 when one was broken.
  */
-import crypto, { createHash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { syncBuiltinESMExports } from 'node:module';
 import { parseArgs } from 'node:util';
-import { seededRandom } from '@duebridge/runtime/testing';
+import { SimulatedPostgres } from './database.ts';
+import { linesOf } from './history.ts';
+import { runWorld, type Outcome } from './world.ts';
 
-const { values: options } = parseArgs({
-  options: {
-    from: { type: 'string', default: '1' },
-    count: { type: 'string', default: '100' },
-    events: { type: 'string' },
-  },
-});
+/** What happened in several worlds, counted. */
+export class Sheet {
+  payments = 0;
+  /** Payments by the stage in which they began. */
+  readonly began: Record<string, number> = {};
+  readonly faults: Record<string, number> = {};
+  readonly answers: Record<string, number> = {};
+  readonly violations: { readonly seed: number; readonly rule: string; readonly what: string }[] =
+    [];
+  readonly converged: number[] = [];
 
-let random = seededRandom(1);
-ownRandomBytes();
-// After the random bytes are the world's: modules keep what they import.
-const { SimulatedPostgres } = await import('./database.ts');
-const { linesOf } = await import('./history.ts');
-const { runWorld } = await import('./world.ts');
-
-const postgres = await SimulatedPostgres.open();
-const faults: Record<string, number> = {};
-const answers: Record<string, number> = {};
-const began: Record<string, number> = {};
-const violations: { seed: number; rule: string; what: string }[] = [];
-let payments = 0;
-const converged: number[] = [];
-const story = createHash('sha256');
-const from = Number(options.from);
-for (let seed = from; seed < from + Number(options.count); seed += 1) {
-  random = seededRandom(seed);
-  const outcome = await runWorld(postgres, seed);
-  payments += outcome.payments;
-  converged.push(outcome.convergedMs);
-  for (const [what, times] of outcome.faults) faults[what] = (faults[what] ?? 0) + times;
-  for (const event of outcome.history.events) {
-    if (event.kind === 'arrived') answers[event.answer] = (answers[event.answer] ?? 0) + 1;
-    if (event.kind === 'confirmed' && event.stage !== undefined)
-      began[event.stage] = (began[event.stage] ?? 0) + 1;
+  add({ seed, payments, faults, history, violations, convergedMs }: Outcome): void {
+    this.payments += payments;
+    this.converged.push(convergedMs);
+    for (const [what, times] of faults) count(this.faults, what, times);
+    for (const event of history.events) {
+      if (event.kind === 'arrived') count(this.answers, event.answer);
+      if (event.kind === 'confirmed' && event.stage !== undefined) count(this.began, event.stage);
+    }
+    this.violations.push(...violations.map((violation) => ({ seed, ...violation })));
   }
-  story.update(withoutIds(JSON.stringify(outcome.history.events)));
-  violations.push(...outcome.violations.map((violation) => ({ seed, ...violation })));
-  if (options.events !== undefined) writeFileSync(options.events, linesOf(outcome.history));
-}
-await postgres.close();
-converged.sort((a, b) => a - b);
-console.log(
-  JSON.stringify({
-    from,
-    seeds: Number(options.count),
-    payments,
-    began,
-    converged_p99_ms: converged[Math.floor(converged.length * 0.99)] ?? 0,
-    faults,
-    answers,
-    story: story.digest('hex'),
-    violations,
-  }),
-);
-// Processes of the world that were killed still wait for what never comes.
-process.exit(violations.length > 0 ? 1 : 0);
-
-/** Ids by the order in which they appear: half of a UUIDv7 is the real time. */
-function withoutIds(text: string): string {
-  const known = new Map<string, number>();
-  return text.replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, (id) => {
-    const number = known.get(id) ?? known.size;
-    known.set(id, number);
-    return `id-${number}`;
-  });
 }
 
-/** Ids and secrets that the code under test draws come from the seed. */
-function ownRandomBytes(): void {
-  const fill = <T extends NodeJS.ArrayBufferView>(buffer: T): T => {
-    const bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
-    for (let at = 0; at < bytes.length; at += 1) bytes[at] = Math.floor(random() * 256);
-    return buffer;
-  };
-  Object.assign(crypto, {
-    randomFillSync: fill,
-    randomBytes: (size: number) => fill(Buffer.alloc(size)),
-    randomUUID: () => {
-      const hex = fill(Buffer.alloc(16)).toString('hex');
-      return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20)}`;
+function count(counts: Record<string, number>, name: string, times = 1): void {
+  counts[name] = (counts[name] ?? 0) + times;
+}
+
+/** All that happened in a world, as one value to compare. */
+export function storyOf({ history }: Outcome): string {
+  return createHash('sha256').update(linesOf(history)).digest('hex');
+}
+
+if (import.meta.main) {
+  const { values: options } = parseArgs({
+    options: {
+      from: { type: 'string', default: '1' },
+      count: { type: 'string', default: '100' },
+      events: { type: 'string' },
     },
   });
-  Object.defineProperty(globalThis.crypto, 'getRandomValues', { value: fill });
-  syncBuiltinESMExports();
+  const [from, seeds] = [Number(options.from), Number(options.count)];
+  const postgres = await SimulatedPostgres.open();
+  const sheet = new Sheet();
+  let story = '';
+  for (let seed = from; seed < from + seeds; seed += 1) {
+    const outcome = await runWorld(postgres, seed);
+    sheet.add(outcome);
+    story = storyOf(outcome);
+    if (options.events !== undefined) writeFileSync(options.events, linesOf(outcome.history));
+  }
+  const { converged, ...counted } = sheet;
+  converged.sort((a, b) => a - b);
+  const converged_p99_ms = converged[Math.floor(converged.length * 0.99)] ?? 0;
+  // The story is that of the last world.
+  console.log(JSON.stringify({ from, seeds, ...counted, converged_p99_ms, story }));
+  // Processes of the world that were killed still wait for what never comes.
+  process.exit(sheet.violations.length > 0 ? 1 : 0);
 }

@@ -5,6 +5,7 @@
  */
 import { seededRandom } from '@duebridge/runtime/testing';
 import { findFaults } from '../../packages/platform/src/money/check.ts';
+import { belongTo } from './chance.ts';
 import { check, type Violation } from './checkers.ts';
 import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History, type Ending, type PlatformRow } from './history.ts';
@@ -17,6 +18,7 @@ import {
   drawFaults,
   setStage,
   TROUBLE_MS,
+  type Stage,
   type Story,
 } from './stage.ts';
 import { Spinning, World } from './time.ts';
@@ -52,21 +54,32 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
     history: new History(() => world.elapsed),
     faults: new Map(),
   };
+  const leave = belongTo(seed, () => world.now());
+  await postgres.begin(world);
+  const stage = await setStage(postgres, seed, story);
   try {
-    return await live(postgres, seed, story);
+    return await live(postgres, seed, story, stage);
   } catch (error) {
     if (!(error instanceof Spinning)) throw error;
     const { history, faults } = story;
     const violations = [{ rule: 'LV5', what: error.message }];
     const times = { virtualMs: world.elapsed, convergedMs: BOUND_MS };
     return { seed, violations, history, payments: 0, faults, ...times };
+  } finally {
+    // Nothing of it goes on beside the next world.
+    for (const { process } of stage.workers) process.kill();
+    for (const side of stage.sides) await side.stop();
+    leave();
   }
 }
 
-async function live(postgres: SimulatedPostgres, seed: number, story: Story): Promise<Outcome> {
+async function live(
+  postgres: SimulatedPostgres,
+  seed: number,
+  story: Story,
+  stage: Stage,
+): Promise<Outcome> {
   const { world, random, history, faults } = story;
-  await postgres.begin(world);
-  const stage = await setStage(postgres, seed, story);
   const { draw, kit, sides, workers, around } = stage;
 
   let kitIsUp = false;
@@ -115,8 +128,6 @@ async function live(postgres: SimulatedPostgres, seed: number, story: Story): Pr
     partner: (await Promise.all(sides.map((side) => side.rows()))).flat(),
     postings: (await Promise.all(sides.map((side) => side.postings()))).flat(),
   };
-  for (const { process } of workers) process.kill();
-  for (const side of sides) await side.stop();
   const those = (are: (side: SimulatedPartner) => boolean): Set<string> =>
     new Set(sides.filter(are).map(({ name }) => name));
   const wrong = those(({ isWrong }) => isWrong);
