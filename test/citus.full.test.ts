@@ -22,7 +22,7 @@ import {
   type Reconciliation,
   type ReviewClose,
 } from '@duebridge/contract';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, until } from '@duebridge/runtime/testing';
 import { SMTPServer } from 'smtp-server';
 import { request } from 'undici';
 import { BothSides, gasCompany } from './support/both-sides.ts';
@@ -202,7 +202,7 @@ test('on a Citus cluster', async (t) => {
 
     await t.test('customers get their mails, each once', async () => {
       const texts = mails.texts;
-      await eventually('a receipt and a notice', () =>
+      await until('a receipt and a notice', () =>
         ['Receipt', 'was not made'].every((part) => texts.some((text) => text.includes(part))),
       );
       const ids = texts.map(
@@ -250,7 +250,7 @@ test('on a Citus cluster', async (t) => {
           const { platform_payment_id: id } = (await browser.confirm(2_500)).body;
           const detail = async (): Promise<PaymentDetail> =>
             admin<PaymentDetail>('GET', `/payments/${id}`);
-          await eventually('the review', async () => (await detail()).payment.stage === 'review');
+          await until('the review', async () => (await detail()).payment.stage === 'review');
           const overview = await admin<Overview>('GET', '/overview');
           assert.equal(overview.reviews.length, 1, JSON.stringify(overview.reviews));
           const reason = 'the biller will never take it';
@@ -258,7 +258,7 @@ test('on a Citus cluster', async (t) => {
           assert.equal(closed.outcome, 'done');
           assert.equal((await browser.ended(id, PATIENCE_MS)).status, 'failed');
           await withBooks(databaseUrl, (books) =>
-            eventually('the release of its funds', async () => {
+            until('the release of its funds', async () => {
               const [row] = await books.query<{ acts: string; settled: boolean }>(
                 `SELECT (SELECT string_agg(act, ' ' ORDER BY phase) FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1) AS acts,
                       settled_at IS NOT NULL AS settled
@@ -291,7 +291,7 @@ test('on a Citus cluster', async (t) => {
         );
       });
       const path = `/batches/${platform_batch_id}`;
-      await eventually('the payment’s end', async () => {
+      await until('the payment’s end', async () => {
         const { payment } = await admin<PaymentDetail>('GET', '/payments/of-yesterday');
         return payment.status === 'succeeded';
       });
@@ -399,11 +399,6 @@ async function pay(
   const { platform_payment_id } = made.body;
   await new Browser(platformUrl, session).ended(platform_payment_id, PATIENCE_MS);
   return platform_payment_id;
-}
-
-async function eventually(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const until = performance.now() + PATIENCE_MS; !(await isSo()); await delay(50))
-    assert.ok(performance.now() < until, `did not come: ${what}`);
 }
 
 /** A partner that knows every account, refuses every payment and remembers none. */

@@ -11,7 +11,7 @@ import test, { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FlowPayment, Reconciliation } from '@duebridge/contract';
 import { asynchronousStandbys, ensureDatabase, openDatabase } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { testServer, until } from '@duebridge/runtime/testing';
 import {
   startTestPartner,
   startTestPlatform,
@@ -50,14 +50,8 @@ const confirm = (on: TestPlatform, session: string, platform_payment_id: string)
   on.confirm(session, { amount_in_cents: 1_000, platform_payment_id });
 
 /** Repeats what fails while the database is away. */
-async function until<T>(what: string, attempt: () => Promise<T | undefined>): Promise<T> {
-  for (let tries = 0; tries < 240; tries += 1) {
-    const found = await attempt().catch(() => undefined);
-    if (found !== undefined) return found;
-    await delay(250);
-  }
-  throw new Error(`${what}: not within a minute`);
-}
+const untilDone = <T>(what: string, attempt: () => Promise<T | undefined>) =>
+  until(what, () => attempt().catch(() => delay(250, undefined)));
 
 const posted = (account_id: string): string[] =>
   [...partner.payments].flatMap(([id, payment]) =>
@@ -110,7 +104,7 @@ test('a standby takes over that never had the last payments: none is posted twic
       await answer(confirm(on, customer.session, customer.platform_payment_id));
     }
   }
-  await until('all are posted', async () =>
+  await untilDone('all are posted', async () =>
     customers.every(({ account_id }) => posted(account_id).length === 1) ? true : undefined,
   );
 
@@ -126,7 +120,7 @@ test('a standby takes over that never had the last payments: none is posted twic
   // Pages that are still open repeat what they sent; the customers of the first three have opened the page anew, which knows its id no more.
   const again = async (n: number, fresh: boolean): Promise<void> => {
     const customer = customers[n - 1]!;
-    const payment = await until(`confirm ${n}`, async () => {
+    const payment = await untilDone(`confirm ${n}`, async () => {
       const { session, platform_payment_id } = await visit(stays, customer.account_id);
       const id = fresh ? platform_payment_id : customer.platform_payment_id;
       return answer<FlowPayment>(confirm(stays, session, id));
@@ -139,7 +133,7 @@ test('a standby takes over that never had the last payments: none is posted twic
 
   // Five and six were not touched by anybody: their process puts them back.
   const lines = (): string[] => stays.logged.filter((line) => line.includes('has lost a payment'));
-  await until('every lost payment that a process knows is told', async () =>
+  await untilDone('every lost payment that a process knows is told', async () =>
     here.every((n) => lines().some((line) => line.includes(customers[n - 1]!.platform_payment_id)))
       ? true
       : undefined,
@@ -152,7 +146,7 @@ test('a standby takes over that never had the last payments: none is posted twic
   const [first] = partner.payments.values();
   const batch = (first as { platform_batch_id: string }).platform_batch_id;
   const csv = [...partner.payments.keys()].map((id) => `${id},succeeded,1000`).join('\n');
-  const result = await until('all others have ended', async () => {
+  const result = await untilDone('all others have ended', async () => {
     const { body } = await stays.admin('POST', `/admin/v1/batches/${batch}/reconcile-file`, csv);
     const found = body as unknown as Reconciliation;
     return found.differences.length === 2 ? found : undefined;

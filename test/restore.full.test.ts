@@ -8,7 +8,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { PaymentDetail, Reconciliation } from '@duebridge/contract';
 import {
   importFormerPayments,
@@ -18,7 +17,7 @@ import {
   type RunningPartner,
 } from '@duebridge/partner';
 import { ensureDatabase, openDatabase, silentLog } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { testServer, until } from '@duebridge/runtime/testing';
 import { BothSides } from './support/both-sides.ts';
 import { call, createToken, openSession } from './support/customer.ts';
 
@@ -67,14 +66,6 @@ async function admin<T>(
   const answer = await call<T>(method, `${at.adminUrl}/admin/v1${path}`, headers, body);
   assert.equal(answer.status, 200, `${method} ${path}: ${JSON.stringify(answer.body)}`);
   return answer.body;
-}
-
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + 60_000;
-  while (!(await holds())) {
-    assert(performance.now() < end, what);
-    await delay(100);
-  }
 }
 
 /** A partner kit of the test on a named database, with the key of the test. */
@@ -155,7 +146,7 @@ test('a partner restored to an earlier moment gets again what it lost, and pays 
           .platform_payment_id;
       };
       const read = (id: string): Promise<PaymentDetail> => ask('GET', `/payments/${id}`);
-      const ends = (id: string): Promise<void> =>
+      const ends = (id: string): Promise<true> =>
         until(`${id} ends`, async () => (await read(id)).payment.status === 'succeeded');
 
       const kept = await confirm('A-1');

@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
+import { until } from '@duebridge/runtime/testing';
 import { platformCommand } from '../packages/platform/src/main.ts';
 import { openCase } from '../packages/platform/src/store/cases.ts';
-import { eventually } from '../packages/platform/test/engine-rig.ts';
 import { startWorkingDay } from './browser/console-rig.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -23,7 +23,7 @@ const work = await startWorkingDay({ after }, new URL('../packages/web/dist/', i
 
 test('every metric that an alert or the dashboard reads is one that a server exports', async () => {
   const given = new Set<string>();
-  await eventually('the gauges of what waits are there', async () => {
+  await until('the gauges of what waits are there', async () => {
     const text = await (await fetch(new URL('/metrics', work.platform.adminUrl))).text();
     for (const [, name = ''] of text.matchAll(/^# TYPE (\S+)/gm)) given.add(name);
     return given.has('duebridge_reviews');

@@ -13,6 +13,7 @@ import type {
   PaymentRecord,
   Reconciliation,
 } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import { BothSides } from './support/both-sides.ts';
 import { call, createToken, openSession } from './support/customer.ts';
 
@@ -207,11 +208,7 @@ test('a payment that the biller cancels ends canceled, and nothing is posted [ST
 });
 
 /** Waits until the funds of every ended payment have been captured or released. */
-async function settled(books: { query(sql: string): Promise<unknown[]> }): Promise<void> {
+function settled(books: { query(sql: string): Promise<unknown[]> }): Promise<unknown> {
   const open = `SELECT 1 FROM duebridge_platform.payments WHERE settled_at IS NULL`;
-  const until = performance.now() + 120_000;
-  while ((await books.query(open)).length > 0) {
-    assert.ok(performance.now() < until, 'the funds were not settled');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  return until('the funds are settled', async () => (await books.query(open)).length === 0);
 }

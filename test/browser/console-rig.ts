@@ -7,12 +7,12 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { OperatorKeyGrant } from '@duebridge/contract';
 import type { Cleanup } from '@duebridge/runtime/testing';
+import { until } from '@duebridge/runtime/testing';
 import {
   startTestPlatform,
   type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
 import { listen } from '../support/listening.ts';
-import { eventually } from '../../packages/platform/test/engine-rig.ts';
 
 /** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, `misbooks`
  * books a cent more, anything else stays in processing. */
@@ -122,7 +122,7 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
       const wanted = account_id.startsWith('pays')
         ? 'settled_at IS NOT NULL'
         : "stage IN ('review', 'accepted')";
-      await eventually(`${account_id} is where it leads`, async () => {
+      await until(`${account_id} is where it leads`, async () => {
         const rows = await platform.database.query(
           `SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 AND ${wanted}`,
           [id],

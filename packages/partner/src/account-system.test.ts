@@ -3,17 +3,10 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { AccountRecord } from '@duebridge/contract';
 import { createLogger, createMetrics } from '@duebridge/runtime';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, until } from '@duebridge/runtime/testing';
 import { accountsOverHttp } from './accounts-over-http.ts';
 import type { AccountsInOwnSystem, AccountSystem, PostOutcome } from './account-system.ts';
-import {
-  haveAccounts,
-  instruction,
-  kitDatabase,
-  paymentPath,
-  startKit,
-  until,
-} from '../test/kit.ts';
+import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from '../test/kit.ts';
 
 const record: AccountRecord = { biller_id: 'acme', account_id: 'A-1', status: 'active' };
 
@@ -78,7 +71,7 @@ test('customer data in errors of the account system reaches no log line [PL15]',
     const id = name.replaceAll(' ', '-');
     const put = await partner.call('PUT', paymentPath(id), { body: instruction() });
     assert.equal(put.status, 200);
-    await until(() => /not applied; will be retried/.test(written), `${name}: the failed post`);
+    await until(`${name}: the failed post`, () => /not applied; will be retried/.test(written));
     await partner.close();
     assert.match(written, /the account system gave no valid answer/, name);
     assert.doesNotMatch(written, /plantedname/i, name);
@@ -127,8 +120,8 @@ test('what is stuck is counted: processing, unsettled, the pool, refused callers
     /^duebridge_kit_auth_failures_total 1$/m,
     /^duebridge_kit_account_system_seconds_count\{operation="find_account"\} 1$/m,
   ];
-  await until(async () => {
+  await until('the figures', async () => {
     const text = await metrics.text();
     return expected.every((line) => line.test(text));
-  }, 'the figures');
+  });
 });

@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtime';
-import { manualClock, type ManualClock } from '@duebridge/runtime/testing';
+import { manualClock, type ManualClock, until } from '@duebridge/runtime/testing';
 import { claimPayments, openLease, type Claim, type Lease } from './claims.ts';
 import { postponePayments } from './store.ts';
-import { accepted, kitDatabase, until } from '../test/kit.ts';
+import { accepted, kitDatabase } from '../test/kit.ts';
 
 /** A replica on this database, which can be cut off, and whose rounds of renewal the test makes one by one. */
 function replica(database: Database, clock: ManualClock = manualClock()) {
@@ -41,10 +41,10 @@ function replica(database: Database, clock: ManualClock = manualClock()) {
     renewals: async (count: number): Promise<void> => {
       for (let done = 0; done < count; done += 1) {
         const before = rounds;
-        await until(() => clock.sleeping > 0, 'the pause');
+        await until('the pause', () => clock.sleeping > 0);
         await clock.advance(5_000);
-        await until(() => rounds > before, 'a renewal');
-        await until(() => clock.sleeping > 0, 'the next pause');
+        await until('a renewal', () => rounds > before);
+        await until('the next pause', () => clock.sleeping > 0);
       }
     },
   };

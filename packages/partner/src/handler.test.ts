@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { getEventListeners, once } from 'node:events';
-import { createServer as nodeServer, Agent, type RequestListener, type Server } from 'node:http';
+import { createServer as nodeServer, Agent, type RequestListener } from 'node:http';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { connect, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -11,7 +11,7 @@ import test, { type TestContext } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { createMetrics } from '@duebridge/runtime';
-import { type TestDatabase } from '@duebridge/runtime/testing';
+import { served, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
 import { fastify } from 'fastify';
 import { partnerFetch, partnerHandler, type PartnerHandler } from './handler.ts';
 import type { PartnerKitOptions } from './kit.ts';
@@ -43,11 +43,10 @@ function hostAt(t: TestContext, url: string): Host {
   };
 }
 
-async function listening(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+/** A server is there until the database closes: the kit behind it ends first. */
+const whenClosing = (database: TestDatabase): Cleanup => ({
+  after: (hook) => database.closing(hook),
+});
 
 /** Serves a listener over node:http until the test ends, with the kit behind it. */
 async function onNode(
@@ -57,13 +56,8 @@ async function onNode(
   options: Partial<PartnerKitOptions> = {},
 ): Promise<Host> {
   const kit = await partnerHandler({ database, auth, ...options });
-  const server = nodeServer(around(kit));
-  const url = await listening(server);
-  database.closing(async () => {
-    await kit.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  const url = await served(whenClosing(database), nodeServer(around(kit)));
+  database.closing(() => kit.close());
   return hostAt(t, url);
 }
 
@@ -101,12 +95,8 @@ async function onFetch(t: TestContext, database: TestDatabase): Promise<Host> {
     };
     written().catch((error: unknown) => response.destroy(error as Error));
   });
-  const url = await listening(server);
-  database.closing(async () => {
-    await answer.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  const url = await served(whenClosing(database), server);
+  database.closing(() => answer.close());
   return hostAt(t, url);
 }
 

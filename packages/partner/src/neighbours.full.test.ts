@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
+import { until } from '@duebridge/runtime/testing';
 import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
@@ -38,17 +39,10 @@ async function statusesOf(database: Database, ids: readonly string[]): Promise<s
   return ids.map((id) => rows.get(id)?.status ?? 'absent');
 }
 
-/** Waits until the payments have this status; fails after two minutes: a machine may be busy. */
-async function until(database: Database, ids: readonly string[], status: string): Promise<void> {
-  const end = performance.now() + 120_000;
-  for (;;) {
-    const statuses = await statusesOf(database, ids);
-    if (statuses.every((one) => one === status)) return;
-    assert.ok(performance.now() < end, `still ${statuses.filter((one) => one !== status).length}`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 10);
-    });
-  }
+function allAre(database: Database, ids: readonly string[], status: string): Promise<unknown> {
+  return until(`${status}: ${ids.length} payments`, async () =>
+    (await statusesOf(database, ids)).every((one) => one === status),
+  );
 }
 
 test('an account that a batch job locks again and again gets its turn, and its job meets no deadlock [ST2 LV3 KT13]', async (t) => {
@@ -84,7 +78,7 @@ test('an account that a batch job locks again and again gets its turn, and its j
       ];
       applier.take(rows);
       // While the job goes on.
-      await until(database, [...ids, `both-${wave}`, ...idsOf(5, `good-${wave}`)], 'succeeded');
+      await allAre(database, [...ids, `both-${wave}`, ...idsOf(5, `good-${wave}`)], 'succeeded');
     }
   } finally {
     over.abort();

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import type { BatchStatement, KitAuditPage, KitBatchPage } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem } from './account-system.ts';
 import {
   ended,
@@ -13,7 +14,6 @@ import {
   startAdmin,
   startKit,
   TEST_KEY,
-  until,
   type TestPartner,
 } from '../test/kit.ts';
 
@@ -158,7 +158,7 @@ test('the tokens of a client are ended while the server runs, everywhere within 
     { reason },
   );
   assert.equal(ended.body.tokens_revoked, 1);
-  await until(async () => (await read(other, held)) === 401, 'the revocation reaches the other');
+  await until('the revocation reaches the other', async () => (await read(other, held)) === 401);
   assert.equal(await read(other, await token(other, old)), 200);
 
   const { body: audit } = await admin.call<KitAuditPage>('GET', '/audit?limit=1');

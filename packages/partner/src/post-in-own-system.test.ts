@@ -7,12 +7,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog, type Clock, type Database } from '@duebridge/runtime';
-import { manualClock, type TestDatabase } from '@duebridge/runtime/testing';
+import { manualClock, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
 import { openApplier, type Applier } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import { settlePayment } from './end-by-hand.ts';
-import { accepted, kitDatabase, until } from '../test/kit.ts';
+import { accepted, kitDatabase } from '../test/kit.ts';
 
 const POSTED: PostOutcome = { outcome: 'posted' };
 
@@ -164,14 +164,14 @@ for (const [title, shift] of [
     const a = replica(database, clock, { post: () => answer.promise });
     const b = replica(database, clock);
     a.applier.take(await accepted(database, ['p']));
-    await until(() => a.did.length === 1, 'the call');
+    await until('the call', () => a.did.length === 1);
     await database.query(`UPDATE duebridge_partner.replica SET lease_until = lease_until ${shift}`);
     await b.applier.sweep(0);
     await clock.advance(3_000);
     await b.applier.sweep(0);
     assert.deepEqual(b.did, []);
     answer.resolve([POSTED]);
-    await until(async () => (await statusOf(database, 'p')) === 'succeeded', 'the end');
+    await until('the end', async () => (await statusOf(database, 'p')) === 'succeeded');
     await Promise.all([a.applier.stop(), b.applier.stop()]);
   });
 }
@@ -207,12 +207,12 @@ test('a process that was suspended does not call for a payment that another repl
   const a = replica(database, asleep, { lookup: () => answer.promise });
   const b = replica(database, awake, { lookup: () => Promise.resolve(undefined) });
   const sweeping = a.applier.sweep(0);
-  await until(() => a.did.length === 1, 'the look-up');
+  await until('the look-up', () => a.did.length === 1);
   b.applier.start();
-  await until(async () => {
+  await until('the take-over', async () => {
     await awake.advance(500);
     return b.did.length === 2;
-  }, 'the take-over');
+  });
   asleep.stepWallClock(30_000);
   answer.resolve(undefined);
   await sweeping;
@@ -227,11 +227,11 @@ test('each payment has a call of its own, and one account half of them [ST2 KT2]
   const core = heldCore();
   const one = replica(database, manualClock(), { post: core.post });
   one.applier.take(await accepted(database, ids(9)));
-  await until(() => core.made.length === 4, 'four calls');
+  await until('four calls', () => core.made.length === 4);
   core.made[0]?.answer();
-  await until(() => core.made.length === 5, 'the fifth');
+  await until('the fifth', () => core.made.length === 5);
   for (let next = 1; next < 9; next += 1) {
-    await until(() => core.made.length > next, 'the next');
+    await until('the next', () => core.made.length > next);
     core.made[next]?.answer();
   }
   await one.applier.stop();
@@ -247,9 +247,9 @@ test('a call beyond its deadline holds its payment until it returns, and its ans
   const core = heldCore();
   const { applier } = replica(database, clock, { post: core.post, calls: { concurrency: 1 } });
   applier.take(await accepted(database, ['late', 'next']));
-  await until(() => core.made.length === 1, 'the call');
+  await until('the call', () => core.made.length === 1);
   await clock.advance(10_000);
-  await until(() => core.made.length === 2, 'the next call, in its place');
+  await until('the next call, in its place', () => core.made.length === 2);
   core.of('next').answer();
   await clock.advance(600);
   await applier.sweep(0);
@@ -257,7 +257,7 @@ test('a call beyond its deadline holds its payment until it returns, and its ans
   await clock.advance(49_400);
   assert.equal(core.of('late').signal.aborted, true, 'given up after six times the deadline');
   core.of('late').answer({ outcome: 'failed', reason: 'No such account.' });
-  await until(async () => (await statusOf(database, 'late')) === 'failed', 'the late answer');
+  await until('the late answer', async () => (await statusOf(database, 'late')) === 'failed');
   assert.equal(core.made.length, 2);
   await applier.stop();
 });
@@ -270,12 +270,12 @@ test('a cancel at any replica succeeds between two calls, never in one or while 
   const cancel = async (id: string): Promise<string> =>
     (await other.cancel(id, 'ann', 'asked')).outcome;
   applier.take(await accepted(database, ['rests', 'fixed', 'lost', 'open']));
-  await until(() => core.made.length === 4, 'the calls');
+  await until('the calls', () => core.made.length === 4);
   assert.equal(await cancel('rests'), 'too_late');
   core.of('rests').answer({ outcome: 'later' });
   core.of('fixed').answer({ outcome: 'later', cancelable: false });
   core.of('lost').fail();
-  await until(async () => (await cancel('rests')) !== 'too_late', 'its claim given back');
+  await until('its claim given back', async () => (await cancel('rests')) !== 'too_late');
   for (const [id, outcome] of Object.entries({
     rests: 'was_canceled',
     fixed: 'too_late',
@@ -294,23 +294,23 @@ test('a stop waits for open calls, then aborts them, and gives up its claims onl
   const core = heldCore();
   const { applier } = replica(database, clock, { post: core.post, calls: { concurrency: 1 } });
   applier.take(await accepted(database, ids(2)));
-  await until(() => core.made.length === 1, 'the call');
+  await until('the call', () => core.made.length === 1);
   let isStopped = false;
   const stopping = applier.stop().then(() => (isStopped = true));
   await clock.advance(3_999);
   assert.equal(core.made[0]?.signal.aborted, false);
   await clock.advance(1);
   assert.equal(core.made[0]?.signal.aborted, true);
-  await until(async () => {
+  await until('the stop', async () => {
     await clock.advance(500);
     return isStopped;
-  }, 'the stop');
+  });
   await stopping;
   const leases = (): Promise<object[]> => database.query('SELECT FROM duebridge_partner.replica');
   assert.equal((await leases()).length, 1, 'the call may still post');
   assert.equal(core.made.length, 1, 'what waited was given back');
   core.made[0]?.answer();
-  await until(async () => (await statusOf(database, 'p0')) === 'succeeded', 'its end');
+  await until('its end', async () => (await statusOf(database, 'p0')) === 'succeeded');
 
   const calm = replica(database, manualClock());
   await calm.applier.sweep(0);
@@ -323,7 +323,7 @@ test('an answer that contradicts what settle recorded changes nothing and is kep
   const core = heldCore();
   const { applier } = replica(database, manualClock(), { post: core.post });
   applier.take(await accepted(database, ['p']));
-  await until(() => core.made.length === 1, 'the call');
+  await until('the call', () => core.made.length === 1);
   const end = { platform_payment_id: 'p', status: 'failed', failure_reason: 'No.' } as const;
   await settlePayment(database, end, 'core');
   core.made[0]?.answer();

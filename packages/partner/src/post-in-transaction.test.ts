@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable, type Database } from '@duebridge/runtime';
-import { holdLock, manualClock } from '@duebridge/runtime/testing';
+import { holdLock, manualClock, until } from '@duebridge/runtime/testing';
 import type { AccountsInTransaction } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { ledger } from './ledger.ts';
@@ -13,7 +13,7 @@ import { kitMetrics } from './metrics.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried } from './posting.ts';
 import type { PaymentRow } from './store.ts';
-import { accepted, haveAccounts, kitDatabase, until } from '../test/kit.ts';
+import { accepted, haveAccounts, kitDatabase } from '../test/kit.ts';
 
 function posterOn(
   database: Database,
@@ -132,16 +132,16 @@ test('a posting that runs no statement is ended, one that does may be far away; 
   const [row] = await accepted(database, ['p']);
   assert(row);
   const first = post(row);
-  await until(() => began.length === 1, 'the group');
+  await until('the group', () => began.length === 1);
   await clock.advance(800);
-  await until(() => began.length === 2, 'alone');
+  await until('alone', () => began.length === 2);
   await clock.advance(500);
   assert.equal((await first).result, 'failed');
   await clock.advance(500);
   const answer = Promise.withResolvers<void>();
   hangs = answer.promise;
   const second = post(row, true);
-  await until(() => began.length === 3, 'the second try');
+  await until('the second try', () => began.length === 3);
   await clock.advance(9_999);
   answer.resolve();
   assert.equal((await second).result, 'done');
@@ -248,7 +248,7 @@ test('a stop gives back what waits behind a posting that hangs, and does not wai
   const [first, second] = await accepted(database, ['p', 'q']);
   assert(first && second);
   void post(first);
-  await until(() => transactions === 1, 'the transaction');
+  await until('the transaction', () => transactions === 1);
   const waiting = post(second);
   const stopping = poster.stop();
   await clock.advance(4_000);

@@ -14,6 +14,7 @@ import {
   type Clock,
   type Database,
 } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import { openApplier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
@@ -48,14 +49,6 @@ function applierOn(database: Database, clock: Clock, more: Partial<ApplierOption
     clock,
     ...more,
   });
-}
-
-async function eventually(what: string, holds: () => boolean): Promise<void> {
-  const end = performance.now() + 120_000;
-  while (!holds()) {
-    assert.ok(performance.now() < end, `did not come: ${what}`);
-    await systemClock.sleep(5);
-  }
 }
 
 async function oneAccepted(database: Database) {
@@ -94,13 +87,13 @@ test('a sweep that fails or hangs for fifteen seconds makes the replica not read
   for (const trouble of ['fails', 'hangs'] as const) {
     mode = trouble;
     letGo = Promise.withResolvers<void>();
-    await eventually('it is seen', () => {
+    await until('it is seen', () => {
       clock.move(500);
       return !applier.health.sweep;
     });
     mode = 'works';
     letGo.resolve();
-    await eventually('it is ready again', () => applier.health.sweep);
+    await until('it is ready again', () => applier.health.sweep);
   }
   await applier.stop();
 });
@@ -125,7 +118,7 @@ test('payments in memory that are never tried make the replica not ready; a slow
     clock,
   );
   stuck.take([payment]);
-  await eventually('it is tried', () => begun);
+  await until('it is tried', () => begun);
   assert.equal(stuck.health.posting, true);
   clock.move(61_000);
   assert.equal(stuck.health.posting, false);
@@ -147,7 +140,7 @@ test('payments in memory that are never tried make the replica not ready; a slow
     },
   });
   slow.take([payment]);
-  await eventually('the account system is asked', () => asked);
+  await until('the account system is asked', () => asked);
   clock.move(61_000);
   assert.equal(slow.health.posting, true);
   answer.resolve([{ outcome: 'posted' }]);

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { createServer, type Database, type Statement } from '@duebridge/runtime';
-import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
 import { mountPartnerAdmin } from '../src/admin.ts';
 import type { PartnerKitOptions } from '../src/kit.ts';
@@ -288,14 +288,8 @@ export async function settle(): Promise<void> {
 
 /** Resolves when a session of this database waits for a lock; fails after 20 s. */
 export async function untilOneWaits(database: Database): Promise<void> {
-  const end = performance.now() + 120_000;
-  for (;;) {
-    const rows = await database.query(
-      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    if (rows.length > 0) return;
-    assert.ok(performance.now() < end, 'nobody waits for a lock');
-  }
+  const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+  await until('a wait for a lock', async () => (await database.query(waits)).length > 0);
 }
 
 /** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. A name that ends in `key` carries the key. */
@@ -315,15 +309,4 @@ export async function putWithHeaderTwice(url: string, name: string): Promise<str
   const [bytes] = (await once(socket, 'data')) as [Buffer];
   socket.destroy();
   return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
-}
-
-/** Resolves once `holds`; fails after two minutes. */
-export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const end = performance.now() + 120_000;
-  while (!(await holds())) {
-    assert.ok(performance.now() < end, `did not come: ${what}`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 2);
-    });
-  }
 }

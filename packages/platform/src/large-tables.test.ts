@@ -7,9 +7,9 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { platformAdminRoutes, type BatchPage } from '@duebridge/contract';
 import { openDatabase, type Database } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { forget } from './checkout/retention.ts';
-import { eventually } from '../test/engine-rig.ts';
 import { fillTables } from '../test/month.ts';
 
 const PAYMENTS = 30_000;
@@ -94,7 +94,7 @@ test('a payment, the loops beside it and every page of the console read large ta
   const credentials = await platform.credentials(partner_id);
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
   const { id } = await platform.pay(credentials, 'a1', 'pat@canary.example', 5_000);
-  await eventually('the payment is settled', async () => {
+  await until('the payment is settled', async () => {
     const rows = await database.query(
       'SELECT 1 FROM duebridge_platform.payments WHERE platform_payment_id = $1 AND settled_at IS NOT NULL',
       [id],

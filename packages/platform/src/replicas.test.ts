@@ -4,7 +4,7 @@ import test, { after } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import type { FlowPayment, FlowSessionGrant } from '@duebridge/contract';
 import { silentLog, systemClock, type Clock } from '@duebridge/runtime';
-import { until } from '../test/paying.ts';
+import { until } from '@duebridge/runtime/testing';
 import { bearer, startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { startPlatform, type Platform } from './server.ts';
 

@@ -3,16 +3,16 @@
  * short times over a fresh database.
  */
 import assert from 'node:assert/strict';
-import {
-  createServer,
-  type IncomingHttpHeaders,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
-import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import {
+  served,
+  testDatabase,
+  until,
+  type Cleanup,
+  type TestDatabase,
+} from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
 import { createEngine, type Engine } from '../src/engine/engine.ts';
 import type { Funding } from '../src/funding.ts';
@@ -90,13 +90,12 @@ export interface ScriptedPartner {
   paymentIdOf: (platform_payment_id: string) => string;
   /** What the partner does when it is asked rightly. */
   right(request: Seen): Answer;
-  close(): Promise<void>;
 }
 
 /** Starts a scripted partner on a free port. */
 export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner> {
   const polls = new Map<string, number>();
-  const server: Server = createServer((request, response) => {
+  const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
@@ -177,18 +176,8 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
       }
       return { json: held };
     },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
   };
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  Object.assign(partner, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
-  cleanup.after(() => partner.close());
-  return partner;
+  return Object.assign(partner, { url: await served(cleanup, server) });
 }
 
 /** A worker that writes now. */
@@ -282,7 +271,7 @@ export interface EngineRig {
   ): Promise<void>;
   /** Commits a payment owned by the engine and hands it over. */
   pay(engine: Engine, partner_id: string, more?: Partial<PayOptions>): Promise<PaymentRow>;
-  /** Waits until the payment is as wanted; fails after two minutes. */
+  /** Waits until the payment is as wanted. */
   until(id: string, wanted: (row: PaymentRow) => boolean): Promise<PaymentRow>;
 }
 
@@ -382,7 +371,12 @@ export async function engineRig(
       engine.take(row);
       return row;
     },
-    until: (id, wanted) => untilRow(database, id, wanted),
+    until: (id, wanted) =>
+      until(`payment ${id} as it is wanted`, async () => {
+        const row = await findPayment(database, id);
+        assert(row);
+        return wanted(row) && row;
+      }),
   };
 }
 
@@ -396,39 +390,6 @@ export async function actsOf(
     [id],
   );
   return rows.map((row) => row.act);
-}
-
-/** How long a test waits for something that must come. */
-const PATIENCE_MS = 120_000;
-
-async function untilRow(
-  database: TestDatabase,
-  id: string,
-  wanted: (row: PaymentRow) => boolean,
-): Promise<PaymentRow> {
-  const until = performance.now() + PATIENCE_MS;
-  for (;;) {
-    const row = await findPayment(database, id);
-    assert(row);
-    if (wanted(row)) return row;
-    assert(
-      performance.now() < until,
-      `it stays ${row.stage} ${row.status} ${row.review_reason ?? ''}`,
-    );
-    await systemClock.sleep(10);
-  }
-}
-
-/** Waits until a condition holds; fails after two minutes. */
-export async function eventually(
-  what: string,
-  holds: () => boolean | Promise<boolean>,
-): Promise<void> {
-  const until = performance.now() + PATIENCE_MS;
-  while (!(await holds())) {
-    assert(performance.now() < until, `did not come: ${what}`);
-    await systemClock.sleep(10);
-  }
 }
 
 /** The database, with something done around the statement of a name, or of a text that begins so. */

@@ -1,6 +1,7 @@
 /** Test support: customers who pay at a whole platform, and what becomes of their payments and of the money. */
 import assert from 'node:assert/strict';
 import type { FlowPayment } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import {
   bearer,
   type Answer,
@@ -12,19 +13,6 @@ import { auditOfPayment } from '../src/store/audit.ts';
 /** How a payment may end at the test partner. */
 export const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
 export const failed = { status: 'failed', posted_at: null, failure_reason: 'Account closed' };
-
-/** Asks until there is an answer. */
-export async function until<T>(what: string, holds: () => Promise<T | undefined | false> | T) {
-  const end = Date.now() + 120_000;
-  for (;;) {
-    const found = await holds();
-    if (found !== undefined && found !== false) return found;
-    assert.ok(Date.now() < end, `never: ${what}`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 50);
-    });
-  }
-}
 
 /** Where they pay. */
 export interface Place {

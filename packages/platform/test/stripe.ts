@@ -6,8 +6,7 @@
  * One file because it imitates one API, whose objects refer to each other.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { Cleanup } from '@duebridge/runtime/testing';
+import { served, type Cleanup } from '@duebridge/runtime/testing';
 import { Stripe } from 'stripe';
 import type { StripeSettings } from '../src/funding/stripe.ts';
 
@@ -562,16 +561,7 @@ export async function startStripe(cleanup: Cleanup) {
     send(status, json);
   };
 
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  cleanup.after(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => {
-      server.close(resolve);
-    });
-  });
+  const url = await served(cleanup, server);
   return Object.assign(self, {
     url,
     settings: { ...self.settings, apiUrl: url, scriptUrl: `${url}/v3/` },

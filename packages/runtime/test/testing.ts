@@ -5,9 +5,10 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes, randomInt } from 'node:crypto';
 import { chmod, mkdir } from 'node:fs/promises';
-import { createServer, type ListenOptions, type Server } from 'node:net';
+import { createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../src/clock.ts';
 import { ensureDatabase } from '../src/database-setup.ts';
 import { startEmbeddedPostgres } from '../src/embedded-postgres.ts';
@@ -63,10 +64,12 @@ export interface Cleanup {
 }
 
 /** Starts a server of a test on a free port, and ends it with the test. Returns its address, such as http://127.0.0.1:40123. */
-export async function served(
-  cleanup: Cleanup,
-  server: Server & { closeAllConnections?: () => void },
-): Promise<string> {
+export async function served(cleanup: Cleanup, server: Server): Promise<string> {
+  const connections = new Set<Socket>();
+  server.on('connection', (socket) => {
+    connections.add(socket);
+    socket.on('close', () => connections.delete(socket));
+  });
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve);
   });
@@ -76,10 +79,25 @@ export async function served(
     () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        server.closeAllConnections?.();
+        for (const connection of connections) connection.destroy();
       }),
   );
   return `http://127.0.0.1:${address.port}`;
+}
+
+/** How long a test waits for what must come: a machine may be busy. A file without progress is ended a minute later. */
+const PATIENCE_MS = 240_000;
+
+/** Asks every 10 ms until `holds` gives something, other than false, and returns that. Fails the test, naming `what`, after four minutes. */
+export async function until<T>(
+  what: string,
+  holds: () => T | Promise<T>,
+): Promise<Exclude<T, false | undefined>> {
+  for (const end = performance.now() + PATIENCE_MS; ; await delay(10)) {
+    const found = await holds();
+    if (found !== undefined && found !== false) return found as Exclude<T, false | undefined>;
+    assert(performance.now() < end, `did not come: ${what}`);
+  }
 }
 
 /** How long a test waits for a connection: PostgreSQL forks a process for each, which takes seconds on a busy machine. */
@@ -270,9 +288,7 @@ async function connectionsLeft(admin: Database, name: string): Promise<string[]>
     if (rows.length === 0 || performance.now() > until) {
       return rows.map((row) => row.application_name);
     }
-    await new Promise((resolve) => {
-      setTimeout(resolve, 10);
-    });
+    await delay(10);
   }
 }
 
@@ -366,7 +382,7 @@ async function settle(): Promise<void> {
   }
 }
 
-/** Runs a statement that locks something in a transaction of its own connection, which stays open until the returned function is called. */
+/** Runs a statement that locks something in a transaction of its own connection, which stays open until the returned function is called, once or again. */
 export async function holdLock(
   url: string,
   statement: string,
@@ -386,9 +402,9 @@ export async function holdLock(
     await letGo.promise;
   });
   await Promise.race([held.promise, done]);
-  return async () => {
+  let over: Promise<void> | undefined;
+  return () => {
     letGo.resolve();
-    await done;
-    await other.close();
+    return (over ??= done.then(() => other.close()));
   };
 }

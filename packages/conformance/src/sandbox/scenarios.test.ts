@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { Agent, request } from 'undici';
+import { until } from '@duebridge/runtime/testing';
 import {
   findScenario,
   SCENARIOS,
@@ -12,6 +13,9 @@ import {
   startScriptedPartner,
   type ScriptedPartnerOptions,
 } from './partner.ts';
+
+/** How long a call waits for an answer that must come, and for one that must not. */
+const [PATIENCE_MS, HANGS_MS] = [120_000, 600];
 
 const KEY = { 'x-api-key': 'right' };
 const path = (id: string) => `/biller/${SANDBOX_BILLER}/account/active/payment/${id}`;
@@ -25,9 +29,9 @@ interface Seen {
   readonly error: string | undefined;
 }
 
-async function see(url: string, options: Parameters<typeof request>[1] = {}): Promise<Seen> {
+async function see(url: string, options: Parameters<typeof request>[1]): Promise<Seen> {
   try {
-    const reply = await request(url, { ...options, signal: AbortSignal.timeout(600) });
+    const reply = await request(url, options);
     const { statusCode: status, headers } = reply;
     try {
       return { status, headers, text: await reply.body.text(), error: undefined };
@@ -57,19 +61,18 @@ async function start(t: TestContext, options: Partial<ScriptedPartnerOptions>, c
   const dispatcher = new Agent({
     maxResponseSize: 2_000_000,
     connections,
-    connect: { timeout: 300 },
   });
   t.after(async () => {
     await dispatcher.destroy();
     await partner.stop();
   });
-  const call = (method: 'PUT' | 'GET', id = 'p1', headers: Record<string, string> = {}) =>
+  const call = (method: 'PUT' | 'GET', id = 'p1', giveUpMs = PATIENCE_MS) =>
     see(`${partner.url}${path(id)}`, {
       dispatcher,
       method,
+      signal: AbortSignal.timeout(giveUpMs),
       headers: {
         ...KEY,
-        ...headers,
         ...(method === 'PUT' ? { 'content-type': 'application/json' } : {}),
       },
       ...(method === 'PUT' ? { body: instruction } : {}),
@@ -93,9 +96,11 @@ test('F01 and F02 never answer a PUT; only F02 stores it', async (t) => {
     ['F02', 1],
   ] as const) {
     const { partner, call } = await start(t, { scenario });
-    assert.equal((await call('PUT')).error, 'TimeoutError');
-    assert.equal(partner.payments().length, stored, scenario);
-    assert.equal((await call('PUT')).status, undefined);
+    assert.equal((await call('PUT', 'p1', HANGS_MS)).error, 'TimeoutError');
+    await until('it has come', () => partner.exchanges().length === 1);
+    await until('it is stored', () => partner.payments().length === stored);
+    assert.equal((await call('PUT', 'p1', HANGS_MS)).status, undefined);
+    await until('the second has come', () => partner.exchanges().length === 2);
     assert.equal((await call('PUT')).status, 200, 'the third is right again');
     assert.equal(partner.payments().length, 1);
   }
@@ -155,11 +160,10 @@ test('F15 acknowledges a PUT and answers 404 to GET; F16 stores only after the c
   assert.equal((await f15.call('GET')).status, 404);
   assert.equal((await f15.call('GET')).status, 200);
   const f16 = await start(t, { scenario: 'F16', faults: 1 }, 2);
-  const put = f16.call('PUT');
+  const put = f16.call('PUT', 'p1', HANGS_MS);
   assert.equal((await f16.call('GET')).status, 404);
   assert.equal((await put).error, 'TimeoutError');
-  const arrived = await waitFor(() => f16.partner.payments().length === 1);
-  assert.ok(arrived);
+  await until('the payment', () => f16.partner.payments().length === 1);
   assert.equal((await f16.call('PUT')).status, 200);
   assert.equal(f16.partner.payments().length, 1);
 });
@@ -174,7 +178,7 @@ test('F40 leaves no listener behind when a caller reads it slowly', async (t) =>
     method: 'PUT',
     headers: { ...KEY, 'content-type': 'application/json' },
     body: instruction,
-    signal: AbortSignal.timeout(120_000),
+    signal: AbortSignal.timeout(PATIENCE_MS),
   });
   let read = 0;
   for await (const piece of reply.body) {
@@ -189,12 +193,3 @@ test('F47 presents a certificate that no caller accepts', async (t) => {
   assert.match(String((await call('PUT')).error), /SELF_SIGNED|CERT/);
   assert.equal(partner.exchanges().length, 0);
 });
-
-/** Checks every 10 ms, for at least 20 s. */
-async function waitFor(holds: () => boolean): Promise<boolean> {
-  for (let round = 0; round < 2_000; round += 1) {
-    if (holds()) return true;
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  return false;
-}

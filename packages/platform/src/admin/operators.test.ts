@@ -8,9 +8,8 @@ import {
   roleCovers,
   type OperatorKeyGrant,
 } from '@duebridge/contract';
-import { manualClock } from '@duebridge/runtime/testing';
+import { manualClock, until } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../../test/engine-rig.ts';
 import { openOperators } from './operators.ts';
 
 const platform = await startTestPlatform({ after });
@@ -54,7 +53,7 @@ test('an operator has at most two keys, and one that expires ends its session an
   );
   for (const headers of [bearer(grant.operator_key), { cookie }]) {
     const isRefused = async () => (await ask(headers, 'GET', '/admin/v1/me')).status === 401;
-    await eventually('it is refused once what was read of it is forgotten', isRefused);
+    await until('it is refused once what was read of it is forgotten', isRefused);
   }
   assert.equal((await ask(bearer(lasting.operator_key), 'GET', '/admin/v1/me')).status, 200);
   assert.equal((await issue()).status, 200);
@@ -154,14 +153,14 @@ test('guessed operator keys are counted in the audit, at most one line a minute,
   await clock.advance(60_000);
   // The first line, written at once, counts one.
   await guess(1);
-  await eventually('the second line is written', async () => (await lines()).length === 1);
+  await until('the second line is written', async () => (await lines()).length === 1);
   await guess(42);
   await assert.rejects(operators.verifyKey(undefined), Refusal);
   await clock.advance(59_999);
   assert.equal((await lines()).length, 1);
   await clock.advance(1);
   await guess(1);
-  await eventually('the third line is written', async () => (await lines()).length === 2);
+  await until('the third line is written', async () => (await lines()).length === 2);
   assert.deepEqual(await lines(), [
     { actor: 'unknown', keys: 41 },
     { actor: 'unknown', keys: 43 },

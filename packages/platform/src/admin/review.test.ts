@@ -4,9 +4,8 @@ import { createServer } from 'node:http';
 import test, { after } from 'node:test';
 import type { Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
-import { served } from '@duebridge/runtime/testing';
+import { served, until } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
-import { eventually } from '../../test/engine-rig.ts';
 import { keepGauges } from './overview.ts';
 
 /**
@@ -92,7 +91,7 @@ async function detailOf(id: string): Promise<PaymentDetail> {
 
 async function inReview(amount = 2500): Promise<{ id: string; session: string }> {
   const made = await pay(amount);
-  await eventually('the payment is in review', async () => {
+  await until('the payment is in review', async () => {
     return (await detailOf(made.id)).payment.stage === 'review';
   });
   return made;
@@ -126,7 +125,7 @@ test('a payment refused by its partner for good can be closed: failed, funds rel
   assert.equal(outcome, 'done');
   assert.equal(payment.status, 'failed');
   assert.match(payment.failure_reason ?? '', /Too high/);
-  await eventually('the funds are released', async () => {
+  await until('the funds are released', async () => {
     const rows = await platform.database.query(
       `SELECT 1 FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 AND act = 'void'`,
       [id],
@@ -187,7 +186,7 @@ test('a request for a second person ends with its review, with its author, and w
   assert.equal(await outcome(ada, reason), 'second_person_needed');
   // Resumed, refused again: another review, of which nobody has asked anything.
   assert.equal((await ada('POST', `/admin/v1/payments/${id}/resume`, reason)).status, 200);
-  await eventually('it is in review again', async () => {
+  await until('it is in review again', async () => {
     const { audit, payment } = await detailOf(id);
     return (
       payment.stage === 'review' &&
@@ -235,7 +234,7 @@ test('each attempt shows the partner’s answer without secrets or contact data,
   assert.ok(attempts.some(({ kind, http_status }) => kind === 'get' && http_status === 404));
   const seen = (await vic('GET', `/admin/v1/payments/${id}`)).body as unknown as PaymentDetail;
   assert.ok(seen.attempts.every(({ body }) => body === null));
-  await eventually('the evidence is stored', async () => {
+  await until('the evidence is stored', async () => {
     const rows = await platform.database.query<{ entries: unknown }>(
       'SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1',
       [id],
@@ -268,7 +267,7 @@ test('a client whose last API key expires soon appears, before all that expired,
   assert.ok(listed.slice(1).every((one) => one.startsWith('ended-2-')));
   const gauges = readGauges();
   const gauge = (clients: number): Promise<unknown> =>
-    eventually(`the gauge is ${clients}`, async () =>
+    until(`the gauge is ${clients}`, async () =>
       (await gauges()).includes(`duebridge_client_keys_ending{partner_id="refuser"} ${clients}\n`),
     );
   await gauge(61);

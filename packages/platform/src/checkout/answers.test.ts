@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { Refusal, type PartnerCallAnswer } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
-import { eventually } from '../../test/engine-rig.ts';
+import { until } from '@duebridge/runtime/testing';
 import { openAnswers } from './answers.ts';
 import { startTestPartner, startTestPlatform, tokenRequest } from './testing.ts';
 
@@ -34,7 +34,7 @@ test('each answer of Create Token is counted with its code and cause, and names 
     sent.map(({ status }) => status),
     [200, 200, 404, 400, 401, 404],
   );
-  await eventually('all are counted', async () => (await answers()).length === 4);
+  await until('all are counted', async () => (await answers()).length === 4);
   const listed = new Map((await answers()).map((one) => [one.status, one]));
   assert.deepEqual(
     [200, 404, 400, 401].map((status) => {

@@ -3,8 +3,7 @@ import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog, type Database } from '@duebridge/runtime';
-import { manualClock, testDatabase } from '@duebridge/runtime/testing';
-import { eventually } from '../../test/engine-rig.ts';
+import { manualClock, testDatabase, until } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { openClientKeys, type ClientKeys } from './keys.ts';
 
@@ -171,7 +170,7 @@ test('an operator sees which key is in use, and every issue and revocation is in
   const { client_id, api_key, key_id } = await keys.issue(partner_id, undefined, 'ann');
   assert.equal((await keys.list(partner_id))[0]?.last_used_at, null);
   await keys.verify(client_id, api_key);
-  await eventually('its use is written', async () => {
+  await until('its use is written', async () => {
     return (await keys.list(partner_id))[0]?.last_used_at !== null;
   });
   const revoked = await keys.revoke(partner_id, key_id, 'ben');

@@ -3,9 +3,8 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import test, { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { served } from '@duebridge/runtime/testing';
+import { assertInTime, served, testInRealTime, until } from '@duebridge/runtime/testing';
 import { SMTPServer } from 'smtp-server';
-import { eventually } from '../../test/engine-rig.ts';
 import {
   bearer,
   startTestPartner,
@@ -62,7 +61,7 @@ const to = (address: string): Taken[] => mails.taken.filter((mail) => mail.to ==
 
 test('a customer whose payment was posted gets one receipt, with the partner and where to get help', async () => {
   const id = await pay('a1', 'paid@example.com', succeeded);
-  await eventually('the receipt', () => to('paid@example.com').length > 0);
+  await until('the receipt', () => to('paid@example.com').length > 0);
   const [mail] = to('paid@example.com');
   assert.match(mail?.text ?? '', /Subject: \[Test\] Receipt: \$25\.00 to Springfield Water/);
   assert.match(mail?.text ?? '', /This was a test: no money was taken\./);
@@ -73,18 +72,18 @@ test('a customer whose payment was posted gets one receipt, with the partner and
 
 test('a refund is mailed to the customer, each one once', async () => {
   const id = await pay('a1', 'refunded@example.com', succeeded);
-  await eventually('the receipt', () => to('refunded@example.com').length === 1);
+  await until('the receipt', () => to('refunded@example.com').length === 1);
   const refund = async (amount_in_cents: number): Promise<void> => {
     const body = { amount_in_cents, reason_code: 'goodwill', reason: 'ticket 7' };
-    await eventually('the payment is settled, and refunded', async () => {
+    await until('the payment is settled, and refunded', async () => {
       const { status } = await platform.admin('POST', `/admin/v1/payments/${id}/refund`, body);
       return status === 200;
     });
   };
   await refund(1_000);
-  await eventually('the first mail', () => to('refunded@example.com').length === 2);
+  await until('the first mail', () => to('refunded@example.com').length === 2);
   await refund(500);
-  await eventually('the second mail', () => to('refunded@example.com').length === 3);
+  await until('the second mail', () => to('refunded@example.com').length === 3);
   const mail = to('refunded@example.com').map(({ text }) => ({
     subject: /Subject: (.*)/.exec(text)?.[1],
     refunded: /Refunded: +(.*)/.exec(text)?.[1]?.trim(),
@@ -125,7 +124,7 @@ test('a customer of an aggregator reads the name of their biller, not of the agg
   await platform.next(session);
   const paid = await platform.confirm(session, { amount_in_cents: 2_500 });
   assert.equal(paid.status, 200, paid.text);
-  await eventually('the receipt', () => to('lake@example.com').length > 0);
+  await until('the receipt', () => to('lake@example.com').length > 0);
   assert.match(to('lake@example.com')[0]?.text ?? '', /to Lakeside Energy/);
 });
 
@@ -135,7 +134,7 @@ test('a customer whose payment failed is told why, and that nothing was charged'
     posted_at: null,
     failure_reason: 'The account is closed.',
   });
-  await eventually('the mail', () => to('failed@example.com').length > 0);
+  await until('the mail', () => to('failed@example.com').length > 0);
   const text = to('failed@example.com')[0]?.text ?? '';
   assert.match(text, /was not made/);
   assert.match(text, /The account is closed\./);
@@ -152,12 +151,12 @@ test('a busy mail server loses no mail, and an accepted mail is sent once', asyn
     );
     return found;
   };
-  await eventually('a first try', async () => ((await row())?.tries ?? 0) > 0);
+  await until('a first try', async () => ((await row())?.tries ?? 0) > 0);
   mails.answer = undefined;
   await platform.database.query(
     'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
   );
-  await eventually('it is sent', async () => {
+  await until('it is sent', async () => {
     // A try under way may have put the pause back after us.
     await platform.database.query(
       'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
@@ -166,7 +165,7 @@ test('a busy mail server loses no mail, and an accepted mail is sent once', asyn
   });
   // Another round of queueing reads the same end again, and sends nothing.
   const other = await pay('a1', 'after@example.com', succeeded);
-  await eventually('the next mail', () => to('after@example.com').length > 0);
+  await until('the next mail', () => to('after@example.com').length > 0);
   assert.ok(other);
   assert.equal(to('later@example.com').length, 1);
   assert.equal(to('paid@example.com').length, 1);
@@ -175,7 +174,7 @@ test('a busy mail server loses no mail, and an accepted mail is sent once', asyn
 test('a permanent refusal ends the attempts, and neither queue nor log contains an address', async () => {
   mails.answer = 550;
   const id = await pay('a2', 'refused@example.com', succeeded);
-  await eventually('it is given up', async () => {
+  await until('it is given up', async () => {
     const rows = await platform.database.query(
       'SELECT 1 FROM duebridge_platform.mails WHERE platform_payment_id = $1 AND given_up_at IS NOT NULL',
       [id],
@@ -229,7 +228,7 @@ test('mail that was off for a week starts with the latest day, and does not send
     `UPDATE duebridge_platform.mail_progress SET read_to = now() - interval '8 days'`,
   );
   const id = await pay('a3', 'after-a-week@example.com', succeeded);
-  await eventually('the newest receipt', () => to('after-a-week@example.com').length > 0);
+  await until('the newest receipt', () => to('after-a-week@example.com').length > 0);
   assert.match(to('after-a-week@example.com')[0]?.text ?? '', new RegExp(id));
   const rows = await platform.database.query<{ id: string; waits: boolean }>(
     `SELECT platform_payment_id AS id, sent_at IS NULL AND given_up_at IS NULL AS waits FROM duebridge_platform.mails
@@ -242,26 +241,29 @@ test('mail that was off for a week starts with the latest day, and does not send
   );
 });
 
-test('a mail server that accepts a connection and says nothing holds up no stop, and the slots are given back [LV5]', async () => {
-  const met = Promise.withResolvers<void>();
-  const silent = createServer((socket) => {
-    socket.on('error', () => undefined);
-    met.resolve();
-  });
-  const smtpUrl = (await served({ after }, silent)).replace('http:', 'smtp:');
-  const held: TestPlatform = await startTestPlatform(
-    { after },
-    { smtpUrl, mailFrom: 'Payments <pay@duebridge.example>' },
-  );
-  await held.register(partner, { partner_id: 'water' });
-  partner.endings.set('a1', succeeded);
-  await held.pay(await held.credentials('water'), 'a1', 'silent@example.com', 2_500);
-  await met.promise;
-  // Nodemailer waits thirty seconds for a greeting; a stop has ten.
-  const stopped = await Promise.race([held.stop().then(() => true), delay(15_000, false)]);
-  assert.ok(stopped, 'the stop waited for the mail server');
-  const owned = await held.database.query(
-    'SELECT slot FROM duebridge_platform.slots WHERE worker_id IS NOT NULL',
-  );
-  assert.deepEqual(owned, []);
-});
+testInRealTime(
+  'a mail server that accepts a connection and says nothing holds up no stop, and the slots are given back [LV5]',
+  async () => {
+    const met = Promise.withResolvers<void>();
+    const silent = createServer((socket) => {
+      socket.on('error', () => undefined);
+      met.resolve();
+    });
+    const smtpUrl = (await served({ after }, silent)).replace('http:', 'smtp:');
+    const held: TestPlatform = await startTestPlatform(
+      { after },
+      { smtpUrl, mailFrom: 'Payments <pay@duebridge.example>' },
+    );
+    await held.register(partner, { partner_id: 'water' });
+    partner.endings.set('a1', succeeded);
+    await held.pay(await held.credentials('water'), 'a1', 'silent@example.com', 2_500);
+    await met.promise;
+    // Nodemailer waits thirty seconds for a greeting; a stop has ten.
+    const stopped = await Promise.race([held.stop().then(() => true), delay(15_000, false)]);
+    assertInTime(stopped, 'the stop waited for the mail server');
+    const owned = await held.database.query(
+      'SELECT slot FROM duebridge_platform.slots WHERE worker_id IS NOT NULL',
+    );
+    assert.deepEqual(owned, []);
+  },
+);

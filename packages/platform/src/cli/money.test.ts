@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import type { BankFileView, MoneyBalances, MoneyCheck, RemittanceView } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
 
 const page = readFileSync(join(import.meta.dirname, '../../../../docs/money.md'), 'utf8');
@@ -56,7 +56,7 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
   assert.match(await run(['money']), /Nothing found/);
   first = await pay(2_500, 'one@example.com');
   await pay(1_250, 'two@example.com');
-  await eventually('both are captured', async () =>
+  await until('both are captured', async () =>
     (await json<{ balances: MoneyBalances[] }>(['money'])).balances.some(
       (one) => one.owed === 3_750 && one.taken === 3_750 && one.partner_id === 'water',
     ),
@@ -108,7 +108,7 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   const listed = async (...words: string[]): Promise<RemittanceView[]> =>
     (await json<{ remittances: RemittanceView[] }>(['money', 'remittances', ...words])).remittances;
   // The test partner offers no statement, so that its payments are read one by one.
-  await eventually('it is compared and sent', async () => {
+  await until('it is compared and sent', async () => {
     await run(['money', 'remit']);
     return (await listed())[0]?.state === 'sent';
   });

@@ -4,9 +4,9 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import test, { after } from 'node:test';
 import type { CaseView, PaymentPage } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { eventually } from '../../test/engine-rig.ts';
 import { platformCommand } from '../main.ts';
 
 const partner = await startTestPartner({ after });
@@ -76,7 +76,7 @@ test('what waits is listed, paused, has a case and is resumed', async () => {
     const page = await json<PaymentPage>(['payments', ...words]);
     return page.payments.map((one) => one.platform_payment_id);
   };
-  await eventually('its next poll is known', async () =>
+  await until('its next poll is known', async () =>
     / poll at 20\d\d-/.test(await run(['payments', '--id', id])),
   );
   assert.deepEqual(await listed('--amount', '917', '--status', 'processing'), [id]);
@@ -235,7 +235,7 @@ test('a person is shown and erased on request, and can no longer be found; the p
     [id],
   );
   // The capture of a payment's funds may not have finished yet.
-  await eventually('nothing is kept for a payment', async () => {
+  await until('nothing is kept for a payment', async () => {
     const words = ['person', 'erase', 'forget@example.com', ...reason];
     return (await json<{ kept_for_payments: number }>(words)).kept_for_payments === 0;
   });

@@ -5,9 +5,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import {
   actsOf,
-  eventually,
   scriptedPartner,
   engineRig,
   type Answer,
@@ -209,15 +209,15 @@ test('an operator pauses one payment: nothing more is sent for it, others go on,
   const { platform_payment_id: other } = await rig.pay(engine, 'acme');
   const callsFor = (id: string): number =>
     partner.seen.filter(({ path }) => path.includes(id)).length;
-  await eventually('both are polled', () => callsFor(paused) > 2 && callsFor(other) > 2);
+  await until('both are polled', () => callsFor(paused) > 2 && callsFor(other) > 2);
   assert.ok(Date.parse(engine.nextStepAt(paused) ?? '') > 0, 'its next step is known');
   await pausePayment(rig.database, paused, 'the partner looks at it', 'ada');
-  await eventually('it is dropped', () => engine.nextStepAt(paused) === undefined);
+  await until('it is dropped', () => engine.nextStepAt(paused) === undefined);
   // A poll that was under way may still arrive; after the other's next polls, none does.
   const soon = callsFor(other);
-  await eventually('the other is polled', () => callsFor(other) > soon + 1);
+  await until('the other is polled', () => callsFor(other) > soon + 1);
   const [before, others] = [callsFor(paused), callsFor(other)];
-  await eventually('the other goes on', () => callsFor(other) > others + 2);
+  await until('the other goes on', () => callsFor(other) > others + 2);
   assert.equal(callsFor(paused), before, 'nothing was sent for it');
   await resumePayment(rig.database, paused, 'they found it', 'ada');
   partner.pollsToEnd = 1;
@@ -266,12 +266,12 @@ test('in a backlog a payment is dispatching when its put leaves, so that those t
   const engine = rig.engine();
   await engine.start();
   const first = await rig.pay(engine, 'acme');
-  await eventually('the first put has left', () => partner.seen.length === 1);
+  await until('the first put has left', () => partner.seen.length === 1);
   const reserved = await Promise.all(Array.from({ length: 8 }, () => rig.pay(engine, 'acme')));
   const ids = reserved.map((row) => row.platform_payment_id);
   const holds = async (id: string): Promise<boolean> =>
     (await actsOf(rig, id)).includes('authorize');
-  await eventually('the others wait for their puts with their funds reserved', async () =>
+  await until('the others wait for their puts with their funds reserved', async () =>
     (await Promise.all(ids.map(holds))).every(Boolean),
   );
   // Those before it have waited for more than a second: one whose funds nobody reserves waits as they do.
@@ -317,7 +317,7 @@ test('calls of two workers together never exceed the budget of a partner [PL16]'
   const two = rig.engine();
   await one.start();
   await two.start();
-  await eventually('each has counted the other', async () => {
+  await until('each has counted the other', async () => {
     const owners = await rig.database.query(
       'SELECT DISTINCT worker_id FROM duebridge_platform.slots',
     );

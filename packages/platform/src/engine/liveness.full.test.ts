@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock, type Database } from '@duebridge/runtime';
-import { assertInTime, holdLock, testInRealTime } from '@duebridge/runtime/testing';
+import { assertInTime, holdLock, testInRealTime, until } from '@duebridge/runtime/testing';
 import { newSecret } from '../checkout/secrets.ts';
 import { startTestPlatform } from '../checkout/testing.ts';
-import { around, eventually, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
+import { around, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 
 test('a worker that reads its taken-over payments for longer than its lease keeps the lease, and drives what is confirmed meanwhile [LV1]', async (t) => {
   const rig = await engineRig(t);
@@ -28,9 +28,8 @@ test('a worker that reads its taken-over payments for longer than its lease keep
   // Resolves although nothing has been taken over: a server opens its listeners after it.
   await engine.start();
   const { workerId } = engine;
-  await eventually('it takes over', () => asked > 0);
-  const until = performance.now() + leaseMs + 500;
-  while (performance.now() < until) {
+  await until('it takes over', () => asked > 0);
+  for (const end = performance.now() + leaseMs + 500; performance.now() < end;) {
     await systemClock.sleep(100);
     const row = await rig.pay(engine, 'acme');
     const done = await rig.until(row.platform_payment_id, (now) => now.settled_at !== null);
@@ -69,7 +68,7 @@ testInRealTime(
         headers: { authorization: `Bearer ${newSecret('dbs_')}` },
       }),
     );
-    await eventually('the front waits for the lock', async () => {
+    await until('the front waits for the lock', async () => {
       const rows = await rig.database.query(
         `SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE d.datname = current_database() AND NOT l.granted`,
@@ -80,7 +79,7 @@ testInRealTime(
     let last = before;
     for (let beats = 0; beats < 3; beats += 1) {
       const seen = last;
-      await eventually('the next heartbeat', async () => {
+      await until('the next heartbeat', async () => {
         const now = await heartbeat(rig.database);
         if (now === undefined || now.at === seen.at) return false;
         last = now;
@@ -113,10 +112,10 @@ testInRealTime(
     const unlock = await locked(rig.database, 'workers');
     t.after(unlock);
     const lockedAt = performance.now();
-    await eventually('it is not ready', async () => (await ready()).status === 503);
+    await until('it is not ready', async () => (await ready()).status === 503);
     assertInTime(performance.now() - lockedAt < 15_000, 'it was seen too late');
     assert.deepEqual((await ready()).checks, { database: true, lease: false, calls: true });
     await unlock();
-    await eventually('it is ready again', async () => (await ready()).status === 200);
+    await until('it is ready again', async () => (await ready()).status === 200);
   },
 );

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import { until } from '@duebridge/runtime/testing';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import {
@@ -13,13 +14,7 @@ import {
   SLOTS,
   takeSlots,
 } from './slots.ts';
-import {
-  eventually,
-  idleWorker,
-  scriptedPartner,
-  engineRig,
-  type EngineRig,
-} from '../../test/engine-rig.ts';
+import { idleWorker, scriptedPartner, engineRig, type EngineRig } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
@@ -226,7 +221,7 @@ test('taking over writes no payment, however many there are, and payments in rev
   await rig.registry.change('acme', { paused: true }, 'operator');
   const engine = rig.engine({ log });
   await engine.start();
-  await eventually('they are taken over', () => {
+  await until('they are taken over', () => {
     const loaded = lines.map((line) => ('payments' in line ? Number(line.payments) : 0));
     return loaded.reduce((sum, count) => sum + count, 0) === 3_000;
   });

@@ -13,6 +13,7 @@ import { fileURLToPath } from 'node:url';
 import test from 'node:test';
 import { createMetrics, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { parse } from 'yaml';
+import { holdLock, until } from '@duebridge/runtime/testing';
 import { pausePayment } from '../store/pause.ts';
 import { keepGauges, overview } from '../admin/overview.ts';
 import { createPartnerClient } from '../partners/client.ts';
@@ -22,7 +23,6 @@ import { listPayments } from '../store/payment-search.ts';
 import { createEngine } from './engine.ts';
 import {
   actsOf,
-  eventually,
   keptLog,
   SEAL_KEY,
   scriptedPartner,
@@ -60,37 +60,24 @@ function tests(): void {
       );
       return rows.filter(({ worker_id }) => worker_id !== null && is(worker_id)).length;
     };
-    await eventually('the worker to be frozen owns every slot', async () =>
+    await until('the worker to be frozen owns every slot', async () =>
       ownedBy(() => true).then((count) => count === 1_024),
     );
     const engine = rig.engine();
     await engine.start();
     const mine = engine.workerId;
     const isMine = (worker_id: string): boolean => worker_id === mine;
-    await eventually('both own half of the slots', async () => (await ownedBy(isMine)) === 512);
+    await until('both own half of the slots', async () => (await ownedBy(isMine)) === 512);
 
     // What the frozen one could have locked at most: its heartbeat and its slots.
-    const other = openDatabase({
-      url: rig.database.url,
-      applicationName: 'holds the locks of the frozen worker',
-      statementTimeoutMs: 0,
-    });
-    rig.database.closing(() => other.close());
-    const held = Promise.withResolvers<void>();
-    const letGo = Promise.withResolvers<void>();
-    const holding = other.transaction(async (tx) => {
-      for (const table of ['workers', 'slots']) {
-        await tx.query(
-          `SELECT 1 FROM duebridge_platform.${table} WHERE worker_id <> $1 FOR UPDATE`,
-          [mine],
-        );
-      }
-      held.resolve();
-      await letGo.promise;
-    });
-    await held.promise;
-    t.after(() => letGo.resolve());
-    await eventually('its heartbeat waits for the lock', async () => {
+    const letGo = await holdLock(
+      rig.database.url,
+      `WITH w AS (SELECT FROM duebridge_platform.workers WHERE worker_id <> $1 FOR UPDATE),
+            s AS (SELECT FROM duebridge_platform.slots WHERE worker_id <> $1 FOR UPDATE) SELECT count(*) FROM w, s`,
+      [mine],
+    );
+    rig.database.closing(letGo);
+    await until('its heartbeat waits for the lock', async () => {
       const rows = await rig.database.query(
         `SELECT 1 FROM pg_stat_activity
           WHERE datname = current_database() AND application_name = 'to be frozen' AND wait_event_type = 'Lock'`,
@@ -99,20 +86,18 @@ function tests(): void {
     });
     child.kill('SIGSTOP');
     // Longer than a lease.
-    const until = performance.now() + SHORT_TIMES.leaseMs + 1_000;
-    while (performance.now() < until) {
+    for (const end = performance.now() + SHORT_TIMES.leaseMs + 1_000; performance.now() < end;) {
       const row = await rig.pay(engine, 'acme');
       assert.equal((await rig.until(row.platform_payment_id, settled)).status, 'succeeded');
       assert.equal(engine.workerId, mine, 'the lease was lost to a frozen neighbour');
       await systemClock.sleep(100);
     }
-    letGo.resolve();
-    await holding;
-    await eventually('it takes over what the frozen one drove', async () =>
+    await letGo();
+    await until('it takes over what the frozen one drove', async () =>
       ownedBy(isMine).then((count) => count === 1_024),
     );
     child.kill('SIGCONT');
-    await eventually('the other comes back, and gets its part', async () =>
+    await until('the other comes back, and gets its part', async () =>
       ownedBy(isMine).then((count) => count === 512),
     );
     assert.equal(engine.workerId, mine);
@@ -138,7 +123,7 @@ function tests(): void {
     });
     await engine.start();
     const { platform_payment_id } = await rig.pay(engine, 'acme');
-    await eventually('the capture is tried again', () => captures >= 3);
+    await until('the capture is tried again', () => captures >= 3);
     assert.equal(
       timesLogged(log, 'the funding port failed; retrying'),
       1,
@@ -167,7 +152,7 @@ function tests(): void {
     });
     const figure = async (name: string): Promise<number> =>
       Number(new RegExp(`^${name} (.*)$`, 'm').exec(await metrics.text())?.[1]);
-    await eventually('the gauge is read', async () => (await figure('duebridge_unsettled')) === 1);
+    await until('the gauge is read', async () => (await figure('duebridge_unsettled')) === 1);
     assert.equal(await figure('duebridge_paused'), 1);
     const ages = {
       duebridge_unsettled_oldest_seconds: await figure('duebridge_unsettled_oldest_seconds'),

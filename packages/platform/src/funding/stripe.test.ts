@@ -6,11 +6,12 @@ import assert from 'node:assert/strict';
 import { after, suite, test } from 'node:test';
 import type { FlowSession } from '@duebridge/contract';
 import { silentLog, systemClock } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { findFaults } from '../money/check.ts';
 import { openSealer } from '../partners/seal.ts';
 import { listCases } from '../store/cases.ts';
-import { failed, newCustomer, posted, until, type Paid } from '../../test/paying.ts';
+import { failed, newCustomer, posted, type Paid } from '../../test/paying.ts';
 import {
   BANK_ASKS,
   BANK_CLOSED,
@@ -259,7 +260,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       return_url: undefined,
       instrument: stripe.token(NUMBERS.good),
     };
-    const signal = AbortSignal.timeout(10_000);
+    const signal = AbortSignal.timeout(120_000);
     const reference = await adapter.prepare?.(order, { signal });
     assert.ok(reference);
     const other = { ...order, reference, amount_in_cents: CARD.amount_in_cents + 1 };
@@ -421,7 +422,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
       funds().refundPart(
         { ...CARD, platform_payment_id: id },
         { ...part, ...change },
-        { signal: AbortSignal.timeout(10_000) },
+        { signal: AbortSignal.timeout(120_000) },
       );
     assert.deepEqual(await refund(), { kind: 'refunded' });
     const made = refundsOf(payment);

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock, type Database, type Statement } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import {
   batchFor,
   closeBatches,
@@ -14,7 +15,6 @@ import {
   withLines,
 } from './batch.ts';
 import {
-  eventually,
   scriptedPartner,
   engineRig,
   type EngineRig,
@@ -164,7 +164,7 @@ test('payments of one window share a batch, also when its opening is rolled back
   });
   await opened.promise;
   const ids = Promise.all([batchFor(rig.database, acme, now), batchFor(rig.database, acme, now)]);
-  await eventually('both wait for the other transaction', async () => {
+  await until('both wait for the other transaction', async () => {
     const waiting = await rig.database.query(
       `SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
         WHERE a.datname = current_database() AND l.locktype = 'transactionid' AND NOT l.granted`,
