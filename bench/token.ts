@@ -111,7 +111,7 @@ async function serve(kind: string | undefined, databaseUrl: string | undefined):
   const clientRate = { perSecond: 1e6, burst: 1e6 };
   const { platform, register } = await sides.platform({ databaseUrl, clientRate });
   const biller = gasCompany('http://127.0.0.1:9', 'benchmark-key-0123456789');
-  const client = await register({ ...biller, account_check: 'off' });
+  const client = await register(biller);
   process.send?.(client);
   await once(process, 'message');
   await platform.stop();

@@ -150,7 +150,6 @@ export class Rig {
     await ask('platform', '/partners', {
       ...gasCompany(`http://127.0.0.1:${network}`, KEY),
       origins: [],
-      account_check: 'off',
       budget: { call_timeout_ms: 2_000, wait_seconds: 2 },
     });
     const granted = await ask<ClientKeyGrant>('platform', '/partners/gas/keys', {});

@@ -388,7 +388,6 @@ export function registration(side: SimulatedPartner): Partner {
       call_timeout_ms: 15_000,
       wait_seconds: side.name === 'slow' ? 0 : 10,
     },
-    account_check: 'off',
     batch_time_zone: 'UTC',
     batch_cutoff: '00:00',
     auth: { method: 'key', header: 'x-api-key' },

@@ -130,7 +130,6 @@ const partnerFields = {
         'Codes of 400 and 422 answers by which this partner refuses a payment for good (decision 21): such a payment fails at once, after one GET that does not find it.',
     }),
   ),
-  account_check: Type.Optional(t.oneOf(['when_reachable', 'required', 'off'])),
   batch_time_zone: Type.Optional(Type.String({ maxLength: 64 })),
   batch_cutoff: Type.Optional(Type.String({ pattern: '^([01][0-9]|2[0-3]):[0-5][0-9]$' })),
 };
@@ -158,7 +157,6 @@ export const PartnerChange = t.strictObject({
   paths: partnerFields.paths,
   budget: partnerFields.budget,
   refusals: partnerFields.refusals,
-  account_check: partnerFields.account_check,
   ...t.optional({
     auth: PartnerAuth,
     connection: PartnerConnectionChange,

@@ -50,7 +50,6 @@ import { mountPolicyReports } from './checkout/policy-reports.ts';
 import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
-import { openAccountReads } from './checkout/account-reads.ts';
 import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
@@ -253,9 +252,8 @@ async function openDriving(ground: Ground) {
 function openCheckout(ground: Ground, driving: Driving) {
   const { config, front: database, keyPepper: pepper, metrics, clock, log } = ground;
   const { signal, closers } = ground;
-  const { registry, engine, funding, sealer } = driving;
+  const { registry, client, engine, funding, sealer } = driving;
   const keys = openClientKeys({ database, pepper, clock, log });
-  const client = openAccountReads({ client: driving.client, clock });
   const base = { database, registry, client, clock };
   const tokens = openTokens({ ...base, sealer, pepper, log });
   closers.push(() => tokens.drain());

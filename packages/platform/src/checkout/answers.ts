@@ -43,7 +43,6 @@ const CAUSES: Readonly<Record<string, string>> = {
   UNAUTHORIZED: 'X-Api-Key is missing, wrong, expired or revoked.',
   NOT_FOUND: 'Get Account says that the account does not exist.',
   TOO_MANY_REQUESTS: 'More requests a second than one client may send.',
-  SERVICE_UNAVAILABLE: 'The account has to be checked, and Get Account did not answer.',
 };
 
 /** The problem of a field that the schema does not have (contract/validate.ts). */

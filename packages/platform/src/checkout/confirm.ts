@@ -37,7 +37,7 @@ import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
 import { isWithin, type Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
-import { payableAccount, type AccountReads } from './account-reads.ts';
+import type { AccountView, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
@@ -69,7 +69,7 @@ const MAX_LOST = 16;
 interface Stage4 {
   readonly database: Database;
   readonly registry: PartnerRegistry;
-  readonly client: AccountReads;
+  readonly client: Pick<PartnerClient, 'getAccount'>;
   readonly engine: Pick<Engine, 'placeForNew' | 'take' | 'lookAgain'>;
   readonly funding: Pick<Funds, 'methods' | 'keep'>;
   readonly clock: Clock;
@@ -132,6 +132,29 @@ async function assertAllowed(
   const limits = isWithin(method, amount_in_cents) ? rules : method;
   const problems = amountProblems(amount_in_cents, limits);
   if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
+}
+
+/** When the partner cannot be read, the page tries again after this. */
+const RETRY_AFTER_SECONDS = '5';
+
+/**
+ * The account that a customer pays, as its partner has it now. Throws Refusal ACCOUNT_NOT_FOUND for one that is unknown or inactive, and
+ * PARTNER_UNREACHABLE.
+ */
+export async function payableAccount(
+  client: Pick<PartnerClient, 'getAccount'>,
+  partner: Partner,
+  { biller_id, account_id }: PayableSession,
+  deadlineMs: number,
+): Promise<AccountView> {
+  const outcome = await client.getAccount(partner, { biller_id, account_id }, { deadlineMs });
+  if (outcome.kind === 'unreachable') {
+    throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_SECONDS } });
+  }
+  if (outcome.kind === 'not_found' || outcome.account.status === 'inactive') {
+    throw new Refusal('ACCOUNT_NOT_FOUND');
+  }
+  return outcome.account;
 }
 
 /** Makes the payment in the batch that is open at `now`, and hands it to the engine. */

@@ -27,10 +27,10 @@ import {
 import type { Funds } from '../funding/funds.ts';
 import { maskAccountId } from '../mask.ts';
 import { plainText } from '../plain-text.ts';
-import { payableAccount, type AccountReads } from './account-reads.ts';
+import type { PartnerClient } from '../partners/client.ts';
 import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
-import { withAction } from './confirm.ts';
+import { payableAccount, withAction } from './confirm.ts';
 import { payerOf } from './payer.ts';
 import { hashSecret, isSecret, newSecret } from './secrets.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -103,7 +103,7 @@ const selectSession = sql(
 export function openSessions(options: {
   database: Database;
   registry: PartnerRegistry;
-  client: AccountReads;
+  client: Pick<PartnerClient, 'getAccount' | 'getBalance'>;
   funding: Pick<Funds, 'methods' | 'actionOf'>;
   sealer: Sealer;
   /** Whether receipts are mailed. */
@@ -245,7 +245,7 @@ async function receiptOf(
 
 /** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */
 async function readBill(
-  client: AccountReads,
+  client: Pick<PartnerClient, 'getAccount' | 'getBalance'>,
   partner: Partner,
   session: PayableSession,
   leftMs: () => number,

@@ -106,21 +106,6 @@ test('an account unknown to its biller is 404; a silent biller costs two seconds
   partner.mode = 'ok';
 });
 
-test('with account checks required no token is issued unchecked, and with checks off the biller is not asked [TR4]', async () => {
-  const required = await platform.register(partner, { account_check: 'required' });
-  const off = await platform.register(partner, { account_check: 'off' });
-  const ofRequired = await platform.credentials(required.partner_id);
-  const ofOff = await platform.credentials(off.partner_id);
-  partner.mode = 'broken';
-  const answer = await assertRefused(platform.token(ofRequired), 'SERVICE_UNAVAILABLE');
-  assert.ok(Number(answer.headers.get('retry-after')) >= 1);
-  partner.mode = 'ok';
-  assert.equal((await platform.token(ofRequired)).status, 200);
-  partner.asked.length = 0;
-  assert.equal((await platform.token(ofOff, tokenRequest('nobody'))).status, 200);
-  assert.deepEqual(partner.asked, []);
-});
-
 test('an aggregator names the biller, a plain biller need not and cannot name another [TR4]', async () => {
   const aggregator = await platform.register(partner, { kind: 'aggregator' });
   const ofAggregator = await platform.credentials(aggregator.partner_id);
@@ -137,7 +122,7 @@ test('an aggregator names the biller, a plain biller need not and cannot name an
 
 test('a client that asks too often is told when to come back; its neighbour is not slowed [LI1]', async (t) => {
   const strict = await startTestPlatform(t, { clientRate: { perSecond: 1, burst: 3 } });
-  const one = await strict.register(partner, { account_check: 'off' });
+  const one = await strict.register(partner);
   const [busy, calm] = [
     await strict.credentials(one.partner_id),
     await strict.credentials(one.partner_id),
@@ -164,7 +149,7 @@ test('a flood from one address is stopped before anything else is checked [LI1]'
 
 test('an internal error is 500 and no database 503 with Retry-After: never a token that is not stored [ER2]', async (t) => {
   const cut = await startTestPlatform(t);
-  const one = await cut.register(partner, { account_check: 'off' });
+  const one = await cut.register(partner);
   const ofOne = await cut.credentials(one.partner_id);
   assert.equal((await cut.token(ofOne)).status, 200);
   await cut.database.query(

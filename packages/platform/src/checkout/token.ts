@@ -3,7 +3,7 @@
  *
  * enters: the client that keys.ts authenticated, and a body that passed the schema.  leaves: a token, its row committed (PL11).
  * holds:  only a hash of the token is stored; personal data is sealed in a row of its own; only a partner's definite "no such
- *         account" prevents a token, unless the partner asks for stricter checks (decision 7).
+ *         account" prevents a token (decision 7).
  * next:   the customer's browser brings the token to session.ts.
  */
 import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
@@ -11,8 +11,7 @@ import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridg
 import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
 import { notFound, type Client } from './keys.ts';
-import type { AccountReads } from './account-reads.ts';
-import { pickBalance } from '../partners/client.ts';
+import { pickBalance, type PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
@@ -42,8 +41,7 @@ export interface TokenGrant {
 export interface Tokens {
   /**
    * Makes a token for the client's customer. Throws Refusal INVALID_REQUEST (biller_id missing from an aggregator, or another
-   * biller's), NOT_FOUND (the account cannot be found, ER1), SERVICE_UNAVAILABLE (the partner wants every account checked and does
-   * not answer).
+   * biller's), NOT_FOUND (the account cannot be found, ER1).
    */
   create(caller: Client, request: TokenRequest): Promise<TokenGrant>;
   /** Resolves when every token requested so far is stored or refused. */
@@ -87,7 +85,7 @@ const insertTokens = sql(
 export function openTokens(options: {
   database: Database;
   registry: PartnerRegistry;
-  client: AccountReads;
+  client: Pick<PartnerClient, 'getAccount'>;
   sealer: Sealer;
   pepper: KeyObject;
   clock: Clock;
@@ -165,14 +163,13 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
   return { biller_id, account_id: given.account_id };
 }
 
-/** Checks the account with the partner, to the degree that the partner's registration asks for (decision 7). */
+/** Asks the partner for the account: only its own word that there is none refuses the token (decision 7). */
 async function checkAccount(
-  client: AccountReads,
+  client: Pick<PartnerClient, 'getAccount'>,
   partner: Partner,
   account: Account,
   log: Log,
 ): Promise<void> {
-  if (partner.account_check === 'off') return;
   const outcome = await client.getAccount(partner, account, { deadlineMs: ACCOUNT_DEADLINE_MS });
   switch (outcome.kind) {
     case 'found':
@@ -184,9 +181,6 @@ async function checkAccount(
       );
       throw notFound('account', partner.mode);
     case 'unreachable':
-      if (partner.account_check === 'required') {
-        throw new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '5' } });
-      }
       log.info(
         { partner_id: partner.partner_id, reason: outcome.reason },
         'a token was issued without checking its account',

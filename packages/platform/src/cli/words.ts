@@ -101,10 +101,6 @@ export const WORDS: Words = {
     help: 'a PNG for the head of its payment page; "" for none',
     file: 'base64',
   },
-  account_check: {
-    flags: '--account-check <mode>',
-    help: 'whether a token waits for the account to be found',
-  },
   refusals: { flags: '--refusal <code...>', help: 'codes by which it refuses a payment for good' },
   method: { flags: '--auth <method>', help: 'how it protects them' },
   header: { flags: '--header <name>', help: 'key: the header that carries it' },

@@ -94,6 +94,21 @@ test('a partner’s own paths are used, and no id changes the rest of a path [B1
   );
 });
 
+test('the reads that customers wait for stay within the calls a second of their partner, and more are answered at once', async (t) => {
+  const rig = await engineRig(t);
+  const scripted = await scriptedPartner(t);
+  scripted.script = () => ({ json: {} });
+  await rig.register('acme', scripted.url, { budget: { max_calls_per_second: 5 } });
+  const partner = await rig.registry.get('acme');
+  assert(partner);
+  const reads = Array.from({ length: 54 }, () => rig.client.getAccount(partner, asked));
+  const kinds = (await Promise.all(reads)).map(({ kind }) => kind);
+  const made = scripted.seen.length;
+  assert.ok(made >= 5 && made < 54, `${made} calls`);
+  assert.equal(kinds.filter((kind) => kind === 'found').length, made);
+  assert.ok(kinds.every((kind) => kind === 'found' || kind === 'unreachable'));
+});
+
 test('a hanging, slow, endless or compressed answer costs a customer no more than the deadline', async (t) => {
   const rig = await engineRig(t);
   const scripted = await scriptedPartner(t);

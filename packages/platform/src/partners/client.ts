@@ -19,12 +19,14 @@ import {
 import {
   failSpan,
   paymentTrace,
+  rateLimiter,
   SpanKind,
   traceparentOf,
   tracer,
   type Clock,
   type Log,
   type Metrics,
+  type RateLimiter,
   type Span,
 } from '@duebridge/runtime';
 import { openTokenSource, type Access, type NotSent, type TokenSource } from './oauth-client.ts';
@@ -39,6 +41,9 @@ export interface PaymentKey {
   readonly biller_id: string;
   readonly account_id: string;
 }
+
+/** What identifies an account to its partner. */
+type AccountKey = Omit<PaymentKey, 'platform_payment_id'>;
 
 /** The readable part of an account as its partner returned it (decision 4). */
 export interface AccountView {
@@ -80,18 +85,13 @@ export interface CallOptions {
 
 /** The client of all partners. No method throws for anything a partner or the network does. */
 export interface PartnerClient {
-  /** B1: for a customer who waits; `deadlineMs` defaults to 5 s. */
-  getAccount(
-    partner: Partner,
-    account: Omit<PaymentKey, 'platform_payment_id'>,
-    options?: CallOptions,
-  ): Promise<AccountOutcome>;
+  /**
+   * B1: for a customer who waits; `deadlineMs` defaults to 5 s. The reads of a partner, in each process and beside the calls of the engine,
+   * stay within its calls a second: what exceeds them is `unreachable` at once.
+   */
+  getAccount(partner: Partner, account: AccountKey, options?: CallOptions): Promise<AccountOutcome>;
   /** B2. */
-  getBalance(
-    partner: Partner,
-    account: Omit<PaymentKey, 'platform_payment_id'>,
-    options?: CallOptions,
-  ): Promise<BalanceOutcome>;
+  getBalance(partner: Partner, account: AccountKey, options?: CallOptions): Promise<BalanceOutcome>;
   /** B4: the PUT; the same bytes for the same payment, always (PL2). */
   submit(partner: Partner, payment: Intent, options?: CallOptions): Promise<Exchange | NotSent>;
   /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
@@ -146,6 +146,8 @@ interface Line {
   readonly tokenPeer?: Peer;
   readonly tokens?: TokenSource;
   readonly keyHeaders: Readonly<Record<string, string>>;
+  /** Of the reads that customers wait for. */
+  readonly reads: RateLimiter;
   /** What the headers carry as credentials. */
   readonly secrets: readonly string[];
 }
@@ -177,24 +179,31 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     lines.set(partner_id, fresh);
     return fresh;
   };
-  /** A read that a customer waits for. */
-  const readNow = (
+  /** A read that a customer waits for; undefined beyond the partner's calls a second. */
+  const readNow = async (
     partner: Partner,
     operation: 'get_account' | 'get_balance',
-    account: Omit<PaymentKey, 'platform_payment_id'>,
+    account: AccountKey,
     given: CallOptions = {},
-  ): Promise<Exchange | NotSent> =>
-    send(
-      lineOf(partner),
-      { ...READ, template: partner.paths[operation], values: { ...account }, interactive: true },
+  ): Promise<Exchange | NotSent | undefined> => {
+    const line = lineOf(partner);
+    if (!line.reads.take('').ok) return undefined;
+    const { biller_id, account_id } = account;
+    const values = { biller_id, account_id };
+    return send(
+      line,
+      { ...READ, template: partner.paths[operation], values, interactive: true },
       { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
     );
+  };
   return {
     async getAccount(partner, account, given) {
-      return judgeAccount(account, await readNow(partner, 'get_account', account, given));
+      const answer = await readNow(partner, 'get_account', account, given);
+      return answer === undefined ? OVER_BUDGET : judgeAccount(account, answer);
     },
     async getBalance(partner, account, given) {
-      return judgeBalance(await readNow(partner, 'get_balance', account, given));
+      const answer = await readNow(partner, 'get_balance', account, given);
+      return answer === undefined ? OVER_BUDGET : judgeBalance(answer);
     },
     submit(partner, payment, given = {}) {
       const template = partner.paths.put_account_payment;
@@ -237,8 +246,10 @@ function openLine(
   const { auth: credentials, connection } = registry.credentials(partner);
   const peer = (url: URL, connections: number): Peer =>
     openPeer(url.origin, { connections, allowPrivateAddresses, connection });
+  const { max_calls_per_second: perSecond } = partner.budget;
   const shared = {
     madeFor: partner,
+    reads: rateLimiter({ perSecond, burst: perSecond, maxKeys: 1, clock }),
     basePath: base.pathname.replace(/\/+$/, ''),
     drive: peer(base, partner.budget.max_concurrent_calls),
     interactive: peer(base, INTERACTIVE_CONNECTIONS),
@@ -280,6 +291,7 @@ function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): bool
   return (
     old.base_url === fresh.base_url &&
     old.budget.max_concurrent_calls === fresh.budget.max_concurrent_calls &&
+    old.budget.max_calls_per_second === fresh.budget.max_calls_per_second &&
     JSON.stringify(old.auth) === JSON.stringify(fresh.auth) &&
     JSON.stringify(registry.credentials(old)) === JSON.stringify(registry.credentials(fresh))
   );
@@ -298,6 +310,7 @@ interface Request {
   readonly interactive?: boolean;
 }
 
+const OVER_BUDGET = { kind: 'unreachable', reason: 'over_budget' } as const;
 const READ = { access: 'read', method: 'GET' } as const;
 const WRITE = { access: 'write', method: 'PUT' } as const;
 
