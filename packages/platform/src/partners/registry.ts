@@ -114,21 +114,6 @@ const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
   wait_seconds: 20,
 };
 
-/** The columns of a registration that names none of them. */
-const UNREGISTERED = {
-  biller_names: {},
-  support_contact: null,
-  colour: null,
-  logo: null,
-  paths: {},
-  budget: {},
-  refusals: [],
-  batch_time_zone: 'UTC',
-  batch_cutoff: '00:00',
-  paused: false,
-  pause_reason: null,
-} satisfies Written;
-
 /** Partners that are remembered at most, each for five seconds: a pause or a rotated secret takes effect everywhere within this time. */
 const MAX_REMEMBERED = 100_000;
 
@@ -143,8 +128,8 @@ interface StoredPartner extends Omit<Partner, 'paths' | 'budget' | 'auth' | 'con
   readonly connection_sealed: string | null;
 }
 
-/** The columns that a registration or a change writes; those it does not name keep what they have. */
-type Written = Partial<Omit<StoredPartner, 'created_at'>>;
+/** The columns that a registration or a change writes; those it does not name get their default, or keep what they have. */
+type Written = { readonly [Column in keyof StoredPartner]?: StoredPartner[Column] | undefined };
 
 /**
  * What customers call the biller of a payment: a biller by the name of its registration, one of an aggregator by the name given for
@@ -155,62 +140,28 @@ export function billerName(partner: Partner, biller_id: string): string {
   return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
 }
 
-const CHANGED = [
-  'name',
-  'biller_names',
-  'support_contact',
-  'colour',
-  'logo',
-  'base_url',
-  'origins',
-  'paths',
-  'budget',
-  'refusals',
-  'auth_method',
-  'auth_public',
-  'auth_sealed',
-  'connection_public',
-  'connection_sealed',
-  'paused',
-  'pause_reason',
-] as const;
-const REGISTERED = [
-  'partner_id',
-  'kind',
-  'mode',
-  'biller_id',
-  'batch_time_zone',
-  'batch_cutoff',
-  ...CHANGED,
-] as const;
-const COLUMNS = `${REGISTERED.join(', ')}, created_at`;
+const COLUMNS =
+  'partner_id, kind, mode, biller_id, name, biller_names, support_contact, colour, logo, base_url, origins, paths, budget, refusals, ' +
+  'auth_method, auth_public, auth_sealed, connection_public, connection_sealed, paused, pause_reason, batch_time_zone, batch_cutoff, ' +
+  'created_at';
 
-/** The values of columns as parameters; objects are those of jsonb columns. */
-function valuesOf(columns: readonly (keyof Written)[], row: Written): unknown[] {
-  return columns.map((column) => {
-    const value = row[column] ?? null;
-    const isJson = typeof value === 'object' && value !== null && !Array.isArray(value);
-    return isJson ? JSON.stringify(value) : value;
-  });
+/** The columns of a row that are written, with their values as parameters: objects are those of jsonb columns. */
+function parametersOf(row: Written): { readonly columns: string[]; readonly values: unknown[] } {
+  const given = Object.entries(row).filter(([, value]) => value !== undefined);
+  return {
+    columns: given.map(([column]) => column),
+    values: given.map(([, value]) =>
+      typeof value === 'object' && value !== null && !Array.isArray(value)
+        ? JSON.stringify(value)
+        : value,
+    ),
+  };
 }
 
 const SELECT_ONE = `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`;
 const getStatement = sql('partner_get', SELECT_ONE);
 
 const lockStatement = sql('partner_lock', `${SELECT_ONE} FOR UPDATE`);
-
-const addStatement = sql(
-  'partner_add',
-  `INSERT INTO duebridge_platform.partners (${REGISTERED.join(', ')})
-   VALUES (${REGISTERED.map((_, index) => `$${index + 1}`).join(', ')}) RETURNING ${COLUMNS}`,
-);
-
-const changeStatement = sql(
-  'partner_change',
-  `UPDATE duebridge_platform.partners
-      SET ${CHANGED.map((column, index) => `${column} = $${index + 2}`).join(', ')}, updated_at = now()
-    WHERE partner_id = $1 RETURNING ${COLUMNS}`,
-);
 
 const otherModeStatement = sql(
   'partner_other_mode',
@@ -284,16 +235,20 @@ async function add(
     ...modeProblems(mode, registration.origins, allowPrivate),
     ...(await endpointProblems(tx, mode, registration.base_url)),
   ]);
-  const written: Written = {
-    ...UNREGISTERED,
+  const { columns, values } = parametersOf({
     ...given,
     partner_id,
     mode,
     base_url: trimmed(registration.base_url),
     ...(await logoColumn(tx, logo)),
     ...sealedColumns(sealer, partner_id, { auth, connection }),
-  };
-  const added = only(await tx.query<StoredPartner>(addStatement, valuesOf(REGISTERED, written)));
+  });
+  const [added] = await tx.query<StoredPartner>(
+    `INSERT INTO duebridge_platform.partners (${columns.join(', ')})
+     VALUES (${columns.map((_, index) => `$${index + 1}`).join(', ')}) RETURNING ${COLUMNS}`,
+    values,
+  );
+  assert(added);
   const detail = { base_url: added.base_url, mode };
   await note(tx, { actor, event: 'partner_added', partner_id, detail });
   return added;
@@ -315,18 +270,21 @@ async function changeRow(
     ...modeProblems(before.mode, change.origins ?? [], allowPrivate),
     ...(base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url)),
   ]);
-  const written: Written = {
-    ...before,
+  const { columns, values } = parametersOf({
     ...given,
     paths: { ...before.paths, ...given.paths },
     budget: { ...before.budget, ...given.budget },
-    ...(base_url === undefined ? {} : { base_url: trimmed(base_url) }),
+    base_url: base_url && trimmed(base_url),
     ...(await logoColumn(tx, logo)),
     ...sealedColumns(sealer, partner_id, { auth, connection }),
     pause_reason: pauseReason(before, change),
-  };
-  const values = [partner_id, ...valuesOf(CHANGED, written)];
-  const changed = only(await tx.query<StoredPartner>(changeStatement, values));
+  });
+  const [changed] = await tx.query<StoredPartner>(
+    `UPDATE duebridge_platform.partners SET ${columns.map((column, index) => `${column} = $${index + 2}`).join(', ')}, updated_at = now()
+      WHERE partner_id = $1 RETURNING ${COLUMNS}`,
+    [partner_id, ...values],
+  );
+  assert(changed);
   const fields = Object.keys(change).filter((field) => field !== 'reason');
   const detail = { fields: fields.join(' '), ...(reason === undefined ? {} : { reason }) };
   await note(tx, { actor, event: 'partner_changed', partner_id, detail });
@@ -335,14 +293,7 @@ async function changeRow(
 
 /** Stores the picture; null takes it away. */
 async function logoColumn(tx: Transaction, logo: string | null | undefined): Promise<Written> {
-  if (logo === undefined) return {};
-  return { logo: logo === null ? null : await keepLogo(tx, logo) };
-}
-
-function only(rows: readonly StoredPartner[]): StoredPartner {
-  const [row] = rows;
-  assert(row);
-  return row;
+  return { logo: logo && (await keepLogo(tx, logo)) };
 }
 
 function refuseTaken(error: unknown): never {
@@ -419,26 +370,22 @@ function sealedColumns(
   partner_id: string,
   { auth, connection }: PartlyGiven<'auth' | 'connection'>,
 ): Written {
-  const written: Written = {};
+  const seal = (text: string, what: Sealed): string => sealer.seal(text, place(partner_id, what));
+  let written: Written = {};
   if (auth !== undefined) {
     const { method, ...rest } = auth;
     const { key, client_secret, ...open } = { key: '', client_secret: '', ...rest };
-    const auth_sealed = sealer.seal(
-      method === 'key' ? key : client_secret,
-      place(partner_id, 'auth'),
-    );
-    Object.assign(written, { auth_method: method, auth_public: open, auth_sealed });
+    const auth_sealed = seal(method === 'key' ? key : client_secret, 'auth');
+    written = { auth_method: method, auth_public: open, auth_sealed };
   }
-  if (connection !== undefined) {
-    const isDirect = Object.keys(connection).length === 0;
-    const sealed = (): string =>
-      sealer.seal(JSON.stringify(connection), place(partner_id, 'connection'));
-    Object.assign(written, {
-      connection_public: isDirect ? null : publicConnection(connection),
-      connection_sealed: isDirect ? null : sealed(),
-    });
-  }
-  return written;
+  if (connection === undefined) return written;
+  if (Object.keys(connection).length === 0)
+    return { ...written, connection_public: null, connection_sealed: null };
+  return {
+    ...written,
+    connection_public: publicConnection(connection),
+    connection_sealed: seal(JSON.stringify(connection), 'connection'),
+  };
 }
 
 /** A connection as a change leaves it. */
