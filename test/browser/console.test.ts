@@ -486,17 +486,8 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
   await close();
 });
 
-test('a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
+test('how a biller is paid is set; a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
   await work.pay('pays-78', 3_100, 'file@example.com');
-  const payout = {
-    way: 'pain001',
-    holder_name: 'Springfield Water',
-    routing_number: '021000021',
-    account_number: '12345678',
-  };
-  const path = '/admin/v1/partners/springfield-water/payout';
-  const set = await work.platform.admin('POST', path, payout);
-  assert.equal(set.status, 200, set.text);
   await work.platform.database.transaction(async (tx) => {
     await tx.query(
       `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
@@ -508,6 +499,16 @@ test('a file for the bank is made of the transfers that wait, and the browser st
     );
   });
   const { page, close } = await signIn('ada');
+  await page.getByRole('link', { name: 'Money', exact: true }).click();
+  // How the biller is paid is set on its line of the same page.
+  await page.getByRole('link', { name: 'water', exact: true }).first().click();
+  await page.getByLabel('Account of').fill('Springfield Water');
+  await page.getByLabel('Routing number').fill('021000021');
+  await page.getByLabel('Account number').fill('12345678');
+  await page.getByLabel('At least, in dollars').fill('25');
+  await page.getByRole('button', { name: 'Set how it is paid' }).click();
+  const how = page.getByRole('row').filter({ hasText: 'pain001' });
+  await how.getByRole('cell', { name: '$25.00' }).waitFor();
   await page.getByRole('link', { name: 'Money', exact: true }).click();
   const make = async (): Promise<void> => {
     const label = 'Make a pain.001 file';

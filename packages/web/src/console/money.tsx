@@ -26,6 +26,7 @@ import {
   toPayment,
   words,
 } from './parts.tsx';
+import { Payouts } from './payouts.tsx';
 import { go, link, withQuery } from './route.ts';
 
 type Account = Exclude<keyof MoneyBalances, 'mode' | 'partner_id' | 'biller_id'>;
@@ -103,7 +104,12 @@ function Balances({ balances, day }: { balances: readonly MoneyBalances[]; day: 
           ['Returned or disputed', (one) => figure(one.returned + one.disputed, one, ''), 'number'],
         ]}
       />
-      {biller !== '' && <a href={withQuery({ biller: '', lines: '' })}>All billers</a>}
+      {biller !== '' && (
+        <>
+          <a href={withQuery({ biller: '', lines: '' })}>All billers</a>
+          <Payouts partner_id={biller.split(' ')[0] ?? ''} />
+        </>
+      )}
     </>
   );
 }
