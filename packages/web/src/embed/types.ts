@@ -4,19 +4,7 @@
 export type DisplayMode = 'inline' | 'modal';
 
 /** Colours as `#rgb` or `#rrggbb`; `radius` and `buttonRadius` in px; `fontFamily` as in CSS. */
-export type ThemeVar =
-  | 'accent'
-  | 'accentText'
-  | 'background'
-  | 'surface'
-  | 'text'
-  | 'mutedText'
-  | 'danger'
-  | 'success'
-  | 'border'
-  | 'radius'
-  | 'buttonRadius'
-  | 'fontFamily';
+export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'buttonRadius' | 'fontFamily';
 
 /**
  * The appearance of the frame. Values that are unknown, malformed or hard to read (contrast under 4.5:1) are ignored and reported

@@ -11,14 +11,8 @@ test('a readable brand is applied completely, without a complaint', () => {
       theme: 'light',
       variables: {
         accent: '#7a1fa2',
-        accentText: '#ffffff',
         background: '#fffdf7',
-        surface: '#f6f0e4',
         text: '#221a10',
-        mutedText: '#5b4d3a',
-        danger: '#9b1c1c',
-        success: '#0b5c33',
-        border: '#d8c9ae',
         radius: '4px',
         buttonRadius: '24px',
         fontFamily: '"Gill Sans", Optima, sans-serif',
@@ -30,15 +24,12 @@ test('a readable brand is applied completely, without a complaint', () => {
   assert.deepEqual(properties, {
     '--bg': '#fffdf7',
     '--text': '#221a10',
-    '--muted': '#5b4d3a',
-    '--soft': '#f6f0e4',
-    '--wrong': '#9b1c1c',
-    '--right': '#0b5c33',
+    '--muted': '#221a10',
+    '--soft': '#fffdf7',
     '--link': '#7a1fa2',
     '--mark': '#7a1fa2',
     '--accent': '#7a1fa2',
     '--on-accent': '#ffffff',
-    '--line': '#d8c9ae',
     '--radius': '4px',
     '--button-radius': '24px',
     '--font': '"Gill Sans", Optima, sans-serif',
@@ -81,23 +72,30 @@ test('no text under 4.5:1 is ever applied, whatever colours are asked for', () =
   ];
   for (const theme of ['light', 'dark'] as const)
     for (const background of shades)
-      for (const text of shades)
-        for (const surface of shades) {
-          const mutedText = '#808080';
-          const { properties, problems } = themeProperties(
-            { theme, variables: { background, text, surface, mutedText } },
-            false,
-          );
-          const dark = theme === 'dark';
-          const of = (name: string, otherwise: string): string => properties[name] ?? otherwise;
-          const shown = of('--text', dark ? '#f3f5f8' : '#14181f');
-          for (const [name, own] of [
-            ['--bg', dark ? '#14181f' : '#ffffff'],
-            ['--soft', dark ? '#1e242e' : '#f4f6f9'],
-          ] as const)
-            assert.ok(contrast(shown, of(name, own)) >= 4.5, `${background} ${text} ${surface}`);
-          if (properties['--bg'] !== background) assert.ok(problems.length > 0);
+      for (const text of shades) {
+        const { properties, problems } = themeProperties(
+          { theme, variables: { background, text } },
+          false,
+        );
+        if (properties['--bg'] === undefined) {
+          assert.match(problems.join(), /^variables.text is hard to read$/);
+          continue;
         }
+        const {
+          '--bg': bg = '',
+          '--soft': soft = '',
+          '--text': shown = '',
+          '--muted': pale = '',
+        } = properties;
+        for (const [on, ink] of [bg, soft].flatMap(
+          (one) =>
+            [
+              [one, shown],
+              [one, pale],
+            ] as const,
+        ))
+          assert.ok(contrast(ink, on) >= 4.5, `${background} ${text}`);
+      }
 });
 
 test('whatever colour a biller registers, its button can be read and its signs be seen in both themes', () => {

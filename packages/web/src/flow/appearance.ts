@@ -10,8 +10,8 @@ const READABLE = 4.5;
 const VISIBLE = 3;
 
 const THEMES = {
-  light: { background: '#ffffff', surface: '#f4f6f9', text: '#14181f', accent: '#0b5fd9' },
-  dark: { background: '#14181f', surface: '#1e242e', text: '#f3f5f8', accent: '#8ab8ff' },
+  light: { background: '#ffffff', text: '#14181f', accent: '#0b5fd9' },
+  dark: { background: '#14181f', text: '#f3f5f8', accent: '#8ab8ff' },
 };
 
 const COLOUR = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/i;
@@ -19,14 +19,8 @@ const LENGTH = /^\d{1,2}px$/;
 /** The allowed form of a variable. Anything else could load, cover or break something. */
 const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
   accent: COLOUR,
-  accentText: COLOUR,
   background: COLOUR,
-  surface: COLOUR,
   text: COLOUR,
-  mutedText: COLOUR,
-  danger: COLOUR,
-  success: COLOUR,
-  border: COLOUR,
   radius: LENGTH,
   buttonRadius: LENGTH,
   fontFamily: /^[\w\s"',-]{1,200}$/,
@@ -55,32 +49,16 @@ export function themeProperties(
   const problems: string[] = [];
   const properties: Record<string, string> = {};
   const own = checked(appearance.variables ?? {}, problems);
-  const readable = (name: ThemeVar, colour: string, ...on: string[]): boolean => {
-    const fine = on.every((ground) => contrast(colour, ground) >= READABLE);
-    if (!fine) problems.push(`variables.${name} is hard to read`);
-    return fine;
-  };
 
-  let { background, text, surface } = base;
+  let { background } = base;
   if (own.background ?? own.text) {
-    const pair = [own.background ?? background, own.text ?? text] as const;
-    if (readable(own.text ? 'text' : 'background', pair[1], pair[0])) {
-      [background, text] = pair;
-      surface = background;
-      // One colour for all text: a paler variant of ours might not be readable here.
-      Object.assign(properties, { '--bg': background, '--text': text, '--muted': text });
-      properties['--soft'] = surface;
-    }
-  }
-  if (own.surface && readable('surface', own.surface, text))
-    properties['--soft'] = surface = own.surface;
-  for (const [name, property] of [
-    ['mutedText', '--muted'],
-    ['danger', '--wrong'],
-    ['success', '--right'],
-  ] as const) {
-    const colour = own[name];
-    if (colour && readable(name, colour, background, surface)) properties[property] = colour;
+    const { background: ground = background, text = base.text } = own;
+    if (contrast(text, ground) >= READABLE) {
+      background = ground;
+      // One colour for all text and one ground: a paler variant of ours might not be readable here.
+      Object.assign(properties, { '--bg': ground, '--soft': ground });
+      Object.assign(properties, { '--text': text, '--muted': text });
+    } else problems.push(`variables.${own.text ? 'text' : 'background'} is hard to read`);
   }
   const accent = own.accent ?? colour ?? base.accent;
   // Links need the contrast of text; when the accent colour lacks it, they use the text's colour, underlined.
@@ -89,10 +67,7 @@ export function themeProperties(
   properties['--mark'] = contrast(accent, background) >= VISIBLE ? accent : 'var(--text)';
   properties['--accent'] = accent;
   properties['--on-accent'] = contrast(accent, '#ffffff') >= READABLE ? '#ffffff' : '#000000';
-  if (own.accentText && readable('accentText', own.accentText, accent))
-    properties['--on-accent'] = own.accentText;
   for (const [name, property] of [
-    ['border', '--line'],
     ['radius', '--radius'],
     ['buttonRadius', '--button-radius'],
     ['fontFamily', '--font'],
