@@ -34,7 +34,7 @@ test('an account id with a space, a slash, # and an umlaut, or one that begins a
     assert.equal((await browser.ended(platform_payment_id)).status, 'succeeded', account_id);
     const cells = [platform_payment_id, account_id].map((value) => csvCell(value));
     const csv = `platform_payment_id,account_id,payment_id,platform_batch_id,biller_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\nrestored-${cells.join(',')},P-${platform_payment_id},B-1,odd,canceled,1000,2026-03-01T09:30:00Z,,\n`;
-    await importFormerPayments(partner.books, () => [csv], 'static-key');
+    await importFormerPayments(partner.books, () => [csv]);
     const restored = await partner.books.query(
       'SELECT account_id FROM duebridge_partner.payment WHERE platform_payment_id = $1',
       [`restored-${platform_payment_id}`],

@@ -153,7 +153,6 @@ test('no operation of a program, and no error, is missing from the reference [ER
     'get_account ACCOUNT_NOT_FOUND',
     'get_account INSUFFICIENT_SCOPE',
     'get_account_payment PAYMENT_NOT_FOUND',
-    'put_account_payment CONFLICT',
     'put_account_payment INVALID_REQUEST',
     'put_account_payment PAYLOAD_TOO_LARGE',
     'create_flow_session TOKEN_INVALID',

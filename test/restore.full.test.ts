@@ -211,7 +211,7 @@ test('a partner restored to an earlier moment gets again what it lost, and pays 
         applicationName: 'duebridge test',
         maxConnections: 1,
       });
-      const imported = await importFormerPayments(database, () => [exportedText], 'static-key');
+      const imported = await importFormerPayments(database, () => [exportedText]);
       assert.deepEqual(imported, { imported: 1, known: 2, skipped: 0, differing: [] });
       assert.deepEqual(await reconcile(), []);
       const record = await call<{ status: string; payment_id: string }>(

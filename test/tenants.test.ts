@@ -4,35 +4,28 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { statementsOf, type Side } from './support/statements.ts';
+import { statementsOf } from './support/statements.ts';
 
-/** Tables with rows of several partners, on the platform, or of several clients, in the kit. */
-const TABLES: Readonly<Record<Side, readonly string[]>> = {
-  platform: [
-    'payments',
-    'tokens',
-    'sessions',
-    'flows',
-    'flow_payments',
-    'customers',
-    'clients',
-    'client_keys',
-  ],
-  partner: ['payment'],
-};
+/** Tables with rows of several partners. The kit has one caller. */
+const TABLES: readonly string[] = [
+  'payments',
+  'tokens',
+  'sessions',
+  'flows',
+  'flow_payments',
+  'customers',
+  'clients',
+  'client_keys',
+];
 
 /** What ties a row to one tenant: the column is compared with something, or written. */
-const TIES: Readonly<Record<Side, RegExp>> = {
-  platform: /\b(?:partner_id|client_id|flow_id|token_hash|session_hash) *(?:=|,|\))/,
-  partner: /\bclient_id *(?:= *ANY|,)/,
-};
+const TIES = /\b(?:partner_id|client_id|flow_id|token_hash|session_hash) *(?:=|,|\))/;
 
-/** Stages that a caller of one tenant reaches. */
-const SERVES: Readonly<Record<Side, RegExp>> = {
-  // Retention, mail and the look for lost payments are sweeps over all partners, which no caller starts.
-  platform: /^checkout\/(?!retention|mail|lost-payments)/,
-  partner: /^(accept|status|statement|account-reads|kit)\.ts$/,
-};
+/**
+ * Stages that a caller of one tenant reaches. Retention, mail and the look for lost payments are sweeps over all partners, which no
+ * caller starts.
+ */
+const SERVES = /^checkout\/(?!retention|mail|lost-payments)/;
 
 /** Statements without a tie, each by its beginning, with the reason. A new one needs a reason, too. */
 const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[] = [
@@ -46,27 +39,21 @@ const WITHOUT: readonly (readonly [file: string, begins: string, why: string])[]
     'SELECT count(*)::int AS stored',
     'counts which ids of the session’s own flow are stored, and reads nothing of them',
   ],
-  ['statement.ts', 'WITH RECURSIVE id AS', 'the operator’s list, behind the admin key'],
 ];
 
 test('each statement that serves a caller names whose rows it reads', () => {
   const used = new Set<number>();
   let seen = 0;
-  for (const side of ['platform', 'partner'] as const) {
-    const table = new RegExp(`duebridge_${side}\\.(${TABLES[side].join('|')})\\b`);
-    for (const { file, text } of statementsOf(side)) {
-      if (
-        !SERVES[side].test(file) ||
-        !table.test(text) ||
-        !/\b(SELECT|INSERT|UPDATE|DELETE)\b/.test(text)
-      )
-        continue;
-      seen += 1;
-      if (TIES[side].test(text)) continue;
-      const index = WITHOUT.findIndex(([of, begins]) => of === file && text.startsWith(begins));
-      assert.ok(index >= 0, `${file} names no partner: ${text}`);
-      used.add(index);
-    }
+  const table = new RegExp(`duebridge_platform\\.(${TABLES.join('|')})\\b`);
+  for (const { file, text } of statementsOf('platform')) {
+    const isOne =
+      SERVES.test(file) && table.test(text) && /\b(SELECT|INSERT|UPDATE|DELETE)\b/.test(text);
+    if (!isOne) continue;
+    seen += 1;
+    if (TIES.test(text)) continue;
+    const index = WITHOUT.findIndex(([of, begins]) => of === file && text.startsWith(begins));
+    assert.ok(index >= 0, `${file} names no partner: ${text}`);
+    used.add(index);
   }
   assert.ok(seen > 20, `${seen} statements were found`);
   assert.equal(used.size, WITHOUT.length, 'an exception that is not needed any more');

@@ -132,7 +132,8 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
   const partner = await sides.partner({
     auth: {
       method: 'oauth',
-      clients: [{ client_id: auth.client_id, secrets: [auth.client_secret] }],
+      client_id: auth.client_id,
+      secrets: [auth.client_secret],
     },
     billers: [{ biller_id: 'water', max_amount_in_cents: 10_000 }],
   });

@@ -131,7 +131,7 @@ async function start(): Promise<Listener[]> {
     'biller_id,account_id,status,first_name,last_name,amount_due,due_date\ngas,a1,active,Ada,Lovelace,120.50,2026-12-01\n',
   );
   const oauth = await sides.partner({
-    auth: { method: 'oauth', clients: [{ client_id: 'platform', secrets: [secret] }] },
+    auth: { method: 'oauth', client_id: 'platform', secrets: [secret] },
   });
   const granted = await request(`${oauth.server.url}/oauth/token`, {
     method: 'POST',

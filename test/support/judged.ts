@@ -30,7 +30,8 @@ export async function judgedPartner(
         ? { method, header: 'x-api-key', keys: [KEY] }
         : {
             method,
-            clients: [{ client_id: CLIENT.client_id, secrets: [CLIENT.client_secret] }],
+            client_id: CLIENT.client_id,
+            secrets: [CLIENT.client_secret],
           },
     billers: [{ biller_id: 'gas', max_amount_in_cents: MAXIMUM }],
     holdMs,

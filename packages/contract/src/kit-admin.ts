@@ -85,13 +85,8 @@ export const KitPaymentDetail = Type.Object({
 });
 export type KitPaymentDetail = Static<typeof KitPaymentDetail>;
 
-/** An OAuth client of the configuration. */
-export const KitClientId = Type.String({ minLength: 1, maxLength: 128 });
-
-const KIT_FIELDS = { ...PATH_FIELDS, client_id: KitClientId };
-
 /** The partner kit's admin listener. */
-export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
+export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
   import_accounts: {
     call: 'POST /accounts/import',
     summary: 'Create and update accounts from a CSV text',
@@ -164,12 +159,9 @@ export const partnerAdminRoutes = adminRoutes(KIT_FIELDS, {
     reply: KitAuditPage,
   },
   revoke_kit_tokens: {
-    call: 'POST /clients/{client_id}/revoke-tokens',
-    summary: 'End the access tokens of a client, at every replica within five seconds',
+    call: 'POST /access-tokens/revoke',
+    summary: 'End all access tokens, at every replica within five seconds',
     body: OperatorReason,
-    reply: Type.Object({
-      client_id: KitClientId,
-      tokens_revoked: t.count(),
-    }),
+    reply: Type.Object({ tokens_revoked: t.count() }),
   },
 });

@@ -202,7 +202,6 @@ export const partnerRoutes = wire({
     scope: 'write',
     body: PaymentInstruction,
     reply: PaymentRecord,
-    errors: ['CONFLICT'],
   },
   get_account_payment: {
     call: 'GET /biller/{biller_id}/account/{account_id}/payment/{platform_payment_id}',

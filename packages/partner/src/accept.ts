@@ -2,7 +2,7 @@
  * Put Account Payment, up to the durable row (B4, ST1, RU5).
  *
  * enters:  a checked request of an authenticated client.
- * leaves:  the payment of its id, new or as it was, after the commit that holds it (KT3); or Refusal CONFLICT.
+ * leaves:  the payment of its id, new or as it was, after the commit that holds it (KT3).
  * holds:   one row per platform_payment_id forever (KT1, PF2); the first request's content never changes.
  * next:    a new row goes to apply.ts in memory; after a crash that finds it in the table, by its status.
  *
@@ -15,8 +15,7 @@
  */
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
-import { groupCommit, type Clock, type Database, type Log } from '@duebridge/runtime';
-import type { Caller } from './auth.ts';
+import { groupCommit, type Clock, type Database } from '@duebridge/runtime';
 import type { KitMetrics } from './metrics.ts';
 import {
   findPayments,
@@ -34,12 +33,8 @@ const MAX_QUEUED = 10_000;
 
 /** The accepting end of the kit. */
 export interface Acceptance {
-  /**
-   * Returns the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2),
-   * and with CONFLICT when the id belongs to another client (decision 9).
-   */
+  /** Returns the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2). */
   put(
-    caller: Caller,
     path: {
       readonly biller_id: string;
       readonly account_id: string;
@@ -51,22 +46,20 @@ export interface Acceptance {
   drain(): Promise<void>;
 }
 
-/** A request, and whose payments its caller may see. */
-type Request = NewPayment & Pick<Caller, 'owns'>;
-
 /** Takes the payments that were new, right after their commit. */
 export function openAcceptance(options: {
   database: Database;
   handOver: (payments: readonly PaymentRow[]) => void;
+  /** The caller's name, stored with each payment. */
+  client_id: string;
   metrics: KitMetrics;
-  log: Log;
   clock: Clock;
 }): Acceptance {
-  const { database, handOver, metrics, log, clock } = options;
+  const { database, handOver, client_id, metrics, clock } = options;
 
-  const flush = async (requests: Request[]): Promise<PaymentRow[]> => {
+  const flush = async (requests: NewPayment[]): Promise<PaymentRow[]> => {
     // Of concurrent requests with the same id the first is inserted; the others are repeats of it.
-    const firsts = new Map<string, Request>();
+    const firsts = new Map<string, NewPayment>();
     for (const request of requests) {
       if (!firsts.has(request.platform_payment_id)) {
         firsts.set(request.platform_payment_id, request);
@@ -87,7 +80,7 @@ export function openAcceptance(options: {
     return requests.map((request) => rowOf(rows, request));
   };
 
-  const group = groupCommit<Request, PaymentRow>({
+  const group = groupCommit<NewPayment, PaymentRow>({
     flush,
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
@@ -95,7 +88,7 @@ export function openAcceptance(options: {
   });
 
   return {
-    async put(caller, path, body) {
+    async put(path, body) {
       const { biller_id, account_id, platform_payment_id } = path;
       if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
         const problem = 'differs from the one in the path';
@@ -104,25 +97,14 @@ export function openAcceptance(options: {
         });
       }
       const { amount_in_cents, platform_batch_id } = body;
-      const { client_id, owns } = caller;
-      const request = {
+      return group.add({
         platform_payment_id,
         platform_batch_id,
         biller_id,
         account_id,
         client_id,
-        owns,
         amount_in_cents,
-      };
-      const payment = await group.add(request);
-      if (!owns.has(payment.client_id)) {
-        log.warn(
-          { client_id, platform_payment_id },
-          'platform_payment_id belongs to another client',
-        );
-        throw new Refusal('CONFLICT', { message: 'This id cannot be used' });
-      }
-      return payment;
+      });
     },
     drain: () => group.drain(),
   };
@@ -136,12 +118,9 @@ function rowOf(rows: ReadonlyMap<string, PaymentRow>, request: NewPayment): Paym
 }
 
 /** The fields in which a repeat differs from the first request (decision 9); empty for an identical repeat. */
-function auditOf(request: Request, row: PaymentRow): AuditLine[] {
+function auditOf(request: NewPayment, row: PaymentRow): AuditLine[] {
   const { platform_payment_id } = request;
   const actor = `client ${request.client_id}`;
-  if (!request.owns.has(row.client_id)) {
-    return [{ platform_payment_id, actor, event: 'foreign_client', detail: {} }];
-  }
   const detail: Record<string, string | number> = {};
   for (const field of [
     'amount_in_cents',

@@ -99,7 +99,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   // Decision 26: the operator here can also see what the platform asks about a batch.
   on(routes.list_kit_batches, ({ query }) => batchPage(database, query));
   on(routes.get_kit_batch, async ({ params }) => {
-    const statement = await statements.read(null, params.platform_batch_id);
+    const statement = await statements.read(params.platform_batch_id);
     if (statement === undefined) throw new Refusal('BATCH_NOT_FOUND');
     return statement;
   });
@@ -112,14 +112,13 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     // Fastify streams it; the table's response type describes the whole text.
     return Readable.from(lines) as unknown as string;
   });
-  on(routes.revoke_kit_tokens, async ({ params: { client_id }, body: { reason } }) => {
-    const tokens_revoked = await kit.revokeTokens(client_id);
-    if (tokens_revoked === undefined) throw new Refusal('NOT_FOUND');
-    const detail = { client_id, tokens_revoked, reason };
+  on(routes.revoke_kit_tokens, async ({ body: { reason } }) => {
+    const tokens_revoked = await kit.revokeTokens();
+    const detail = { tokens_revoked, reason };
     await writeAudit(database, [
       { platform_payment_id: null, actor: ADMIN_KEY_ACTOR, event: 'tokens_revoked', detail },
     ]);
-    return { client_id, tokens_revoked };
+    return { tokens_revoked };
   });
   on(routes.list_kit_audit, ({ query }) => auditPage(database, query));
 }

@@ -4,7 +4,7 @@ import { ConfigurationError, type Database } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import * as oauth4webapi from 'oauth4webapi';
 import * as openidClient from 'openid-client';
-import { openAuthenticator, type AuthOptions, type OAuthClient } from './auth.ts';
+import { openAuthenticator, type AuthOptions, type OAuthOptions } from './auth.ts';
 import {
   haveAccounts,
   instruction,
@@ -17,13 +17,16 @@ import {
 } from '../test/kit.ts';
 
 // Characters that a form and a header encode differently, so that a wrong decoding shows.
-const client: OAuthClient = { client_id: 'platform:1/a+b', secrets: ['s3cret+with%and:&=/chars'] };
+const client: OAuthOptions = {
+  method: 'oauth',
+  client_id: 'platform:1/a+b',
+  secrets: ['s3cret+with%and:&=/chars'],
+};
 const accountPath = '/biller/acme/account/A-1';
 
-async function oauthPartner(t: TestContext, ...clients: OAuthClient[]): Promise<TestPartner> {
+async function oauthPartner(t: TestContext, auth = client): Promise<TestPartner> {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  const auth = { method: 'oauth', clients: clients.length > 0 ? clients : [client] } as const;
   return startKit(database, { auth });
 }
 
@@ -47,8 +50,8 @@ function formOf(scope: string | undefined, from = client, secret = from.secrets[
   };
 }
 
-async function tokenOf(partner: TestPartner, scope?: string, from = client): Promise<string> {
-  const answer = await askToken(partner, formOf(scope, from));
+async function tokenOf(partner: TestPartner, scope?: string): Promise<string> {
+  const answer = await askToken(partner, formOf(scope));
   assert.equal(answer.status, 200, answer.text);
   return String(answer.body['access_token']);
 }
@@ -159,8 +162,7 @@ test('simple-oauth2 gets a token and calls with it, unmodified [OA2 OA3 OA4]', a
 });
 
 test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and no token [OA1 OA2]', async (t) => {
-  const alike = { client_id: 'a-platform-of-test', secrets: ['a-platform-of-tests'] };
-  const partner = await oauthPartner(t, client, alike);
+  const partner = await oauthPartner(t);
   const basic = (pair: string): Record<string, string> => ({
     authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
   });
@@ -176,8 +178,6 @@ test('a wrong, unknown, duplicate or malformed client gets an RFC 6749 error and
       ['no secret', { ...grant, client_id: client.client_id }, {}, 401, 'invalid_client'],
       ['basic of another', grant, basic('nobody:wrong-secret-here'), 401, 'invalid_client'],
       ['basic without colon', grant, basic('nobody'), 401, 'invalid_client'],
-      // The whole of it is the secret, and all but its last character the client id.
-      ['basic of a secret alone', grant, basic('a-platform-of-tests'), 401, 'invalid_client'],
       ['basic with a stray percent', grant, basic('a%:b%zz'), 401, 'invalid_client'],
       ['another scheme', grant, { authorization: 'Digest x' }, 401, 'invalid_client'],
       ['both methods', formOf('read'), right, 400, 'invalid_request'],
@@ -226,21 +226,18 @@ test('scope read does not allow writes, and scope write does not allow reads [SC
   assert.equal(missing.body['code'], 'PAYMENT_NOT_FOUND');
 });
 
-test('a client gets the scopes it was given and no others [SC1 OA3]', async (t) => {
-  const reader: OAuthClient = {
-    client_id: 'reader',
-    secrets: ['reader-secret-0001'],
-    scopes: ['read'],
-  };
-  const partner = await oauthPartner(t, client, reader);
-  const all = await askToken(partner, formOf(undefined, reader));
-  assert.equal(all.body['scope'], 'read');
-  const empty = await askToken(partner, formOf('', client));
-  assert.equal(empty.body['scope'], 'read write');
-  const more = await askToken(partner, formOf('read write', reader));
-  assert.equal(more.body['error'], 'invalid_scope');
-  const doubled = await askToken(partner, formOf('write read write', client));
-  assert.equal(doubled.body['scope'], 'read write');
+test('a client gets the scopes that it asks for, or both [SC1 OA3]', async (t) => {
+  const partner = await oauthPartner(t);
+  const granted = async (scope?: string) => (await askToken(partner, formOf(scope))).body['scope'];
+  assert.equal(await granted(), 'read write');
+  assert.equal(await granted(''), 'read write');
+  assert.equal(
+    await granted(' '),
+    'read write',
+    'a scope of spaces asks for nothing in particular',
+  );
+  assert.equal(await granted('write read write'), 'read write');
+  assert.equal(await granted('write'), 'write');
 });
 
 test('a request without a credential, or with a garbled or unknown one, reaches no handler [S3 OA4 KT11]', async (t) => {
@@ -274,7 +271,7 @@ test('a revoked token is refused at every replica within five seconds [OA4 F95]'
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const clock = manualClock();
-  const auth: AuthOptions = { method: 'oauth', clients: [client] };
+  const auth = client;
   const [here, there] = [
     openAuthenticator({ auth, database, clock }),
     openAuthenticator({ auth, database, clock }),
@@ -283,7 +280,7 @@ test('a revoked token is refused at every replica within five seconds [OA4 F95]'
   const headers = { authorization: `Bearer ${access_token}` };
   await here.authenticate(headers, 'read');
   await there.authenticate(headers, 'read');
-  assert.equal(await here.revoke(client.client_id), 1);
+  assert.equal(await here.revoke(), 1);
   await assert.rejects(async () => here.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
   await clock.advance(5_000);
   await assert.rejects(async () => there.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
@@ -292,7 +289,7 @@ test('a revoked token is refused at every replica within five seconds [OA4 F95]'
 test('tokens and secrets are not stored in the clear, and old tokens are forgotten [OA1]', async (t) => {
   const database = await kitDatabase(t);
   const authenticator = openAuthenticator({
-    auth: { method: 'oauth', clients: [client] },
+    auth: client,
     database,
     clock: manualClock(),
   });
@@ -313,51 +310,24 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
 });
 
 test('both secrets are valid during a rotation [OA1 F67]', async (t) => {
-  const rotating: OAuthClient = {
-    client_id: 'p',
-    secrets: ['first-secret-1234', 'second-secret-123'],
-  };
+  const rotating = { ...client, secrets: ['first-secret-1234', 'second-secret-123'] };
   const partner = await oauthPartner(t, rotating);
   for (const secret of rotating.secrets) {
     assert.equal((await askToken(partner, formOf('read', rotating, secret))).status, 200);
   }
 });
 
-test('an id of one client cannot be read or taken by another [PF2 OA1 ER3]', async (t) => {
-  const other: OAuthClient = { client_id: 'other', secrets: ['secret-of-the-other'] };
-  const partner = await oauthPartner(t, client, other);
-  const [mine, theirs] = [await tokenOf(partner), await tokenOf(partner, undefined, other)];
-  await partner.call('PUT', paymentPath('p'), { ...bearer(mine), body: instruction() });
-  const put = await partner.call('PUT', paymentPath('p'), {
-    ...bearer(theirs),
-    body: instruction(),
-  });
-  assert.deepEqual([put.status, put.body['code']], [409, 'CONFLICT']);
-  assert.doesNotMatch(put.text, /batch-1|A-1|2500/);
-  for (const path of [paymentPath('p'), '/payment/p', '/batch/batch-1']) {
-    const answer = await partner.call('GET', path, bearer(theirs));
-    assert.equal(answer.status, 404, path);
-  }
-});
-
-test('a change of credentials does not cut a caller off from its payments [PF2 RU5 KY1 OA1]', async (t) => {
+test('a change of credentials does not cut the platform off from its payments [PF2 RU5 KY1 OA1]', async (t) => {
   const database = await kitDatabase(t);
   const keyed = await startKit(database, { holdMs: 600_000 });
   const put = await keyed.call('PUT', paymentPath('p'), { body: instruction() });
   await keyed.close();
-  const heir = { ...client, formerly: ['static-key'] };
-  const stranger: OAuthClient = { client_id: 'other', secrets: ['secret-of-the-other'] };
-  const auth: AuthOptions = { method: 'oauth', clients: [heir, stranger] };
-  const partner = await startKit(database, { auth, holdMs: 600_000 });
+  const partner = await startKit(database, { auth: client, holdMs: 600_000 });
   const headers = bearer(await tokenOf(partner));
   const again = await partner.call('PUT', paymentPath('p'), { ...headers, body: instruction() });
   assert.deepEqual([again.status, again.body], [200, put.body]);
   assert.deepEqual((await partner.call('GET', '/payment/p', headers)).body, put.body);
   assert.equal((await partner.call('GET', '/batch/batch-1', headers)).status, 200);
-  const other = bearer(await tokenOf(partner, undefined, stranger));
-  assert.equal((await partner.call('GET', '/payment/p', other)).status, 404);
-  const taken = await partner.call('PUT', paymentPath('p'), { ...other, body: instruction() });
-  assert.equal(taken.status, 409);
 });
 
 test('the whole static key is compared, in either form of header [KY1 KY2 S3]', async (t) => {
@@ -395,7 +365,11 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     header,
     keys,
   });
-  const oauth = (...clients: OAuthClient[]): AuthOptions => ({ method: 'oauth', clients });
+  const oauth = (client_id: string, ...secrets: string[]): AuthOptions => ({
+    method: 'oauth',
+    client_id,
+    secrets,
+  });
   const wrong: AuthOptions[] = [
     keyed('x-api-key', 'a key with spaces in it'),
     keyed('x-api-key', 'short'),
@@ -406,13 +380,10 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     keyed('Content-Type', TEST_KEY),
     keyed('Host', TEST_KEY),
     keyed('X-Forwarded-For', TEST_KEY),
-    oauth(),
-    oauth(client, client),
-    oauth({ client_id: '', secrets: client.secrets }),
-    oauth({ client_id: 'a', secrets: [] }),
-    oauth({ client_id: 'a', secrets: ['short'] }),
-    oauth({ client_id: 'a', secrets: ['x'.repeat(15)] }),
-    oauth({ client_id: 'a', secrets: client.secrets, scopes: [] }),
+    oauth('', ...client.secrets),
+    oauth('a'),
+    oauth('a', 'short'),
+    oauth('a', 'x'.repeat(15)),
   ];
   for (const auth of wrong) {
     assert.throws(
@@ -425,7 +396,7 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
   for (const [auth, option] of [
     [keyed('x-api-key', unset), 'auth.keys'],
     [{ method: 'key', header: 'x-api-key', keys: unset as unknown as string[] }, 'auth.keys'],
-    [oauth({ client_id: 'a', secrets: [unset] }), 'auth.clients, secrets of a'],
+    [oauth('a', unset), 'auth.secrets'],
   ] as const) {
     assert.throws(
       () => openAuthenticator({ auth, database, clock: manualClock() }),
@@ -434,70 +405,52 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
   }
   const shortest = keyed('x-api-key', 'x'.repeat(16));
   const withKey = openAuthenticator({ auth: shortest, database, clock: manualClock() });
-  assert.equal(await withKey.revoke('static-key'), undefined, 'a key has no tokens');
+  assert.equal(await withKey.revoke(), 0, 'a key has no tokens');
 });
 
 test('a client that requests a token for each call gets 429 with Retry-After, and its tokens keep working [OA2 LI1]', async (t) => {
-  const database = await kitDatabase(t, 'issues');
-  const secret = 'a-secret-of-the-platform';
-  const partner = await startKit(database, {
-    auth: {
-      method: 'oauth',
-      clients: [
-        { client_id: 'platform', secrets: [secret] },
-        { client_id: 'other', secrets: [secret] },
-      ],
-    },
-  });
-  const ask = (client_id: string) =>
-    partner.call('POST', '/oauth/token', {
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: `grant_type=client_credentials&client_id=${client_id}&client_secret=${secret}`,
-    });
-  const first = await ask('platform');
+  const partner = await oauthPartner(t);
+  const ask = (): Promise<Answer> => askToken(partner, formOf('read'));
+  const first = await ask();
   let limited = first;
   // Ten per second are added, so a slow machine needs more than the burst.
   for (let asked = 0; asked < 20 && limited.status === 200; asked += 1) {
-    const answers = await Promise.all(Array.from({ length: 50 }, () => ask('platform')));
+    const answers = await Promise.all(Array.from({ length: 50 }, ask));
     assert.ok(answers.every(({ status }) => status === 200 || status === 429));
     limited = answers.find(({ status }) => status === 429) ?? limited;
   }
   assert.equal(limited.status, 429);
   assert.ok(Number(limited.headers['retry-after']) >= 1);
-  assert.equal((await ask('other')).status, 200);
-  const headers = { authorization: `Bearer ${String(first.body['access_token'])}` };
-  assert.equal((await partner.call('GET', '/payment/none', { headers })).status, 404);
+  const headers = bearer(String(first.body['access_token']));
+  assert.equal((await partner.call('GET', '/payment/none', headers)).status, 404);
 });
 
-test('twenty wrong secrets, then one a second; the right one and other clients are not held up, nor a client that left [OA1 LI1 S3]', async (t) => {
+test('twenty wrong secrets, then one a second; the right one is not held up, and a client that left is refused [OA1 LI1 S3]', async (t) => {
   const database = await kitDatabase(t);
-  const other: OAuthClient = { client_id: 'other', secrets: ['a-secret-of-the-other'] };
   const clock = manualClock();
-  const open = (...clients: OAuthClient[]) =>
-    openAuthenticator({ auth: { method: 'oauth', clients }, database, clock });
-  const both = open(client, other);
-  const wrong = (from = client): Promise<string> =>
-    both.issue!(formOf(' ', from, 'a-wrong-secret-here'), undefined).then(
+  const open = (auth: AuthOptions) => openAuthenticator({ auth, database, clock });
+  const { issue } = open(client);
+  const wrong = (): Promise<string> =>
+    issue!(formOf(' ', client, 'a-wrong-secret-here'), undefined).then(
       () => 'a token',
       (error: { error?: string; code?: string }) => error.error ?? error.code ?? '',
     );
   for (let tried = 0; tried < 20; tried += 1) assert.equal(await wrong(), 'invalid_client');
   assert.equal(await wrong(), 'TOO_MANY_REQUESTS');
-  assert.equal(await wrong(other), 'invalid_client');
-  const { access_token, scope } = await both.issue!(formOf(' '), undefined);
-  assert.equal(scope, 'read write', 'a scope of spaces asks for nothing in particular');
+  const { access_token } = await issue!(formOf('read'), undefined);
   await clock.advance(1_000);
   assert.deepEqual([await wrong(), await wrong()], ['invalid_client', 'TOO_MANY_REQUESTS']);
   // A client that is no longer configured is refused with its tokens that have not expired.
   const headers = { authorization: `Bearer ${access_token}` };
-  await assert.rejects(open(other).authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+  const other = open({ ...client, client_id: 'other' });
+  await assert.rejects(other.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
 });
 
 test('a token ends with its time, also between two lookups [OA3 LI1]', async (t) => {
   const database = await kitDatabase(t);
   const clock = manualClock();
   const authenticator = openAuthenticator({
-    auth: { method: 'oauth', clients: [client] },
+    auth: client,
     database,
     clock,
   });
@@ -506,7 +459,7 @@ test('a token ends with its time, also between two lookups [OA3 LI1]', async (t)
     `UPDATE duebridge_partner.access_token SET expires_at = clock_timestamp() + interval '2 seconds'`,
   );
   const headers = { authorization: `Bearer ${access_token}` };
-  assert.equal((await authenticator.authenticate(headers, 'read')).client_id, client.client_id);
+  await authenticator.authenticate(headers, 'read');
   await clock.advance(2_000);
   await assert.rejects(authenticator.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
 });
@@ -519,7 +472,7 @@ test('invented tokens push no token out of memory that is in use [OA4 LI1]', asy
     return database.query(...args);
   };
   const authenticator = openAuthenticator({
-    auth: { method: 'oauth', clients: [client] },
+    auth: client,
     database: { ...database, query },
     clock: manualClock(),
   });

@@ -7,7 +7,7 @@
  * are compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
  * constant-time comparison.
  */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, timingSafeEqual } from 'node:crypto';
 import {
   Refusal,
   SCOPES,
@@ -29,21 +29,12 @@ import {
 } from '@duebridge/runtime';
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** A client application that the partner created for a platform (OA1). */
-export interface OAuthClient {
+/** Option 1 of the interface: the client application that the partner created for the platform (OA1). */
+export interface OAuthOptions {
+  readonly method: 'oauth';
   readonly client_id: string;
   /** One secret, or two during a rotation: both are valid (F67). */
   readonly secrets: readonly string[];
-  /** Scopes it may ask for; default both (SC1). */
-  readonly scopes?: readonly Scope[];
-  /** See `KeyOptions`. */
-  readonly formerly?: readonly string[];
-}
-
-/** Option 1 of the interface. */
-export interface OAuthOptions {
-  readonly method: 'oauth';
-  readonly clients: readonly OAuthClient[];
 }
 
 /** Option 2: the header is the partner's choice, with the key as its whole value in either form (KY2). */
@@ -53,54 +44,44 @@ export interface KeyOptions {
   readonly header: string;
   /** One key, or two during a rotation. */
   readonly keys: readonly string[];
-  /**
-   * Client ids under which the same caller put payments earlier: an OAuth client it no longer uses, or `static-key`. Those payments
-   * stay its own, so that a change of credentials does not cut it off from them (PF2).
-   */
-  readonly formerly?: readonly string[];
 }
 
 /** How the operations are protected. */
 export type AuthOptions = OAuthOptions | KeyOptions;
 
-/** An authenticated caller. */
-export interface Caller {
-  readonly client_id: string;
-  /** The client ids whose payments it may see: its own, and those it had earlier. */
-  readonly owns: ReadonlySet<string>;
-}
-
-/** The authenticator in front of the operations. */
+/** Decides who may call. */
 export interface Authenticator {
+  /** The one caller: stored with its payments and in the audit, and never read to decide anything. */
+  readonly client_id: string;
+  /** Refuses with UNAUTHORIZED or INSUFFICIENT_SCOPE; else the caller may do what the scope covers. */
+  authenticate(headers: IncomingHttpHeaders, scope: Scope): Promise<void>;
   /**
-   * Returns the caller, or refuses: UNAUTHORIZED when there is no valid credential, INSUFFICIENT_SCOPE when it does not cover the
-   * operation.
+   * Issues an access token; absent with a static key. Throws OAuthRefusal, or Refusal TOO_MANY_REQUESTS to a caller that tries too many
+   * secrets or requests too many tokens.
    */
-  authenticate(headers: IncomingHttpHeaders, scope: Scope): Promise<Caller>;
-  /** Issues an access token (OA2, OA3); undefined where a key protects the operations. Throws OAuthRefusal. */
   readonly issue?: (
     form: AccessTokenRequest,
     authorization: string | undefined,
   ) => Promise<AccessTokenReply>;
-  /** Ends all access tokens of a client, at every replica within five seconds; returns how many, or undefined for an unknown client. */
-  revoke(client_id: string): Promise<number | undefined>;
+  /** Ends all access tokens, at every replica within five seconds; returns how many. */
+  revoke(): Promise<number>;
 }
 
 /** Life of an access token in seconds: the interface's sample. */
 const TOKEN_SECONDS = 3_600;
-/** Tokens and clients kept in memory; a platform uses one token for each of its processes. */
+/** Tokens kept in memory; a platform uses one for each of its processes. */
 const MAX_REMEMBERED = 10_000;
 /** Shortest secret or key: 16 characters of a random text are beyond guessing. */
 const MIN_SECRET_LENGTH = 16;
-/** Failed attempts of one client id per second, and the burst; beyond it they get 429. They do not count against the right secret. */
+/** Failed attempts per second, and the burst; beyond it they get 429. They do not count against the right secret. */
 const failures = { perSecond: 1, burst: 20 };
 /**
- * Access tokens of one client per second, and the burst. A process of a platform takes one in 48 minutes, so this is for hundreds that
+ * Access tokens per second, and the burst. A process of a platform takes one in 48 minutes, so this is for hundreds that
  * start at once; one that takes a token for each call would fill the table and write for each read.
  */
 const issues = { perSecond: 10, burst: 200 };
 
-/** The client id of payments that were put with the static key, which has one holder. */
+/** The name of the caller where a static key protects the operations. */
 const KEY_HOLDER = 'static-key';
 
 interface Dependencies {
@@ -116,41 +97,6 @@ export function openAuthenticator(
   return auth.method === 'oauth' ? oauthAuthenticator(auth, options) : keyAuthenticator(auth);
 }
 
-/** The secrets of each caller of the configuration. */
-function configured(auth: AuthOptions): ReadonlyMap<string, readonly string[]> {
-  if (auth.method === 'key') return new Map([[KEY_HOLDER, auth.keys]]);
-  return new Map(auth.clients.map(({ client_id, secrets }) => [client_id, secrets]));
-}
-
-const formerStatement = sql(
-  'kit_former_credentials',
-  `SELECT credential_id, client_id, secret_sha256 AS digest, revoked_at IS NOT NULL AS is_revoked FROM duebridge_partner.credential
-    WHERE revoked_at IS NOT NULL OR expires_at IS NULL OR expires_at > clock_timestamp()`,
-);
-
-/**
- * Earlier versions issued and revoked secrets in the database. Throws ConfigurationError where the configuration would refuse one that is in
- * use, or accept one that was revoked. The table goes once no version writes it any more.
- */
-export async function checkFormerCredentials(database: Database, auth: AuthOptions): Promise<void> {
-  const rows = await database.query<{
-    credential_id: string;
-    client_id: string;
-    digest: Buffer;
-    is_revoked: boolean;
-  }>(formerStatement);
-  const secrets = configured(auth);
-  for (const { credential_id, client_id, digest, is_revoked } of rows) {
-    const own = secrets.get(client_id);
-    if (!own || own.some((secret) => sha256(secret).equals(digest)) !== is_revoked) continue;
-    throw new ConfigurationError(
-      is_revoked
-        ? `a secret of ${client_id} was revoked (${credential_id}): take it out of the configuration`
-        : `${client_id} has a secret that the earlier version issued (${credential_id}): put it into the configuration, or revoke it with the earlier version`,
-    );
-  }
-}
-
 // Static key ---------------------------------------------------------------------------------------------------------------
 
 /** Headers that mean something else to Node, to proxies or to us; a key in one of them would be lost or logged. */
@@ -164,25 +110,20 @@ function keyAuthenticator(options: KeyOptions): Authenticator {
   }
   checkSecrets(options.keys, 'static key', 'auth.keys');
   const keys = options.keys.map(sha256);
-  const caller = callerOf(KEY_HOLDER, options.formerly);
   const unauthorized = (): Refusal =>
     new Refusal('UNAUTHORIZED', {
       headers: { 'WWW-Authenticate': `ApiKey header="${header}"` },
     });
   return {
+    client_id: KEY_HOLDER,
     async authenticate(headers) {
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
       const given = headers[header];
       if (typeof given !== 'string') throw unauthorized();
       if (!isOneOf(sha256(given), keys)) throw unauthorized();
-      return caller;
     },
-    revoke: () => Promise.resolve(undefined),
+    revoke: () => Promise.resolve(0),
   };
-}
-
-function callerOf(client_id: string, formerly: readonly string[] = []): Caller {
-  return { client_id, owns: new Set([client_id, ...formerly]) };
 }
 
 /** `where`: the option that takes them. */
@@ -216,16 +157,9 @@ function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
 
 // OAuth --------------------------------------------------------------------------------------------------------------------
 
-interface KnownClient {
-  readonly caller: Caller;
-  readonly secrets: readonly Buffer[];
-  readonly scopes: readonly Scope[];
-}
-
 /** The cached data of a valid token. Times are of the monotonic clock. */
 interface KnownToken {
-  readonly caller: Caller;
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly string[];
   readonly expiresAt: number;
 }
 
@@ -263,7 +197,12 @@ const forgetStatement = sql(
 
 function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
   const { database, clock } = dependencies;
-  const clients = readClients(options.clients);
+  const { client_id, secrets } = options;
+  if (!/^[\u0020-\u007e]{1,128}$/.test(client_id)) {
+    throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
+  }
+  checkSecrets(secrets, 'client secret', 'auth.secrets');
+  const digests = secrets.map(sha256);
   // Unknown tokens are not kept: invented ones would push out those in use.
   const known = remember<KnownToken | undefined>({
     clock,
@@ -271,26 +210,19 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
     keep: (token) => token !== undefined,
   });
   const lookUp = digestLookUp<TokenRow>(database, findTokenStatement, 'token_sha256');
-  const failed = rateLimiter({ ...failures, maxKeys: MAX_REMEMBERED, clock });
-  const issued = rateLimiter({ ...issues, maxKeys: MAX_REMEMBERED, clock });
-  // Compared with when the client id is unknown, so that both cases take the same time.
-  const nobody = [randomBytes(32)];
+  const failed = rateLimiter({ ...failures, maxKeys: 1, clock });
+  const issued = rateLimiter({ ...issues, maxKeys: 1, clock });
 
   const look = async (token: string): Promise<KnownToken | undefined> => {
     const askedAt = clock.monotonic();
     const row = await lookUp(sha256(token));
-    const client = row && clients.get(row.client_id);
-    if (!row || !client) return undefined;
-    const granted = row.scope.split(' ');
-    return {
-      caller: client.caller,
-      // A scope withdrawn from the client is withdrawn from its older tokens too.
-      scopes: client.scopes.filter((scope) => granted.includes(scope)),
-      expiresAt: askedAt + row.seconds_left * 1000,
-    };
+    // A client that is no longer configured is refused with its tokens that have not expired.
+    if (row?.client_id !== client_id) return undefined;
+    return { scopes: row.scope.split(' '), expiresAt: askedAt + row.seconds_left * 1000 };
   };
 
   return {
+    client_id,
     async authenticate(headers, scope) {
       const token = bearerToken(headers.authorization);
       const found = await known.get(token, () => look(token));
@@ -300,65 +232,36 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
           headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
         });
       }
-      return found.caller;
     },
 
     async issue(form, authorization) {
       const given = clientCredentials(form, authorization);
-      const client = clients.get(given.client_id);
-      const isRight = isOneOf(sha256(given.client_secret), client?.secrets ?? nobody);
-      if (!client || !isRight) {
-        // Keyed by digest: the id is the caller's text, of any length, and many are kept.
-        const permit = failed.take(sha256(given.client_id).toString('base64'));
+      // Both are compared whatever the other is, so that timing reveals nothing.
+      const isRight = isOneOf(sha256(given.client_secret), digests);
+      if (!isOneOf(sha256(given.client_id), [sha256(client_id)]) || !isRight) {
+        const permit = failed.take('');
         if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
         throw invalidClient();
       }
       if (form.grant_type !== 'client_credentials') {
         throw new OAuthRefusal('unsupported_grant_type', 'grant_type must be client_credentials');
       }
-      const scopes = grantedScopes(form.scope, client);
-      const permit = issued.take(client.caller.client_id);
+      const scopes = grantedScopes(form.scope);
+      const permit = issued.take('');
       if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
       const access_token = newKey('dbp_');
       const scope = scopes.join(' ');
-      await database.query(issueStatement, [
-        sha256(access_token),
-        client.caller.client_id,
-        scope,
-        TOKEN_SECONDS,
-      ]);
+      await database.query(issueStatement, [sha256(access_token), client_id, scope, TOKEN_SECONDS]);
       await database.query(forgetStatement, []);
       return { access_token, token_type: 'Bearer', expires_in: TOKEN_SECONDS, scope };
     },
 
-    async revoke(client_id) {
-      if (!clients.has(client_id)) return undefined;
+    async revoke() {
       const rows = await database.query(revokeStatement, [client_id]);
       known.forget();
       return rows.length;
     },
   };
-}
-
-function readClients(clients: readonly OAuthClient[]): ReadonlyMap<string, KnownClient> {
-  if (clients.length === 0) throw new ConfigurationError('OAuth needs at least one client');
-  const known = new Map<string, KnownClient>();
-  for (const { client_id, secrets, scopes = SCOPES, formerly } of clients) {
-    if (!/^[\u0020-\u007e]{1,128}$/.test(client_id) || client_id === KEY_HOLDER) {
-      throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
-    }
-    if (known.has(client_id)) throw new ConfigurationError(`client ${client_id} appears twice`);
-    if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
-      throw new ConfigurationError(`the scopes of client ${client_id} must be read, write or both`);
-    }
-    checkSecrets(secrets, 'client secret', `auth.clients, secrets of ${client_id}`);
-    known.set(client_id, {
-      caller: callerOf(client_id, formerly),
-      secrets: secrets.map(sha256),
-      scopes,
-    });
-  }
-  return known;
 }
 
 /** The token of `Authorization: Bearer TOKEN` (OA4). A token that cannot be ours is refused without a query. */
@@ -424,13 +327,11 @@ function formDecode(text: string): string {
   return decodeURIComponent(text.replaceAll('+', ' '));
 }
 
-/** The scopes asked for, or all of the client's when none were; never more than the client has (RFC 6749 section 3.3). */
-function grantedScopes(asked: string | undefined, client: KnownClient): readonly Scope[] {
+/** The scopes asked for, or both when none were (RFC 6749 section 3.3). */
+function grantedScopes(asked: string | undefined): readonly Scope[] {
   const words = (asked ?? '').split(' ').filter((word) => word !== '');
-  if (words.length === 0) return client.scopes;
-  const granted = SCOPES.filter((scope) => words.includes(scope));
-  if (words.some((word) => !client.scopes.some((scope) => scope === word))) {
-    throw new OAuthRefusal('invalid_scope', 'The scope is not known or not granted to this client');
+  if (words.some((word) => !SCOPES.some((scope) => scope === word))) {
+    throw new OAuthRefusal('invalid_scope', 'The scope is not known');
   }
-  return granted;
+  return words.length === 0 ? SCOPES : SCOPES.filter((scope) => words.includes(scope));
 }

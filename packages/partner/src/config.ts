@@ -35,34 +35,23 @@ function accountsOf({
   return () => accounts;
 }
 
-function authOf(values: Values): AuthOptions {
-  const { key: keys, clients, clientId, clientSecret: secrets } = values;
-  switch (values.auth) {
-    case 'key':
-      if (clients !== undefined || clientId !== undefined) {
-        throw new ConfigurationError(
-          'an OAuth client is given: set DUEBRIDGE_PARTNER_AUTH=oauth, or give a key only (decision 15)',
-        );
-      }
-      if (keys === undefined) {
-        throw new ConfigurationError(
-          'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_AUTH=oauth and a client',
-        );
-      }
-      return { method: 'key', header: values.keyHeader, keys };
-    case 'oauth': {
-      if (keys !== undefined) {
-        throw new ConfigurationError(
-          'a static key is given: OAuth and a key exclude each other (decision 15)',
-        );
-      }
-      if (clients !== undefined) return { method: 'oauth', clients };
-      if (clientId === undefined || secrets === undefined) {
-        throw new ConfigurationError(
-          'OAuth needs a client: set DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
-        );
-      }
-      return { method: 'oauth', clients: [{ client_id: clientId, secrets }] };
-    }
+/** A static key, or an OAuth client, never both (decision 15). */
+function authOf({ key: keys, keyHeader: header, clientId, clientSecret }: Values): AuthOptions {
+  if (clientId === undefined && clientSecret === undefined) {
+    if (keys !== undefined) return { method: 'key', header, keys };
+    throw new ConfigurationError(
+      'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    );
   }
+  if (keys !== undefined) {
+    throw new ConfigurationError(
+      'both a static key and an OAuth client are given: they exclude each other (decision 15)',
+    );
+  }
+  if (clientId === undefined || clientSecret === undefined) {
+    throw new ConfigurationError(
+      'OAuth needs a client: set DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
+    );
+  }
+  return { method: 'oauth', client_id: clientId, secrets: clientSecret };
 }

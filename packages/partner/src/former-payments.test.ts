@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { checkCsv, csvPages, CsvRefused } from './csv.ts';
-import { formerPaymentsKind, importFormerPayments } from './former-payments.ts';
+import { formerPayments, importFormerPayments } from './former-payments.ts';
 import type { PaymentRow } from './store.ts';
 import {
   haveAccounts,
@@ -26,7 +26,7 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 /** What is wrong with a file, as `line 2: problem`; nothing is stored of it. */
 async function problems(csv: string): Promise<string[]> {
   try {
-    await importFormerPayments({} as never, () => [csv], 'c');
+    await importFormerPayments({} as never, () => [csv]);
   } catch (error) {
     assert(error instanceof CsvRefused, String(error));
     return error.message.split('\n');
@@ -35,10 +35,9 @@ async function problems(csv: string): Promise<string[]> {
 }
 
 /** The payments of a file; undefined for one that the partner never had. */
-async function read(csv: string, client_id = 'static-key'): Promise<(PaymentRow | undefined)[]> {
-  const kind = formerPaymentsKind(client_id);
+async function read(csv: string): Promise<(PaymentRow | undefined)[]> {
   const payments = [];
-  for await (const page of csvPages(kind, [csv], await checkCsv(kind, [csv])))
+  for await (const page of csvPages(formerPayments, [csv], await checkCsv(formerPayments, [csv])))
     payments.push(...page);
   return payments;
 }
@@ -46,7 +45,7 @@ async function read(csv: string, client_id = 'static-key'): Promise<(PaymentRow 
 test('payments of a previous server are known forever: a repeated id returns them, and nothing is paid twice [PF2 RU5]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
-  assert.deepEqual(await importFormerPayments(database, () => [file], 'static-key'), {
+  assert.deepEqual(await importFormerPayments(database, () => [file]), {
     imported: 3,
     known: 0,
     skipped: 0,
@@ -72,7 +71,7 @@ test('payments of a previous server are known forever: a repeated id returns the
   assert.equal(balance.body['amount_due_in_cents'], 100_000);
   // Again, with one that differs.
   const other = file.replace('2500', '2600');
-  assert.deepEqual(await importFormerPayments(database, () => [other], 'static-key'), {
+  assert.deepEqual(await importFormerPayments(database, () => [other]), {
     imported: 0,
     known: 3,
     skipped: 0,
@@ -155,14 +154,13 @@ test('a file as a spreadsheet writes it is read: a byte order mark, spaces, empt
   const file =
     `\uFEFFstatus,failure_reason,posted_at,initiated_at,amount_in_cents,account_id,biller_id,platform_batch_id,payment_id,platform_payment_id,memo\n\n` +
     `failed , Closed. ,,2024-05-01T10:00:00+02:00, 250 ,A-1,acme,b,R,p,x\n`;
-  assert.deepEqual(await read(file, 'client-1'), [
+  assert.deepEqual(await read(file), [
     {
       platform_payment_id: 'p',
       payment_id: 'R',
       platform_batch_id: 'b',
       biller_id: 'acme',
       account_id: 'A-1',
-      client_id: 'client-1',
       status: 'failed',
       amount_in_cents: 250,
       initiated_at: '2024-05-01T08:00:00.000Z',
@@ -194,8 +192,8 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
   const payments = header + rows((index) => (index === 3 ? posted : {}));
   // One is known already.
   const first = header + line({ platform_payment_id: 'p1000' });
-  await importFormerPayments(database, () => [first], 'client-1');
-  assert.deepEqual(await importFormerPayments(counting, () => [payments], 'client-1'), {
+  await importFormerPayments(database, () => [first]);
+  assert.deepEqual(await importFormerPayments(counting, () => [payments]), {
     imported: 1_000,
     known: 1,
     skipped: 0,
@@ -216,9 +214,9 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     },
   ]);
   const ended = await database.query(
-    `SELECT client_id FROM duebridge_partner.payment WHERE ended_at = '2024-05-01T08:00:00Z' GROUP BY client_id HAVING count(*) = 1001`,
+    `SELECT count(*) FROM duebridge_partner.payment WHERE ended_at = '2024-05-01T08:00:00Z'`,
   );
-  assert.deepEqual(ended, [{ client_id: 'client-1' }]);
+  assert.deepEqual(ended, [{ count: 1_001 }]);
   const changes: Record<string, string>[] = [
     {},
     { payment_id: 'S' },
@@ -233,7 +231,7 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
     rows((index) =>
       index >= 10 && index < 17 ? (changes[index - 10] ?? {}) : index === 3 ? posted : {},
     );
-  const again = await importFormerPayments(database, () => [changed], 'client-1');
+  const again = await importFormerPayments(database, () => [changed]);
   assert.deepEqual(again, {
     imported: 0,
     known: 1_001,
@@ -257,7 +255,7 @@ test('an export of a platform is imported: without payments that the partner nev
 test('a payment whose payment_id belongs to another one is not imported [PF1]', async (t) => {
   const database = await kitDatabase(t);
   const csv = file.replace('old-2,R-2', 'old-2,R-1');
-  assert.deepEqual(await importFormerPayments(database, () => [csv], 'static-key'), {
+  assert.deepEqual(await importFormerPayments(database, () => [csv]), {
     imported: 2,
     known: 0,
     skipped: 0,
@@ -280,7 +278,7 @@ test('an import that breaks off leaves the digest of its file, and a file that c
     [[whole.replace(/,1,(?=[^l]*$)/, ',2,')], changed],
   ] as const) {
     const texts = [[whole], later];
-    const importing = importFormerPayments(database, () => texts.shift() ?? [], 'c');
+    const importing = importFormerPayments(database, () => texts.shift() ?? []);
     await assert.rejects(importing, { message });
   }
   const lines = await database.query(

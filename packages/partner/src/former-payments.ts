@@ -23,14 +23,13 @@ export interface FormerPaymentsResult {
 /** Ids that are named in a result. */
 const MOST_NAMED = 1_000;
 
-/** What is stored of one, in the order of the statement. */
+/** What is stored of one, in the order of the statement: the columns of the file. */
 const storedFields = [
   'platform_payment_id',
   'payment_id',
   'platform_batch_id',
   'biller_id',
   'account_id',
-  'client_id',
   'status',
   'amount_in_cents',
   'initiated_at',
@@ -42,17 +41,16 @@ const importStatement = sql(
   'kit_import_payments',
   `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
      amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
-   SELECT id, payment_id, batch, biller, account, client, status, cents, at, posted, greatest(at, coalesce(posted, at)), reason
-     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::timestamptz[],
-                 $10::timestamptz[], $11::text[])
-       AS former(id, payment_id, batch, biller, account, client, status, cents, at, posted, reason)
+   SELECT id, payment_id, batch, biller, account, 'static-key', status, cents, at, posted, greatest(at, coalesce(posted, at)), reason
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::timestamptz[],
+                 $9::timestamptz[], $10::text[])
+       AS former(id, payment_id, batch, biller, account, status, cents, at, posted, reason)
    ON CONFLICT (platform_payment_id) DO NOTHING RETURNING platform_payment_id`,
 );
 
 /**
  * Stores payments that ended on a former server, from a CSV file whose first line names the ten fields of a payment record, in any
- * order: also from an export of a platform, with its apostrophes before what a spreadsheet would run as a formula. `client_id`: their
- * owner, the OAuth client or `static-key`. Only payments that have ended are accepted: end the others on the former server first, or
+ * order: also from an export of a platform, with its apostrophes before what a spreadsheet would run as a formula. Only payments that have ended are accepted: end the others on the former server first, or
  * nobody knows which of the two servers posts them.
  *
  * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: CsvRefused names the bad lines.
@@ -63,14 +61,12 @@ const importStatement = sql(
 export async function importFormerPayments(
   database: Database,
   open: () => CsvText,
-  client_id: string,
 ): Promise<FormerPaymentsResult> {
-  const kind = formerPaymentsKind(client_id);
-  const checked = await checkCsv(kind, open());
+  const checked = await checkCsv(formerPayments, open());
   const sum = { imported: 0, known: 0, skipped: 0, differing: [] as string[] };
   let differing = 0;
   try {
-    for await (const page of csvPages(kind, open(), checked)) {
+    for await (const page of csvPages(formerPayments, open(), checked)) {
       const payments = page.filter((payment) => payment !== undefined);
       const stored = await importPage(database, payments);
       sum.skipped += page.length - payments.length;
@@ -158,29 +154,25 @@ const fields = [
   'amount_in_cents',
 ] as const;
 
-/** Columns of the file. */
-const needed = storedFields.filter((name) => name !== 'client_id');
-type Column = (typeof needed)[number];
+type Column = (typeof storedFields)[number];
 
 const record = compileCheck(PaymentRecord);
 /** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
 const FORMULA = /(^|[;\t\r\n|])'(?=[=+\-@\t\r'])/g;
 
 /** Files of former payments; undefined for one that the partner never had, as an export of a platform may list. */
-export function formerPaymentsKind(client_id: string): CsvKind<PaymentRow | undefined> {
-  return {
-    what: 'payment',
-    identity: (payment) => payment?.platform_payment_id,
-    header(names) {
-      const missing = needed.filter((name) => !names.includes(name));
-      return missing.length === 0 ? [] : [`must name the columns ${missing.join(', ')}`];
-    },
-    read: (cell, problems) =>
-      cell('payment_id') === '' && cell('initiated_at') === ''
-        ? undefined
-        : readFormerPayment(cell, problems, client_id),
-  };
-}
+export const formerPayments: CsvKind<PaymentRow | undefined> = {
+  what: 'payment',
+  identity: (payment) => payment?.platform_payment_id,
+  header(names) {
+    const missing = storedFields.filter((name) => !names.includes(name));
+    return missing.length === 0 ? [] : [`must name the columns ${missing.join(', ')}`];
+  },
+  read: (cell, problems) =>
+    cell('payment_id') === '' && cell('initiated_at') === ''
+      ? undefined
+      : readFormerPayment(cell, problems),
+};
 
 /** Whether a text can be a payment_id: 1 to 128 visible ASCII characters, which is what a platform accepts (decision 3). */
 function isPaymentId(text: string): boolean {
@@ -191,7 +183,6 @@ function isPaymentId(text: string): boolean {
 function readFormerPayment(
   given: (name: string) => string | undefined,
   wrong: string[],
-  client_id: string,
 ): PaymentRow {
   /** Exactly as written: spaces belong to the biller's own ids. */
   const written = (name: Column): string => {
@@ -206,7 +197,6 @@ function readFormerPayment(
     platform_batch_id: cell('platform_batch_id'),
     biller_id: written('biller_id'),
     account_id: written('account_id'),
-    client_id,
     status: cell('status') as PaymentRow['status'],
     // Digits alone: 1e2 and 1.0 are numbers to JavaScript.
     amount_in_cents: /^\d+$/.test(cell('amount_in_cents')) ? Number(cell('amount_in_cents')) : 0,

@@ -235,8 +235,12 @@ test('in a scope of a Fastify app, its prefix comes before the kit’s [S2]', as
 test('in a Fastify app the kit issues its own access tokens [OA1 S2]', async (t) => {
   const database = await kitDatabase(t);
   const app = fastify();
-  const client = { client_id: 'platform', secrets: ['the-secret-of-the-platform'] };
-  await app.register(partnerKit, { database, auth: { method: 'oauth', clients: [client] } });
+  const auth = {
+    method: 'oauth',
+    client_id: 'platform',
+    secrets: ['the-secret-of-the-platform'],
+  } as const;
+  await app.register(partnerKit, { database, auth });
   database.closing(() => app.close());
   const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
   const asked = { grant_type: 'client_credentials', client_id: 'platform' };

@@ -26,7 +26,7 @@ export { accountsOverHttp, type AccountServiceOptions } from './accounts-over-ht
 export { parseAccountsCsv } from './accounts-csv.ts';
 export { CsvRefused, type CsvText } from './csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
-export type { AuthOptions, KeyOptions, OAuthClient, OAuthOptions } from './auth.ts';
+export type { AuthOptions, KeyOptions, OAuthOptions } from './auth.ts';
 export { importFormerPayments, type FormerPaymentsResult } from './former-payments.ts';
 export {
   partnerFetch,

@@ -29,12 +29,7 @@ import {
   type FinalOutcome,
 } from './account-system.ts';
 import { openApplier, type KitHealth } from './apply.ts';
-import {
-  checkFormerCredentials,
-  openAuthenticator,
-  type AuthOptions,
-  type Caller,
-} from './auth.ts';
+import { openAuthenticator, type AuthOptions } from './auth.ts';
 import {
   noteContradiction,
   settlePayment,
@@ -104,8 +99,8 @@ export interface PartnerKit {
     actor?: string,
     reason?: string,
   ): Promise<SettleOutcome>;
-  /** Ends all access tokens of an OAuth client, at every replica within five seconds; returns how many, or undefined for an unknown client. */
-  revokeTokens(client_id: string): Promise<number | undefined>;
+  /** Ends all access tokens, at every replica within five seconds; returns how many. */
+  revokeTokens(): Promise<number>;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
   /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
@@ -115,10 +110,6 @@ export interface PartnerKit {
 declare module 'fastify' {
   interface FastifyInstance {
     partnerKit: PartnerKit;
-  }
-  interface FastifyRequest {
-    /** Set by the authenticator before the handler of a partner operation runs. */
-    partnerCaller: Caller | null;
   }
 }
 
@@ -135,8 +126,6 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const stages = openStages(app, options, { clock, log });
-  await checkFormerCredentials(database, options.auth);
-  app.decorateRequest('partnerCaller', null);
   app.decorate('partnerKit', kitOf(stages, database, log));
   mountInterface(app, options, stages);
 
@@ -199,8 +188,8 @@ function openStages(
   const acceptance = openAcceptance({
     database,
     handOver: (payments) => applier.take(payments),
+    client_id: authenticator.client_id,
     metrics,
-    log,
     clock,
   });
   return {
@@ -240,7 +229,7 @@ function kitOf(
       } else noteContradiction(settled, end.status, { metrics, log });
       return settled;
     },
-    revokeTokens: (client_id: string) => authenticator.revoke(client_id),
+    revokeTokens: () => authenticator.revoke(),
     sweep: () => applier.sweep(0),
     get health() {
       return applier.health;
@@ -260,11 +249,8 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
     handler: Parameters<typeof mount<(typeof partnerRoutes)[K]>>[2],
   ): void => {
     const { scope } = partnerRoutes[id] as Route;
-    const onRequest = async (request: FastifyRequest): Promise<void> => {
-      if (scope === undefined) return;
-      request.partnerCaller = await authenticator
-        .authenticate(request.headers, scope)
-        .catch(counted);
+    const onRequest = async ({ headers }: FastifyRequest): Promise<void> => {
+      if (scope !== undefined) await authenticator.authenticate(headers, scope).catch(counted);
     };
     mount(app, partnerRoutes[id], handler, { path: pathOf(id, options), onRequest });
   };
@@ -280,43 +266,26 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
   on('get_account', ({ params }) => accountReads.account(params));
   on('get_balance', ({ params }) => accountReads.balance(params));
   on('put_account_payment', async ({ params, body, request }) => {
-    const put = (): Promise<PaymentRow> => acceptance.put(callerOf(request), params, body);
+    const put = (): Promise<PaymentRow> => acceptance.put(params, body);
     return toRecord(await traces.accept(request, params, put));
   });
   on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
-    const { owns } = callerOf(request);
-    // A payment does not exist under another account's path (decision 9).
-    const isTheirs = (payment: PaymentRow): boolean =>
-      owns.has(payment.client_id) &&
-      payment.biller_id === params.biller_id &&
-      payment.account_id === params.account_id;
     const id = params.platform_payment_id;
     const seconds = waitPreference(headers['prefer']);
     const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
       seconds === 0
-        ? { payment: await reads.read(id, isTheirs), applied: false }
-        : reads.readWaiting(id, isTheirs, seconds * 1000, signal);
+        ? { payment: await reads.read(id, params), applied: false }
+        : reads.readWaiting(id, params, seconds * 1000, signal);
     const read = await traces.read(request, id, reading);
     if (read.applied) reply.header('preference-applied', 'wait');
     return recordOf(read.payment);
   });
-  on('get_payment', async ({ params, request }) => {
-    const { owns } = callerOf(request);
-    const isTheirs = (payment: PaymentRow): boolean => owns.has(payment.client_id);
-    return recordOf(await reads.read(params.platform_payment_id, isTheirs));
-  });
-  on('get_batch_statement', async ({ params, request }) => {
-    const { owns } = callerOf(request);
-    const statement = await statements.read([...owns], params.platform_batch_id);
+  on('get_payment', async ({ params }) => recordOf(await reads.read(params.platform_payment_id)));
+  on('get_batch_statement', async ({ params }) => {
+    const statement = await statements.read(params.platform_batch_id);
     if (!statement) throw new Refusal('BATCH_NOT_FOUND');
     return statement;
   });
-}
-
-function callerOf(request: FastifyRequest): Caller {
-  // Unreachable unless a route is mounted without authentication.
-  if (!request.partnerCaller) throw new Refusal('UNAUTHORIZED');
-  return request.partnerCaller;
 }
 
 function recordOf(payment: PaymentRow | undefined): ReturnType<typeof toRecord> {

@@ -93,10 +93,11 @@ export class Posting {
     this.#places = new CallPlaces(way.places, this.#tries, way.together !== undefined);
     this.#firsts = new FairQueue(this.#places);
     this.#again = new FairQueue(this.#places);
-    const late = (): number => [...this.#tries].filter(({ isLate }) => isLate).length;
-    metrics.watch('calls_open', () => (way.together ? 0 : this.#tries.size));
-    metrics.watch('calls_late', late);
-    metrics.watch('locked_accounts', () => this.#suspects.size);
+    if (way.together) metrics.watch('locked_accounts', () => this.#suspects.size);
+    else {
+      metrics.watch('calls_open', () => this.#tries.size);
+      metrics.watch('calls_late', () => [...this.#tries].filter(({ isLate }) => isLate).length);
+    }
   }
 
   /** Tries one payment. Never throws. `isRepeat`: an earlier try failed or left it claimed, so it must not delay first tries. */

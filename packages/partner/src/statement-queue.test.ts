@@ -33,13 +33,13 @@ function reading(pages: readonly string[] = []) {
 test('two statements are read at once, fifty wait, and the next caller is told to retry [LI1]', async () => {
   const { database, begun } = reading();
   const statements = openStatements(database);
-  const ask = (batch: number) => statements.read(null, `b-${batch}`);
+  const ask = (batch: number) => statements.read(`b-${batch}`);
   const asked = [ask(0), ask(1)];
   await settle();
   for (let batch = 2; batch < 52; batch += 1) asked.push(ask(batch));
   await settle();
   assert.equal(begun.length, 2);
-  await assert.rejects(statements.read(null, 'one too many'), { code: 'SERVICE_UNAVAILABLE' });
+  await assert.rejects(statements.read('one too many'), { code: 'SERVICE_UNAVAILABLE' });
   // One that fails frees its place like any other.
   begun[0]?.fail();
   await assert.rejects(asked[0] ?? Promise.resolve(), /cut off/);

@@ -1,7 +1,7 @@
 /**
  * Statements of batches (decision 26): what a batch contains according to this side, in a form that one comparison with the other
  * side's checks.
- * A batch may hold millions of payments and any client with the read scope may ask, so statements are limited: few concurrently,
+ * A batch may hold millions of payments and whoever has the read scope may ask, so statements are limited: few concurrently,
  * each one page at a time. PostgreSQL formats the lines; here they are only hashed, so that a page costs the event loop a
  * millisecond.
  */
@@ -30,11 +30,11 @@ const openCursor = `DECLARE batch_pages NO SCROLL CURSOR FOR
   SELECT string_agg(line, '' ORDER BY platform_payment_id) AS lines
     FROM (SELECT platform_payment_id, format(E'%s,%s,%s\\n', platform_payment_id, status, amount_in_cents) AS line,
                  (row_number() OVER (ORDER BY platform_payment_id) - 1) / ${PAGE_ROWS} AS page
-            FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND ($2::text[] IS NULL OR client_id = ANY ($2))) AS numbered
+            FROM duebridge_partner.payment WHERE platform_batch_id = $1) AS numbered
    GROUP BY page ORDER BY page`;
 
 const totalsText = `SELECT status, count(*) AS count, sum(amount_in_cents)::bigint AS amount_in_cents
-   FROM duebridge_partner.payment WHERE platform_batch_id = $1 AND ($2::text[] IS NULL OR client_id = ANY ($2)) GROUP BY status`;
+   FROM duebridge_partner.payment WHERE platform_batch_id = $1 GROUP BY status`;
 
 interface Total {
   readonly status: PaymentStatus;
@@ -45,44 +45,33 @@ interface Total {
 /** Reads statements, a few concurrently. */
 export interface Statements {
   /**
-   * The statement of a batch as of one moment after the call, or undefined when none of these clients (null: of any) put a
-   * payment of it. Refuses with SERVICE_UNAVAILABLE when too many wait.
+   * The statement of a batch as of one moment after the call, or undefined when it has no payment. Refuses with SERVICE_UNAVAILABLE
+   * when too many wait.
    */
-  read(
-    client_ids: readonly string[] | null,
-    platform_batch_id: string,
-  ): Promise<BatchStatement | undefined>;
+  read(platform_batch_id: string): Promise<BatchStatement | undefined>;
 }
 
 /** Creates the reader. */
 export function openStatements(database: Database): Statements {
-  const queue = groupCommit<Asked, BatchStatement | undefined>({
-    flush: (list) =>
-      Promise.all(list.map((one) => batchStatement(database, one.client_ids, one.batch))),
+  const queue = groupCommit<string, BatchStatement | undefined>({
+    flush: (list) => Promise.all(list.map((batch) => batchStatement(database, batch))),
     maxBatch: 1,
     maxQueued: MAX_WAITING,
     concurrency: MAX_AT_ONCE,
   });
-  return { read: (client_ids, batch) => queue.add({ client_ids, batch }) };
-}
-
-interface Asked {
-  readonly client_ids: readonly string[] | null;
-  readonly batch: string;
+  return { read: (batch) => queue.add(batch) };
 }
 
 /**
- * The statement of a batch, or undefined when none of these clients (null: of any) put a payment of it. All of it is as of one
- * moment. The ids are in byte order (collation "C"), as the hash requires.
+ * The statement of a batch, or undefined when it has no payment. All of it is as of one moment. The ids are in byte order (collation "C"), as the hash requires.
  */
 export function batchStatement(
   database: Database,
-  client_ids: readonly string[] | null,
   platform_batch_id: string,
 ): Promise<BatchStatement | undefined> {
   return database.transaction(
     async (tx) => {
-      const values = [platform_batch_id, client_ids];
+      const values = [platform_batch_id];
       const totals = await tx.query<Total>(totalsText, values);
       if (totals.length === 0) return undefined;
       const hash = createHash('sha256');
@@ -153,7 +142,7 @@ export async function batchLines(
   let bytes = 0;
   await database.transaction(
     async (tx) => {
-      for await (const lines of pagesOf(tx, [platform_batch_id, null])) {
+      for await (const lines of pagesOf(tx, [platform_batch_id])) {
         // Ids, statuses and amounts are ASCII.
         bytes += lines.length;
         if (bytes > MAX_LINES_BYTES) {

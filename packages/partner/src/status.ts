@@ -11,6 +11,7 @@
  */
 import type { Clock, Database, Log } from '@duebridge/runtime';
 import { messageOf } from '@duebridge/runtime';
+import type { AccountPath } from './account-reads.ts';
 import type { KitMetrics } from './metrics.ts';
 import { findEnded, findPayments, type PaymentRow } from './store.ts';
 
@@ -26,19 +27,16 @@ const LOOK_PAUSE_MS = 100;
 
 /** The reading end of the kit. */
 export interface StatusReads {
-  /** Returns the payment, or undefined when there is none or `isTheirs` rejects it. */
-  read(
-    platform_payment_id: string,
-    isTheirs: (payment: PaymentRow) => boolean,
-  ): Promise<PaymentRow | undefined>;
+  /** Returns the payment, or undefined when there is none, or it is of another account than that of the path (decision 9). */
+  read(platform_payment_id: string, of?: AccountPath): Promise<PaymentRow | undefined>;
   /**
-   * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One that
-   * `isTheirs` rejects is answered as absent, at once, so that timing does not reveal that it exists. `applied` is false when too
+   * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One of another
+   * account is answered as absent, at once. `applied` is false when too
    * many reads wait already and this one did not wait.
    */
   readWaiting(
     platform_payment_id: string,
-    isTheirs: (payment: PaymentRow) => boolean,
+    of: AccountPath,
     ms: number,
     signal: AbortSignal,
   ): Promise<{ payment: PaymentRow | undefined; applied: boolean }>;
@@ -65,12 +63,11 @@ export function openStatusReads(options: {
   let looking: Promise<void> | undefined;
   metrics.watch('waiting_reads', () => waiting);
 
-  const read = async (
-    id: string,
-    isTheirs: (payment: PaymentRow) => boolean,
-  ): Promise<PaymentRow | undefined> => {
+  const read = async (id: string, of?: AccountPath): Promise<PaymentRow | undefined> => {
     const payment = (await findPayments(database, [id])).get(id);
-    return payment && isTheirs(payment) ? payment : undefined;
+    const isOther =
+      of && (payment?.biller_id !== of.biller_id || payment.account_id !== of.account_id);
+    return isOther === true ? undefined : payment;
   };
 
   const announce = (ended: readonly PaymentRow[]): void => {
@@ -95,9 +92,9 @@ export function openStatusReads(options: {
   return {
     read,
     announce,
-    async readWaiting(id, isTheirs, ms, signal) {
+    async readWaiting(id, of, ms, signal) {
       if (waiting >= limit || stopped.signal.aborted) {
-        return { payment: await read(id, isTheirs), applied: false };
+        return { payment: await read(id, of), applied: false };
       }
       waiting += 1;
       const over = new AbortController();
@@ -105,7 +102,7 @@ export function openStatusReads(options: {
       const own = waiters.get(id) ?? new Set();
       waiters.set(id, own.add(ended.resolve));
       try {
-        const payment = await read(id, isTheirs);
+        const payment = await read(id, of);
         if (payment?.status !== 'processing') return { payment, applied: true };
         looking ??= look();
         const end = AbortSignal.any([signal, stopped.signal, over.signal]);

@@ -108,8 +108,9 @@ test('the rows returned by an insert are those that every later read finds [PF1 
   assert.deepEqual(rows, [...(await findPayments(database, ['new-1', 'new-2'])).values()]);
   assert.deepEqual([...made.keys()], ['new-1', 'new-2']);
   const [first, second] = rows as [PaymentRow, PaymentRow];
+  const { client_id: _client, ...shown } = one;
   assert.deepEqual(first, {
-    ...one,
+    ...shown,
     payment_id: first.payment_id,
     status: 'processing',
     initiated_at: first.initiated_at,
@@ -271,10 +272,9 @@ test('the audit keeps a hundred mismatches of one payment, and all that its call
   ): AuditLine => ({ platform_payment_id, actor: 'client c', event, detail: { number } });
   const many = Array.from({ length: 99 }, (_, number) => line('loud', 'mismatch', number));
   await writeAudit(database, many);
-  await writeAudit(database, [line('loud', 'foreign_client', 99)]);
+  await writeAudit(database, [line('loud', 'mismatch', 99)]);
   await writeAudit(database, [
     line('loud', 'mismatch', 100),
-    line('loud', 'foreign_client', 101),
     line('loud', 'settled', 102),
     line('calm', 'mismatch', 103),
   ]);
@@ -282,7 +282,7 @@ test('the audit keeps a hundred mismatches of one payment, and all that its call
   assert.equal(lines.length, 101);
   assert.deepEqual(lines[0], ['client c', 'mismatch', { number: 0 }]);
   assert.deepEqual(lines.slice(99), [
-    ['client c', 'foreign_client', { number: 99 }],
+    ['client c', 'mismatch', { number: 99 }],
     ['client c', 'settled', { number: 102 }],
   ]);
   assert.deepEqual(await linesOf('calm'), [['client c', 'mismatch', { number: 103 }]]);

@@ -12,15 +12,13 @@ import type {
 } from '@duebridge/contract';
 import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
-/** A payment as stored: the record of the wire (decision 3) and the client that put it. */
+/** A payment as stored: the record of the wire (decision 3). */
 export interface PaymentRow {
   readonly platform_payment_id: string;
   readonly payment_id: string;
   readonly platform_batch_id: string;
   readonly biller_id: string;
   readonly account_id: string;
-  /** The OAuth client that put it; `static-key` where a key protects the operations (decision 9). Never on the wire. */
-  readonly client_id: string;
   readonly status: PaymentStatus;
   readonly amount_in_cents: number;
   /** ISO 8601, UTC, milliseconds, of the database's clock (PF7, decision 12). */
@@ -35,6 +33,7 @@ export interface NewPayment {
   readonly platform_batch_id: string;
   readonly biller_id: string;
   readonly account_id: string;
+  /** Who put it. Kept for servers of the version before, which show a payment to its client alone. */
   readonly client_id: string;
   readonly amount_in_cents: number;
 }
@@ -64,8 +63,8 @@ export function arraysOf<T extends object>(
 }
 
 /** The columns of a PaymentRow. */
-export const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
-  amount_in_cents, initiated_at, posted_at, failure_reason`;
+export const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, status, amount_in_cents, initiated_at,
+  posted_at, failure_reason`;
 
 const insertStatement = sql(
   'kit_insert_payments',
@@ -316,7 +315,6 @@ export interface AuditLine {
   readonly actor: string;
   readonly event:
     | 'mismatch'
-    | 'foreign_client'
     | 'canceled'
     | 'settled'
     | 'contradicted'
@@ -340,9 +338,9 @@ const auditStatement = sql(
   'kit_audit',
   `INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
    SELECT id, actor, event, detail FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]) AS line(id, actor, event, detail)
-    WHERE event NOT IN ('mismatch', 'foreign_client')
+    WHERE event <> 'mismatch'
        OR (SELECT count(*) FROM duebridge_partner.payment_audit AS kept
-            WHERE kept.platform_payment_id = id AND kept.event IN ('mismatch', 'foreign_client')) < $5`,
+            WHERE kept.platform_payment_id = id AND kept.event = 'mismatch') < $5`,
 );
 
 /** Appends to the audit; of the mismatches of one payment the first 100, of everything else all. */

@@ -1,8 +1,7 @@
 /** The environment of the partner kit's server, as `--help` shows it and config.ts reads it. Loads no server. */
-import { compileCheck, SCOPES } from '@duebridge/contract';
+import { compileCheck } from '@duebridge/contract';
 import {
   integer,
-  oneOf,
   secret,
   secrets,
   serverVariables,
@@ -12,53 +11,42 @@ import {
   type Variable,
 } from '@duebridge/runtime/cli';
 import type { BillerRules } from './account-system.ts';
-import type { OAuthClient } from './auth.ts';
 
 /** Maximum cancel window in seconds: a day. */
 const MAX_HOLD_SECONDS = 86_400;
 
-const texts = { type: 'array', items: { type: 'string' } };
-const client = {
-  required: { client_id: { type: 'string', minLength: 1 }, secrets: texts },
-  optional: { scopes: { type: 'array', items: { enum: SCOPES } }, formerly: texts },
-};
 const whole = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-const biller = {
-  required: { biller_id: { type: 'string', minLength: 1 } },
-  optional: {
-    min_amount_in_cents: whole,
-    max_amount_in_cents: whole,
-    duplicate_window_seconds: whole,
-  },
-};
-
-/** A JSON list of objects with these fields (JSON Schema), not empty. Errors name fields and never quote the text: it may hold secrets. */
-function listOf<T>(item: { required: object; optional: object }): Parser<readonly T[]> {
-  const check = compileCheck({
-    type: 'array',
-    minItems: 1,
-    items: {
-      type: 'object',
-      required: Object.keys(item.required),
-      properties: { ...item.required, ...item.optional },
-      additionalProperties: false,
+const billersCheck = compileCheck({
+  type: 'array',
+  minItems: 1,
+  items: {
+    type: 'object',
+    required: ['biller_id'],
+    properties: {
+      biller_id: { type: 'string', minLength: 1 },
+      min_amount_in_cents: whole,
+      max_amount_in_cents: whole,
+      duplicate_window_seconds: whole,
     },
-  });
-  return (json) => {
-    let list: unknown;
-    try {
-      list = JSON.parse(json);
-    } catch {
-      throw new Error('must be JSON');
-    }
-    const problems = check.problems(list, 'the list');
-    if (problems.length > 0) {
-      throw new Error(problems.map(({ path, problem }) => `${path} ${problem}`).join('; '));
-    }
-    // Checked against its schema.
-    return list as T[];
-  };
-}
+    additionalProperties: false,
+  },
+});
+
+/** Billers as a JSON list. Errors name fields and never quote the text. */
+const billerRules: Parser<readonly BillerRules[]> = (json) => {
+  let list: unknown;
+  try {
+    list = JSON.parse(json);
+  } catch {
+    throw new Error('must be JSON');
+  }
+  const problems = billersCheck.problems(list, 'the list');
+  if (problems.length > 0) {
+    throw new Error(problems.map(({ path, problem }) => `${path} ${problem}`).join('; '));
+  }
+  // Checked against its schema.
+  return list as BillerRules[];
+};
 
 export const variables = {
   ...serverVariables({
@@ -68,12 +56,6 @@ export const variables = {
     // Fewer would let one slow statement hold up everything else.
     leastConnections: 3,
   }),
-  auth: setting(
-    'DUEBRIDGE_PARTNER_AUTH',
-    oneOf('key', 'oauth'),
-    'how the operations are protected: key or oauth',
-    { default: 'key' },
-  ),
   keyHeader: setting('DUEBRIDGE_PARTNER_KEY_HEADER', text, 'header of the static key', {
     default: 'x-api-key',
   }),
@@ -87,15 +69,9 @@ export const variables = {
     'its secret; during a rotation new,old',
     { secret: true },
   ),
-  clients: setting(
-    'DUEBRIDGE_PARTNER_CLIENTS',
-    listOf<OAuthClient>(client),
-    'several OAuth clients: [{"client_id": …, "secrets": […], "scopes": ["read", "write"]}]',
-    { secret: true },
-  ),
   billers: setting(
     'DUEBRIDGE_PARTNER_BILLERS',
-    listOf<BillerRules>(biller),
+    billerRules,
     'billers and rules: [{"biller_id": …, "max_amount_in_cents": …, "duplicate_window_seconds": …}]',
     { otherwise: 'every biller that has accounts, without rules' },
   ),

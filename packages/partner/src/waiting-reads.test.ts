@@ -57,14 +57,14 @@ function reading(more: { maxConnections?: number } = {}) {
     ...more,
   });
   const put = (id: string, status: PaymentRow['status'] = 'processing'): PaymentRow => {
-    const row = processing(id, { client_id: 'c', status });
+    const row = processing(id, { status });
     rows.set(id, row);
     return row;
   };
   const wait = (id: string, ms = 60_000, signal = new AbortController().signal) => {
     const got: { payment?: PaymentRow | undefined; applied?: boolean } = {};
     void reads
-      .readWaiting(id, ({ client_id }) => client_id === 'c', ms, signal)
+      .readWaiting(id, { biller_id: 'acme', account_id: 'A-1' }, ms, signal)
       .then((answer) => Object.assign(got, answer));
     return got;
   };

@@ -267,7 +267,6 @@ export function processing(id: string, differences: Partial<PaymentRow> = {}): P
     platform_batch_id: 'b',
     biller_id: 'acme',
     account_id: 'A-1',
-    client_id: 'static-key',
     status: 'processing',
     amount_in_cents: 100,
     initiated_at: '2026-01-01T00:00:00.000Z',

@@ -34,12 +34,9 @@ export function addImports(partner: Command, terminal: Terminal): void {
   partner
     .command('import-payments')
     .argument('<file>', 'CSV file in UTF-8; - for standard input')
-    .option('--client <client_id>', 'whose payments they are', 'static-key')
     .addOption(jsonOption())
     .description('import the payments of a previous server, so that none is made twice')
-    .action((file: string, options: { client: string; json?: true }) =>
-      importPayments(terminal, file, options),
-    );
+    .action((file: string, options: { json?: true }) => importPayments(terminal, file, options));
 }
 
 interface AccountsOptions {
@@ -125,12 +122,12 @@ async function importAccounts(
 async function importPayments(
   terminal: Terminal,
   name: string,
-  options: { readonly client: string; readonly json?: true },
+  options: { readonly json?: true },
 ): Promise<void> {
   const { importFormerPayments } = await import('../former-payments.ts');
   const before = (): string => '; what was stored of it before stays: import it again';
   const done = await withFile(terminal, name, before, (open, database) =>
-    importFormerPayments(database, open, options.client),
+    importFormerPayments(database, open),
   );
   print(terminal, options, done, () =>
     [
