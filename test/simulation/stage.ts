@@ -22,6 +22,8 @@ import { confirmOf, Processor, WorkerProcess, type Confirm, type Surroundings } 
 export const TROUBLE_MS = 90_000;
 /** Far from any seed that is run. */
 const LATER_SEEDS = 1_000_000_000;
+/** A fault whose payments end later than those of any other. */
+export const PAUSED_BY_OPERATOR = 'partner paused by an operator';
 /** Share of the worlds in which an asynchronous standby takes over from the platform's database. */
 const FAILS_OVER = 0.15;
 const TROUBLES: readonly Trouble[] = [
@@ -290,7 +292,7 @@ const LATER_ACTS: readonly Act[] = [
 ];
 const LATEST_ACTS: readonly Act[] = [
   [
-    'partner paused by an operator',
+    PAUSED_BY_OPERATOR,
     0.15,
     ({ partners, around, world, draw }) => {
       const known = partners.get('troubled');

@@ -16,6 +16,7 @@ import {
   beginTrouble,
   confirmPayments,
   drawFaults,
+  PAUSED_BY_OPERATOR,
   setStage,
   TROUBLE_MS,
   type Stage,
@@ -23,11 +24,10 @@ import {
 } from './stage.ts';
 import { Spinning, World } from './time.ts';
 
-/**
- * How long after healing every payment has to have ended and been settled: a partner may have asked for a pause of 15 minutes
- * (Retry-After is capped there), and the first poll after that may be a minute away.
- */
-const BOUND_MS = 20 * 60_000;
+/** How long after healing every payment has to have ended and been settled. */
+const BOUND_MS = 10 * 60_000;
+/** The same where a partner asked for a pause of ten minutes, or an operator made one of nine: what follows them comes later. */
+const PAUSED_BOUND_MS = 20 * 60_000;
 /** A healthy partner waits for no other: from confirm to settled, in addition to its own time. */
 const NEIGHBOUR_MS = 30_000;
 
@@ -108,8 +108,9 @@ async function live(
   history.add({ kind: 'healed' });
   const healedAt = world.elapsed;
   if (workers.every(({ process }) => process.isDead)) bear(stage);
-  let convergedMs = BOUND_MS;
-  while (world.elapsed < healedAt + BOUND_MS) {
+  const isPaused = stage.trouble === 'delays_one' || faults.has(PAUSED_BY_OPERATOR);
+  let convergedMs = isPaused ? PAUSED_BOUND_MS : BOUND_MS;
+  for (const end = world.elapsed + convergedMs; world.elapsed < end;) {
     // As often as before while neighbours are judged (LV3): a payment that is settled only now has waited no longer than until now.
     await world.run(world.elapsed < healedAt + 2 * NEIGHBOUR_MS ? 2_000 : 15_000);
     const standing = await rows.look(world.elapsed);
