@@ -69,7 +69,7 @@ class SickPartner implements SimulatedPartner {
   readonly #fails: boolean;
   readonly #payments = new Map<string, { record: Record<string, Json>; readonly at: number }>();
 
-  constructor(world: World, { sick, fails = false }: Scene) {
+  constructor(world: World, { sick, fails = false }: Pick<Scene, 'sick' | 'fails'>) {
     this.#world = world;
     this.#sick = sick;
     this.#fails = fails;
@@ -122,9 +122,11 @@ class SickPartner implements SimulatedPartner {
   }
 }
 
-/** Plays one scene to its end. */
-export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<Fared> {
-  const { count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
+/** A world with one worker and this partner, in which nothing has happened yet. */
+export async function openScene(
+  postgres: SimulatedPostgres,
+  scene: Pick<Scene, 'sick' | 'fails' | 'budget'>,
+) {
   const world = new World(seededRandom(1));
   const history = new History(() => world.elapsed);
   await postgres.begin(world);
@@ -155,23 +157,33 @@ export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<F
     partners: new Map([['acme', { partner, side }]]),
   };
   const worker = new WorkerProcess(around, 'worker');
+  /** Confirms a payment of one of its accounts. */
+  const pay = (account_id: string, cents: number): Promise<boolean> =>
+    worker.confirm(confirmOf({ partner_id: 'acme', account_id, cents }, world.now()));
+  return { world, history, partner, around, worker, pay };
+}
+
+/** Plays one scene to its end. */
+export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<Fared> {
+  const { count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
+  const { world, history, around, worker, pay } = await openScene(postgres, scene);
   void worker.start();
   await world.run(5_000);
-  const pay = (account_id: string, cents: number): void => {
-    void worker.confirm(confirmOf({ partner_id: 'acme', account_id, cents }, world.now()));
-  };
   // The first payment waits for the first share of the budget.
-  pay('well', 1);
+  void pay('well', 1);
   await world.run(5_000);
   const begun = world.elapsed;
   const end = aheadMs + seconds * 1_000;
-  for (let made = 0; made < count; made += 1) pay('sick', SICK_CENTS);
+  for (let made = 0; made < count; made += 1) void pay('sick', SICK_CENTS);
   for (let at = sickEveryMs ?? end; at < end; at += sickEveryMs ?? end) {
-    world.after(at, () => pay('sick', SICK_CENTS));
+    world.after(at, () => void pay('sick', SICK_CENTS));
   }
-  for (let at = aheadMs; at < end; at += everyMs) world.after(at, () => pay('well', HEALTHY_CENTS));
+  for (let at = aheadMs; at < end; at += everyMs)
+    world.after(at, () => void pay('well', HEALTHY_CENTS));
   const endedAt = new Map<string, number>();
-  for (const over = world.elapsed + end + 5_000; world.elapsed < over;) {
+  const over = world.elapsed + end + 5_000;
+  await world.run(aheadMs);
+  while (world.elapsed < over) {
     await world.run(LOOK_MS);
     const ended = `SELECT platform_payment_id AS id FROM duebridge_platform.payments WHERE status <> 'processing'`;
     for (const { id } of await postgres.look<{ id: string }>(ended)) {

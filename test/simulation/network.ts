@@ -30,6 +30,8 @@ export interface NetworkFaults {
   gateway: number;
   /** Nothing passes at all. */
   cut: boolean;
+  /** The platform's client does not heed that a call is aborted. */
+  deaf: boolean;
 }
 
 export function healthyNetwork(): NetworkFaults {
@@ -41,6 +43,7 @@ export function healthyNetwork(): NetworkFaults {
     doubled: 0,
     gateway: 0,
     cut: false,
+    deaf: false,
   };
 }
 
@@ -90,7 +93,7 @@ export function simulatedClient(options: {
       };
       const stopped = (): void => give({ kind: 'no_reply', reason: 'stopped' });
       if (signal?.aborted === true) return stopped();
-      signal?.addEventListener('abort', stopped);
+      if (!faults.deaf) signal?.addEventListener('abort', stopped);
       world.after(deadlineMs, () => give({ kind: 'no_reply', reason: 'timeout' }));
       void carry(to, request, call, give);
     });

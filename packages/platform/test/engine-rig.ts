@@ -28,32 +28,6 @@ import { findPayment, insertPayment, type PaymentRow, type Writer } from '../src
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
 
-/** The answer of a partner to a call for a payment of 100 cents, as its client gives it; `made` is when the partner got it. */
-export function replyOf(
-  platform_payment_id: string,
-  status: PaymentRow['status'] = 'processing',
-  made = '2026-01-01T00:00:00.000Z',
-) {
-  return {
-    kind: 'reply',
-    status: 200,
-    problem: undefined,
-    retryAfter: undefined,
-    waited: false,
-    json: {
-      payment_id: `P-${platform_payment_id}`,
-      platform_payment_id,
-      platform_batch_id: 'b',
-      biller_id: 'acme',
-      account_id: 'A-1',
-      amount_in_cents: 100,
-      status,
-      initiated_at: made,
-      posted_at: status === 'succeeded' ? made : null,
-    },
-  };
-}
-
 /** A request as the scripted partner saw it. */
 export interface Seen {
   readonly method: string;

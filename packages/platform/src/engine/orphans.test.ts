@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import { around, idleWorker, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 import { planSlots, readSlots } from './slots.ts';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
@@ -102,4 +103,33 @@ test('a worker that died before the database clock stepped back is not considere
   );
   const plan = planSlots(await readSlots(rig.database, 'worker-other', 5_000), 'worker-other');
   assert.equal(plan.take.includes(700), false);
+});
+
+test('a payment that ended while its page was read is not driven again [PL8]', async (t) => {
+  const rig = await engineRig(t);
+  const partner = await scriptedPartner(t);
+  await rig.register('acme', partner.url);
+  const row = await rig.pay(rig.engine(), 'acme', { slot: 8 });
+  const { platform_payment_id: id } = row;
+  const read = Promise.withResolvers<void>();
+  const letGo = Promise.withResolvers<void>();
+  const database = around(rig.database, 'slot_load', async (run) => {
+    const rows = await run();
+    read.resolve();
+    await letGo.promise;
+    return rows;
+  });
+  const engine = rig.engine({ database });
+  await engine.start();
+  await read.promise;
+  engine.take(row);
+  await rig.until(id, settled);
+  await until('it is forgotten', () => engine.nextStepAt(id) === undefined);
+  letGo.resolve();
+  // The page arrives, with the payment as it was.
+  await new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+  assert.equal(engine.nextStepAt(id), undefined);
+  assert.deepEqual(partner.created, [id]);
 });

@@ -1,6 +1,7 @@
 /**
  * Trouble beside the payments: a worker frozen while it holds locks, and a capture that always fails. Each harms what it touches and
- * nothing else, and each is seen. What a worker does while its database is away is in records.test.ts and engine-loops.test.ts.
+ * nothing else, and each is seen. What a worker does while its database is away is in records.test.ts and in the
+ * simulator.
  *
  * With FROZEN_DATABASE set, this file is the worker that is frozen.
  */
