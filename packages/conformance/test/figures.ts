@@ -49,7 +49,7 @@ function figures(): string {
       ]),
       [
         SCENARIO_CASES.map(({ id }) => id).join(' '),
-        `each scenario of the [sandbox partner](faults.md) that shows something from outside`,
+        'what a platform does while a [partner fails](faults.md)',
         'as named there',
         'as named there',
         'one each',

@@ -18,20 +18,20 @@ const CAUSES = {
 
 /** In the order of the scenarios. */
 export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map((scenario, place) => {
-  const { name, title, caller, judged, needs } = scenario;
+  const { name, title, caller, clauses, ofTokens, strict, last } = scenario;
   const own = OWN_JUDGES[name];
-  const by = own !== undefined ? 'own' : needs === 'oauth' ? 'tokens' : 'payments';
+  const by = own !== undefined ? 'own' : ofTokens === true ? 'tokens' : 'payments';
   const cents = FIRST_CENTS + place * CENTS_EACH;
   return {
     id: name.slice(0, 3),
     title,
-    clauses: judged.clauses,
-    ...(judged.strict === true && { severity: 'should', profile: 'strict' }),
-    stage: judged.last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
+    clauses,
+    ...(strict === true && { severity: 'should', profile: 'strict' }),
+    stage: last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
     likely_cause: `${CAUSES[by]} A right one: ${caller}`,
     run(t) {
       if (own !== undefined) return own(t, cents);
-      return needs === 'oauth'
+      return ofTokens === true
         ? judgeTokens(t, scenario, cents)
         : judgePayments(t, scenario, cents);
     },

@@ -3,7 +3,7 @@
  * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Behaviour, Call, Judged, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
+import type { Behaviour, Call, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -35,8 +35,8 @@ export async function judgePayments(
   scenario: Scenario,
   first_cents: number,
 ): Promise<void> {
-  const rule = scenario.judged;
-  const variants = Array.from({ length: rule.variants ?? 1 }, (_, variant) => variant);
+  const rule = scenario;
+  const variants = Array.from({ length: rule.variants }, (_, variant) => variant);
   let met = 0;
   await t.each(variants, async (variant) => {
     const fault = new PaymentFault(t, scenario, variant);
@@ -70,7 +70,7 @@ async function judgeFault(
 ): Promise<void> {
   const { rule } = fault;
   const severity = rule.strict === true ? 'should' : 'must';
-  const what = `${fault.title} (variant ${fault.variant + 1})`;
+  const what = `${rule.title} (variant ${fault.variant + 1})`;
   // The next call shows that the platform has read the faulty answer; where none is required, wait for a fixed time.
   if ((rule.after ?? 'goes_on') === 'goes_on') await reaction(t, payment, fault);
   else await t.quiet();
@@ -174,45 +174,39 @@ function waited(t: CallerContext, fault: PaymentFault, seconds: number): void {
   }
 }
 
-/** Begins a scenario for calls of the scripted partner. `next`: the turn of the next faulty answer. */
+/** Begins a scenario for calls of the scripted partner. `next`: the variant with which a call is answered. */
 export function begin(
   t: CallerContext,
   scenario: Scenario,
-  next: () => number | undefined,
-  healed: () => boolean = () => false,
+  next: (call: Call) => number | undefined,
 ): Behaviour {
   const { clock, partner } = t.run;
-  const stray = partner.stray_url;
-  return scenario.begin({ clock, next, healed, stray });
+  return scenario.begin({ clock, next, stray: partner.stray_url });
 }
 
 /** One variant of a scenario, for the calls of one payment. */
 class PaymentFault {
-  readonly title: string;
   readonly variant: number;
-  readonly rule: Judged;
+  readonly rule: Scenario;
   readonly behaviour: Behaviour;
   /** Numbers of the calls that were answered wrongly. */
   readonly calls: number[] = [];
   readonly #t: CallerContext;
   readonly #given = { PUT: 0, GET: 0 };
-  #current: Call | undefined;
   #id: string | undefined;
   #released = false;
   #begun: boolean;
 
   constructor(t: CallerContext, scenario: Scenario, variant: number) {
-    const rule = scenario.judged;
+    const rule = scenario;
     this.#t = t;
     this.rule = rule;
     this.#begun = rule.after !== 'stops';
-    this.title = scenario.title;
     this.variant = variant;
-    const inner = begin(t, scenario, () => this.#next());
+    const inner = begin(t, scenario, (call) => this.#next(call));
     this.behaviour = {
       receive: (call, partner) => {
         this.#id = call.params['platform_payment_id'];
-        this.#current = call;
         return inner.receive?.(call, partner);
       },
       born: (payment, call, partner) => {
@@ -221,18 +215,16 @@ class PaymentFault {
         if (!this.#released) payment.ending = { ...payment.ending, after_ms: undefined };
       },
       answer: async (call, answer, partner) => {
-        this.#current = call;
         const faulty = await inner.answer?.(call, answer, partner);
         return this.#begun ? faulty : undefined;
       },
     };
   }
 
-  /** The next faulty answer's turn; undefined when the current call is answered correctly. */
-  #next(): number | undefined {
-    const call = this.#current;
-    const { on = 'PUT', times = 1, inTurn } = this.rule;
-    if (call === undefined || (call.method !== 'PUT' && call.method !== 'GET')) return undefined;
+  /** The variant with which a call is answered; undefined when it is answered correctly. */
+  #next(call: Call): number | undefined {
+    const { on, times = 1, inTurn } = this.rule;
+    if (call.method !== 'PUT' && call.method !== 'GET') return undefined;
     if (on !== 'both' && on !== call.method) return undefined;
     const given = this.#given[call.method];
     if (given >= times) return undefined;
@@ -248,7 +240,7 @@ class PaymentFault {
 
   /** True when as many calls as the rule names were answered wrongly. */
   isMet(): boolean {
-    const { on = 'PUT', times = 1, enough = Number.isFinite(times) ? times : 1 } = this.rule;
+    const { on, times = 1, enough = Number.isFinite(times) ? times : 1 } = this.rule;
     const { PUT, GET } = this.#given;
     return (on === 'GET' || PUT > 0) && (on === 'PUT' || GET >= enough);
   }

@@ -5,7 +5,7 @@
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import { BAD_CERTIFICATE } from '../sandbox/certificate.ts';
-import type { Answer, Behaviour, Call, Judged, Scenario } from '../sandbox/partner.ts';
+import type { Answer, Behaviour, Call, Scenario } from '../sandbox/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -33,7 +33,7 @@ export async function judgeTokens(
   scenario: Scenario,
   first_cents: number,
 ): Promise<void> {
-  const { variants = 1, usable } = scenario.judged;
+  const { variants, usable } = scenario;
   t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
   await holdsToken(t, first_cents + 10 * variants);
   const strays = t.run.partner.strayPaths().length;
@@ -64,7 +64,7 @@ async function judgeRound(
   scenario: Scenario,
   { variant, cents }: { variant: number; cents: number },
 ): Promise<void> {
-  const rule = scenario.judged;
+  const rule = scenario;
   const fault = new TokenFault(t, scenario, variant);
   t.script(fault.behaviour);
   const payment = await t.pay(cents, fault.ofPayment);
@@ -128,7 +128,7 @@ class TokenFault {
   readonly ofPayment: Behaviour;
   /** Token requests that met the fault. */
   given = 0;
-  readonly #rule: Judged;
+  readonly #rule: Scenario;
   readonly #refused = new Set<string>();
   readonly #shrunk = new Set<string>();
   #fetched = false;
@@ -137,13 +137,8 @@ class TokenFault {
 
   constructor(t: CallerContext, scenario: Scenario, variant: number) {
     this.#t = t;
-    this.#rule = scenario.judged;
-    const inner = begin(
-      t,
-      scenario,
-      () => this.#next(variant),
-      () => this.#released,
-    );
+    this.#rule = scenario;
+    const inner = begin(t, scenario, () => this.#next(variant));
     this.behaviour = {
       receive: (call, partner) => {
         if (call.operation !== 'access_token') return undefined;
@@ -168,7 +163,7 @@ class TokenFault {
   }
 
   #next(variant: number): number | undefined {
-    const { usable, watched, until_healed, variants = 1 } = this.#rule;
+    const { usable, watched, until_healed, variants } = this.#rule;
     if (this.#released || !this.#fetched) return undefined;
     if (usable === true && watched !== true && this.given > 0) return undefined;
     if (usable !== true && until_healed !== true && this.given >= variants) return undefined;
@@ -177,7 +172,7 @@ class TokenFault {
   }
 
   isMet(): boolean {
-    const { usable, until_healed, variants = 1 } = this.#rule;
+    const { usable, until_healed, variants } = this.#rule;
     return this.given >= (usable === true || until_healed === true ? 1 : variants);
   }
 

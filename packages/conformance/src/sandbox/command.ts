@@ -3,11 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import {
-  findScenario,
   MAGIC_ACCOUNTS,
   MAGIC_AMOUNTS,
-  SCENARIOS,
-  ScenarioProblem,
   startScriptedPartner,
   type ScriptedAuth,
   type ScriptedExchange,
@@ -17,9 +14,6 @@ import {
 class SandboxProblem extends Error {
   readonly exitCode = 2;
 }
-
-/** How long a closed port stays closed unless --heal-after is given: long enough for a circuit breaker to open. */
-const CLOSED_SECONDS = 30;
 
 /** Maximum length of an answer shown on one line of the terminal. */
 const SHOWN = 300;
@@ -34,16 +28,12 @@ interface PartnerFlags {
   readonly clientSecret?: string;
   readonly expiresIn: number;
   readonly processingMs: number;
-  readonly scenario?: string;
-  readonly faults?: number;
-  readonly healAfter?: number;
-  readonly list?: boolean;
 }
 
 /** Creates the command. Throws errors whose `exitCode` is 2 when something has to be fixed first. */
 export function sandboxCommand(): Command {
   const partner = new Command('partner')
-    .description('run an in-memory partner: correct, or with a chosen fault')
+    .description('run an in-memory partner that is right; `conform platform` plays one that fails')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port; 0 picks a free one', whole(0, 65_535), 4100)
     .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
@@ -53,14 +43,10 @@ export function sandboxCommand(): Command {
     .option('--client-secret <secret>', 'its secret; generated unless given')
     .option('--expires-in <seconds>', 'lifetime of an access token', whole(1, 86_400), 3600)
     .option('--processing-ms <ms>', 'default time until a payment ends', whole(0, 86_400_000), 2000)
-    .option('--scenario <name>', 'a fault by name or number, such as F02; see --list')
-    .option('--faults <count>', 'faulty responses before it is right again', whole(1, 1_000_000))
-    .option('--heal-after <seconds>', 'end the fault after this time', whole(1, 86_400))
-    .option('--list', 'list the faults and what a correct caller does')
     .addHelpText('after', () => `\n${magicHelp()}`)
     .action(runPartner);
   return new Command('sandbox')
-    .description('run a partner with every outcome and fault, to develop against')
+    .description('run a partner with every outcome, to develop against')
     .addCommand(partner);
 }
 
@@ -81,14 +67,7 @@ function magicHelp(): string {
 }
 
 async function runPartner(flags: PartnerFlags): Promise<void> {
-  if (flags.list === true) {
-    for (const { name, title, caller, faults } of SCENARIOS) {
-      const times = faults === 'until_healed' ? 'until healed' : `${faults} times`;
-      print(`${name}\n    ${title} (${times})\n    A correct caller: ${caller}`);
-    }
-    return;
-  }
-  const method = findScenario(flags.scenario ?? '')?.needs ?? flags.auth;
+  const { auth: method } = flags;
   const auth: ScriptedAuth =
     method === 'key'
       ? { method, header: flags.header, key: flags.key ?? madeUp() }
@@ -98,35 +77,25 @@ async function runPartner(flags: PartnerFlags): Promise<void> {
           client_secret: flags.clientSecret ?? madeUp(),
           expires_in: flags.expiresIn,
         };
-  const { host, port, processingMs: processing_ms, scenario: name, faults } = flags;
+  const { host, port, processingMs: processing_ms } = flags;
   const partner = await startScriptedPartner({
     host,
     port,
     auth,
     processing_ms,
-    ...(name !== undefined && { scenario: name }),
-    ...(faults !== undefined && { faults }),
     seen: (exchange) => print(exchangeLine(exchange)),
   }).catch((error: unknown) => {
-    if (error instanceof ScenarioProblem) throw new SandboxProblem(error.message);
     if (!(error instanceof Error && 'code' in error && 'port' in error)) throw error;
     throw new SandboxProblem(`cannot listen on port ${String(error.port)}: ${String(error.code)}`);
   });
-  const { url, token_url, scenario } = partner;
+  const { url, token_url } = partner;
   print(`Sandbox partner at ${url}; look at ${url}/sandbox/payments`);
   print(
     auth.method === 'key'
       ? `key: ${auth.header}: ${auth.key}`
       : `OAuth: ${token_url} client_id ${auth.client_id} client_secret ${auth.client_secret}`,
   );
-  if (scenario !== undefined) {
-    print(`${scenario.name}: ${scenario.title}.\nA correct caller: ${scenario.caller}`);
-  }
-  const healAfter = flags.healAfter ?? (scenario?.entry === 'closed' ? CLOSED_SECONDS : undefined);
-  const heal = () => void partner.heal().then(() => print('healed'));
-  const healing = healAfter === undefined ? undefined : setTimeout(heal, healAfter * 1000);
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
-  clearTimeout(healing);
   await partner.stop();
 }
 

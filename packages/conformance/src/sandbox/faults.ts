@@ -14,21 +14,18 @@ import {
   type TakeOver,
   type Wire,
 } from './behaviour.ts';
-import type { StoredPayment } from './state.ts';
 
-/** What a scenario may use of the partner it runs in. */
+/** What a scenario may use of the partner and of who applies it. */
 export interface FaultTools {
   readonly clock: Clock;
-  /** Takes one faulty answer: returns its number, starting at 0, or undefined when no more are due. */
-  next(): number | undefined;
-  /** True once healed, or once all faulty answers are given. */
-  healed(): boolean;
+  /** Takes one faulty answer for this call: returns the number of its variant, or undefined when the call is answered correctly. */
+  next(call: Call): number | undefined;
   /** Origin of a second listener that is not this partner: no request may ever reach it. */
   readonly stray: string;
 }
 
 /** Builds a fault for one partner; its state lives in the closure. */
-export type Begin = (tools: FaultTools) => Behaviour & { healed?(partner: Insides): void };
+export type Begin = (tools: FaultTools) => Behaviour;
 
 /** A fault, how many variants it has, and which calls about a payment meet it. */
 export interface Fault {
@@ -145,7 +142,7 @@ function take<M extends Moment>(
   moment: M,
 ): Reply | Promise<Reply> | undefined {
   if (!operations.includes(moment.call.operation)) return undefined;
-  const turn = moment.tools.next();
+  const turn = moment.tools.next(moment.call);
   const variant = turn === undefined ? undefined : variants[turn % variants.length];
   return typeof variant === 'function' ? variant(moment) : variant;
 }
@@ -182,12 +179,6 @@ export const after = (
   }),
 });
 
-/** A fault that adds hooks to another one; they share none. */
-export const also = (more: Begin, fault: Fault): Fault => ({
-  ...fault,
-  begin: (tools) => ({ ...more(tools), ...fault.begin(tools) }),
-});
-
 type Fields = Record<string, unknown>;
 
 /** Changes fields of the record; undefined removes a field. */
@@ -208,17 +199,10 @@ export function stillProcessing(record: Fields): Fields {
   return { ...rest, status: 'processing', posted_at: null };
 }
 
-/** The token answer with fields changed. */
-export const regrant = (answer: Answer, change: Fields): Answer => ({
-  ...answer,
-  body: { ...(answer.body as object), ...change },
-});
-
 /** Changes fields of the token answer. */
 export const grant =
   (change: Fields): Variant<Answered> =>
-  ({ answer }) =>
-    regrant(answer, change);
+  ({ answer }) => ({ ...answer, body: { ...(answer.body as object), ...change } });
 
 /** The record's text with the amount in another notation. */
 export const amountAs =
@@ -262,21 +246,6 @@ export const redirect =
 function away({ call, tools }: Moment): string {
   return `${tools.stray}${call.path}`;
 }
-
-/** Every payment stays processing until the fault is over. */
-export const heldOpen: Begin = (tools) => {
-  const held: StoredPayment[] = [];
-  return {
-    born(payment) {
-      if (tools.healed()) return;
-      held.push(payment);
-      payment.ending = { ...payment.ending, after_ms: undefined };
-    },
-    healed(partner) {
-      for (const payment of held) partner.end(payment, { ...payment.ending, after_ms: 0 });
-    },
-  };
-};
 
 /** 1 MiB of spaces, compressed to 1 KiB. gzip members can be concatenated, which makes the bomb. */
 export const zippedMebibyte = gzipSync(Buffer.alloc(1024 * 1024, ' '));

@@ -2,8 +2,7 @@
  * The scripted partner: a complete partner in one process and in memory, correct unless configured otherwise.
  *
  * By default it conforms to the interface and every decision, so that the judge must pass it. A `behaviour`
- * makes it wrong in one way; a `scenario` makes it or its network fail in a way that happens in
- * production. It uses only node:http: it depends on the contract and on neither of the two servers that it
+ * makes it wrong in one way. It uses only node:http: it depends on the contract and on neither of the two servers that it
  * replaces. This file has its server and its connections; operations.ts answers, state.ts remembers.
  */
 import http from 'node:http';
@@ -23,9 +22,8 @@ import {
   type Wire,
   type ScriptedAuth,
   type ScriptedExchange,
-  type Insides,
 } from './behaviour.ts';
-import { BAD_CERTIFICATE, type Pem } from './certificate.ts';
+import type { Pem } from './certificate.ts';
 import {
   closeButHold,
   closeListener,
@@ -39,13 +37,12 @@ import {
 import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
-import { findScenario, type Scenario } from './scenarios.ts';
 import { Book, type Posting, type StoredPayment } from './state.ts';
 
 export * from './behaviour.ts';
 export * from './magic.ts';
 export type { Posting, StoredPayment } from './state.ts';
-export { SCENARIOS, findScenario, type Judged, type Scenario } from './scenarios.ts';
+export { SCENARIOS, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
 /** A running scripted partner. */
@@ -66,10 +63,6 @@ export interface ScriptedPartnerOptions {
   readonly processing_ms?: number;
   /** One or more deviations from the correct behaviour. */
   readonly behaviour?: Behaviour | readonly Behaviour[];
-  /** A fault by name or number (F02); see SCENARIOS. */
-  readonly scenario?: string;
-  /** How many faulty answers the scenario produces; the scenario's own number unless given. */
-  readonly faults?: number | 'until_healed';
   /** Called after each exchange has been answered or taken over. */
   readonly seen?: (exchange: ScriptedExchange) => void;
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
@@ -86,15 +79,8 @@ const DEFAULT_PROCESSING_MS = 100;
 export async function startScriptedPartner(options: ScriptedPartnerOptions) {
   const host = options.host ?? '127.0.0.1';
   const clock = options.clock ?? MACHINE_CLOCK;
-  const fault = openFault({ ...options, clock, stray: () => stray.url, partner: () => book });
   const given = [options.behaviour ?? []].flat();
-  const behaviour = together(() => [...given, fault.behaviour]);
-  const { auth } = options;
-  if (fault.scenario?.needs === 'oauth' && auth.method !== 'oauth') {
-    throw new RangeError(`${fault.scenario.name} is an OAuth fault: start the partner with OAuth`);
-  }
-  const { entry } = fault.scenario ?? {};
-  const tls = entry === 'bad_certificate' ? BAD_CERTIFICATE : options.tls;
+  const behaviour = together(() => given);
   const stray = await openStray(host);
   const book = new Book({
     accounts: options.accounts ?? MAGIC_ACCOUNTS,
@@ -102,14 +88,14 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     clock,
     ended: behaviour.ended,
   });
-  const authenticator = openAuthenticator(auth, book);
-  const desk = new Desk({ book, behaviour, authenticator }, { ...options, ...(tls && { tls }) });
+  const authenticator = openAuthenticator(options.auth, book);
+  const desk = new Desk({ book, behaviour, authenticator }, options);
   const { server } = desk;
   const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
     await stray.stop();
     throw error;
   });
-  const url = urlOf(tls === undefined ? 'http' : 'https', host, port);
+  const url = urlOf(options.tls === undefined ? 'http' : 'https', host, port);
   let stopped: Promise<void> | undefined;
   /** Refuses connections, and ends those that are open, until the returned function is called. */
   const refuseConnections = async (): Promise<() => Promise<void>> => {
@@ -121,14 +107,12 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
       if (stopped === undefined && !server.listening) await listen(server, port, host);
     };
   };
-  const reopen = entry === 'closed' ? await refuseConnections() : undefined;
 
   return {
     /** Base URL to register, such as http://127.0.0.1:4100. */
     url,
     /** The OAuth token endpoint (OA1); used in OAuth mode only. */
     token_url: `${url}${partnerRoutes.access_token.path}`,
-    scenario: fault.scenario,
     /** Every payment ever stored, oldest first. */
     payments: (): readonly Readonly<StoredPayment>[] => {
       book.settle();
@@ -142,12 +126,6 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     /** Every request since the start, oldest first. */
     exchanges: (): readonly ScriptedExchange[] => desk.exchanges,
     accounts: () => book.accounts(),
-    /** Ends every fault immediately and permanently. */
-    async heal(): Promise<void> {
-      fault.heal();
-      desk.letGo();
-      await reopen?.();
-    },
     /** Another host, to which some scenarios redirect. */
     stray_url: stray.url,
     /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
@@ -174,7 +152,6 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
         const closed = closeListener(server);
         desk.disconnect();
         await Promise.all([closed, stray.stop()]);
-        await reopen?.();
       })();
       return stopped;
     },
@@ -217,7 +194,7 @@ class Desk {
     });
   }
 
-  /** Ends what is held open on purpose. */
+  /** Ends what is held open on purpose, when it stops. */
   letGo(): void {
     this.#release.abort();
     this.#release = new AbortController();
@@ -327,48 +304,4 @@ class Desk {
 function asRefusal(error: unknown): Answer {
   if (!(error instanceof Refusal)) throw error;
   return refusalAnswer(error);
-}
-
-/** There is no such scenario; the message is for a person. */
-export class ScenarioProblem extends Error {
-  override readonly name = 'ScenarioProblem';
-}
-
-/** What a fault is made with. `stray` returns the origin of the other host. */
-interface FaultOptions extends Pick<ScriptedPartnerOptions, 'scenario' | 'faults'> {
-  readonly clock: Clock;
-  readonly stray: () => string;
-  /** The partner's state; called only once the partner runs. */
-  readonly partner: () => Insides;
-}
-
-/** The fault of one partner, which ends after its number of faulty answers or when it is healed. Throws ScenarioProblem. */
-function openFault({ scenario: name, faults, clock, stray, partner }: FaultOptions) {
-  const scenario = name === undefined ? undefined : findScenario(name);
-  if (name !== undefined && scenario === undefined) {
-    throw new ScenarioProblem(`there is no scenario ${name}; see --list`);
-  }
-  let count = 0;
-  let healed = scenario === undefined;
-  const heal = (): void => {
-    if (healed) return;
-    healed = true;
-    behaviour.healed?.(partner());
-  };
-  const next = (): number | undefined => {
-    if (healed) return undefined;
-    count += 1;
-    if (count === (faults ?? scenario?.faults)) heal();
-    return count - 1;
-  };
-  const behaviour: ReturnType<Scenario['begin']> =
-    scenario?.begin({
-      clock,
-      next,
-      healed: () => healed,
-      get stray() {
-        return stray();
-      },
-    }) ?? {};
-  return { scenario, behaviour, heal };
 }

@@ -1,19 +1,17 @@
 /**
  * The faults F01 to F68 that a partner can show by itself: how partners, their token endpoints and the network between fail in production.
  *
- * Each scenario is faulty for its first answers, or until it is healed, and correct from then on: a correct
- * caller then brings every payment to its end. `caller` says what a correct caller does meanwhile. The
- * variants of one fault come in a fixed order, so that the same faults can be reproduced.
+ * A payment meets its scenario's fault a few times, and the partner is correct from then on: a correct caller then brings the payment
+ * to its end. `caller` says what a correct caller does meanwhile.
  *
  * A table: one entry per scenario, read by id.
  */
-import { Refusal, type ClauseId } from '@duebridge/contract';
+import type { ClauseId } from '@duebridge/contract';
 import { pause } from '../clock.ts';
 import { recordOf, type Call } from './behaviour.ts';
 import {
   aborted,
   after,
-  also,
   amountAs,
   before,
   BOMB_MEBIBYTES,
@@ -24,7 +22,6 @@ import {
   grant,
   hangUp,
   head,
-  heldOpen,
   html,
   HUGE_BODY_BYTES,
   json,
@@ -36,7 +33,6 @@ import {
   READS,
   redirect,
   refuse,
-  regrant,
   reset,
   said,
   sends,
@@ -51,26 +47,16 @@ import {
   type Fault,
 } from './faults.ts';
 
-/** One named fault. */
-export interface Scenario extends Fault {
+/** One named fault, how the judge applies it to a platform, and what the platform must do. */
+export interface Scenario extends Required<Fault> {
   /** Such as F02-timeout-after-commit. */
   readonly name: string;
   /** What goes wrong. */
   readonly title: string;
   /** What a correct caller does. */
   readonly caller: string;
-  /** Only an OAuth partner can fail like this. */
-  readonly needs?: 'oauth';
-  /** Number of faulty answers before it is correct again; else until `heal`. */
-  readonly faults: number | 'until_healed';
-  /** How it can be reached: nothing listens until it heals, or TLS with a certificate that no caller may accept. */
-  readonly entry?: 'closed' | 'bad_certificate';
-  /** How the judge uses it. */
-  readonly judged: Judged;
-}
-
-/** How the judge applies a scenario to a platform, and what the platform must do. */
-export interface Judged extends Pick<Fault, 'variants' | 'on'> {
+  /** The fault is one of the token endpoint, so that only an OAuth partner can have it. */
+  readonly ofTokens?: true;
   readonly clauses: readonly [ClauseId, ...ClauseId[]];
   /** Faulty answers for each payment and method; 1 unless given. */
   readonly times?: number;
@@ -126,8 +112,7 @@ const AT_END = { enough: 1, payment: 'ended', ends: true } as const;
 const EXPIRY = { usable: true, clauses: ['OA3', 'OA4'] } as const;
 
 /** A row that leaves out what is usual. */
-type Row = Pick<Scenario, 'title'> &
-  Partial<Omit<Scenario, 'name' | 'judged'>> & { readonly judged?: Partial<Judged> };
+type Row = Pick<Scenario, 'title'> & Partial<Omit<Scenario, 'name'>>;
 
 const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F01-timeout-before-commit': {
@@ -143,18 +128,16 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F03-connection-refused': {
     title: 'Connection refused: nothing listens at the address',
     caller: 'Retries with backoff and opens its circuit breaker; other partners are not delayed.',
-    entry: 'closed',
   },
   'F04-reset-before-answer': {
     title: 'Connection reset after the request, before any response; every other payment is stored',
     caller: SAME_PUT,
-    faults: 4,
     variants: 2,
     begin(tools) {
       const spoilt = new WeakSet<Call>();
       return {
         receive(call) {
-          const turn = WRITES.includes(call.operation) ? tools.next() : undefined;
+          const turn = WRITES.includes(call.operation) ? tools.next(call) : undefined;
           if (turn === undefined) return undefined;
           if (turn % 2 === 0) return reset;
           spoilt.add(call);
@@ -184,7 +167,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     begin: (tools) => ({
       receive(call) {
         if (call.earlier === 0 || !PAYMENTS.includes(call.operation)) return undefined;
-        return tools.next() === undefined ? undefined : hangUp;
+        return tools.next(call) === undefined ? undefined : hangUp;
       },
     }),
   },
@@ -217,10 +200,11 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       // A date has whole seconds, so it may be one more.
       tooMany(new Date(Math.ceil(partner.now() / 1_000 + 1) * 1_000).toUTCString()),
     ),
-    judged: { retry_after_seconds: 1, clauses: ['LI1', 'RU5', 'RU4'] },
+    retry_after_seconds: 1,
+    clauses: ['LI1', 'RU5', 'RU4'],
   },
   'F10-odd-retry-after': {
-    title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, two values, and 10^12',
+    title: 'Unusual Retry-After: a date, a past date, 0, negative, garbage, and two values',
     caller: 'Clamps the value or uses its own backoff; never waits forever.',
     ...before(
       WRITES,
@@ -230,43 +214,39 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       busy('-5'),
       busy('soon'),
       busy(['1', '2']),
-      busy('1000000000000'),
     ),
-    // The seventh variant asks for 10^12 seconds: a platform may pause the partner for a long time, and no later check could run.
-    judged: { variants: 6 },
   },
   'F11-rejected': {
     title: 'PUT gets 400 and 422; the payment was not stored',
     caller: 'Sends one GET; if that finds nothing, holds the payment for review.',
-    faults: 'until_healed',
     ...before(WRITES, refuse(422, 'INVALID_REQUEST'), refuse(400, 'INVALID_REQUEST')),
-    judged: { times: Infinity, after: 'may_stop', strict: true },
+    times: Infinity,
+    after: 'may_stop',
+    strict: true,
   },
   'F12-unauthorized': {
     title: 'Every operation gets 401, with any credential',
     caller: 'Renews its token and retries once, then pauses the partner and alerts.',
-    faults: 'until_healed',
     ...before(PAYMENTS, refuse(401, 'UNAUTHORIZED', { 'WWW-Authenticate': 'Bearer' })),
-    judged: {
-      on: 'PUT',
-      times: Infinity,
-      after: 'may_stop',
-      clauses: ['ST3', 'OA4'],
-      last: true,
-    },
+    on: 'PUT',
+    times: Infinity,
+    after: 'may_stop',
+    clauses: ['ST3', 'OA4'],
+    last: true,
   },
   'F13-forbidden': {
     title: 'PUT gets 403',
     caller: 'Pauses writes to the partner and alerts; payments stay pending.',
-    faults: 'until_healed',
     ...before(WRITES, refuse(403, 'INSUFFICIENT_SCOPE')),
-    judged: { after: 'may_stop', clauses: ['ST3', 'SC1'], last: true },
+    after: 'may_stop',
+    clauses: ['ST3', 'SC1'],
+    last: true,
   },
   'F14-put-not-found': {
     title: 'PUT gets 404: the route is gone or the base path is wrong',
     caller: MISCONFIGURED,
     ...before(WRITES, refuse(404, 'NOT_FOUND')),
-    judged: { ends: true },
+    ends: true,
   },
   'F15-accepted-then-not-found': {
     title: 'GET of an acknowledged payment gets 404',
@@ -280,7 +260,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       const delayed = new WeakSet<Call>();
       return {
         async receive(call) {
-          if (!WRITES.includes(call.operation) || tools.next() === undefined) return undefined;
+          if (!WRITES.includes(call.operation) || tools.next(call) === undefined) return undefined;
           delayed.add(call);
           // However long the caller waits, the request arrives after it has given up and had time to ask.
           await aborted(call.released);
@@ -295,7 +275,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     title: 'PUT or GET gets 409, 423 and 425',
     caller: 'Retries with backoff, then sends a GET.',
     ...before(PAYMENTS, refuse(409, 'CONFLICT'), refuse(423, 'CONFLICT'), refuse(425, 'CONFLICT')),
-    judged: { ends: true },
+    ends: true,
   },
   'F18-not-implemented': {
     title: 'PUT gets 405, 501 and 505',
@@ -311,16 +291,16 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     title: 'Redirect to another host by 301, 302, 307 and 308',
     caller: NO_REDIRECT,
     ...before(PAYMENTS, redirect(307), redirect(308), redirect(301), redirect(302)),
-    judged: REDIRECTED,
+    ...REDIRECTED,
   },
   'F20-see-other': {
     title: 'Redirect to another host by 303, which asks for a GET',
     caller: NO_REDIRECT,
     ...before(PAYMENTS, redirect(303)),
-    judged: REDIRECTED,
+    ...REDIRECTED,
   },
   'F21-redirect-inside': {
-    title: 'Redirects to cloud metadata addresses and to localhost',
+    title: 'Redirect to localhost',
     caller: `${NO_REDIRECT} Records a security event.`,
     ...before(
       PAYMENTS,
@@ -328,11 +308,8 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         302,
         ({ call, tools }) => `http://localhost:${new URL(tools.stray).port}${call.path}`,
       ),
-      redirect(307, 'http://169.254.169.254/latest/meta-data/'),
-      redirect(308, 'http://[fd00:ec2::254]/latest/meta-data/'),
     ),
-    // The other variants redirect to addresses that are visible only from the platform's own network.
-    judged: { ...REDIRECTED, variants: 1 },
+    ...REDIRECTED,
   },
   'F22-html': {
     title: '200 with an HTML page, as from a login portal or a firewall; the payment was stored',
@@ -354,7 +331,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       }),
       ({ answer }) => ({ status: 200, body: textOf(answer) }),
     ),
-    judged: MAY_STOP,
+    ...MAY_STOP,
   },
   'F24-malformed-json': {
     title: '200 with malformed JSON, an empty body, null, an array, a byte order mark, or NaN',
@@ -368,7 +345,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       amountAs(() => 'NaN'),
     ),
     // Success, and yet no record: whoever asks again may get it forever.
-    judged: MAY_STOP,
+    ...MAY_STOP,
   },
   'F25-truncated-body': {
     title: 'Truncated body without a Content-Length, which looks like a complete 200',
@@ -390,31 +367,31 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         said(`${textOf(answer).slice(0, -1)},"status":"failed","failure_reason":"Injected"}`),
       ({ answer }) => said(`{"__proto__":{"status":"failed"},${textOf(answer).slice(1)}`),
     ),
-    judged: { ...MAY_STOP, strict: true },
+    ...MAY_STOP,
+    strict: true,
   },
   'F27-wrong-payment': {
     title: 'Another platform_payment_id in the response',
     caller: REVIEW,
-    faults: 'until_healed',
     ...after(
       PAYMENTS,
       fields((record) => ({
         platform_payment_id: `${String(record['platform_payment_id']).slice(0, 60)}-x`,
       })),
     ),
-    judged: { ...CONTRADICTED, clauses: ['PF2', 'PF6'] },
+    ...CONTRADICTED,
+    clauses: ['PF2', 'PF6'],
   },
   'F28-wrong-amount': {
     title: 'Another amount_in_cents in the response: a cent more, a cent less, and twice as much',
     caller: REVIEW,
-    faults: 'until_healed',
     ...after(
       PAYMENTS,
       otherAmount((cents) => cents + 1),
       otherAmount((cents) => cents - 1),
       otherAmount((cents) => cents * 2),
     ),
-    judged: CONTRADICTED,
+    ...CONTRADICTED,
   },
   'F29-amount-as-text': {
     title: 'The right amount as a string, as 1250.0 and as 1.25e3',
@@ -425,34 +402,33 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       amountAs((amount) => `${amount}.0`),
       amountAs((amount) => amount.toExponential()),
     ),
-    judged: { ...MAY_STOP, clauses: ['S5', 'ST3'] },
+    ...MAY_STOP,
+    clauses: ['S5', 'ST3'],
   },
   'F30-wrong-account-or-batch': {
     title: 'Another account or batch id in the response',
     caller: REVIEW,
-    faults: 'until_healed',
     ...after(
       PAYMENTS,
       fields({ account_id: 'somebody-else' }),
       fields({ platform_batch_id: 'another-batch' }),
     ),
-    judged: { ...CONTRADICTED, clauses: ['PF3', 'PF9'], strict: true },
+    ...CONTRADICTED,
+    clauses: ['PF3', 'PF9'],
+    strict: true,
   },
   'F31-payment-id-changes': {
     title: 'payment_id differs between responses',
     caller: REVIEW,
-    faults: 'until_healed',
-    ...also(
-      // Only a poll can contradict the answer to the PUT, so the payment stays processing until there is one.
-      heldOpen,
-      after(
-        READS,
-        fields((record, call) => ({
-          payment_id: `${String(record['payment_id'])}-${call.number}`,
-        })),
-      ),
+    ...after(
+      READS,
+      fields((record, call) => ({
+        payment_id: `${String(record['payment_id'])}-${call.number}`,
+      })),
     ),
-    judged: { ...CONTRADICTED, clauses: ['PF1'], strict: true },
+    ...CONTRADICTED,
+    clauses: ['PF1'],
+    strict: true,
   },
   'F32-unknown-status': {
     title: 'A status in capitals, with a trailing space, misspelled, or with an unknown word',
@@ -465,7 +441,9 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       fields({ status: 'success', posted_at: null }),
       fields({ status: 'cancelled', posted_at: null }),
     ),
-    judged: { ...MAY_STOP, times: 2, clauses: ['PF4', 'RU4'] },
+    ...MAY_STOP,
+    times: 2,
+    clauses: ['PF4', 'RU4'],
   },
   'F33-missing-fields': {
     title: 'status, amount_in_cents or initiated_at is missing',
@@ -475,17 +453,18 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       fields({ amount_in_cents: undefined }),
       fields({ initiated_at: undefined }),
     ),
-    judged: MAY_STOP,
+    ...MAY_STOP,
   },
   'F34-extra-fields': {
     title: 'Unknown fields in the response',
     caller: 'Ignores them.',
-    faults: 'until_healed',
     ...after(
       PAYMENTS,
       fields({ settled: false, error: 'none', state: 'FAILED', nested: { status: 'failed' } }),
     ),
-    judged: { times: Infinity, ends: true, clauses: ['PF9', 'RU4'] },
+    times: Infinity,
+    ends: true,
+    clauses: ['PF9', 'RU4'],
   },
   'F35-fields-against-status': {
     title: 'processing with posted_at, succeeded without it, failed without a reason',
@@ -512,38 +491,38 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       };
     },
     // The second comes with the end.
-    judged: { times: 2, enough: 1, ends: true, clauses: ['PF8', 'RU4'] },
+    times: 2,
+    enough: 1,
+    ends: true,
+    clauses: ['PF8', 'RU4'],
   },
   'F36-status-goes-back': {
     title: 'After a terminal status, later responses say processing or another terminal status',
     caller: 'Has stopped polling; ignores late or extra responses, and logs the breach.',
-    faults: 'until_healed',
     on: 'both',
     begin(tools) {
       const ended = new Set<unknown>();
       return {
-        answer(_call, answer) {
+        answer(call, answer) {
           const record = recordOf(answer);
-          if (record === undefined || tools.healed()) return undefined;
+          if (record === undefined) return undefined;
           const id = record['platform_payment_id'];
           if (!ended.has(id)) {
             if (record['status'] !== 'processing') ended.add(id);
             return undefined;
           }
-          const turn = tools.next() ?? 0;
+          const turn = tools.next(call) ?? 0;
           const back = stillProcessing(record);
           const failed = { ...back, status: 'failed', failure_reason: 'Injected' };
           return { ...answer, body: turn % 2 === 0 ? back : failed };
         },
       };
     },
-    judged: {
-      times: Infinity,
-      inTurn: true,
-      payment: 'ended',
-      after: 'stops',
-      clauses: ['RU2', 'RU4'],
-    },
+    times: Infinity,
+    inTurn: true,
+    payment: 'ended',
+    after: 'stops',
+    clauses: ['RU2', 'RU4'],
   },
   'F37-stale-read': {
     title: 'An intermediate cache answers GET with an old record',
@@ -553,7 +532,9 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       headers: { Age: '60', 'Cache-Control': 'public, max-age=120' },
       body: stillProcessing(recordOf(answer) ?? {}),
     })),
-    judged: { ...AT_END, times: 2, clauses: ['RU4', 'B5'] },
+    ...AT_END,
+    times: 2,
+    clauses: ['RU4', 'B5'],
   },
   'F38-two-nodes': {
     title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
@@ -562,21 +543,25 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     begin: (tools) => ({
       answer(call, answer) {
         if (!READS.includes(call.operation)) return undefined;
-        const turn = tools.next();
+        const turn = tools.next(call);
         if (turn === undefined) return undefined;
         if (turn % 2 === 0) return refuse(404, 'PAYMENT_NOT_FOUND');
         const record = recordOf(answer);
         return record && { ...answer, body: stillProcessing(record) };
       },
     }),
-    judged: { ...AT_END, times: 3, inTurn: true, clauses: ['RU4', 'ST3'] },
+    ...AT_END,
+    times: 3,
+    inTurn: true,
+    clauses: ['RU4', 'ST3'],
   },
   'F39-forever-processing': {
     title: 'The payment stays processing',
     caller: 'Polls less and less often, lists it for an operator, never fails it by itself.',
-    faults: 'until_healed',
-    ...also(heldOpen, before(READS)),
-    judged: { times: 3, ends: true, clauses: ['RU4', 'RU1'] },
+    ...before(READS),
+    times: 3,
+    ends: true,
+    clauses: ['RU4', 'RU1'],
   },
   'F40-huge-body': {
     title: 'A body of 100 MB',
@@ -588,7 +573,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         for (let sent = 0; sent < HUGE_BODY_BYTES; sent += CHUNK.length) yield CHUNK;
       }, 0),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F41-zip-bomb': {
     title: `Unrequested Content-Encoding: gzip: 200 KB that decompress to ${BOMB_MEBIBYTES} MB`,
@@ -598,7 +583,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       headers: { ...json, 'Content-Encoding': 'gzip' },
       body: Buffer.concat(Array.from({ length: BOMB_MEBIBYTES }, () => zippedMebibyte)),
     })),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F42-slow-drip': {
     title: 'One byte of the body every tenth of a second, endlessly',
@@ -610,7 +595,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         for (let sent = 0; sent < 60_000; sent += 1) yield ' ';
       }, 100),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F43-huge-headers': {
     title: 'Headers of 1 MB, 10,000 headers, or endless slow headers',
@@ -629,7 +614,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         yield bytes(answer);
       }, 100),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F44-broken-framing': {
     title: 'Invalid chunk size, two Content-Length headers, or bytes after the end',
@@ -649,7 +634,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       }),
       sends(({ bytes, answer }) => Buffer.concat([bytes(answer), Buffer.from('{"more":true}')])),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F45-odd-statuses': {
     title: 'A flood of 1xx, 204, 205, 206, or 200 with an empty body',
@@ -662,7 +647,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       ({ answer }) => ({ ...answer, status: 206 }),
       said(''),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F46-other-protocol': {
     title: 'HTTP/1.0 that closes too early, and an HTTP/2 GOAWAY frame',
@@ -675,18 +660,16 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       // SETTINGS, then GOAWAY with NO_ERROR: what an HTTP/2 node sends when it shuts down.
       sends(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
     ),
-    judged: { on: 'PUT' },
+    on: 'PUT',
   },
   'F47-bad-certificate': {
     title: 'TLS certificate that is self-signed, expired and for another host',
     caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
-    entry: 'bad_certificate',
-    judged: { clauses: ['S3'] },
+    clauses: ['S3'],
   },
   'F50-crossed-answers': {
     title: 'The response to another payment arrives on this connection',
     caller: `${REVIEW} Closes the connection.`,
-    faults: 'until_healed',
     ...after(
       PAYMENTS,
       fields((record, call) => ({
@@ -697,7 +680,8 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
         posted_at: record['initiated_at'],
       })),
     ),
-    judged: { ...CONTRADICTED, clauses: ['PF2', 'PF6'] },
+    ...CONTRADICTED,
+    clauses: ['PF2', 'PF6'],
   },
 };
 
@@ -708,25 +692,26 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
     title: 'expires_in missing or null',
     caller: 'Assumes 300 seconds.',
     ...after(TOKENS, grant({ expires_in: undefined }), grant({ expires_in: null })),
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F52-expiry-as-text': {
     title: 'expires_in as the string "3600"',
     caller: 'Accepts an integer in a string.',
     ...after(TOKENS, grant({ expires_in: '3600' })),
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F53-expiry-not-positive': {
     title: 'expires_in 0 or negative',
     caller: 'Uses the token once and does not keep it.',
     ...after(TOKENS, grant({ expires_in: 0 }), grant({ expires_in: -3600 })),
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F54-expiry-too-long': {
     title: 'expires_in 3,600,000 or 10^12',
     caller: 'Caps it at one hour.',
     ...after(TOKENS, grant({ expires_in: 3_600_000 }), grant({ expires_in: 1e12 })),
-    judged: { ...EXPIRY, watched: true },
+    ...EXPIRY,
+    watched: true,
   },
   'F55-expiry-unreadable': {
     title: 'expires_in 1.5, "1h" or an object',
@@ -737,40 +722,25 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
       grant({ expires_in: { seconds: 3600 } }),
       grant({ expires_in: 1.5 }),
     ),
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F56-expiry-not-a-number': {
     title: 'expires_in "NaN" or "Infinity"',
     caller: 'Checks for a finite number: a token with such an expiry would never expire.',
     ...after(TOKENS, grant({ expires_in: 'NaN' }), grant({ expires_in: 'Infinity' })),
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F57-early-revocation': {
     title: 'Tokens are revoked before they expire: calls get 401',
     caller: 'Renews the token once and retries the call once.',
-    begin(tools) {
-      const revoked = new Set<string>();
-      return {
-        authorize(call, refusal) {
-          if (refusal !== undefined) return refusal;
-          const token = call.headers.authorization ?? '';
-          if (revoked.has(token) || tools.next() !== undefined) {
-            revoked.add(token);
-            return new Refusal('UNAUTHORIZED', {
-              headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' },
-            });
-          }
-          return undefined;
-        },
-      };
-    },
-    judged: EXPIRY,
+    ...EXPIRY,
   },
   'F58-expiry-beyond-timers': {
     title: 'expires_in over 2^31 milliseconds',
     caller: 'Sets no timer from it, which would fire at once; checks the clock on each use.',
     ...after(TOKENS, grant({ expires_in: 2_147_484 })),
-    judged: { ...EXPIRY, watched: true },
+    ...EXPIRY,
+    watched: true,
   },
   'F59-token-type': {
     title: 'token_type "mac", missing or "BEARER"',
@@ -785,9 +755,10 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F60-scope-shrunk': {
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
-    faults: 'until_healed',
     ...after(TOKENS, grant({ scope: 'read' })),
-    judged: { until_healed: true, clauses: ['SC1', 'ST3'], last: true },
+    until_healed: true,
+    clauses: ['SC1', 'ST3'],
+    last: true,
   },
   'F61-unusable-token': {
     title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
@@ -803,13 +774,13 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F62-client-refused': {
     title: 'The token endpoint answers 400 invalid_client or invalid_scope',
     caller: 'Pauses the partner, alerts, and requests a token at most once a minute.',
-    faults: 'until_healed',
     ...before(
       TOKENS,
       { status: 400, body: { error: 'invalid_client' } },
       { status: 400, body: { error: 'invalid_scope' } },
     ),
-    judged: { until_healed: true, last: true },
+    until_healed: true,
+    last: true,
   },
   'F63-token-endpoint-down': {
     title: 'The token endpoint answers 503, not at all, or slowly',
@@ -836,43 +807,22 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F65-herd-on-expiry': {
     title: 'Short-lived tokens from a slow endpoint while many payments wait',
     caller: 'Fetches one token at a time; all calls share it.',
-    faults: 'until_healed',
-    ...after(TOKENS, async ({ answer, tools }) => {
-      await pause(tools.clock, 150);
-      return regrant(answer, { expires_in: 2 });
-    }),
-    judged: { clauses: ['OA4', 'OA3'] },
+    clauses: ['OA4', 'OA3'],
   },
   'F68-token-redirect': {
     title: 'The token endpoint redirects to another host',
     caller: 'Does not follow the redirect, which would expose the secret; retries with backoff.',
     ...before(TOKENS, redirect(307), redirect(302)),
-    judged: { clauses: ['S3', 'ST3'] },
+    clauses: ['S3', 'ST3'],
   },
 };
 
 /** Every scenario, in the order of its number. */
 export const SCENARIOS: readonly Scenario[] = [
   ...Object.entries(PAYMENT_ROWS),
-  ...Object.entries(TOKEN_ROWS).map(([name, row]) => [name, { needs: 'oauth', ...row }] as const),
+  ...Object.entries(TOKEN_ROWS).map(([name, row]) => [name, { ofTokens: true, ...row }] as const),
 ].map(([name, row]: readonly [string, Row]) => {
-  const { variants = 1, on = 'PUT' } = row;
-  const clauses = on === 'PUT' ? (['RU5', 'ST3'] as const) : (['ST3', 'RU5', 'RU4'] as const);
-  return {
-    name,
-    faults: row.entry === undefined ? Math.max(2, variants) : 'until_healed',
-    caller: NOT_FAILED,
-    begin: () => ({}),
-    ...row,
-    judged: { variants, on, clauses: row.needs === 'oauth' ? REFUSED : clauses, ...row.judged },
-  };
+  const usual = row.on === 'GET' || row.on === 'both' ? ['ST3', 'RU5', 'RU4'] : ['RU5', 'ST3'];
+  const clauses = (row.ofTokens === true ? REFUSED : usual) as Scenario['clauses'];
+  return { name, caller: NOT_FAILED, begin: () => ({}), variants: 1, on: 'PUT', clauses, ...row };
 });
-
-/** The scenario with this name, or with only this number (F02); undefined when there is none. */
-export function findScenario(name: string): Scenario | undefined {
-  const wanted = name.toLowerCase();
-  return (
-    SCENARIOS.find((scenario) => scenario.name.toLowerCase() === wanted) ??
-    SCENARIOS.find((scenario) => scenario.name.toLowerCase().startsWith(`${wanted}-`))
-  );
-}
