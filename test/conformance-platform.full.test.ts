@@ -2,14 +2,19 @@
  * Our own platform before the judge, at its token endpoint and as a caller. What holds for others holds for us.
  */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { after, describe } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   CONFORMANCE_CASES,
   judgePlatform,
   platformTarget,
   type Draft,
+  type Driver,
   type RunReport,
+  type PlatformTarget,
 } from '@duebridge/conformance';
+import { platformRoutes } from '@duebridge/contract';
 import { assertInTime, freePort, testInRealTime } from '@duebridge/runtime/testing';
 import { BothSides, gasCompany, type PlatformSide } from './support/both-sides.ts';
 import { FAULT_HEADER, openFaultDoor } from './support/fault-door.ts';
@@ -47,7 +52,6 @@ async function openPlatform() {
   after(() => door.close());
   const common = {
     base_url: door.url,
-    flow: true,
     token_sample: 200,
     burst: 150,
     rate: RATE,
@@ -105,11 +109,57 @@ async function judgeCalls(
   );
   const profile = method === 'key' ? 'contract' : 'strict';
   return judgePlatform(target, {
+    driver: () => byFlow(target),
     profile,
     pace: { ...PACE, quiet_ms: 600 },
     only,
     ...(restart === undefined ? {} : { restart }),
   });
+}
+
+/** Makes our platform pay by its flow (decision 31): token, session, payment, each for a customer of its own. */
+function byFlow({ base_url, client_id, api_key }: PlatformTarget): Driver {
+  const family = randomUUID().slice(0, 8);
+  let customers = 0;
+  const ask = async (path: string, headers: Record<string, string>, body?: object) => {
+    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+    const all = { 'content-type': 'application/json', ...headers };
+    return fetch(base_url + path, { ...init, headers: all });
+  };
+  const read = async (reply: Response) => (await reply.json()) as Record<string, unknown>;
+  return {
+    at_once: 50,
+    async pay(amount_in_cents, account_id = 'A-1') {
+      customers += 1;
+      const credentials = { 'x-client-id': client_id, 'x-api-key': api_key };
+      const { token } = await read(
+        await ask(platformRoutes.create_token.path, credentials, {
+          first_name: 'Ada',
+          last_name: `Example ${family} ${customers}`,
+          email: `ada.${family}.${customers}@example.com`,
+          phone_number: `+1512555${String(1_000 + customers).padStart(4, '0')}`,
+          address: { address_line_1: '1 Main Street', city: 'Austin', state: 'TX', zip: '78701' },
+          external_identifiers: { account_id, biller_id: 'judge' },
+        }),
+      );
+      const bearer = (secret: unknown) => ({ authorization: `Bearer ${String(secret)}` });
+      const opened = await ask(platformRoutes.create_flow_session.path, bearer(token), {});
+      const session = bearer((await read(opened))['session']);
+      const show = () => ask(platformRoutes.get_flow_session.path, session);
+      // A platform that found nobody at the partner's address a moment ago waits before its next attempt.
+      let shown = await show();
+      for (; shown.status === 503; shown = await show()) await delay(200);
+      const [method] = (await read(shown))['funding_methods'] as { funding_method: string }[];
+      const { path } = platformRoutes.create_flow_payment;
+      const order = { amount_in_cents, funding_method: method?.funding_method };
+      const { platform_payment_id: id } = await read(await ask(path, session, order));
+      return {
+        platform_payment_id: String(id),
+        status: async () =>
+          String((await read(await ask(`${path}/${String(id)}`, session)))['status']),
+      };
+    },
+  };
 }
 
 /** On a slow machine the judge's patience ends before the last call: what it has not judged then says nothing about the platform. */

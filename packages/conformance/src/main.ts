@@ -99,7 +99,6 @@ const PLATFORM_FIELDS: readonly FieldFlag[] = [
   ['--kind <kind>', 'the type of the client: biller or aggregator', 'kind'],
   ['--account <id>', 'an account id that exists at its partner', 'account_id'],
   ['--unknown-account <id>', 'an account id that no account has', 'unknown_account_id'],
-  ['--flow', 'the platform offers the flow API at the same address', 'flow'],
 ];
 
 /** The command `conform`. */

@@ -130,7 +130,7 @@ export async function judgePartner(
 
 /**
  * Judges a platform: its token endpoint (T) and, when the target has a `caller`, how it calls a partner (C). `driver` makes it
- * pay; the flow of decision 31 unless given.
+ * pay; the command of the target file unless given.
  */
 export async function judgePlatform(
   target: PlatformTarget,

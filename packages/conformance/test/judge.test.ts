@@ -307,7 +307,7 @@ describe(
     for (const [name, act = () => undefined] of servers) {
       test(`a platform: ${name}`, () =>
         isNeverGreen('{"token":"dbt_the-first-one"}', act, (base_url) => {
-          const client = { client_id: 'judge', api_key: KEY, account_id: 'A-1', flow: true };
+          const client = { client_id: 'judge', api_key: KEY, account_id: 'A-1' };
           const draft = { ...client, token_sample: 20, burst: 20, base_url };
           return judgePlatform(platformTarget(draft, {}), options);
         }));

@@ -1,14 +1,12 @@
 /**
- * Checks of who gets a token, and of what a platform answers (T04 to T07, T11, T14 to T17, T20, T21): a token starts payments in a
+ * Checks of who gets a token, and of what a platform answers (T04 to T07, T11, T14, T16, T17, T20, T21): a token starts payments in a
  * customer's name, and an error must not tell strangers anything.
  */
-import { platformRoutes, type Json } from '@duebridge/contract';
+import type { Json } from '@duebridge/contract';
 import type { TokenCase } from '../check/check.ts';
 import {
   asksToWait,
   asObject,
-  isRefusal,
-  isSuccess,
   show,
   tell,
   type Exchange,
@@ -227,40 +225,9 @@ function tooMuch(target: PlatformTarget, requests: number, seconds: number): boo
   return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
 }
 
-const t15: TokenCase = {
-  id: 'T15',
-  title: 'A token opens the flow; a made-up one is refused',
-  clauses: ['S1', 'TK1'],
-  likely_cause: 'A wrong token causes an exception, or opens a flow without a customer.',
-  async run(t: TokenContext) {
-    t.given(t.target.flow, 'the target does not offer the flow of decision 31 (--flow)');
-    const token = tokenOf(await t.create(fullBody(t.target)));
-    t.given(token !== undefined, 'no token was issued (see T01)');
-    t.run.wire.hide({ value: token, name: 'TOKEN' });
-    const opened = await open(t, token);
-    t.must(isSuccess(opened), '200: the flow starts', opened);
-    const used = await open(t, token);
-    const either = 'the same flow again, or a refusal with code and message';
-    t.must(isSuccess(used) || isTypedRefusal(used), either, used);
-    const random = await open(t, 'dbt_made-up-duebridge');
-    t.must(isTypedRefusal(random), 'a refusal of a made-up token, with code and message', random);
-  },
-};
-
-const isTypedRefusal = (reply: Reply): boolean => isRefusal(reply) && isTyped(asObject(reply.json));
-
 /** True for an error with the strings code and message. */
 function isTyped({ code, message }: Readonly<Record<string, Json>> = {}): boolean {
   return isText(code) && typeof message === 'string';
-}
-
-function open(t: TokenContext, token: string): Promise<Reply> {
-  return t.send({
-    method: 'POST',
-    url: t.target.base_url + platformRoutes.create_flow_session.path,
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    body: '{}',
-  });
 }
 
 const ORIGIN = 'https://evil.example';
@@ -345,7 +312,6 @@ const errorsOf = (t: TokenContext, from: number): Exchange[] =>
   t.run.wire.exchanges.filter(
     ({ check, method, url, status = 0 }) =>
       check.startsWith('T') &&
-      check !== 'T15' &&
       method === 'POST' &&
       url === t.url &&
       Math.floor(status / 100) === from / 100,
@@ -418,4 +384,4 @@ function hasForm({ answer_body, answer_headers }: Exchange): boolean {
   return isTyped(parsed(answer_body)) && /^application\/(?:[\w.+-]+\+)?json\b/i.test(type);
 }
 
-export const TOKEN_ACCESS = [t04, t05, t06, t07, t11, t14, t15, t16, t17, t20, t21];
+export const TOKEN_ACCESS = [t04, t05, t06, t07, t11, t14, t16, t17, t20, t21];

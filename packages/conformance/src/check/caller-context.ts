@@ -9,7 +9,7 @@
 import { readFileSync } from 'node:fs';
 import { OtherNumber } from '@duebridge/contract';
 import { Context, Run, type Means, Throttle } from './context.ts';
-import { type Driven, type Driver, type MakeDriver, driverOf } from './drivers.ts';
+import { type Driven, type Driver, type MakeDriver, byCommand } from './drivers.ts';
 import { Skipped } from './findings.ts';
 import { nothing, parsed, type Exchange } from './http.ts';
 import {
@@ -89,7 +89,7 @@ export class CallerRun extends Run<PlatformTarget> {
     this.caller = caller;
     this.partner = partner;
     this.url = caller.public_url ?? partner.url;
-    this.driver = make?.(this.url) ?? driverOf(this, caller, this.url);
+    this.driver = make?.(this.url) ?? byCommand(caller, this.url);
   }
 
   /** Starts the scripted partner. Rejects when its port is not available or its certificate cannot be read. */

@@ -143,8 +143,6 @@ const valid =
     throw new TargetProblem(`${name} must be ${what}.`);
   };
 
-const yesOrNo = valid('true or false', (value) => typeof value === 'boolean');
-
 const headers = valid(
   'an object whose values are strings',
   (value): value is Readonly<Record<string, string>> =>
@@ -373,8 +371,6 @@ const platformFields = (callsOnly: boolean) => {
     unknown_account_id: optional(text()),
     /** Another client of the platform, whose key must not open this one (T06). */
     other_client: optional(object({ client_id: text(), api_key: headerSecret() })),
-    /** True when the platform offers the flow of decision 31 at base_url; T15 and the caller's checks use it. */
-    flow: usual(yesOrNo, false),
     /** Headers that make a test build of the platform fail internally, for T20. */
     internal_fault_headers: optional(headers),
     /** How many tokens T13 requests, and how many requests T14 sends in one burst. */
@@ -396,7 +392,7 @@ export function partnerTarget(draft: Draft, env: NodeJS.ProcessEnv = process.env
   throw new TargetProblem('limits.max_amount_in_cents is below limits.min_amount_in_cents.');
 }
 
-/** A platform's server: its token endpoint (T), where it offers the flow (T15), and how it calls a partner (C, F). */
+/** A platform's server: its token endpoint (T), and how it calls a partner (C, F). */
 export type PlatformTarget = ReturnType<typeof platformTarget>;
 
 /** Builds a platform target from a draft. Throws TargetProblem naming the first invalid field. */

@@ -66,7 +66,6 @@ const invalid = (path: string, problem: string) =>
 
 /** A right platform in memory: it issues tokens as the interface and the decisions say. */
 function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', clock: Clock) {
-  const tokens = new Set<string>();
   let allowance = BURST;
   let refilledAt = clock.elapsed();
   const takeAllowance = (): void => {
@@ -109,19 +108,13 @@ function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', cloc
       throw new Refusal('NOT_FOUND');
     }
     const token = `dbt_${randomBytes(32).toString('base64url')}`;
-    tokens.add(token);
     const expires_at = new Date(clock.now() + 30 * 60_000).toISOString();
     return json(200, { token }, { 'token-expires-at': expires_at });
   };
-  const session = (headers: ProxyRequest['headers']): ProxyAnswer =>
-    tokens.has((headers['authorization'] ?? '').replace('Bearer ', ''))
-      ? json(200, { session: `session-${randomUUID()}`, session_id: randomUUID() })
-      : json(401, { code: 'TOKEN_INVALID', message: 'The token is not valid' });
   return (asked: ProxyRequest): ProxyAnswer => {
     if (asked.headers[FAULT_HEADER] !== undefined) {
       return json(500, { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' });
     }
-    if (asked.path === platformRoutes.create_flow_session.path) return session(asked.headers);
     try {
       return issue(asked);
     } catch (error) {
@@ -182,7 +175,7 @@ export const json = (
   body: JSON.stringify(body),
 });
 
-/** The target file of a scripted platform: its token endpoint and flow, with small samples, so that hundreds can be judged. */
+/** The target file of a scripted platform: its token endpoint, with small samples, so that hundreds can be judged. */
 export function platformDraft(
   platform: {
     readonly url: string;
@@ -201,7 +194,6 @@ export function platformDraft(
     biller_id: 'judge',
     account_id: 'A-1',
     unknown_account_id,
-    flow: true,
     internal_fault_headers: { [FAULT_HEADER]: '1' },
     token_sample: 20,
     burst: 80,

@@ -405,22 +405,14 @@ interface RightPlatform extends TokenPeer {
   readonly name: string;
 }
 
-/** Writes each token in another way, and takes it back in the flow. */
-const tokens = (write: (token: string) => string) => (): ProxyBehaviour => {
-  const inner = new Map<string, string>();
-  return {
-    answer(answer, asked) {
-      if (!asked.path.endsWith('/token') || answer.status !== 200) return;
-      const { token } = JSON.parse(answer.body) as { token: string };
-      inner.set(`Bearer ${write(token)}`, `Bearer ${token}`);
-      answer.body = JSON.stringify({ token: write(token) });
-    },
-    request(asked) {
-      const known = inner.get(asked.headers['authorization'] ?? '');
-      if (known !== undefined) asked.headers['authorization'] = known;
-    },
-  };
-};
+/** Writes each token in another way. */
+const tokens = (write: (token: string) => string) => (): ProxyBehaviour => ({
+  answer(answer, asked) {
+    if (!asked.path.endsWith('/token') || answer.status !== 200) return;
+    const { token } = JSON.parse(answer.body) as { token: string };
+    answer.body = JSON.stringify({ token: write(token) });
+  },
+});
 
 export const RIGHT_PLATFORMS: readonly RightPlatform[] = [
   { name: 'for a biller' },
