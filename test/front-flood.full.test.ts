@@ -11,6 +11,10 @@ import { constants, setPriority, tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import {
+  startScriptedPartner,
+  type ScriptedPartner,
+} from '@duebridge/conformance/scripted-partner';
 import type { ClientKeyGrant } from '@duebridge/contract';
 import { ensureDatabase, openDatabase, type Database } from '@duebridge/runtime';
 import { freePort, testServer } from '@duebridge/runtime/testing';
@@ -28,7 +32,7 @@ const QUIET_CUSTOMERS = 100;
 let folder: string;
 let postgres: Awaited<ReturnType<typeof testServer>>;
 let platform: Server;
-let partner: Server;
+let partner: ScriptedPartner;
 let books: Database;
 let client: Client;
 const logFile = (): string => path.join(folder, 'platform.log');
@@ -54,24 +58,12 @@ before(async () => {
     },
     logFile: logFile(),
   });
-  const partnerPort = await freePort();
-  partner = new Server({
-    args: [
-      'sandbox',
-      'partner',
-      '--port',
-      String(partnerPort),
-      '--key',
-      PARTNER_KEY,
-      '--processing-ms',
-      '0',
-    ],
-    port: partnerPort,
-    env: {},
-    logFile: path.join(folder, 'partner.log'),
-    readyPath: '/sandbox/payments',
+  partner = await startScriptedPartner({
+    auth: { method: 'key', header: 'x-api-key', key: PARTNER_KEY },
+    accounts: [{ biller_id: 'sandbox-utility', account_id: 'active', status: 'active' }],
+    processing_ms: 0,
   });
-  await Promise.all([platform.start(), partner.start()]);
+  await platform.start();
   books = openDatabase({ url, applicationName: 'flood' });
   const admin = `http://127.0.0.1:${adminPort}/admin/v1/partners`;
   const authorization = { authorization: `Bearer ${ADMIN_KEY}` };

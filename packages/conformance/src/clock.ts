@@ -1,5 +1,5 @@
 /**
- * The one source of time of the judge and of the sandbox: every reading, wait and deadline goes through a clock that is handed in,
+ * The one source of time of the judge and of the scripted partner: every reading, wait and deadline goes through a clock that is handed in,
  * so that tests can run them in time of their own. The timeouts that remain real are those inside the HTTP client and the servers.
  */
 

@@ -17,8 +17,9 @@ import {
   startScriptedPartner,
   type ScriptedPartner,
   type ScriptedPartnerOptions,
-} from './sandbox/partner.ts';
+} from './scripted/partner.ts';
 import { CERTIFICATE, listen } from '../test/listen.ts';
+import { ACCOUNTS } from '../test/peers/partners.ts';
 import { openPlatformProxy, type PlatformProxy } from '../test/peers/platform-proxy.ts';
 
 const bin = join(import.meta.dirname, '../../../bin/duebridge.ts');
@@ -27,7 +28,7 @@ const KEY = 'a-key-for-the-command-line';
 
 function startPartner(options: Partial<ScriptedPartnerOptions> = {}): Promise<ScriptedPartner> {
   const auth = { method: 'key', header: 'x-api-key', key: KEY } as const;
-  return startScriptedPartner({ auth, ...options });
+  return startScriptedPartner({ auth, accounts: ACCOUNTS, ...options });
 }
 
 let partner: ScriptedPartner;

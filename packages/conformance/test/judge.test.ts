@@ -16,7 +16,7 @@ import type { Pace } from '../src/check/context.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
 import { pageReport } from '../src/report/page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from '../src/run.ts';
-import { startScriptedPartner, type ScriptedPartnerOptions } from '../src/sandbox/partner.ts';
+import { startScriptedPartner, type ScriptedPartnerOptions } from '../src/scripted/partner.ts';
 import {
   overlay,
   partnerTarget,
@@ -25,6 +25,7 @@ import {
   type Draft,
 } from '../src/check/target.ts';
 import { CERTIFICATE } from './listen.ts';
+import { ACCOUNTS } from './peers/partners.ts';
 import { VIRTUAL_CLOCK } from './virtual-clock.ts';
 
 const KEY = 'a-key-that-must-not-be-shown';
@@ -76,6 +77,7 @@ async function withPartner<T>(
 ): Promise<T> {
   const partner = await startScriptedPartner({
     auth: { method: 'key', header: 'x-api-key', key: KEY },
+    accounts: ACCOUNTS,
     clock: VIRTUAL_CLOCK,
     processing_ms: 30,
     ...options,
@@ -324,6 +326,7 @@ describe('a run obeys its options', () => {
       const server: { stop?: () => Promise<void> } = {};
       const partner = await startScriptedPartner({
         auth: { method: 'key', header: 'x-api-key', key: KEY },
+        accounts: ACCOUNTS,
         clock: VIRTUAL_CLOCK,
         processing_ms: 30,
         behaviour: {

@@ -16,10 +16,18 @@ import {
   type Draft,
 } from '../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
-import { startScriptedPartner, type ScriptedAuth } from '../src/sandbox/partner.ts';
+import { startScriptedPartner, type ScriptedAuth } from '../src/scripted/partner.ts';
 import { smallPlatform, type SmallPlatform } from './peers/caller.ts';
 import { openGateway, type Gateway } from './peers/gateway.ts';
-import { canceling, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
+import {
+  ACCOUNTS,
+  canceling,
+  CLIENT,
+  DAY_MS,
+  KEY,
+  MAXIMUM,
+  type WrongPartner,
+} from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
 import type { Wrong } from './peers/wrong.ts';
 import { CERTIFICATE } from './listen.ts';
@@ -50,6 +58,7 @@ export async function judgePartnerPeer(
   const oldTls = { ...CERTIFICATE, minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
   const partner = await startScriptedPartner({
     auth,
+    accounts: ACCOUNTS,
     clock: CLOCK,
     processing_ms: 40,
     ...(peer.how === 'old-tls' && { tls: oldTls }),

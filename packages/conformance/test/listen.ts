@@ -1,7 +1,7 @@
 /** Servers of the tests: opened on a free port of this machine, closed with their connections, and certified by themselves. */
 import type { IncomingMessage, Server } from 'node:http';
 import type { Server as TcpServer, AddressInfo } from 'node:net';
-import { pem } from '../src/sandbox/certificate.ts';
+import { pem } from '../src/scripted/certificate.ts';
 
 /** Listens on a free port of 127.0.0.1. Returns the port. */
 export async function listen(server: TcpServer): Promise<number> {

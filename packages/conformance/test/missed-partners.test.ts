@@ -7,7 +7,7 @@ import test, { describe } from 'node:test';
 import { pageReport } from '../src/report/page.ts';
 import { jsonReport, terminalReport } from '../src/report/text.ts';
 import type { RunReport } from '../src/run.ts';
-import { onRecords, type Behaviour } from '../src/sandbox/partner.ts';
+import { onRecords, type Behaviour } from '../src/scripted/partner.ts';
 import { judgePartnerPeer as judge, judgeTokenPeer, tell } from './judged.ts';
 import { atEnd, changeBody, WRONG_PARTNERS } from './peers/partners.ts';
 

@@ -3,7 +3,7 @@ import type { ClauseId } from '@duebridge/contract';
 import { amountOf, idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { CallerCase } from '../check/check.ts';
 import { type Clock, pause } from '../clock.ts';
-import { type Behaviour, onRecords, recordOf } from '../sandbox/partner.ts';
+import { type Behaviour, onRecords, recordOf } from '../scripted/partner.ts';
 import {
   goesOn,
   hasEnded,
@@ -137,7 +137,7 @@ function lateAnswer(clock: Clock): Behaviour {
   };
 }
 
-/** Ends the payment with this status when the sandbox ends it. */
+/** Ends the payment with this status when the partner ends it. */
 function endsAs(status: (typeof ENDS)[number]): Behaviour {
   return onRecords((record) =>
     record['status'] !== 'succeeded' || status === 'succeeded'

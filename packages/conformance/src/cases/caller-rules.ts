@@ -8,7 +8,7 @@ import {
   type Call,
   type Insides,
   type ScriptedExchange,
-} from '../sandbox/partner.ts';
+} from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
 
 /** The body of a call as an object; undefined when it is not an object. */

@@ -10,7 +10,7 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { show, parsed } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
-import type { Call, ScriptedExchange } from '../sandbox/partner.ts';
+import type { Call, ScriptedExchange } from '../scripted/partner.ts';
 import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
 import { isText } from './shared.ts';
 

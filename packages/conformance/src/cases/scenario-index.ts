@@ -1,6 +1,6 @@
-/** One check per scenario of the sandbox partner: what a platform must do while a partner, its token endpoint or the network fails. */
+/** One check per scenario of the scripted partner: what a platform must do while a partner, its token endpoint or the network fails. */
 import type { CallerCase } from '../check/check.ts';
-import { SCENARIOS } from '../sandbox/partner.ts';
+import { SCENARIOS } from '../scripted/partner.ts';
 import { judgePayments } from './scenario-payments.ts';
 import { OWN_JUDGES, judgeTokens } from './scenario-tokens.ts';
 

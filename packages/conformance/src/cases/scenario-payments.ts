@@ -3,7 +3,7 @@
  * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Behaviour, Call, Scenario, ScriptedExchange } from '../sandbox/partner.ts';
+import type { Behaviour, Call, Scenario, ScriptedExchange } from '../scripted/partner.ts';
 import {
   fewFetches,
   goesOn,

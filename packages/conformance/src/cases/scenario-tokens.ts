@@ -4,8 +4,8 @@
  */
 import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import { BAD_CERTIFICATE } from '../sandbox/certificate.ts';
-import type { Answer, Behaviour, Call, Scenario } from '../sandbox/partner.ts';
+import { BAD_CERTIFICATE } from '../scripted/certificate.ts';
+import type { Answer, Behaviour, Call, Scenario } from '../scripted/partner.ts';
 import {
   fewFetches,
   goesOn,

@@ -19,7 +19,7 @@ import {
   type Call,
   type ScriptedExchange,
   type ScriptedPartner,
-} from '../sandbox/partner.ts';
+} from '../scripted/partner.ts';
 import { secretsOf, type CallerTarget, type PlatformTarget } from './target.ts';
 
 /** Interval at which the judge checks for an expected call. */

@@ -12,7 +12,7 @@ import type { TokenContext } from './token-context.ts';
 
 /** The description of a check. */
 export interface CaseInfo {
-  /** P: a partner's endpoints. T: a token endpoint. C: a platform's calls. F: a platform's calls under one scenario of the sandbox. */
+  /** P: a partner's endpoints. T: a token endpoint. C: a platform's calls. F: a platform's calls under one scenario of the scripted partner. */
   readonly id: string;
   /** One line, in plain terms. */
   readonly title: string;

@@ -1,6 +1,6 @@
 /**
  * Wrong callers: platforms that call a partner, each with one fault (caller.ts), and the check that catches it; and, for each scenario of
- * the sandbox partner, the fault of a platform that takes it wrongly.
+ * the scripted partner, the fault of a platform that takes it wrongly.
  *
  * A table: one entry per wrong caller, in the order of the checks.
  */

@@ -14,8 +14,9 @@ import {
   type Call,
   type Insides,
   type Operation,
+  type ScriptedAccount,
   type StoredPayment,
-} from '../../src/sandbox/partner.ts';
+} from '../../src/scripted/partner.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 import { wrongPeers, type Wrong } from './wrong.ts';
 
@@ -23,6 +24,28 @@ import { wrongPeers, type Wrong } from './wrong.ts';
 export const KEY = 'a-key-of-the-kill-matrix';
 /** Its OAuth client. */
 export const CLIENT = { client_id: 'judge', client_secret: 'a-secret-of-the-kill-matrix' };
+
+const account = (account_id: string, more: Partial<ScriptedAccount> = {}): ScriptedAccount => ({
+  biller_id: 'sandbox-utility',
+  account_id,
+  status: 'active',
+  balance: { amount_due_in_cents: 12_500, due_date: '2030-01-31' },
+  ...more,
+});
+
+/** The accounts of the scripted partner in these tests. */
+export const ACCOUNTS: readonly ScriptedAccount[] = [
+  account('active'),
+  account('active-2', { balance: { amount_due_in_cents: 9_900, due_date: '2030-02-15' } }),
+  account('inactive', { status: 'inactive' }),
+  account('maximum', {
+    payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 50_000 },
+  }),
+  account('canceled', { ending: { status: 'canceled' } }),
+  // An id that a path must encode.
+  account('unit 4/B'),
+  { biller_id: 'sandbox-utility', account_id: 'bare', status: 'active' },
+];
 
 /** The limit of a partner with a maximum, and the amount that most checks pay. */
 export const MAXIMUM = { min_amount_in_cents: 100, max_amount_in_cents: 50_000 };

@@ -11,7 +11,7 @@ import {
   type Answer,
   type Behaviour,
   type Operation,
-} from '../../src/sandbox/partner.ts';
+} from '../../src/scripted/partner.ts';
 import type { PartnerPeer, TokenPeer } from '../judged.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 import type { GatewayAnswer } from './gateway.ts';

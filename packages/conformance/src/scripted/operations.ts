@@ -70,14 +70,13 @@ function readAccount(book: Book, call: Call): Answer {
   const account = book.account(biller_id, account_id);
   if (account === undefined) throw new Refusal('ACCOUNT_NOT_FOUND');
   if (call.operation === 'get_balance') return { status: 200, body: { ...account.balance } };
-  const { status, holder, balance, payment_rules } = account;
+  const { status, balance, payment_rules } = account;
   return {
     status: 200,
     body: {
       biller_id,
       account_id,
       status,
-      ...(holder === undefined ? {} : { holder }),
       ...(balance === undefined ? {} : { balance }),
       ...(payment_rules === undefined ? {} : { payment_rules }),
     },

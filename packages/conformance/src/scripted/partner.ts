@@ -34,14 +34,12 @@ import {
   release,
   urlOf,
 } from './listeners.ts';
-import { MAGIC_ACCOUNTS, type SandboxAccount } from './magic.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
-import { Book, type Posting, type StoredPayment } from './state.ts';
+import { Book, type Posting, type ScriptedAccount, type StoredPayment } from './state.ts';
 
 export * from './behaviour.ts';
-export * from './magic.ts';
-export type { Posting, StoredPayment } from './state.ts';
+export type { Posting, ScriptedAccount, StoredPayment } from './state.ts';
 export { SCENARIOS, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
@@ -57,14 +55,12 @@ export interface ScriptedPartnerOptions {
   /** Certificate and key, to speak https instead of plain http. */
   readonly tls?: tls.TlsOptions;
   readonly auth: ScriptedAuth;
-  /** The accounts it knows; the magic ones unless given. */
-  readonly accounts?: readonly SandboxAccount[];
+  /** The accounts it knows. */
+  readonly accounts: readonly ScriptedAccount[];
   /** How long a payment stays processing; 100 ms unless given. */
   readonly processing_ms?: number;
   /** One or more deviations from the correct behaviour. */
   readonly behaviour?: Behaviour | readonly Behaviour[];
-  /** Called after each exchange has been answered or taken over. */
-  readonly seen?: (exchange: ScriptedExchange) => void;
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: Clock;
 }
@@ -83,7 +79,7 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
   const behaviour = together(() => given);
   const stray = await openStray(host);
   const book = new Book({
-    accounts: options.accounts ?? MAGIC_ACCOUNTS,
+    accounts: options.accounts,
     processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
     clock,
     ended: behaviour.ended,
@@ -227,12 +223,6 @@ class Desk {
     const released = AbortSignal.any([gone.signal, this.#release.signal]);
     const body = await readBody(request);
     const text = body?.toString('utf8') ?? '';
-    const view = request.method === 'GET' ? this.#view(request.url ?? '') : undefined;
-    if (view !== undefined) {
-      const { status, headers, body: bytes } = toSendable({ status: 200, body: view });
-      response.writeHead(status, headers).end(bytes);
-      return;
-    }
     this.#calls += 1;
     const connection = this.#sockets.get(request.socket) ?? { number: 0, requests: 0 };
     const { call, problem } = toCall(request, text, this.#calls, connection, released);
@@ -257,7 +247,6 @@ class Desk {
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     if (typeof reply !== 'function') reply = (await behaviour.answer(call, reply, book)) ?? reply;
     if (typeof reply !== 'function') send(reply);
-    this.#options.seen?.(exchange);
     if (typeof reply !== 'function') return;
     const { socket } = request;
     const bytes: Wire['bytes'] = (given) => rawBytes(given, fixed);
@@ -266,19 +255,6 @@ class Desk {
     const close = () => socket.destroy();
     if (released.aborted) close();
     else released.addEventListener('abort', close, { once: true });
-  }
-
-  /**
-   * What the partner holds, for its developer, without a credential: the sandbox listens on this machine and holds no real data. Undefined
-   * for any other path.
-   */
-  #view(path: string): Record<string, unknown> | undefined {
-    const { book } = this.#inside;
-    book.settle();
-    if (path === '/sandbox/exchanges') return { exchanges: this.exchanges };
-    if (path === '/sandbox/accounts') return { accounts: book.accounts() };
-    if (path !== '/sandbox/payments') return undefined;
-    return { payments: book.payments(), postings: book.postings() };
   }
 
   /** Keeps an exchange, with its credentials masked. */

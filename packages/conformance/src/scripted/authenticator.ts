@@ -20,14 +20,14 @@ export function openAuthenticator(auth: ScriptedAuth, book: Insides) {
     if (token === undefined || token.expires_ms <= book.now()) {
       const error = bearer === undefined ? '' : ', error="invalid_token"';
       return new Refusal('UNAUTHORIZED', {
-        headers: { 'WWW-Authenticate': `Bearer realm="sandbox"${error}` },
+        headers: { 'WWW-Authenticate': `Bearer realm="partner"${error}` },
       });
     }
     call.scopes = token.scopes;
     if (scope === undefined || token.scopes.includes(scope)) return undefined;
     return new Refusal('INSUFFICIENT_SCOPE', {
       headers: {
-        'WWW-Authenticate': `Bearer realm="sandbox", error="insufficient_scope", scope="${scope}"`,
+        'WWW-Authenticate': `Bearer realm="partner", error="insufficient_scope", scope="${scope}"`,
       },
     });
   }

@@ -1,12 +1,39 @@
 /**
  * The state of the scripted partner: accounts, payments, ledger and clock.
- * A payment is stored as processing and ends when the sandbox's clock has passed its time. Every read, every move of the clock
+ * A payment is stored as processing and ends when the partner's clock has passed its time. Every read, every move of the clock
  * and a timer check this, so that no reader sees an ended payment as processing.
  */
 import { randomUUID } from 'node:crypto';
-import { FAILURE_REASONS, isTerminal, type PaymentStatus } from '@duebridge/contract';
+import {
+  FAILURE_REASONS,
+  isTerminal,
+  type Balance,
+  type PaymentRules,
+  type PaymentStatus,
+  type TerminalStatus,
+} from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
-import { MAGIC_AMOUNTS, type Ending, type SandboxAccount } from './magic.ts';
+
+/** How a payment ends: after how long (milliseconds of the partner's clock), and with which status. */
+export interface Ending {
+  readonly status: TerminalStatus;
+  /** For people; set when, and only when, the status is failed (PF5). */
+  readonly failure_reason?: string;
+  /** Undefined: it stays processing until a person ends it by hand. */
+  readonly after_ms: number | undefined;
+}
+
+/** One account of the scripted partner. */
+export interface ScriptedAccount {
+  readonly biller_id: string;
+  readonly account_id: string;
+  readonly status: 'active' | 'inactive';
+  /** Undefined: the partner has no balance for it. Succeeded payments lower amount_due_in_cents. */
+  readonly balance?: Balance;
+  readonly payment_rules?: PaymentRules;
+  /** A deviation from "succeeds after the usual time". */
+  readonly ending?: Partial<Ending>;
+}
 
 /** A payment as stored by the scripted partner. Hooks are meant to write to it. */
 export interface StoredPayment {
@@ -23,7 +50,7 @@ export interface StoredPayment {
   posted_at: string | null;
   failure_reason?: string;
   ending: Ending;
-  /** Milliseconds of the sandbox's clock since 1970. */
+  /** Milliseconds of the partner's clock since 1970. */
   accepted_ms: number;
 }
 
@@ -51,7 +78,7 @@ type NewPayment = Omit<
 export class Book {
   readonly #options: BookOptions;
   #offset_ms = 0;
-  readonly #accounts: Map<string, SandboxAccount>;
+  readonly #accounts: Map<string, ScriptedAccount>;
   readonly #payments: StoredPayment[] = [];
   readonly #byKey = new Map<string, StoredPayment>();
   readonly #postings: Posting[] = [];
@@ -63,7 +90,7 @@ export class Book {
     this.#accounts = new Map(options.accounts.map((one) => [keyOf(one), one]));
   }
 
-  /** The sandbox's clock: milliseconds since 1970. */
+  /** The partner's clock: milliseconds since 1970. */
   now(): number {
     return this.#options.clock.now() + this.#offset_ms;
   }
@@ -82,7 +109,7 @@ export class Book {
     return this.#postings;
   }
 
-  accounts(): readonly SandboxAccount[] {
+  accounts(): readonly ScriptedAccount[] {
     return [...this.#accounts.values()];
   }
 
@@ -90,7 +117,7 @@ export class Book {
     return this.#byKey.get(key);
   }
 
-  account(biller_id: string, account_id: string): SandboxAccount | undefined {
+  account(biller_id: string, account_id: string): ScriptedAccount | undefined {
     return this.#accounts.get(keyOf({ biller_id, account_id }));
   }
 
@@ -187,7 +214,7 @@ export class Book {
 
 /** What a partner's memory is made with. `processing_ms`: the usual time from accepted to ended. */
 interface BookOptions {
-  readonly accounts: readonly SandboxAccount[];
+  readonly accounts: readonly ScriptedAccount[];
   readonly processing_ms: number;
   readonly clock: Clock;
   readonly ended: (payment: StoredPayment, partner: Book) => void;
@@ -200,7 +227,7 @@ const keyOf = (place: { readonly biller_id: string; readonly account_id: string 
 const dueMs = ({ accepted_ms, ending: { after_ms = Infinity } }: StoredPayment): number =>
   accepted_ms + after_ms;
 
-/** How a payment will end: the account's own outcome first, then its rules, then the magic amounts. */
+/** How a payment will end: the account's own outcome first, then its rules. */
 function endingOf(book: Book, processing_ms: number, payment: NewPayment): Ending {
   const usual: Ending = { status: 'succeeded', after_ms: processing_ms };
   const failed = (failure_reason: string): Ending => ({
@@ -216,6 +243,5 @@ function endingOf(book: Book, processing_ms: number, payment: NewPayment): Endin
   if (maximum !== undefined && payment.amount_in_cents > maximum) {
     return failed(FAILURE_REASONS.maximum);
   }
-  const magic = MAGIC_AMOUNTS.find((entry) => entry.amount_in_cents === payment.amount_in_cents);
-  return { ...usual, ...magic?.ending, ...account.ending };
+  return { ...usual, ...account.ending };
 }

@@ -1,4 +1,4 @@
-/** The listeners of the sandbox: ports that open, close and open again, and the host that is not the partner. */
+/** The listeners of the scripted partner: ports that open, close and open again, and the host that is not the partner. */
 import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';

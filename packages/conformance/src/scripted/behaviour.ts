@@ -185,7 +185,7 @@ export interface ScriptedExchange extends Pick<
   Call,
   'number' | 'connection' | 'operation' | 'method' | 'path'
 > {
-  /** Milliseconds of the sandbox's clock. */
+  /** Milliseconds of the partner's clock. */
   readonly at_ms: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
