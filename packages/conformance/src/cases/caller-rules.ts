@@ -184,6 +184,23 @@ export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   );
 }
 
+/** Maximum number of PUTs of an accepted payment without a poll: some may be retries after a lost response. */
+const MOST_PUTS = 3;
+
+/** Raises a must-finding when the status is not asked with Get Account Payment: a repeated PUT is a payment instruction (B5). */
+export function pollsByGet(t: CallerContext, payment: CallerPayment): void {
+  const calls = t.calls(payment);
+  const accepted = calls.findIndex(({ answer }) => answer?.status === 200);
+  const later = calls.slice(accepted + 1);
+  const puts = later.filter(({ method }) => method === 'PUT');
+  const isPolled = puts.length <= MOST_PUTS || puts.length < later.length;
+  t.must(isPolled, 'polls with Get Account Payment once the PUT is accepted', puts[0], {
+    got: `${puts.length} more PUTs and no GET`,
+    clause: 'B5',
+    cause: 'The client repeats the PUT to learn the status.',
+  });
+}
+
 /** Raises a should-finding when more calls of this method came for one payment in a second than a partner has to handle (LI1). */
 export function notTooFast(
   t: CallerContext,

@@ -11,6 +11,7 @@ import {
   noDouble,
   notEnded,
   notTooFast,
+  pollsByGet,
   sameBytes,
   showsTheEnd,
   stopsAtTheEnd,
@@ -21,7 +22,7 @@ import {
 const MOST_A_SECOND = 10;
 
 /** After this many polls without the fault, none will get it. */
-const MOST_POLLS = 8;
+const MOST_POLLS = 20;
 
 /** Interval at which the judge reads the status of a payment from the platform. */
 const ASK_EVERY_MS = 500;
@@ -46,6 +47,7 @@ export async function judgePayments(
     else {
       const polls = (): number => t.calls(payment).filter(({ method }) => method === 'GET').length;
       await t.until(() => fault.isMet() || polls() > MOST_POLLS);
+      if (rule.on === 'GET') pollsByGet(t, payment);
       if (fault.calls.length > 0) {
         met += 1;
         await judgeFault(t, payment, fault);

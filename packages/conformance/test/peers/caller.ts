@@ -136,13 +136,10 @@ export class SmallPlatform implements Driver {
     this.#count += 1;
     const payment = { id, account_id, amount_in_cents, status: 'processing', payment_id: '' };
     this.#payments.push(payment);
-    const before = this.#fault === 'one_at_a_time' ? this.#lane : Promise.resolve();
-    this.#lane = before.then(() => this.#drive(payment)).catch(() => undefined);
+    this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
 
-  /** What the next payment waits for, if payments go one at a time. */
-  #lane: Promise<void> = Promise.resolve();
   /** Number of the next payment of this process. */
   #count = 1;
 

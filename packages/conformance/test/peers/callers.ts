@@ -45,8 +45,6 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
     { also: 'many' },
   ),
   fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
-  fails('C13', 'gives up after three polls', 'polls_three_times', { also: ['C03'] }),
-  fails('C13', 'repeats the PUT to learn the status', 'polls_by_put', { also: 'many' }),
   warns('C13', 'retries a PUT immediately', 'retries_at_once'),
   fails('C14', 'forgets its open payments on a restart', 'forgets_on_restart'),
   fails('C14', 'sends its open payments under a new id after a restart', 'new_id_after_restart'),
@@ -70,10 +68,6 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   }),
   fails('C09', 'sends its key with payments only', 'no_key_on_polls', { also: 'many' }),
   warns('C09', 'sends the name of the customer', 'customer_in_the_body', { profile: 'strict' }),
-  warns('C13', 'waits with every payment while one hangs', 'one_at_a_time', {
-    also: 'many',
-    profile: 'strict',
-  }),
   fails(
     'C14',
     'numbers its payments, from the first again after a restart',
@@ -124,6 +118,8 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', st
   ['posted_is_success', 'key', 'F35'],
   ['polls_on', 'key', 'F36'],
   ['polls_once', 'key', 'F37 F38 F39'],
+  ['polls_three_times', 'key', 'F39'],
+  ['polls_by_put', 'key', 'F39'],
   ['wants_an_expiry', 'oauth', 'F51 F52 F53 F55 F56'],
   ['timer_by_expiry', 'oauth', 'F54 F58'],
   ['refusal_is_failure', 'oauth', 'F57'],
