@@ -168,13 +168,13 @@ describe('a server that does not match its target file gets one sentence, not fo
     [
       'the secret is wrong',
       () => byOauth({ client_secret: 'wrong-secret' }),
-      /refuses the client .* --client-secret/,
+      /refuses \(401\) the client: .* --client-secret/,
     ],
-    ['the token endpoint is elsewhere', () => byOauth({}, '/token'), /404: fix --token-url/],
+    ['the token endpoint is elsewhere', () => byOauth({}, '/token'), /404 .*: fix --token-url/],
     [
       'the paths are wrong',
       () => withPartner({}, (url) => judge(`${url}/v2`)),
-      /answers 404: fix base_url or paths\.get_account/,
+      /answers 404 .*: fix base_url or paths\.get_account/,
     ],
     ['it is a website', () => withServer(site(), judge), /points to a website, not to the API/],
   ];

@@ -2,8 +2,8 @@
 import { platformRoutes } from '@duebridge/contract';
 import { Context, type Headers, type Run } from './context.ts';
 import type { Level } from './findings.ts';
-import { asObject, isSuccess, tell, type Outgoing, type Reply } from './http.ts';
-import { answerProblem, pageProblem, PREFLIGHT, type ConfigProblem } from './preflight.ts';
+import { asObject, isSuccess, type Outgoing, type Reply } from './http.ts';
+import { pageProblem, problemOf, PREFLIGHT, type ConfigProblem } from './preflight.ts';
 import type { PlatformTarget } from './target.ts';
 
 /** Maximum wait for the first answer. */
@@ -125,15 +125,11 @@ export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | 
   const reply = isInvalid ? await ask(leastBody()) : full;
   if (isSuccess(reply)) return pageProblem(reply, 'This is a web page: fix base_url.');
   const { base_url: url, ca_file } = run.target;
-  return answerProblem(
-    reply,
-    { url, name: 'base_url', ca_file },
-    {
-      silent: `The server accepts connections but sends no response (${reply.exchange.no_answer ?? 'nothing'}): see its log.`,
-      refused: `The platform refuses (${reply.status ?? ''}) the credentials: fix --client-id and --api-key.`,
-      missing: `The platform answers ${reply.status ?? ''}: fix base_url, or --client-id or --account if it does not know one of them (${tell(reply)}).`,
-      flag: '--base-url',
-      usual: `A token request with all fields gets ${tell(reply)}: see the platform's log, and run the kit again.`,
-    },
-  );
+  return problemOf(reply, {
+    what: 'A token request with all fields',
+    place: { url, name: 'base_url', ca_file },
+    flag: '--base-url',
+    credential: 'the credentials: fix --client-id and --api-key',
+    others: 'base_url, or --client-id or --account if it does not know one of them',
+  });
 }
