@@ -128,7 +128,6 @@ export interface TokenPeer {
   readonly behaviour?: () => ProxyBehaviour;
   readonly kind?: 'aggregator';
   readonly profile?: 'strict';
-  readonly rate?: { readonly requests_per_second: number; readonly burst: number };
   readonly other_client?: { readonly client_id: string; readonly api_key: string };
   readonly delay_ms?: number;
 }
@@ -138,12 +137,11 @@ export async function judgeTokenPeer(
   peer: TokenPeer,
   only: readonly string[] = TOKEN_CHECKS,
 ): Promise<RunReport> {
-  const { kind = 'biller', rate, other_client, delay_ms = 0 } = peer;
+  const { kind = 'biller', other_client, delay_ms = 0 } = peer;
   const proxy = await openPlatformProxy(kind, peer.behaviour?.(), { delay_ms, clock: CLOCK });
   try {
     const draft = {
       ...platformDraft(proxy, kind),
-      ...(rate === undefined ? {} : { rate }),
       ...(other_client === undefined ? {} : { other_client }),
     };
     return await judgePlatform(platformTarget(draft, {}), {

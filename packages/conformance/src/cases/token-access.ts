@@ -14,7 +14,6 @@ import {
   parsed,
 } from '../check/http.ts';
 import { NO_BILLER } from '../check/payment-fields.ts';
-import type { PlatformTarget } from '../check/target.ts';
 import {
   credentials,
   fullBody,
@@ -177,13 +176,9 @@ function isInternalError(body: Readonly<Record<string, Json>> = {}): boolean {
   return isPlain && Object.keys(more).length === 0;
 }
 
-/** Maximum number of bursts sent to exceed a limit, and the margin by which a count must exceed it to prove anything. */
-const MOST_BURSTS = 4;
-const SLACK = 0.1;
-
 const t14: TokenCase = {
   id: 'T14',
-  title: 'A large body and a burst of requests are limited',
+  title: 'A large body is refused, and a burst of requests does no harm',
   clauses: ['LI1'],
   severity: 'should',
   likely_cause: 'No limit is configured, or connections are closed instead of answered 429.',
@@ -191,39 +186,15 @@ const t14: TokenCase = {
     const large = await t.create({ ...leastBody(), last_name: 'x'.repeat(1_048_576) });
     // A server may answer 413 and close the connection while the body is still being sent.
     t.should(large.status === 413, '413', large);
-    const replies: Reply[] = [];
-    const started = t.run.clock.elapsed();
-    let seconds = 0;
-    // On a slow machine a single burst may be no faster than the limit; several may exceed it.
-    for (let bursts = 0; bursts < MOST_BURSTS; bursts += 1) {
-      const isEnough = tooMuch(t.target, replies.length, seconds);
-      if (isEnough || replies.some(({ status }) => status !== 200)) break;
-      const some = Array.from({ length: t.target.burst }, () =>
-        t.create(leastBody(), {}, { burst: true }),
-      );
-      replies.push(...(await Promise.all(some)));
-      seconds = (t.run.clock.elapsed() - started) / 1_000;
-    }
-    const bad = replies.filter((reply) => reply.status !== 200 && !asksToWait(reply));
-    t.none(bad, '200, or 429 with Retry-After', tell, { level: 'should' });
-    const taken = replies.filter(({ status }) => status === 200).length;
-    const { requests_per_second, burst } = t.target.rate;
-    const got = `${taken} tokens in ${seconds.toFixed(2)} s`;
-    const isAbove = tooMuch(t.target, taken, seconds);
-    t.given(
-      taken < replies.length || isAbove,
-      `the limit could not be reached: ${got}, while ${burst} at once and ${requests_per_second} per second are allowed; run the kit on a faster machine, or declare a larger burst`,
+    const burst = Array.from({ length: t.target.burst }, () =>
+      t.create(leastBody(), {}, { burst: true }),
     );
-    const expected = `429 beyond ${burst} requests at once and ${requests_per_second} per second`;
-    t.strict(!isAbove, expected, replies[0], { got });
+    const bad = (await Promise.all(burst)).filter(
+      (reply) => reply.status !== 200 && !asksToWait(reply),
+    );
+    t.none(bad, '200, or 429 with Retry-After', tell, { level: 'should' });
   },
 };
-
-/** True when this many requests in this time exceed what the declared limit allows. */
-function tooMuch(target: PlatformTarget, requests: number, seconds: number): boolean {
-  const { requests_per_second, burst } = target.rate;
-  return requests > (burst + requests_per_second * seconds) * (1 + SLACK);
-}
 
 /** True for an error with the strings code and message. */
 function isTyped({ code, message }: Readonly<Record<string, Json>> = {}): boolean {

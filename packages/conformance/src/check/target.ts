@@ -376,8 +376,6 @@ const platformFields = (callsOnly: boolean) => {
     /** How many tokens T13 requests, and how many requests T14 sends in one burst. */
     token_sample: usual(count, 1_000),
     burst: usual(count, 200),
-    /** How many requests the platform accepts before it answers 429: decision 16 unless declared (T14). */
-    rate: object({ requests_per_second: usual(count, 25), burst: usual(count, 50) }),
     /** The listening address and credentials of the scripted partner that the platform calls. */
     caller: optional(caller),
     ca_file: optional(certificateFile),

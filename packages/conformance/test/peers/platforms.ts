@@ -5,7 +5,6 @@
  * A table: one entry per wrong platform, in the order of the checks.
  */
 import { randomUUID } from 'node:crypto';
-import { leastBody } from '../../src/check/token-context.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 import {
   API_KEY as KEY,
@@ -16,11 +15,10 @@ import {
 } from './platform-proxy.ts';
 import { wrongPeers, type Wrong } from './wrong.ts';
 
-/** How a platform is registered, and the limits that its target declares. */
+/** How a platform is registered. */
 interface PlatformSetting {
   readonly kind?: 'aggregator';
   readonly other_client?: typeof OTHER;
-  readonly rate?: { readonly requests_per_second: number; readonly burst: number };
 }
 
 /** The credentials of the client. */
@@ -195,19 +193,6 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       };
     },
     { also: ['T20'] },
-  ),
-  warns(
-    'T14',
-    'has no rate limit',
-    () => ({
-      request: (asked) =>
-        asked.body === JSON.stringify(leastBody()) &&
-        asked.headers['x-api-key'] === KEY &&
-        asked.headers['content-type'] === 'application/json'
-          ? json(200, { token: `dbt_${randomUUID()}${randomUUID()}` })
-          : undefined,
-    }),
-    { profile: 'strict', rate: { requests_per_second: 1, burst: 20 } },
   ),
   warns('T16', 'lets any web page request tokens', () => ({
     answer(answer) {
