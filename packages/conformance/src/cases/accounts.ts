@@ -1,7 +1,16 @@
 /** Checks of what a partner says about its accounts (P10 to P15): customers decide by it what to pay, and to whom. */
 import { AccountRecord, compileCheck, isDate, type Json } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
-import { asObject, isJson, isRefusal, isSuccess, show, tell, type Reply } from '../check/http.ts';
+import {
+  asObject,
+  isJson,
+  isRefusal,
+  isSuccess,
+  parsed,
+  show,
+  tell,
+  type Reply,
+} from '../check/http.ts';
 import { isTime, NO_BILLER } from '../check/payment-fields.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import { otherCase } from './shared.ts';
@@ -127,14 +136,15 @@ const p13: PartnerCase = {
     const isRead = reply.status === 200 && balance !== undefined;
     t.must(isRead, '200 with a JSON object', reply);
     if (!isRead) return;
-    const broken = t.run.balances.filter(
-      (seen) => isSuccess(seen) && !['undefined', 'number'].includes(typeof dueIn(seen)),
+    const broken = t.run.wire.exchanges.filter(
+      ({ method, answer_body: body }) =>
+        method === 'GET' && !['undefined', 'number'].includes(typeof dueIn(parsed(body))),
     );
     t.none(
       broken,
       'amount_due_in_cents as a plain JSON integer, such as 12500',
-      (seen) => `amount_due_in_cents is ${show(dueIn(seen))}`,
-      broken[0] === reply
+      ({ answer_body: body }) => `amount_due_in_cents is ${show(dueIn(parsed(body)))}`,
+      broken[0] === reply.exchange
         ? {}
         : { cause: 'Payments are subtracted in dollars, as floating-point numbers or as text.' },
     );
@@ -154,8 +164,8 @@ const p13: PartnerCase = {
 };
 
 /** The amount due in the answer to Get Balance or Get Account, as it was sent. */
-function dueIn(reply: Reply): Json | undefined {
-  const { balance, amount_due_in_cents: alone } = asObject(reply.json) ?? {};
+function dueIn(answer: Readonly<Record<string, Json>> = {}): Json | undefined {
+  const { balance, amount_due_in_cents: alone } = answer;
   return alone ?? asObject(balance)?.['amount_due_in_cents'];
 }
 
@@ -213,7 +223,7 @@ function look(t: PartnerContext, times = READS): Promise<Look[]> {
         t.offers('get_balance') ? t.readBalance() : undefined,
       ]);
       const status = asObject(account.json)?.['status'];
-      const [within, alone] = [dueIn(account), balance && dueIn(balance)];
+      const [within, alone] = [account, balance].map((reply) => dueIn(asObject(reply?.json)));
       const due = [alone, within].find((one) => typeof one === 'number') ?? 0;
       return {
         shown: `status ${show(status)}, amount due ${show(within ?? alone)} / ${show(alone)}`,

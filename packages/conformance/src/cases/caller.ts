@@ -10,7 +10,7 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { show, parsed } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
-import type { Call, ScriptedExchange } from '../scripted/partner.ts';
+import type { ScriptedExchange } from '../scripted/partner.ts';
 import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
 import { isText } from './shared.ts';
 
@@ -37,20 +37,19 @@ const c09: CallerCase = {
     tokenRequests(t);
     await t.arrived(payment);
     const [first] = t.puts(payment);
-    const put = t.run.raw.find(({ number }) => number === first?.number);
-    if (first === undefined || put === undefined) return;
+    if (first === undefined) return;
     const { biller_id, account_id } = t.run.caller;
     const path = ['biller', biller_id, 'account', account_id, 'payment'];
-    const isPath = path.every((part, place) => decoded(put.path.split('/')[place + 1]) === part);
+    const isPath = path.every((part, place) => decoded(first.path.split('/')[place + 1]) === part);
     const expected = `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`;
-    t.must(isPath, expected, first, { got: put.path, clause: 'B4' });
-    const type = mediaType(put);
+    t.must(isPath, expected, first, { got: first.path, clause: 'B4' });
+    const type = mediaType(first);
     t.must(type === 'application/json', 'content type application/json', first, {
       got: type || 'no content type',
       clause: 'B4',
     });
-    instruction(t, put, first, payment.platform_payment_id);
-    credential(t, put, first);
+    instruction(t, first, payment.platform_payment_id);
+    credential(t, first);
     await taken(t, payment);
     // A platform whose first request is wrong would only make the run longer.
     if (t.all.length === 0) await largeAmounts(t);
@@ -59,7 +58,7 @@ const c09: CallerCase = {
 };
 
 /** The media type of a call, without its parameters. */
-const mediaType = ({ headers }: Call): string =>
+const mediaType = ({ headers }: ScriptedExchange): string =>
   headers['content-type']?.split(';')[0]?.trim().toLowerCase() ?? '';
 
 /**
@@ -92,12 +91,11 @@ async function laterCalls(t: CallerContext): Promise<void> {
   );
   if (t.all.length > 0 || authentication.method === 'oauth') return;
   const { header, key } = authentication;
-  const bare = t.run.raw
-    .filter(({ operation }) => PROTECTED.includes(operation))
-    .filter(({ headers }) => headers[header.toLowerCase()] !== key)
-    .map(({ number }) => number);
   t.none(
-    t.run.partner.exchanges().filter(({ number }) => bare.includes(number)),
+    t.run.partner
+      .exchanges()
+      .filter(({ operation }) => PROTECTED.includes(operation))
+      .filter(({ headers }) => headers[header.toLowerCase()] !== key),
     `${header} with the key in every call`,
     ({ method, path }) => `${method} ${path} without it`,
     { clause: 'KY1', cause: 'A retry or a poll is sent without the headers of the first call.' },
@@ -150,15 +148,10 @@ async function largeAmounts(t: CallerContext): Promise<void> {
 }
 
 /** The body of the PUT. */
-function instruction(
-  t: CallerContext,
-  { text }: Call,
-  at: ScriptedExchange,
-  id: string | undefined,
-): void {
-  const body = parsed(text);
+function instruction(t: CallerContext, at: ScriptedExchange, id: string | undefined): void {
+  const body = bodyOf(at);
   const isObject = body !== undefined;
-  t.must(isObject, 'a JSON object', at, { got: text.slice(0, 200), clause: 'B4' });
+  t.must(isObject, 'a JSON object', at, { got: at.body.slice(0, 200), clause: 'B4' });
   if (!isObject) return;
   const { amount_in_cents: amount, platform_batch_id: batch, platform_payment_id: named } = body;
   const isWhole = typeof amount === 'number';
@@ -186,7 +179,8 @@ function instruction(
 }
 
 /** The credential of a call, as the partner declared it. */
-function credential(t: CallerContext, { headers }: Call, at: ScriptedExchange): void {
+function credential(t: CallerContext, at: ScriptedExchange): void {
+  const { headers } = at;
   const { authentication } = t.run.caller;
   if (authentication.method === 'oauth') {
     const { authorization = '' } = headers;
@@ -210,24 +204,23 @@ function credential(t: CallerContext, { headers }: Call, at: ScriptedExchange): 
 function tokenRequests(t: CallerContext): void {
   const { authentication } = t.run.caller;
   if (authentication.method !== 'oauth') return;
-  const fetches = t.run.raw.filter(({ operation }) => operation === 'access_token');
+  const fetches = t.run.partner.exchanges().filter(({ operation }) => operation === 'access_token');
   // A platform may hold one token for reads and another for writes.
-  const fetch = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
+  const at = fetches.findLast(({ body }) => asksToWrite(body)) ?? fetches.at(-1);
   const more = { clause: 'OA2' } as const;
-  t.must(fetch !== undefined, 'a request to the token endpoint', undefined, {
+  t.must(at !== undefined, 'a request to the token endpoint', undefined, {
     got: 'none',
     ...more,
   });
-  if (fetch === undefined) return;
-  const at = t.run.partner.exchanges().find(({ number }) => number === fetch.number);
-  const type = mediaType(fetch);
+  if (at === undefined) return;
+  const type = mediaType(at);
   const expected = 'application/x-www-form-urlencoded';
   t.must(type === expected, `content type ${expected} at the token endpoint`, at, {
     got: type || 'no content type',
     cause: 'The form is sent as JSON.',
     ...more,
   });
-  const form = new URLSearchParams(fetch.text);
+  const form = new URLSearchParams(at.body);
   const { client_id, client_secret } = authentication;
   const wanted = { grant_type: 'client_credentials', client_id, client_secret };
   for (const [name, value] of Object.entries(wanted)) {
@@ -235,7 +228,7 @@ function tokenRequests(t: CallerContext): void {
     t.must(form.get(name) === value, `the form field ${name}`, at, { got, ...more });
   }
   const got = show(form.get('scope') ?? undefined);
-  t.must(asksToWrite(fetch.text), 'the form field scope, including write', at, { got, ...more });
+  t.must(asksToWrite(at.body), 'the form field scope, including write', at, { got, ...more });
 }
 
 function asksToWrite(form: string): boolean {

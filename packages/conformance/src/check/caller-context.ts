@@ -20,6 +20,7 @@ import {
   type ScriptedExchange,
   type ScriptedPartner,
 } from '../scripted/partner.ts';
+import { maskedHeaders } from '../scripted/requests.ts';
 import { secretsOf, type CallerTarget, type PlatformTarget } from './target.ts';
 
 /** Interval at which the judge checks for an expected call. */
@@ -39,9 +40,6 @@ const PROBE_CENTS = 50_000;
 
 /** How far the amount of a PUT may be off for the payment to be recognised: less than half the distance of two amounts. */
 const MOST_OFF_CENTS = 4;
-
-/** Raw requests kept for C09, because the recorded exchanges mask secrets. */
-const MAX_RAW = 5_000;
 
 /** A payment that the judge asked the platform to make. */
 export interface CallerPayment {
@@ -70,12 +68,8 @@ export class CallerRun extends Run<PlatformTarget> {
   behaviour: Behaviour = {};
   /** Payments made only to see whether the platform still calls. */
   probes = 0;
-  /** Every request since the start as received, credentials included. */
-  readonly raw: Call[] = [];
   /** Faults that are being judged. */
   readonly faults = new Throttle(FAULTS_AT_ONCE);
-  readonly #byPayment = new Map<string, ScriptedExchange[]>();
-  #indexed = 0;
   readonly #payments: Expected[] = [];
 
   private constructor(
@@ -176,9 +170,8 @@ export class CallerRun extends Run<PlatformTarget> {
     }
   }
 
-  /** Records a call, and finds the payment that a new id belongs to. */
+  /** Finds the payment that a new id belongs to. */
   noteCall(call: Call): undefined {
-    if (this.raw.length < MAX_RAW) this.raw.push(call);
     if (call.method !== 'PUT') return;
     const id = idOf(call);
     if (this.#payments.some((payment) => payment.platform_payment_id === id)) return;
@@ -196,19 +189,7 @@ export class CallerRun extends Run<PlatformTarget> {
 
   /** The exchanges about one payment, oldest first. */
   exchangesOf(platform_payment_id: string | undefined): readonly ScriptedExchange[] {
-    const all = this.partner.exchanges();
-    // Indexed on arrival, because many checks read this concurrently, several times a second.
-    let from = all.length;
-    while (from > 0 && (all[from - 1]?.number ?? 0) > this.#indexed) from -= 1;
-    for (const exchange of all.slice(from)) {
-      const known = this.#byPayment.get(idOf(exchange));
-      if (known === undefined) this.#byPayment.set(idOf(exchange), [exchange]);
-      else known.push(exchange);
-      this.#indexed = exchange.number;
-    }
-    return platform_payment_id === undefined
-      ? []
-      : (this.#byPayment.get(platform_payment_id) ?? []);
+    return platform_payment_id === undefined ? [] : this.partner.exchangesOf(platform_payment_id);
   }
 
   /** The fault for a call: that of its payment first, then that for all calls. */
@@ -441,7 +422,8 @@ export class CallerContext extends Context<CallerRun, ScriptedExchange> {
   protected override shown(call: ScriptedExchange): { exchange: Exchange; got: string } {
     const { method, headers, body, answer, number } = call;
     const { run } = this;
-    const out = { method, url: run.partner.url + call.path, headers, body, received: true };
+    const shown = maskedHeaders(headers, run.caller.authentication);
+    const out = { method, url: run.partner.url + call.path, headers: shown, body, received: true };
     const came =
       answer === undefined
         ? nothing('the scripted partner withheld, cut or garbled the response on purpose')

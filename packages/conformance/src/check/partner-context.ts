@@ -61,8 +61,6 @@ export class PartnerRun extends Run<PartnerTarget> {
   readonly intents: Asked[] = [];
   /** Every record of a payment that the server returned, in order. */
   readonly seen: (Seen & { readonly intent: Intent })[] = [];
-  /** Every answer to Get Account and Get Balance. */
-  readonly balances: Reply[] = [];
   /** True once an account at rest was seen to change; its balance then proves nothing. */
   unsettled = false;
   /** Cents requested so far. */
@@ -374,22 +372,18 @@ export class PartnerContext extends Context<PartnerRun> {
     return this.#note(intent, await this.call('get_payment', pathOf(intent, options), options));
   }
 
-  readAccount(account_id?: string, options: CallOptions = {}): Promise<Reply> {
-    return this.#readDue('get_account', account_id, options);
-  }
-
-  readBalance(account_id?: string, options: CallOptions = {}): Promise<Reply> {
-    return this.#readDue('get_balance', account_id, options);
-  }
-
-  async #readDue(
-    operation: 'get_account' | 'get_balance',
+  readAccount(
     account_id: string = this.target.accounts.payable,
-    options: CallOptions,
+    options: CallOptions = {},
   ): Promise<Reply> {
-    const reply = await this.call(operation, { account_id }, options);
-    this.run.balances.push(reply);
-    return reply;
+    return this.call('get_account', { account_id }, options);
+  }
+
+  readBalance(
+    account_id: string = this.target.accounts.payable,
+    options: CallOptions = {},
+  ): Promise<Reply> {
+    return this.call('get_balance', { account_id }, options);
   }
 
   /** True when the partner offers an operation: two of them it need not. */

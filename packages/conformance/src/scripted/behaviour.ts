@@ -180,14 +180,13 @@ export type ScriptedAuth =
     }
   | { readonly method: 'key'; readonly header: string; readonly key: string };
 
-/** One request and its answer. Credentials are masked. */
+/** One request and its answer, credentials included. */
 export interface ScriptedExchange extends Pick<
   Call,
-  'number' | 'connection' | 'operation' | 'method' | 'path'
+  'number' | 'connection' | 'operation' | 'method' | 'path' | 'params' | 'headers'
 > {
   /** Milliseconds of the partner's clock. */
   readonly at_ms: number;
-  readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   /** Whether its credential was accepted. */
   readonly credential: 'right' | 'refused' | 'not_looked_at';

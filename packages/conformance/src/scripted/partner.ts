@@ -35,7 +35,7 @@ import {
   urlOf,
 } from './listeners.ts';
 import { respond, type Inside } from './operations.ts';
-import { bodyText, maskedForm, maskedHeaders, rawBytes, toCall, toSendable } from './requests.ts';
+import { bodyText, rawBytes, toCall, toSendable } from './requests.ts';
 import { Book, type Posting, type ScriptedAccount, type StoredPayment } from './state.ts';
 
 export * from './behaviour.ts';
@@ -121,6 +121,9 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     },
     /** Every request since the start, oldest first. */
     exchanges: (): readonly ScriptedExchange[] => desk.exchanges,
+    /** Those about one payment. */
+    exchangesOf: (platform_payment_id: string): readonly ScriptedExchange[] =>
+      desk.byPayment.get(platform_payment_id) ?? [],
     accounts: () => book.accounts(),
     /** Another host, to which some scenarios redirect. */
     stray_url: stray.url,
@@ -158,6 +161,7 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
 class Desk {
   readonly server: http.Server;
   readonly exchanges: ScriptedExchange[] = [];
+  readonly byPayment = new Map<string | undefined, ScriptedExchange[]>();
   refusedHandshakes = 0;
   readonly #inside: Inside;
   readonly #options: ScriptedPartnerOptions;
@@ -227,7 +231,7 @@ class Desk {
     const connection = this.#sockets.get(request.socket) ?? { number: 0, requests: 0 };
     const { call, problem } = toCall(request, text, this.#calls, connection, released);
     connection.requests += 1;
-    const exchange = this.#note(call, request);
+    const exchange = this.#note(call);
     const { book, behaviour } = this.#inside;
     const requestId = request.headers['x-request-id'];
     const fixed = {
@@ -257,21 +261,18 @@ class Desk {
     else released.addEventListener('abort', close, { once: true });
   }
 
-  /** Keeps an exchange, with its credentials masked. */
-  #note(call: Call, request: http.IncomingMessage): ScriptedExchange {
+  /** Keeps an exchange. */
+  #note(call: Call): ScriptedExchange {
+    const { number, connection, operation, method, path, params, headers, text: body } = call;
     const exchange: ScriptedExchange = {
-      number: call.number,
-      connection: call.connection,
+      ...{ number, connection, operation, method, path, params, headers, body },
       at_ms: this.#inside.book.now(),
-      operation: call.operation,
-      method: call.method,
-      path: call.path,
-      headers: maskedHeaders(request, this.#options.auth),
-      body: call.operation === 'access_token' ? maskedForm(call.text) : call.text,
       credential: 'not_looked_at',
       answer: undefined,
     };
     this.exchanges.push(exchange);
+    const { platform_payment_id: id } = params;
+    this.byPayment.set(id, [...(this.byPayment.get(id) ?? []), exchange]);
     if (this.exchanges.length > MAX_EXCHANGES) this.exchanges.shift();
     return exchange;
   }

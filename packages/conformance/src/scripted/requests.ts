@@ -1,4 +1,4 @@
-/** A request of the scripted partner as a call, and an answer as what goes over the wire; credentials are masked in what is kept. */
+/** A request of the scripted partner as a call, and an answer as what goes over the wire. */
 import http from 'node:http';
 import { partnerRoutes, Refusal, type Route } from '@duebridge/contract';
 import type { Answer, Call, Operation, ScriptedAuth } from './behaviour.ts';
@@ -95,20 +95,14 @@ export function bodyText(body: string | Uint8Array): string {
 
 /** Headers as text, in one entry each, with credentials masked. */
 export function maskedHeaders(
-  request: http.IncomingMessage,
-  auth: ScriptedAuth,
+  given: http.IncomingHttpHeaders,
+  auth: Pick<ScriptedAuth, 'method'> & { readonly header?: string },
 ): Record<string, string> {
-  const secret = new Set(['authorization', 'cookie', 'x-api-key']);
-  if (auth.method === 'key') secret.add(auth.header.toLowerCase());
-  const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(request.headers)) {
-    headers[name] = secret.has(name) ? '(masked)' : String(value);
-  }
-  return headers;
-}
-
-export function maskedForm(text: string): string {
-  const form = new URLSearchParams(text);
-  if (form.has('client_secret')) form.set('client_secret', '(masked)');
-  return form.toString();
+  const secret = new Set(['authorization', 'cookie', 'x-api-key', auth.header?.toLowerCase()]);
+  return Object.fromEntries(
+    Object.entries(given).map(([name, value]) => [
+      name,
+      secret.has(name) ? '(masked)' : String(value),
+    ]),
+  );
 }
