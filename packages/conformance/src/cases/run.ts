@@ -218,8 +218,8 @@ const CLAUSE_OF: Readonly<Record<string, 'PF1' | 'PF2' | 'PF3' | 'PF6' | 'PF7'>>
 function sentAs(t: PartnerContext, intent: Intent, name: string): Json | undefined {
   const id = encodeURIComponent(intent.platform_payment_id);
   const put = t.run.wire.exchanges.find(({ method, url }) => method === 'PUT' && url.endsWith(id));
-  // P36 sends invalid amounts and P37 sends two ids; this check does not judge what an acceptance of those contains.
-  return ['P36', 'P37'].includes(put?.check ?? '') ? t.run.latest(intent)?.[name] : undefined;
+  // P36 sends invalid amounts and P39 sends two ids; this check does not judge what an acceptance of those contains.
+  return ['P36', 'P39'].includes(put?.check ?? '') ? t.run.latest(intent)?.[name] : undefined;
 }
 
 /** How long Get Payment may show an end later than Get Account Payment did: it may read from a replica. */

@@ -1,5 +1,5 @@
 /**
- * Checks of who gets a token, and of what a platform answers (T04 to T07, T11, T14, T16, T17, T20, T21): a token starts payments in a
+ * Checks of who gets a token, and of what a platform answers (T04 to T07, T11, T14, T16, T20, T21): a token starts payments in a
  * customer's name, and an error must not tell strangers anything.
  */
 import type { Json } from '@duebridge/contract';
@@ -19,7 +19,6 @@ import {
   fullBody,
   identifiers,
   leastBody,
-  tokenOf,
   type TokenBody,
   type TokenContext,
 } from '../check/token-context.ts';
@@ -235,49 +234,6 @@ const t16: TokenCase = {
   },
 };
 
-/** First names and email addresses of customers whom a careless key takes for one. */
-const SIMILAR: readonly (readonly [string, string])[] = [
-  ['Joan', 'jo.an@example.com'],
-  ['Jonathan', 'joan@example.com'],
-  ['Joanna', 'joan+home@example.com'],
-  ['Jo', 'joan+work@example.com'],
-  // Spouses share an address.
-  ['John', 'joan@example.com'],
-];
-
-/** Concurrent requests: enough to overlap, and far below the burst of any rate limit. */
-const AT_ONCE = 10;
-
-const t17: TokenCase = {
-  id: 'T17',
-  title: 'Each customer gets a different token',
-  clauses: ['TK1', 'S1'],
-  likely_cause:
-    'The token is derived from some fields, or is in a cache or variable that is shared.',
-  async run(t: TokenContext) {
-    const bodies = [
-      fullBody(t.target),
-      { ...fullBody(t.target), first_name: 'Grace', email: 'grace@example.com' },
-      { ...leastBody(), first_name: 'Alan', last_name: 'Other', email: 'alan@example.com' },
-      ...SIMILAR.map(([first_name, email]) => ({ ...leastBody(), first_name, email })),
-    ];
-    const replies = [];
-    for (const body of bodies) replies.push(await t.create(body));
-    const crowd = Array.from({ length: AT_ONCE }, (_, place) => ({
-      ...leastBody(),
-      email: `customer-${place}@example.com`,
-    }));
-    replies.push(...(await Promise.all(crowd.map((body) => t.create(body)))));
-    const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
-    t.given(tokens.length > 1, 'fewer than two tokens were issued (see T01)');
-    const different = new Set(tokens).size;
-    const expected = `${tokens.length} different tokens for ${tokens.length} customers`;
-    t.must(different === tokens.length, expected, replies.at(-1), {
-      got: `${different} different ones`,
-    });
-  },
-};
-
 /** The answers of the token endpoint in this run whose statuses are at least this, and below the next hundred. */
 const errorsOf = (t: TokenContext, from: number): Exchange[] =>
   t.run.wire.exchanges.filter(
@@ -355,4 +311,4 @@ function hasForm({ answer_body, answer_headers }: Exchange): boolean {
   return isTyped(parsed(answer_body)) && /^application\/(?:[\w.+-]+\+)?json\b/i.test(type);
 }
 
-export const TOKEN_ACCESS = [t04, t05, t06, t07, t11, t14, t16, t17, t20, t21];
+export const TOKEN_ACCESS = [t04, t05, t06, t07, t11, t14, t16, t20, t21];

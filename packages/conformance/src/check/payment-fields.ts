@@ -25,7 +25,7 @@ export function isTerminalWord(status: Json | undefined): boolean {
 }
 
 /**
- * True when an answer tells of a payment. A server that answers a read of an unknown payment with 200 and `null` or `{}` breaks P15,
+ * True when an answer tells of a payment. A server that answers a read of an unknown payment with 200 and `null` or `{}` breaks P11,
  * and has no payment for all that.
  */
 export function holdsPayment(reply: Reply): boolean {

@@ -265,7 +265,14 @@ class Desk {
   #note(call: Call): ScriptedExchange {
     const { number, connection, operation, method, path, params, headers, text: body } = call;
     const exchange: ScriptedExchange = {
-      ...{ number, connection, operation, method, path, params, headers, body },
+      number,
+      connection,
+      operation,
+      method,
+      path,
+      params,
+      headers,
+      body,
       at_ms: this.#inside.book.now(),
       credential: 'not_looked_at',
       answer: undefined,

@@ -309,9 +309,9 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       ),
     ),
   ),
-  fails('P02', 'accepts any key that is present', () => admits(hasKey)),
+  fails('P01', 'accepts any key that is present', () => admits(hasKey)),
   fails(
-    'P02',
+    'P01',
     'accepts any bearer token',
     () => withTokens((_bearer, granted) => granted[0]),
     OAUTH,
@@ -330,31 +330,21 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     OAUTH,
   ),
   warns(
-    'P67',
+    'P04',
     'issues access tokens for any grant_type',
     () =>
       grantsDespite((error) => /unsupported_grant|grant_type is missing/.test(error), 'read write'),
     OAUTH,
   ),
   warns(
-    'P67',
+    'P04',
     'returns the requested scope, even one that does not exist',
     () => grantsDespite((error) => error.includes('invalid_scope'), 'no-such-scope-duebridge'),
     OAUTH,
   ),
-  warns(
-    'P67',
-    'answers at its token endpoint with error codes of its own',
-    () =>
-      swaps(
-        (call, { status }) => call.operation === 'access_token' && status >= 400,
-        ({ status }) => error(status, 'INVALID_REQUEST'),
-      ),
-    { ...STRICT, ...OAUTH },
-  ),
   fails('P05', 'accepts a payment with a token of scope read', () => ignoresScope(isPut), OAUTH),
   warns(
-    'P06',
+    'P05',
     'accepts a read with a token of scope write',
     () => ignoresScope((call) => call.operation === 'get_account'),
     OAUTH,
@@ -452,11 +442,11 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     let reads = 0;
     return changeDue((due) => due + (reads += 1));
   }),
-  warns('P15', 'answers a payment that does not exist with 500', () =>
+  warns('P11', 'answers a payment that does not exist with 500', () =>
     swaps((call, { status }) => call.operation === 'get_payment' && status === 404, BROKEN),
   ),
   warns(
-    'P15',
+    'P11',
     'answers a payment that does not exist with 200 and null',
     () =>
       swaps(
@@ -699,11 +689,11 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   ...(
     [
       [
-        'P37',
+        'P39',
         'does not compare the id in the body with the one in the path',
         'platform_payment_id',
       ],
-      ['P42', 'accepts a payment without a batch id', 'platform_batch_id'],
+      ['P39', 'accepts a payment without a batch id', 'platform_batch_id'],
     ] as const
   ).map(([check, wrong, name]) =>
     warns(
@@ -729,7 +719,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   warns('P39', 'answers a body that is an array with 500', () =>
     meets((call) => isPut(call) && call.text === '[]', BROKEN),
   ),
-  fails('P40', 'posts payments to accounts that do not exist', () =>
+  fails('P41', 'posts payments to accounts that do not exist', () =>
     ends((one, partner) => partner.account(one.biller_id, one.account_id) === undefined),
   ),
   fails('P41', 'posts payments to inactive accounts', () =>
@@ -898,34 +888,21 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   // Authentication: every operation, and before the work is done.
   ...(['get_balance', 'put_account_payment', 'get_account_payment', 'get_payment'] as const).map(
     (operation) =>
-      fails(
-        'P01',
-        `requires no credential for ${operation}`,
-        () => admits((call) => !hasKey(call) && call.operation === operation),
-        { also: ['P02'] },
+      fails('P01', `requires no credential for ${operation}`, () =>
+        admits((call) => !hasKey(call) && call.operation === operation),
       ),
   ),
-  fails(
-    'P01',
-    'creates the payment and then answers 401',
-    () => ({
-      ...admits(isPut),
-      ...swaps((call) => isPut(call) && call.headers['x-api-key'] !== KEY, REFUSED),
-    }),
-    { also: ['P02'] },
-  ),
-  fails(
-    'P01',
-    'refuses a read of a payment but returns the payment in the body',
-    () => ({
-      answer(call, answer, partner) {
-        const { payment_id } = partner.find(idOf(call)) ?? {};
-        if (answer.status !== 401 || payment_id === undefined) return undefined;
-        return { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', payment_id } };
-      },
-    }),
-    { also: ['P02'] },
-  ),
+  fails('P01', 'creates the payment and then answers 401', () => ({
+    ...admits(isPut),
+    ...swaps((call) => isPut(call) && call.headers['x-api-key'] !== KEY, REFUSED),
+  })),
+  fails('P01', 'refuses a read of a payment but returns the payment in the body', () => ({
+    answer(call, answer, partner) {
+      const { payment_id } = partner.find(idOf(call)) ?? {};
+      if (answer.status !== 401 || payment_id === undefined) return undefined;
+      return { ...answer, body: { code: 'UNAUTHORIZED', message: 'no', payment_id } };
+    },
+  })),
   fails(
     'P01',
     'answers a repeat of a known id before it looks at the credential',
@@ -934,7 +911,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     MANY,
   ),
   fails(
-    'P02',
+    'P01',
     'answers a repeat of a known id with any key',
     () =>
       admits(
@@ -951,9 +928,9 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       ['accepts the first character of its key', (key) => key === KEY[0]],
       ['accepts its key with a suffix', (key) => key.startsWith(KEY)],
     ] satisfies [string, (key: string) => boolean][]
-  ).map(([wrong, passes]) => fails('P02', wrong, () => admitsKey(passes))),
+  ).map(([wrong, passes]) => fails('P01', wrong, () => admitsKey(passes))),
   fails(
-    'P02',
+    'P01',
     'does not verify the second half of an access token',
     () =>
       withTokens((bearer, granted) =>
@@ -1216,7 +1193,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     });
   }),
   warns(
-    'P67',
+    'P04',
     'grants every scope of the client, whatever was asked for',
     () => changeToken({ scope: 'read write' }),
     OAUTH,

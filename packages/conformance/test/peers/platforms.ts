@@ -199,10 +199,10 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       answer.headers['access-control-allow-origin'] = '*';
     },
   })),
-  fails('T17', 'issues the same token to everybody', () =>
+  fails('T13', 'issues the same token to everybody', () =>
     changeGiven(() => ({ token: `dbt_${'0123456789abcdef'.repeat(3)}` })),
   ),
-  fails('T17', 'issues the same token to all customers of an account', () =>
+  fails('T13', 'issues the same token to all customers of an account', () =>
     changeGiven(() => ({ token: `dbt_A-1_${'fedcba9876543210'.repeat(3)}` })),
   ),
   fails('T06', 'compares the key case-insensitively', () =>
@@ -306,10 +306,10 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       { profile: 'strict' },
     ),
   ),
-  fails('T17', 'returns the token of the latest concurrent request', () => {
+  fails('T13', 'returns the token of the latest concurrent request', () => {
     let latest: { token: string; at: number } | undefined;
     return changeGiven(({ token }) => {
-      // The crowd of T17 arrives together; a token that is asked for alone is a new one.
+      // The crowd of T13 arrives together; a token that is asked for alone is a new one.
       if (latest === undefined || CLOCK.now() - latest.at > 50) {
         latest = { token: text(token), at: CLOCK.now() };
       }

@@ -166,7 +166,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
               body: Buffer.from('<h1>Error</h1>'),
             },
     },
-    warns: ['P11', 'P15', 'P59'],
+    warns: ['P11', 'P59'],
   },
   { name: 'that takes a hundred requests a second', gateway: { rate: 100 } },
   {
@@ -358,12 +358,12 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
         headers: { 'Content-Type': 'application/json' },
         body: 'null',
       }),
-    warns: ['P15'],
+    warns: ['P11'],
   },
   {
     name: 'that answers a read of an unknown payment with an empty object',
     behaviour: () => instead('get_account_payment', 404, { status: 200, body: {} }),
-    warns: ['P15'],
+    warns: ['P11'],
   },
   {
     name: 'that writes times in the basic format of ISO 8601',
