@@ -159,14 +159,21 @@ test('a killed server loses nothing acknowledged, and its leftovers do not preve
   assert.equal(await rowCount(second.url), 1);
   await second.stop();
 
-  // The number of the dead server now belongs to another program: ours.
+  // The number of the dead server now belongs to another program: ours, or the server of another folder.
   const pgdata = path.join(second.clusterDirectory, 'data');
-  await fs.writeFile(
-    path.join(pgdata, 'postmaster.pid'),
-    `${process.pid}\n${pgdata}\n0\n5432\n\n\n\nready\n`,
-  );
-  const third = await started(data);
-  assert.equal(await rowCount(third.url), 1);
+  const other = await started(await folder(t));
+  for (const [pid, port] of [
+    [process.pid, '5432'],
+    [other.pid, new URL(other.url).port],
+  ]) {
+    await fs.writeFile(
+      path.join(pgdata, 'postmaster.pid'),
+      `${pid}\n${pgdata}\n0\n${port}\n\n\n\nready\n`,
+    );
+    const next = await started(data);
+    assert.equal(await rowCount(next.url), 1);
+    await next.stop();
+  }
 });
 
 test('a start that was killed half way starts over', async (t) => {

@@ -402,7 +402,7 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
     const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n');
     const [pid, port] = [Number(lines[0]), Number(lines[3])];
     if (pid === 0) return undefined;
-    if (!(await isServer(pid))) {
+    if (!(await serves(pid, cluster))) {
       // It is dead, and its number may belong to another program now, which PostgreSQL itself cannot always tell.
       await fs.rm(file, { force: true });
       return undefined;
@@ -417,15 +417,22 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
   }
 }
 
-/** Whether a process runs and is a PostgreSQL server, where /proc can tell; its command line is open to everybody. */
-async function isServer(pid: number): Promise<boolean> {
+/** Whether a process runs and is the server of this cluster, where /proc can tell; its command line is open to everybody. */
+async function serves(pid: number, { pgdata }: Cluster): Promise<boolean> {
   try {
     process.kill(pid, 0);
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return false;
   }
   if (process.platform !== 'linux') return true;
-  return (await commandLine(pid))[0]?.endsWith('/postgres') === true;
+  const words = await commandLine(pid);
+  if (words[0]?.endsWith('/postgres') !== true) return false;
+  const here = await fs.realpath(pgdata);
+  // Another cluster's server has a folder of its own. One whose folder is gone may be ours, moved while it ran.
+  const its = await fs
+    .realpath(words[words.indexOf('-D') + 1] ?? '')
+    .catch((error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? here : undefined));
+  return its === here;
 }
 
 /** The words of a process's command line, where there is /proc; none of one that has ended. */
