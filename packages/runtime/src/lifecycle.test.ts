@@ -44,6 +44,25 @@ test('a closed terminal stops it like a signal of its host', async (t) => {
   assert.match(printed, /closed/);
 });
 
+test('the spans of a stop are sent before the process ends', async (t) => {
+  const { code, printed } = await life(
+    t,
+    `const { trace } = await import(${JSON.stringify(import.meta.resolve('@opentelemetry/api'))});
+     const { BatchSpanProcessor, TracerProvider } = await import(${JSON.stringify(import.meta.resolve('@opentelemetry/sdk-trace'))});
+     const exporter = {
+       export(spans, done) { console.log('sent ' + spans[0].name); done({ code: 0 }); },
+       shutdown: async () => {}, forceFlush: async () => {},
+     };
+     trace.setGlobalTracerProvider(new TracerProvider({ spanProcessors: [new BatchSpanProcessor({ exporter })] }));
+     ${up} return { stop: async () => trace.getTracer('test').startSpan('last call').end() };`,
+    (signal, line) => {
+      if (line === 'up') signal('SIGTERM');
+    },
+  );
+  assert.equal(code, 0);
+  assert.match(printed, /sent last call/);
+});
+
 test('a signal stops once and gracefully; a second one ends at once [F83]', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up' || line === 'halfway') signal('SIGTERM');

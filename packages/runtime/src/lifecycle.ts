@@ -1,6 +1,8 @@
 /** The lifecycle of a service: a start whose failure is one sentence, and one graceful stop. */
 import { ConfigurationError, exitCodes } from './errors.ts';
 import type { Log } from './log.ts';
+import { onStopRequest } from './stop-request.ts';
+import { sendSpans } from './tracing.ts';
 
 /** A started service. */
 export interface Service {
@@ -17,9 +19,6 @@ export interface RunOptions {
   /** Time limit of a stop in milliseconds; default 10,000 (F82), after which a container host kills. */
   stopTimeoutMs?: number;
 }
-
-/** How often to check whether npm is still running. */
-const PARENT_CHECK_MS = 200;
 
 /**
  * Starts a service and ends the process when it has stopped. SIGTERM, SIGINT and SIGHUP (a closed terminal) stop it gracefully, once, and
@@ -68,6 +67,7 @@ export async function runService(options: RunOptions): Promise<void> {
   await stopAsked.promise;
   try {
     await service.stop();
+    await sendSpans();
   } catch (error) {
     log.error({ error: asError(error) }, 'the stop failed');
     process.exit(exitCodes.failed);
@@ -75,22 +75,6 @@ export async function runService(options: RunOptions): Promise<void> {
   clearTimeout(late);
   log.info({}, 'stopped');
   process.exit(exitCodes.done);
-}
-
-/**
- * Calls `ask` for each signal that asks this process to stop: SIGTERM, SIGINT and SIGHUP (a closed terminal). The end of the npm that
- * started it counts as one SIGTERM.
- */
-export function onStopRequest(ask: (signal: NodeJS.Signals) => void): void {
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, ask);
-  if (process.env['npm_command'] === undefined) return;
-  // npm and npx start programs through a shell: a SIGTERM to npm ends that shell, which passes nothing on.
-  const parent = process.ppid;
-  const check = setInterval(() => {
-    if (process.ppid === parent) return;
-    clearInterval(check);
-    ask('SIGTERM');
-  }, PARENT_CHECK_MS).unref();
 }
 
 function asError(error: unknown): Error {

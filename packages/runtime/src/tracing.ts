@@ -10,6 +10,7 @@
 import {
   context,
   isSpanContextValid,
+  ProxyTracerProvider,
   ROOT_CONTEXT,
   SpanStatusCode,
   trace,
@@ -52,6 +53,15 @@ export function traceparentOf(span: Span): string {
 /** Ends a span with an error; `reason` is one of our own words. */
 export function failSpan(span: Span, reason: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR, message: reason });
+}
+
+/** Sends the spans that the SDK of this process still holds: a process that ends without it loses those of its last seconds. */
+export async function sendSpans(): Promise<void> {
+  const known = trace.getTracerProvider();
+  const provider = known instanceof ProxyTracerProvider ? known.getDelegate() : known;
+  if ('forceFlush' in provider && typeof provider.forceFlush === 'function') {
+    await provider.forceFlush();
+  }
 }
 
 function within(parent: SpanContext): Context {

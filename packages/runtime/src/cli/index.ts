@@ -2,8 +2,8 @@
 export * from '../config.ts';
 export * from '../data-directory.ts';
 export * from '../errors.ts';
-export { onStopRequest } from '../lifecycle.ts';
 export * from '../server-variables.ts';
+export * from '../stop-request.ts';
 export * from './admin-client.ts';
 export * from './audit-verify.ts';
 export * from './operation.ts';
