@@ -35,7 +35,7 @@ interface Migration {
   additive: boolean;
   /**
    * Whether it builds indexes while the tables are in use: `-- concurrently` is among its first two lines. It contains CREATE INDEX
-   * CONCURRENTLY statements and nothing else, and runs outside a transaction; an interrupted one is repeated.
+   * CONCURRENTLY statements and nothing else. In a database that has tables it runs outside a transaction; an interrupted one is repeated.
    */
   concurrently: boolean;
 }
@@ -67,7 +67,8 @@ export async function migrate(
   const { log = silentLog, lockTimeoutMs = 2_000, retryPauseMs = 2_000 } = options;
   assert.match(migrations.schema, /^[a-z][a-z0-9_]{0,62}$/, 'a schema name is lower case');
   const files = await readMigrations(migrations.directory);
-  const missing = missingOf(files, await appliedOf(database, migrations.schema), log);
+  const applied = await appliedOf(database, migrations.schema);
+  const missing = missingOf(files, applied, log);
   if (missing[0] !== undefined && options.apply === false) {
     throw new ConfigurationError(
       `the database lacks migration ${missing[0].name} of this version: run the migrate command with a role that may create tables, then start again`,
@@ -76,7 +77,7 @@ export async function migrate(
   const done: string[] = [];
   for (const file of missing) {
     const apply = (): Promise<boolean> =>
-      file.concurrently
+      file.concurrently && applied.size > 0
         ? buildIndexes(database, migrations.schema, file, retryPauseMs, log)
         : applyOne(database, migrations.schema, file, lockTimeoutMs, log);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
@@ -200,7 +201,8 @@ function applyOne(
       await assertUnused(tx, schema, file.text);
       await prepare(tx, schema);
     }
-    await tx.query(file.text);
+    // A first start has no writes that an index build could hold up.
+    await tx.query(file.text.replaceAll('INDEX CONCURRENTLY', 'INDEX'));
     await noteApplied(tx, schema, file);
     return true;
   };
@@ -244,33 +246,17 @@ async function buildIndexes(
   log: Log,
 ): Promise<boolean> {
   const indexes = indexesOf(file);
-  const lock = [`duebridge index builds of ${schema}`];
   const inTurn = async (connection: Transaction): Promise<boolean | undefined> => {
-    const [session] = await connection.query<{ locked: boolean; pid: number; timeout: string }>(
-      `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, pg_backend_pid() AS pid,
-              current_setting('statement_timeout') AS timeout`,
-      lock,
+    // Both end with the session.
+    const [row] = await connection.query<{ locked: boolean }>(
+      `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, set_config('statement_timeout', '0', false)`,
+      [`duebridge index builds of ${schema}`],
     );
-    if (session?.locked !== true) return undefined;
-    try {
-      if ((await appliedOf(connection, schema)).has(file.name)) return false;
-      await connection.query('SET statement_timeout = 0');
-      const [same] = await connection.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
-      if (same?.pid !== session.pid) {
-        throw new ConfigurationError(
-          `migration ${file.name} builds indexes and needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler`,
-        );
-      }
-      for (const index of indexes) await build(connection, index);
-      await noteApplied(connection, schema, file);
-      return true;
-    } finally {
-      // A pooler keeps the session, with its lock and its setting, and lends it to others.
-      await connection.query(
-        `SELECT pg_advisory_unlock(hashtextextended($1, 0)), set_config('statement_timeout', $2, false)`,
-        [...lock, session.timeout],
-      );
-    }
+    if (row?.locked !== true) return undefined;
+    if ((await appliedOf(connection, schema)).has(file.name)) return false;
+    for (const index of indexes) await build(connection, index);
+    await noteApplied(connection, schema, file);
+    return true;
   };
   const build = async (
     connection: Transaction,

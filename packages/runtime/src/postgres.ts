@@ -101,8 +101,8 @@ export interface Database {
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /**
-   * Runs `work` on one connection outside a transaction: session locks, LISTEN, tools. Not for use behind a pooler. Its session
-   * ends with it. The client waits for an answer without end: what limits a statement is the server's setting alone.
+   * Runs `work` on one connection outside a transaction: session locks, index builds, tools. Its session ends with it. Throws
+   * ConfigurationError behind a pooler, which lends one session to several. The client waits for an answer without end: what limits a statement is the server's setting alone.
    */
   withConnection<T>(work: (connection: Transaction) => Promise<T>): Promise<T>;
   /** Connections that it may open. */
@@ -240,6 +240,11 @@ export function openDatabase(options: DatabaseOptions): Database {
     // The session may hold a lock or other settings: that connection is not used again.
     withConnection: (work) =>
       withClient((session) => {
+        if (session.pooled) {
+          throw new ConfigurationError(
+            'this needs one session: run the migrate command with a direct connection to PostgreSQL, not through a pooler',
+          );
+        }
         const query: Transaction['query'] = (statement, values) =>
           run(session, statement, values, NO_CLIENT_TIMEOUT_MS);
         return work({ query });
