@@ -509,6 +509,20 @@ test('how a biller is paid is set; a file for the bank is made of the transfers 
   await page.getByRole('button', { name: 'Set how it is paid' }).click();
   const how = page.getByRole('row').filter({ hasText: 'pain001' });
   await how.getByRole('cell', { name: '$25.00' }).waitFor();
+  // Another account ends no hold, and leaves the least amount as it is.
+  const change = async (account: string, held: string): Promise<void> => {
+    await page.getByLabel('Account number').fill(account);
+    await page.getByLabel('Held').selectOption(held);
+    await page.getByRole('button', { name: 'Set how it is paid' }).click();
+    await how.getByRole('cell', { name: account.slice(-4) }).waitFor();
+  };
+  await change('87654321', 'yes');
+  await how.getByText('nothing is transferred').waitFor();
+  await change('12345678', 'as it is');
+  await how.getByText('nothing is transferred').waitFor();
+  await how.getByRole('cell', { name: '$25.00' }).waitFor();
+  await change('12345678', 'no');
+  await how.getByText('nothing is transferred').waitFor({ state: 'detached' });
   await page.getByRole('link', { name: 'Money', exact: true }).click();
   const make = async (): Promise<void> => {
     const label = 'Make a pain.001 file';

@@ -33,7 +33,10 @@ export function Payouts({ partner_id }: { partner_id: string }) {
   );
 }
 
-/** The whole of it is set at once: an account number is shown nowhere, so it is given again. */
+const AS_IT_IS = 'as it is';
+const SWITCH = [AS_IT_IS, 'yes', 'no'] as const;
+
+/** The account is given in full, because it is shown nowhere. What else is left as it is stays so: a new account ends no hold. */
 function Change({ path, again }: { path: string; again: () => void }) {
   return (
     <Form
@@ -45,8 +48,8 @@ function Change({ path, again }: { path: string; again: () => void }) {
         { name: 'account_number', label: 'Account number', inputMode: 'numeric' },
         { name: 'stripe_account', label: 'Account at Stripe' },
         { name: 'minimum', label: 'At least, in dollars', inputMode: 'decimal' },
-        { name: 'held', label: 'Held', options: ['no', 'yes'] },
-        { name: 'bears_refunds', label: 'Bears refunds', options: ['yes', 'no'] },
+        { name: 'held', label: 'Held', options: SWITCH },
+        { name: 'bears_refunds', label: 'Bears refunds', options: SWITCH },
       ]}
       button="Set how it is paid"
       submit={async ({ minimum = '', held, bears_refunds, ...given }) => {
@@ -56,8 +59,8 @@ function Change({ path, again }: { path: string; again: () => void }) {
         const set = await post<PayoutView>(path, {
           ...Object.fromEntries(Object.entries(given).filter(([, text]) => text)),
           ...(cents && { minimum_in_cents: Number(cents) }),
-          held: held === 'yes',
-          bears_refunds: bears_refunds === 'yes',
+          ...(held !== AS_IT_IS && { held: held === 'yes' }),
+          ...(bears_refunds !== AS_IT_IS && { bears_refunds: bears_refunds === 'yes' }),
         });
         again();
         announcement.value = `${set.biller_id} is paid by ${words(set.way)}.`;
