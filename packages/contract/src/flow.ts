@@ -161,6 +161,9 @@ export const FlowSession = Type.Object({
             'The masked address that the receipt is mailed to, where the platform sends mail.',
           ),
         ),
+        refunded_in_cents: Type.Optional(
+          Type.Integer({ description: 'What of the payment went back to its customer.' }),
+        ),
       },
       {
         description:

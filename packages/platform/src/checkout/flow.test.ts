@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { ERRORS, type ErrorCode, type FlowPayment, type FlowSession } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import {
   bearer,
   startTestPartner,
@@ -462,9 +463,14 @@ test('a receipt names its payer and a contact, and no name appears before there 
   partner.endings.set(account, succeeded());
   await ended(session, payment.platform_payment_id);
   // No mail server is set up here, so no address is shown.
-  assert.deepEqual((await readSession(session)).receipt, {
-    payer_name: 'Josephine-canary Quimby-canary',
+  const receipt = { payer_name: 'Josephine-canary Quimby-canary' };
+  assert.deepEqual((await readSession(session)).receipt, receipt);
+  await until('its funds are settled, so that a part is refunded', async () => {
+    const path = `/admin/v1/payments/${payment.platform_payment_id}/refund`;
+    const part = { amount_in_cents: 100, reason_code: 'goodwill', reason: 'r' };
+    return (await platform.admin('POST', path, part)).status === 200;
   });
+  assert.deepEqual((await readSession(session)).receipt, { ...receipt, refunded_in_cents: 100 });
 });
 
 test('the page learns no whole account id, and no name of the holder, from any answer of the flow [PL15]', async () => {

@@ -13,6 +13,7 @@ import type { Mode } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
+import { refundedCents } from '../money/refunds.ts';
 import { plainText } from '../plain-text.ts';
 import { billerName, type PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -111,12 +112,6 @@ const claimStatement = sql(
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries, queued_at::text`,
 );
-/** What of a payment went back to its customer. */
-const refundedStatement = sql(
-  'mail_refunded',
-  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
-    WHERE platform_payment_id = $1 AND state = 'done'`,
-);
 /** Ends a mail: sent, or given up; not one that a refund has queued again meanwhile. */
 const ends = (column: 'sent_at' | 'given_up_at') =>
   sql(
@@ -191,10 +186,7 @@ async function sendOne(
     await database.query(giveUpStatement, mail);
     return;
   }
-  const [refunded] = await database.query<{ cents: number }>(refundedStatement, [
-    platform_payment_id,
-  ]);
-  const refunded_in_cents = refunded?.cents ?? 0;
+  const refunded_in_cents = await refundedCents(database, platform_payment_id);
   const partner = await registry.get(content.partner_id);
   try {
     await mailer.sendMail({

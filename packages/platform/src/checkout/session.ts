@@ -25,6 +25,7 @@ import {
   type Session,
 } from './flow.ts';
 import type { Funds } from '../funding/funds.ts';
+import { refundedCents } from '../money/refunds.ts';
 import { maskAccountId } from '../mask.ts';
 import { plainText } from '../plain-text.ts';
 import type { PartnerClient } from '../partners/client.ts';
@@ -236,9 +237,11 @@ async function receiptOf(
 ): Promise<FlowSession['receipt']> {
   const payer = await payerOf(database, sealer, payment, flow_id);
   if (payer === undefined) return undefined;
+  const refunded_in_cents = await refundedCents(database, payment.platform_payment_id);
   const [name = '', domain = ''] = payer.email.split(/@(?=[^@]*$)/);
   return {
     payer_name: plainText(`${payer.first_name} ${payer.last_name}`),
+    ...(refunded_in_cents > 0 && { refunded_in_cents }),
     ...(mails ? { mailed_to: `${Array.from(name)[0] ?? ''}•••@${domain}` } : {}),
   };
 }

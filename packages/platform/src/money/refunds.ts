@@ -70,6 +70,17 @@ const fundsStatement = sql(
   'refund_funds',
   `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
 );
+const wentBackStatement = sql(
+  'refund_went_back',
+  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
+    WHERE platform_payment_id = $1 AND state = 'done'`,
+);
+/** What of a payment went back to its customer by refunds, in cents. */
+export async function refundedCents(on: Queryable, platform_payment_id: string): Promise<number> {
+  const [row] = await on.query<{ cents: number }>(wentBackStatement, [platform_payment_id]);
+  return row?.cents ?? 0;
+}
+
 /** Refunded, or on its way; and what is disputed: the processor holds it, or the customer has it already. */
 const refundedStatement = sql(
   'refund_sum',

@@ -10,10 +10,12 @@ export function receiptRows(bill: Bill, payment: FlowPayment, words: Language): 
   const { say } = words;
   const { session } = bill;
   const biller = session.biller.name;
+  const refunded = session.receipt?.refunded_in_cents ?? 0;
   return [
     [say('pay_to'), biller],
     [say('account'), session.account.masked_account_id],
     [say('amount'), words.money(payment.amount_in_cents)],
+    ...(refunded === 0 ? [] : ([[say('refunded'), words.money(refunded)]] as const)),
     [say('method'), methodLabel(bill, payment)],
     ...(session.receipt === undefined
       ? []
