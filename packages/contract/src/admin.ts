@@ -267,6 +267,7 @@ export const ListedPayment = Type.Object({
     'Null when nothing is due, or when another process drives the payment.',
   ),
   paused: t.flag('Nothing is sent until an operator resumes it (decision 61).'),
+  withdrawable: t.flag('Nothing of it can have left, so that an operator may withdraw it.'),
   open_case: t.nullable(
     Type.Object({
       case_id: t.string(),

@@ -88,6 +88,7 @@ export function openPaymentList(dependencies: {
         ...summarize(calls.get(payment.platform_payment_id) ?? []),
         next_step: nextStep(payment),
         paused: payment.slot === PAUSED,
+        withdrawable: isWithdrawable(payment),
         open_case: cases.get(payment.platform_payment_id) ?? null,
       });
     }
@@ -122,6 +123,12 @@ export function openPaymentList(dependencies: {
 /** The refusal of a cursor that is not from a page. */
 export function badCursor(): Refusal {
   return invalidField('query.cursor', 'is not the next_cursor of a page');
+}
+
+/** Whether nothing of it can have left (store/terminal.ts, withdrawPayment, which decides). Pure. */
+export function isWithdrawable({ status, stage, maybe_sent }: PaymentRow): boolean {
+  const isUnsent = stage === 'created' || stage === 'authorized';
+  return status === 'processing' && isUnsent && maybe_sent === null;
 }
 
 /** A payment as an operator sees it. */

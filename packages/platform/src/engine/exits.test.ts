@@ -10,6 +10,7 @@ import { pausePayment } from '../store/pause.ts';
 import { advance, findPayment } from '../store/payments.ts';
 import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
 import { readStatement } from '../reconciliation/batch.ts';
+import { isWithdrawable } from '../admin/payment-list.ts';
 import { endCase } from '../store/cases.ts';
 import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
 import { activePayment } from './active-payment.ts';
@@ -204,6 +205,8 @@ test('each act of the table ends its state, though neither the partner nor the p
   for (const [state, acts] of await table()) {
     for (const name of acts) {
       const id = await inState(rig, state);
+      const before = await findPayment(rig.database, id);
+      assert.equal(before && isWithdrawable(before), acts.includes('withdraw'), state);
       await act(rig, name, state, id);
       const row = await findPayment(rig.database, id);
       assert.notEqual(row?.status, 'processing', `${name} of ${state}`);

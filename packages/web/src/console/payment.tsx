@@ -189,7 +189,7 @@ function actsOf(
     {
       label: 'Withdraw',
       danger: true,
-      blocked: isUnsent
+      blocked: payment.withdrawable
         ? undefined
         : 'It may have reached the partner; only the partner can cancel it.',
       about: `Cancels ${name}, which cannot have left yet.`,
