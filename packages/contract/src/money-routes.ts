@@ -281,13 +281,13 @@ export const moneyOperations = {
   },
   list_remittances: {
     call: 'GET /money/remittances',
-    summary: 'List remittances, newest first, at most 100',
+    summary: 'List remittances, newest first',
     tiedBy: 'partner_id',
-    query: t.partial({
-      partner_id: PartnerId,
-      state: t.oneOf(REMITTANCE_STATES),
+    query: t.strictObject({
+      ...t.optional({ partner_id: PartnerId, state: t.oneOf(REMITTANCE_STATES) }),
+      ...t.paging,
     }),
-    reply: Type.Object({ remittances: Type.Array(RemittanceView) }),
+    reply: t.page('remittances', RemittanceView),
   },
   remit_now: {
     call: 'POST /money/remittances',

@@ -13,12 +13,10 @@ import {
   platformAdminRoutes as routes,
   Refusal,
   Uuid,
-  type Route,
 } from '@duebridge/contract';
 import {
   mount,
   type AuditChain,
-  type Call,
   type Clock,
   type Database,
   type Handler,
@@ -56,6 +54,7 @@ import { testPartner } from './partner-test.ts';
 import { badCursor, openPaymentList, pageOf, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
 import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
+import type { Serve } from './serve.ts';
 
 /** The dependencies of the admin API. */
 export interface AdminDependencies extends MoneyDependencies {
@@ -79,14 +78,6 @@ export interface AdminDependencies extends MoneyDependencies {
   /** Identifies the sender of a request. Throws Refusal UNAUTHORIZED, or CSRF_TOKEN_REQUIRED. */
   readonly authenticate: (request: FastifyRequest) => Promise<Operator>;
 }
-
-/** A call with who makes it: the operator, and the name that the audit records. */
-type AdminHandler<R extends Route> = (
-  call: Call<R> & { readonly operator: Operator; readonly actor: string },
-) => ReturnType<Handler<R>>;
-
-/** Mounts an operation behind the role, and the tie to a partner, named in its table entry. */
-type Serve = <const R extends Route>(route: R, handler: AdminHandler<R>) => void;
 
 /** Mounts every admin operation. */
 export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies): void {
@@ -112,7 +103,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
   mountPayments(serve, dependencies, list);
   mountActs(serve, dependencies, list);
   mountBatches(serve, dependencies);
-  mountMoney(serve, (request) => known.get(request).actor, dependencies);
+  mountMoney(serve, dependencies);
   mountPeople(serve, dependencies, list);
   serve(routes.verify_audit, ({ query }) =>
     dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),

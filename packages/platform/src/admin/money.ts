@@ -1,8 +1,7 @@
 /** The admin operations on money: the book, how billers are paid, and their remittances. */
 import { Readable } from 'node:stream';
-import { platformAdminRoutes as routes, Refusal, type Route } from '@duebridge/contract';
-import type { Clock, Database, Handler } from '@duebridge/runtime';
-import type { FastifyRequest } from 'fastify';
+import { platformAdminRoutes as routes, Refusal } from '@duebridge/contract';
+import type { Clock, Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { readBalances } from '../money/balances.ts';
 import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS } from '../money/check.ts';
@@ -15,6 +14,8 @@ import { listRefunds, requestRefund, type Refunding } from '../money/refunds.ts'
 import { getRemittance, listRemittances, readStatementOf } from '../money/statement.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
+import type { Serve } from './serve.ts';
+import { pageOf } from './payment-list.ts';
 
 /** What they need. */
 export interface MoneyDependencies {
@@ -41,12 +42,8 @@ export async function registeredPartner(
   return partner;
 }
 
-/** Mounts them by `serve`, which checks the caller's role; `actor` is who calls. */
-export function mountMoney(
-  serve: <const R extends Route>(route: R, handler: Handler<R>) => void,
-  actor: (request: FastifyRequest) => string,
-  dependencies: MoneyDependencies,
-): void {
+/** Mounts them. */
+export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void {
   const { database, registry, clock, remit, refunding } = dependencies;
   const partnerOf = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.get_money, async ({ query }) => ({
@@ -58,20 +55,25 @@ export function mountMoney(
   serve(routes.check_money, ({ query }) =>
     checkMoney(database, clock.now(), Math.min(MAX_DAYS, Number(query.days ?? HOURLY_DAYS))),
   );
-  serve(routes.set_payout, async ({ params, body, request }) =>
-    setPayout(dependencies, await partnerOf(params.partner_id), body, actor(request)),
+  serve(routes.set_payout, async ({ params, body, actor }) =>
+    setPayout(dependencies, await partnerOf(params.partner_id), body, actor),
   );
   serve(routes.list_payouts, async ({ params }) => {
     await partnerOf(params.partner_id);
     return { payouts: await listPayouts(dependencies, params.partner_id) };
   });
-  serve(routes.list_remittances, async ({ query }) => ({
-    remittances: await listRemittances(database, query),
-  }));
+  serve(routes.list_remittances, async ({ query }) => {
+    const { page, next_cursor } = await pageOf(
+      query.limit,
+      (limit) => listRemittances(database, { ...query, limit }),
+      (row) => row.remittance_id,
+    );
+    return { remittances: page, next_cursor };
+  });
   serve(routes.remit_now, async () => ({ waiting: [...(await remit())] }));
-  serve(routes.pay_out, async ({ params, body, request }) => {
+  serve(routes.pay_out, async ({ params, body, actor }) => {
     const partner = await partnerOf(params.partner_id);
-    const said = { reason: body.reason, actor: actor(request), now: clock.now() };
+    const said = { reason: body.reason, actor, now: clock.now() };
     const id = await payOut(database, partner, body.biller_id ?? partner.biller_id ?? '', said);
     return getRemittance(database, id);
   });
@@ -82,24 +84,22 @@ export function mountMoney(
     // Fastify streams it; the table's response type describes the whole text.
     return Readable.from(pieces) as unknown as string;
   });
-  serve(routes.end_transfer, ({ params, body, request }) =>
-    endTransfer(dependencies, params.remittance_id, body, actor(request)),
+  serve(routes.end_transfer, ({ params, body, actor }) =>
+    endTransfer(dependencies, params.remittance_id, body, actor),
   );
-  serve(routes.make_bank_file, ({ body, request }) =>
-    makeBankFile(dependencies, body, actor(request)),
+  serve(routes.make_bank_file, ({ body, actor }) => makeBankFile(dependencies, body, actor));
+  serve(routes.get_bank_file, ({ params, actor }) =>
+    readBankFile(dependencies, params.file_id, actor),
   );
-  serve(routes.get_bank_file, ({ params, request }) =>
-    readBankFile(dependencies, params.file_id, actor(request)),
-  );
-  serve(routes.refund_payment, ({ params, body, request }) =>
-    requestRefund(refunding, params.platform_payment_id, body, actor(request)),
+  serve(routes.refund_payment, ({ params, body, actor }) =>
+    requestRefund(refunding, params.platform_payment_id, body, actor),
   );
   serve(routes.list_refunds, async ({ query }) => ({
     refunds: await listRefunds(database, query),
   }));
   const now = (): string => new Date(clock.now()).toISOString();
   serve(routes.list_cases, async ({ query }) => ({ cases: await listCases(database, query) }));
-  serve(routes.open_case, async ({ params, body, request }) => {
+  serve(routes.open_case, async ({ params, body, actor }) => {
     const { platform_payment_id } = params;
     const { reason_code = 'other', reason } = body;
     const case_id = uuidv7({ msecs: clock.now() });
@@ -108,7 +108,7 @@ export function mountMoney(
       platform_payment_id,
       reason_code,
       reason,
-      actor: actor(request),
+      actor,
       at: now(),
     };
     if (!(await openCase(database, 'complained', said))) throw new Refusal('PAYMENT_NOT_FOUND');
@@ -118,9 +118,9 @@ export function mountMoney(
     return opened;
   });
   const { secondPersonAboveCents } = refunding;
-  serve(routes.end_case, ({ params, body, request }) =>
+  serve(routes.end_case, ({ params, body, actor }) =>
     endCase({ database, secondPersonAboveCents }, params.case_id, body, {
-      actor: actor(request),
+      actor,
       at: now(),
     }),
   );

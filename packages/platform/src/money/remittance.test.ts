@@ -624,6 +624,10 @@ test('a biller that has left is paid what it is still owed, once its batches are
   await rig.round();
   await rig.holds();
   assert.deepEqual((await rig.remittances())[0], ['sent', 700]);
+  const [first] = await listRemittances(rig.database, { limit: 1 });
+  assert.equal(first?.remittance_id, id);
+  const below = await listRemittances(rig.database, { cursor: id });
+  assert.deepEqual([(await rig.remittances()).length, below.length], [2, 1]);
   let csv = '';
   for await (const piece of await readStatementOf(rig.database, id, 'csv')) csv += piece;
   assert.match(csv, /^carried,,,,700,rest-.*\r\ntotal,,,,700,/m);

@@ -27,7 +27,9 @@ const getStatement = sql(
 const listStatement = sql(
   'remittance_list',
   `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r
-    WHERE ($1::text IS NULL OR partner_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, remittance_id DESC LIMIT 100`,
+    WHERE ($1::text IS NULL OR partner_id = $1) AND ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR (made_at, remittance_id) <
+           (SELECT c.made_at, c.remittance_id FROM duebridge_platform.remittances c WHERE c.remittance_id = $3))
+    ORDER BY made_at DESC, remittance_id DESC LIMIT $4`,
 );
 const paymentsStatement = sql(
   'remittance_payments',
@@ -45,15 +47,18 @@ const carriedStatement = sql(
   `SELECT remittance_id AS note, net_in_cents AS amount_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`,
 );
 
-/** Remittances, newest first, at most 100. */
+/** Remittances, newest first; those made before that of the id `cursor`, at most `limit` (default 100). */
 export function listRemittances(
   database: Pick<Database, 'query'>,
-  filter: { readonly partner_id?: string; readonly state?: string },
+  filter: {
+    readonly partner_id?: string;
+    readonly state?: string;
+    readonly cursor?: string;
+    readonly limit?: number;
+  },
 ): Promise<RemittanceView[]> {
-  return database.query<RemittanceView>(listStatement, [
-    filter.partner_id ?? null,
-    filter.state ?? null,
-  ]);
+  const { partner_id = null, state = null, cursor = null, limit = 100 } = filter;
+  return database.query<RemittanceView>(listStatement, [partner_id, state, cursor, limit]);
 }
 
 /** One remittance. Throws Refusal NOT_FOUND. */
