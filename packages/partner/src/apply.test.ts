@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
 import type { AccountsInTransaction } from './account-system.ts';
-import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
+import { Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { cancelPayment } from './end-by-hand.ts';
@@ -19,7 +19,7 @@ import {
 
 /** An applier that runs only when the test calls it. */
 function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
-  return openApplier({
+  return new Applier({
     database,
     accounts: ledger(database),
     billers: undefined,

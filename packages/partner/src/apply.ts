@@ -16,7 +16,6 @@ import assert from 'node:assert/strict';
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
-  within,
   type AccountSystem,
   type BillerRules,
 } from './account-system.ts';
@@ -59,22 +58,6 @@ export interface KitHealth {
   readonly posting: boolean;
 }
 
-/** The applying end of the kit. */
-export interface Applier {
-  /** Whether it works. */
-  readonly health: KitHealth;
-  /** Takes payments that were just committed. Never waits and never throws: the table holds them. */
-  take(payments: readonly PaymentRow[]): void;
-  /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
-  sweep(ageMs?: number): Promise<number>;
-  /** Cancels a payment (ST4). */
-  cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
-  /** Starts sweeping: everything once at the start, then at intervals. */
-  start(): void;
-  /** Stops sweeping. Resolves when the payments in hand have been tried, or after a few seconds if something hangs. */
-  stop(): Promise<void>;
-}
-
 /** How payments are applied. */
 export interface ApplierOptions {
   readonly database: Database;
@@ -91,12 +74,8 @@ export interface ApplierOptions {
   readonly clock: Clock;
 }
 
-/** Creates the applying end; nothing runs before `start` or `take`. */
-export function openApplier(options: ApplierOptions): Applier {
-  return new ApplyingEnd(options);
-}
-
-class ApplyingEnd implements Applier {
+/** The applying end of the kit; nothing runs before `start` or `take`. */
+export class Applier {
   readonly #on: ApplierOptions;
   readonly #lease: Lease;
   readonly #posting: Posting;
@@ -106,7 +85,6 @@ class ApplyingEnd implements Applier {
   #sweeping: Promise<void> = Promise.resolve();
   #place = '';
   #isOut = false;
-  #idle: (() => void)[] = [];
   /** The deadline of the current sweep, or of the next one. */
   #sweepDueAt = Infinity;
   /** When a payment was last tried, or first taken into an empty hand. */
@@ -130,6 +108,7 @@ class ApplyingEnd implements Applier {
     this.#posting = new Posting(way, options);
   }
 
+  /** Takes payments that were just committed. Never waits and never throws: the table holds them. */
   take(payments: readonly PaymentRow[]): void {
     // With a cancel window, the sweep applies them when it has passed.
     if (this.#on.holdMs > 0 || this.#stopped.signal.aborted) return;
@@ -138,18 +117,21 @@ class ApplyingEnd implements Applier {
     }
   }
 
+  /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   async sweep(ageMs = SWEEP_AGE_MS): Promise<number> {
     const due = await this.#find(ageMs);
     await Promise.all(due.map((payment) => this.#apply(payment, payment.is_claimed)));
     return due.length;
   }
 
+  /** Cancels a payment (ST4). */
   async cancel(id: string, actor: string, reason: string): Promise<CancelOutcome> {
     const outcome = await cancelPayment(this.#on.database, id, actor, reason);
     if (outcome.outcome === 'canceled') this.#announce([outcome.payment]);
     return outcome;
   }
 
+  /** Whether it works. */
   get health(): KitHealth {
     const now = this.#on.clock.monotonic();
     return {
@@ -162,6 +144,7 @@ class ApplyingEnd implements Applier {
     };
   }
 
+  /** Starts sweeping: everything once at the start, then at intervals. */
   start(): void {
     this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;
     // Only a replica that keeps its lease notices that others are dead.
@@ -172,14 +155,12 @@ class ApplyingEnd implements Applier {
     );
   }
 
+  /** Stops sweeping. Resolves when the payments in hand have been tried, or after a few seconds if something hangs. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#sweeping;
     await this.#posting.stop();
     await this.#lease.stop();
-    if (this.#inHand.size === 0) return;
-    const done = new Promise<void>((resolve) => this.#idle.push(resolve));
-    await within(this.#on.clock, STOP_MS, 'the stop', done).catch(() => undefined);
   }
 
   #announce(ended: readonly PaymentRow[]): void {
@@ -236,11 +217,6 @@ class ApplyingEnd implements Applier {
       const line = { platform_payment_id: id, error: describeAccountSystemError(tried.error) };
       if (isFirst) this.#on.log.error(line, 'not applied; will be retried');
       else this.#on.log.warn(line, 'still not applied');
-    }
-    if (this.#inHand.size === 0) {
-      const done = this.#idle;
-      this.#idle = [];
-      for (const resolve of done) resolve();
     }
   }
 
@@ -302,9 +278,6 @@ class ApplyingEnd implements Applier {
     }
   }
 }
-
-/** Maximum wait of a stop for payments in hand after posting has stopped, in milliseconds. */
-const STOP_MS = 2_000;
 
 function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {
   const byStatus = Map.groupBy(ended, (row) => row.status);

@@ -28,7 +28,7 @@ import {
   type BillerRules,
   type FinalOutcome,
 } from './account-system.ts';
-import { openApplier, type KitHealth } from './apply.ts';
+import { Applier, type KitHealth } from './apply.ts';
 import { openAuthenticator, type AuthOptions } from './auth.ts';
 import {
   noteContradiction,
@@ -41,7 +41,7 @@ import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { auditTables, toRecord, type PaymentRow } from './store.ts';
-import { openKitTraces } from './traces.ts';
+import { KitTraces } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
@@ -154,54 +154,26 @@ function openStages(
   options: PartnerKitOptions,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
 ) {
-  const { database, auth } = options;
+  const { auth, billers, database, holdMs = 0 } = options;
   const accounts = options.accounts ?? ledger(database);
   const metrics = kitMetrics(options.metrics, database);
-  const accountReads = openAccountReads({
-    accounts,
-    billers: options.billers,
-    metrics,
-    log,
-    clock,
-  });
-  const traces = openKitTraces();
-  const authenticator = openAuthenticator({ auth, database, clock });
-  const reads = openStatusReads({
-    database,
-    metrics,
-    log,
-    clock,
-    maxConnections: app.server.maxConnections,
-  });
-  const applier = openApplier({
-    database,
-    accounts,
-    billers: options.billers,
-    holdMs: options.holdMs ?? 0,
-    announce: (ended) => reads.announce(ended),
-    traces,
-    metrics,
-    log,
-    clock,
-  });
-  const statements = openStatements(database);
-  const acceptance = openAcceptance({
-    database,
-    handOver: (payments) => applier.take(payments),
-    client_id: authenticator.client_id,
-    metrics,
-    clock,
-  });
+  const on = { accounts, billers, database, metrics, log, clock };
+  const traces = new KitTraces();
+  const authenticator = openAuthenticator({ ...on, auth });
+  const reads = openStatusReads({ ...on, maxConnections: app.server.maxConnections });
+  const announce = (ended: readonly PaymentRow[]): void => reads.announce(ended);
+  const applier = new Applier({ ...on, holdMs, announce, traces });
+  const handOver = (payments: readonly PaymentRow[]): void => applier.take(payments);
   return {
     accounts,
     metrics,
-    accountReads,
     traces,
     authenticator,
     reads,
     applier,
-    statements,
-    acceptance,
+    accountReads: openAccountReads(on),
+    statements: openStatements(database),
+    acceptance: openAcceptance({ ...on, client_id: authenticator.client_id, handOver }),
   };
 }
 
@@ -267,7 +239,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
   on('get_balance', ({ params }) => accountReads.balance(params));
   on('put_account_payment', async ({ params, body, request }) => {
     const put = (): Promise<PaymentRow> => acceptance.put(params, body);
-    return toRecord(await traces.accept(request, params, put));
+    return toRecord(await traces.accept(request, params.platform_payment_id, put));
   });
   on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
     const id = params.platform_payment_id;

@@ -4,7 +4,7 @@ import test from 'node:test';
 import { silentLog, systemClock, type Database } from '@duebridge/runtime';
 import type { TestDatabase } from '@duebridge/runtime/testing';
 import { until } from '@duebridge/runtime/testing';
-import { openApplier, type Applier, type ApplierOptions } from './apply.ts';
+import { Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { findPayments } from './store.ts';
@@ -12,7 +12,7 @@ import { accepted, haveAccounts, kitDatabase } from '../test/kit.ts';
 
 /** An applier on the database, stopped with it: one that a failed test leaves behind would keep the process alive. */
 function applierOn(database: TestDatabase, options: Partial<ApplierOptions> = {}): Applier {
-  const applier = openApplier({
+  const applier = new Applier({
     database,
     accounts: ledger(database),
     billers: undefined,

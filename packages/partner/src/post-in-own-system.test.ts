@@ -9,7 +9,7 @@ import test from 'node:test';
 import { silentLog, type Clock, type Database } from '@duebridge/runtime';
 import { manualClock, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
-import { openApplier, type Applier } from './apply.ts';
+import { Applier } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import { settlePayment } from './end-by-hand.ts';
 import { accepted, kitDatabase } from '../test/kit.ts';
@@ -25,7 +25,7 @@ function replica(
 ): { applier: Applier; did: string[] } {
   const did: string[] = [];
   const { post = (payments) => Promise.resolve(payments.map(() => POSTED)), lookup } = on;
-  const applier = openApplier({
+  const applier = new Applier({
     database,
     accounts: {
       posts: 'in_own_system',

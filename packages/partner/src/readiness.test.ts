@@ -15,7 +15,7 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import { until } from '@duebridge/runtime/testing';
-import { openApplier, type ApplierOptions } from './apply.ts';
+import { Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { startPartner } from './server.ts';
@@ -38,7 +38,7 @@ function movable(): Clock & { move(ms: number): void } {
 }
 
 function applierOn(database: Database, clock: Clock, more: Partial<ApplierOptions> = {}) {
-  return openApplier({
+  return new Applier({
     database,
     accounts: ledger(database),
     billers: undefined,

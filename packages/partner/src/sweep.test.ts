@@ -14,7 +14,7 @@ import {
 } from '@duebridge/runtime';
 import { manualClock } from '@duebridge/runtime/testing';
 import type { AccountSystem, PostOutcome, Posting } from './account-system.ts';
-import { openApplier, type ApplierOptions } from './apply.ts';
+import { Applier, type ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
 import type { KitTraces } from './traces.ts';
@@ -133,14 +133,14 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
         }),
       ),
   };
-  const applier = openApplier({
+  const applier = new Applier({
     database,
     accounts: isOwnSystem
       ? { posts: 'in_own_system', ...accounts }
       : { posts: 'in_transaction', ...accounts },
     traces: {
       posting: (id: string) => ({ end: (result: string) => void spans.push(`${id} ${result}`) }),
-    } as KitTraces,
+    } as unknown as KitTraces,
     billers: undefined,
     holdMs: 0,
     announce: (rows) => told.push(...rows.map((row) => `${row.platform_payment_id} ${row.status}`)),
