@@ -1,11 +1,18 @@
 /**
  * What every run and every check has: the target and the means of the run, facts that are found out once, and requests that wait out
- * a 429. Checks run in parallel, so that a server that takes two seconds a call costs that time only once; at most `Pace.at_once`
- * requests are in progress, and all of them wait out a 429.
+ * a 429, and a 503 that says when to come again. Checks run in parallel, so that a server that takes two seconds a call costs that
+ * time only once; at most `Pace.at_once` requests are in progress, and all of them wait.
  */
 import { sleep, type Clock } from '../clock.ts';
 import { Findings, type Profile } from './findings.ts';
-import { type Exchange, type Outgoing, type Reply, type Wire, REQUEST_TIMEOUT_MS } from './http.ts';
+import {
+  asksToWait,
+  type Exchange,
+  type Outgoing,
+  type Reply,
+  type Wire,
+  REQUEST_TIMEOUT_MS,
+} from './http.ts';
 
 /** The pace of the judge. Tests shorten it; a real run uses USUAL_PACE. */
 export interface Pace {
@@ -48,7 +55,7 @@ export const USUAL_PACE: Pace = {
 /** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
 const LONGEST_RETRY_AFTER_MS = 10_000;
 
-/** Delay after a 429 that does not say in seconds how long to wait. */
+/** Delay after a refusal that does not say in seconds how long to wait. */
 const UNSAID_WAIT_MS = 1_000;
 
 /** How many times longer an answer may take when many were requested in parallel. */
@@ -130,7 +137,7 @@ export class Context<
 
   /**
    * Sends a request unchanged, with no credential but `headers`, which are computed when it is sent, because it may be queued for
-   * long. Waits out a 429, unless it is one of a burst: that is sent at once, regardless of others.
+   * long. Waits out a 429, or a 503 with Retry-After, unless it is one of a burst: that is sent at once, regardless of others.
    */
   async send(out: Outgoing, headers: () => Promise<Headers> = async () => ({})): Promise<Reply> {
     const { run, check } = this;
@@ -145,9 +152,12 @@ export class Context<
     for (;;) {
       const reply = await run.throttle.send(send, run);
       const wait_ms = retryAfterMs(reply) ?? UNSAID_WAIT_MS;
-      run.throttle.saw(reply.status, Math.min(wait_ms, LONGEST_RETRY_AFTER_MS), run.now());
+      const isBusy = reply.status === 429 || asksToWait(reply);
+      if (reply.status !== undefined) {
+        run.throttle.saw(isBusy, Math.min(wait_ms, LONGEST_RETRY_AFTER_MS), run.now());
+      }
       const isOver = wait_ms > LONGEST_RETRY_AFTER_MS || run.throttle.refusesAlways;
-      if (reply.status !== 429 || isOver) return reply;
+      if (!isBusy || isOver) return reply;
     }
   }
 
@@ -183,10 +193,10 @@ function retryAfterMs(reply: Reply): number | undefined {
   return text !== undefined && /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : undefined;
 }
 
-/** Consecutive 429 answers, over all checks, after which the server counts as refusing everything: five rounds of all jobs. */
+/** Consecutive refusals to answer now, over all checks, after which they count as answers: five rounds of all jobs. */
 const MAX_REFUSALS_IN_A_ROW = 120;
 
-/** Allows this many concurrent jobs; a 429 delays all of them. */
+/** Allows this many concurrent jobs; a refusal to answer now delays all of them. */
 export class Throttle {
   readonly #most: number;
   #under_way = 0;
@@ -215,7 +225,7 @@ export class Throttle {
     }
   }
 
-  /** True once the server has answered nothing but 429 for so long that a retry is pointless. */
+  /** True once the server has refused to answer now for so long that a retry is pointless. */
   get refusesAlways(): boolean {
     return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
   }
@@ -240,10 +250,10 @@ export class Throttle {
   }
 
   /** Called with every answer. */
-  saw(status: number | undefined, wait_ms: number, now: number): void {
-    if (status === 429) {
+  saw(isBusy: boolean, wait_ms: number, now: number): void {
+    if (isBusy) {
       this.#refusals += 1;
       this.#until = Math.max(this.#until, now + wait_ms);
-    } else if (status !== undefined) this.#refusals = 0;
+    } else this.#refusals = 0;
   }
 }

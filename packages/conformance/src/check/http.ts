@@ -112,10 +112,11 @@ export function outages(exchanges: readonly Exchange[], hasEnded: boolean): Read
   return found;
 }
 
-/** No answer, or that of a gateway in the server's place. */
+/** No answer, that of a gateway in the server's place, or that the server is too busy. */
 export function isOut({ status, answer_headers, no_answer, received }: Exchange): boolean {
   if (received === true) return false;
   if (status === undefined) return no_answer !== ON_PURPOSE;
+  if (status === 503 && answer_headers['retry-after'] !== undefined) return true;
   return [502, 503, 504].includes(status) && !/json/i.test(answer_headers['content-type'] ?? '');
 }
 
@@ -436,9 +437,9 @@ export function isRefusal(reply: Reply): boolean {
   return reply.status !== undefined && reply.status >= 400 && reply.status < 500;
 }
 
-/** True when the answer asks to wait, and says how long. */
+/** True when the answer asks to wait, and says how long: a limit is reached, or the server is too busy. */
 export function asksToWait({ status, headers }: Reply): boolean {
-  return status === 429 && headers['retry-after'] !== undefined;
+  return (status === 429 || status === 503) && headers['retry-after'] !== undefined;
 }
 
 /** True when the answer says that it is JSON and is. */

@@ -351,6 +351,20 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     },
   },
   {
+    name: 'that is too busy for every twentieth read',
+    behaviour: () => {
+      let reads = 0;
+      return {
+        receive(call) {
+          if (call.method !== 'GET' || (reads += 1) % 20 > 0) return undefined;
+          const body = { code: 'SERVICE_UNAVAILABLE', message: 'Ask again in a second' };
+          return { status: 503, headers: { 'Retry-After': '1' }, body };
+        },
+      };
+    },
+    warns: ['P56'],
+  },
+  {
     name: 'that answers a read of an unknown payment with null',
     behaviour: () =>
       instead('get_account_payment', 404, {
