@@ -125,6 +125,7 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', st
   ['refusal_is_failure', 'oauth', 'F57'],
   ['forbidden_is_failure', 'oauth', 'F60'],
   ['token_error_is_failure', 'oauth', 'F59 F61 F62 F63 F64 F68'],
+  ['injects_headers', 'oauth', 'F61'],
   ['own_token_for_each_call', 'oauth', 'F65'],
   ['follows_redirects', 'oauth', 'F68'],
   ['trusts_any_certificate', 'key', 'F47'],
