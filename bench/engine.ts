@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
-import { createEngine } from '../packages/platform/src/engine/engine.ts';
+import { Engine } from '../packages/platform/src/engine/engine.ts';
 import type { FundingAdapter } from '../packages/platform/src/funding/adapter.ts';
-import { openFunds } from '../packages/platform/src/funding/funds.ts';
+import { Funds } from '../packages/platform/src/funding/funds.ts';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { createPartnerClient } from '../packages/platform/src/partners/client.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
@@ -90,8 +90,8 @@ export async function openEngine(
     answered: (call) => attempts.note(call),
   });
   const adapters = [adapterOf(way, act)];
-  const funding = openFunds({ ...base, sealer: openSealer(sealKey), adapters });
-  const engine = createEngine({ ...base, registry, client, funding, options: HANDED_OVER });
+  const funding = new Funds({ ...base, sealer: openSealer(sealKey), adapters });
+  const engine = new Engine({ ...base, registry, client, funding, options: HANDED_OVER });
   await engine.start();
 
   async function make(count: number): Promise<PaymentRow[]> {

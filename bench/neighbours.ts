@@ -143,7 +143,9 @@ async function stream(trouble: PartnerTrouble, isThere: boolean): Promise<readon
     const engine = rig.engine({
       options: TIMES,
       funding: {
-        ...rig.funding,
+        collection: (method) => rig.funding.collection(method),
+        capture: (order, call) => rig.funding.capture(order, call),
+        release: (order, call) => rig.funding.release(order, call),
         authorize: (order, call) =>
           order.funding_method === 'hanging' && funding.hangs
             ? new Promise((_resolve, reject) => {

@@ -6,10 +6,10 @@ import {
   openLostPayments,
   type LostPayments,
 } from '../../packages/platform/src/checkout/lost-payments.ts';
-import { createEngine, type Engine } from '../../packages/platform/src/engine/engine.ts';
+import { Engine } from '../../packages/platform/src/engine/engine.ts';
 import type { FundingOrder } from '../../packages/platform/src/funding.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
-import { openFunds, type Funds } from '../../packages/platform/src/funding/funds.ts';
+import { Funds } from '../../packages/platform/src/funding/funds.ts';
 import { openSealer } from '../../packages/platform/src/partners/seal.ts';
 import type { Partner, PartnerRegistry } from '../../packages/platform/src/partners/registry.ts';
 import { flowPaymentId } from '../../packages/platform/src/payment-id.ts';
@@ -153,7 +153,7 @@ export class WorkerProcess {
     this.process = new Process(world, name);
     const { process } = this;
     const database = postgres.connect(process, databaseFaults);
-    this.#funds = openFunds({
+    this.#funds = new Funds({
       database,
       sealer: openSealer(SEAL_KEY),
       clock: process.clock,
@@ -168,7 +168,7 @@ export class WorkerProcess {
       clock: process.clock,
       log: bugsOf(around.bugs),
     });
-    this.engine = createEngine({
+    this.engine = new Engine({
       database,
       registry,
       client: simulatedClient({
@@ -223,6 +223,7 @@ export class WorkerProcess {
           session_id: null,
           funding_method,
           ...this.engine.placeForNew(known.partner, { funding_method }),
+          maybe_sent: again ? true : null,
           actor: 'simulation',
         });
         await this.#funds.keep(tx, made, undefined);

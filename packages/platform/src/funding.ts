@@ -1,6 +1,6 @@
 /**
- * The customer's funds, behind a port (decision 19), as the engine uses it. The one implementation is funding/funds.ts, over the adapters
- * of processors; the sandbox, which moves no money, is one of them.
+ * The customer's funds, in the words that the engine and funding/funds.ts share (decision 19). Behind it are the adapters of processors; the
+ * sandbox, which moves no money, is one of them.
  *
  * holds: each act is idempotent by platform_payment_id, so that the engine may repeat it after any crash; funds are captured at
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 110). Card
@@ -103,24 +103,3 @@ export type FundingAction =
   | { readonly kind: 'redirect'; readonly url: string }
   /** Something that the frame of the method does; `data` is the adapter's own. */
   | { readonly kind: 'step_up'; readonly data: string };
-
-/**
- * The port as the engine uses it. A call that throws, or is not answered by its deadline, is made again later with the same order, until
- * it gives; the one before may then still be under way. The engine writes what `authorize`, `capture` and `void` return into the row of
- * `funds`, in the statement that moves the payment (store/payments.ts, store/terminal.ts).
- */
-export interface Funding {
-  /** The methods on offer, for this amount where one is given. */
-  methods(
-    customer: FundingCustomer,
-    amount_in_cents?: number,
-  ): readonly FundingMethod[] | Promise<readonly FundingMethod[]>;
-  /** When this method takes the money; `reserved` for one that is not configured any more. */
-  collection(funding_method: string): Collection;
-  authorize(order: FundingOrder, call?: FundingCallOptions): Promise<Authorization>;
-  /** What the customer has to do now, if anything. */
-  actionOf?(order: FundingOrder): Promise<FundingAction | undefined>;
-  capture(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
-  /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
-  void(order: FundingOrder, call?: FundingCallOptions): Promise<SettledFunds | void>;
-}

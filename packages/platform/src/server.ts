@@ -36,11 +36,11 @@ import { openOperators } from './admin/operators.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { keepWorking, measurePools } from './background.ts';
 import { readSecrets, type PlatformConfig } from './config.ts';
-import { createEngine } from './engine/engine.ts';
+import { Engine } from './engine/engine.ts';
 import { within } from './engine/timing.ts';
 import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
 import { openAdapters } from './funding/configured.ts';
-import { openFunds } from './funding/funds.ts';
+import { Funds } from './funding/funds.ts';
 import { openSandbox } from './funding/sandbox.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openAnswers } from './checkout/answers.ts';
@@ -235,14 +235,14 @@ async function openDriving(ground: Ground) {
   closers.push(() => client.close());
   const { publicUrl } = config;
   const sandbox = openSandbox({ database, publicUrl, clock });
-  const funding = openFunds({
+  const funding = new Funds({
     ...base,
     sealer,
     adapters: offersSandbox ? [sandbox, ...adapters] : adapters,
     former: offersSandbox ? [] : [sandbox],
     publicUrl,
   });
-  const engine = createEngine({ ...base, leaseDatabase: heartbeat, registry, client, funding });
+  const engine = new Engine({ ...base, leaseDatabase: heartbeat, registry, client, funding });
   closers.push(() => engine.stop());
   await engine.start();
   return { registry, sealer, attempts, client, sandbox, funding, engine };

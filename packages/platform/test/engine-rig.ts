@@ -14,10 +14,9 @@ import {
   type TestDatabase,
 } from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
-import { createEngine, type Engine } from '../src/engine/engine.ts';
-import type { Funding } from '../src/funding.ts';
+import { Engine } from '../src/engine/engine.ts';
 import type { FundingAdapter } from '../src/funding/adapter.ts';
-import { openFunds } from '../src/funding/funds.ts';
+import { Funds } from '../src/funding/funds.ts';
 import { openSandbox } from '../src/funding/sandbox.ts';
 import { migrations } from '../src/migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
@@ -219,8 +218,8 @@ const LEDGER: FundingAdapter = {
 };
 
 /** The funding port over the sandbox, and over a ledger whose funds nobody has to ask for. */
-export function sandboxFunds(database: Database): Funding {
-  return openFunds({
+export function sandboxFunds(database: Database): Funds {
+  return new Funds({
     database,
     sealer: openSealer(SEAL_KEY),
     clock: systemClock,
@@ -234,9 +233,9 @@ export interface EngineRig {
   readonly database: TestDatabase;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
-  readonly funding: Funding;
+  readonly funding: Funds;
   /** An engine of its own worker over the same database; stopped before the database goes. */
-  engine(options?: Partial<Parameters<typeof createEngine>[0]>): Engine;
+  engine(options?: Partial<ConstructorParameters<typeof Engine>[0]>): Engine;
   /** Registers a partner with a static key; gives its id. */
   register(
     partner_id: string,
@@ -291,7 +290,7 @@ export async function engineRig(
     client,
     funding,
     engine(more = {}) {
-      const engine = createEngine({
+      const engine = new Engine({
         database,
         registry,
         client,

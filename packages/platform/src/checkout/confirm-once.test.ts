@@ -57,8 +57,7 @@ function open(on: Database, taken: PaymentRow[], at = clock, read: unknown[] = [
       lookAgain: (slot) => void read.push(slot),
     },
     funding: {
-      methods: () =>
-        Promise.resolve([{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }]),
+      methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
       keep: () => Promise.resolve(),
     },
     lost: openLostPayments({

@@ -120,7 +120,7 @@ async function assertAllowed(
   { session, partner, request }: Confirm,
 ): Promise<void> {
   const { amount_in_cents, funding_method } = request;
-  const methods = await funding.methods({ ...session, mode: partner.mode });
+  const methods = funding.methods({ ...session, mode: partner.mode });
   const method = methods.find((one) => one.funding_method === funding_method);
   if (method === undefined) {
     throw invalidField('body.funding_method', 'is not offered here');

@@ -30,50 +30,6 @@ import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { within } from './timing.ts';
 import { Worker } from './worker.ts';
 
-/** The running loop. */
-export interface Engine {
-  /** The worker of this process: a worker that lost its lease comes back under another id. */
-  readonly workerId: string;
-  /**
-   * Where a payment that is about to be inserted begins: in a slot of this worker's own, so that `take` drives it at once, or in
-   * ARRIVALS while it owns none; and as `dispatching` if its PUT can leave at once (decision 66). Ask at every insert.
-   */
-  placeForNew(
-    partner: Pick<Partner, 'partner_id' | 'paused'>,
-    order: Pick<FundingOrder, 'funding_method'>,
-  ): NewPlace;
-  /**
-   * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
-   * was answered and the slots were read once or the read timed out. It does not wait for the takeover, and retries while the
-   * database does not answer.
-   */
-  start(): Promise<void>;
-  /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; 10 s at most, whatever hangs (F82). */
-  stop(): Promise<void>;
-  /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
-  take(payment: PaymentRow): void;
-  /**
-   * Reads the payments of a slot at the next look at the slots, two seconds from now at most: one may have been committed there without an
-   * answer. One that is committed later still is found in turn.
-   */
-  lookAgain(slot: number | null): void;
-  /**
-   * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
-   * when its partner is paused, down, or has no budget left.
-   */
-  nextStepAt(platform_payment_id: string): string | undefined;
-  /** Whether the engine works, for readiness (LV2). */
-  readonly health: EngineHealth;
-}
-
-/** The readiness of an engine. Every field is true while it works. */
-export interface EngineHealth {
-  /** The lease was proven within its length. */
-  readonly lease: boolean;
-  /** No call that could start has been due for longer than MAX_STALL_MS. */
-  readonly calls: boolean;
-}
-
 /**
  * A due call to a partner that is neither paused nor down starts within a second. A minute without one means that the engine has stalled.
  */
@@ -86,11 +42,6 @@ const RELEASE_MS = 1_000;
 /** How long a start waits for the first read of the slots: a server opens its listeners within three seconds. */
 const FIRST_ROUND_MS = 1_500;
 
-/** Makes the engine. Nothing happens before `start`. */
-export function createEngine(options: EngineOptions): Engine {
-  return new RunningEngine(options);
-}
-
 /** What exists from a start to the end of its stop. */
 interface Run {
   readonly lease: Lease;
@@ -99,7 +50,8 @@ interface Run {
   readonly loops: Promise<unknown>;
 }
 
-class RunningEngine implements Engine {
+/** The engine of one process. Nothing happens before `start`. */
+export class Engine {
   readonly #options: EngineOptions;
   readonly #times: EngineTimes;
   readonly #workers: WorkerList;
@@ -123,10 +75,15 @@ class RunningEngine implements Engine {
     });
   }
 
+  /** The worker of this process: a worker that lost its lease comes back under another id. */
   get workerId(): string {
     return this.#workerId;
   }
 
+  /**
+   * Where a payment that is about to be inserted begins: in a slot of this worker's own, so that `take` drives it at once, or in
+   * ARRIVALS while it owns none; and as `dispatching` if its PUT can leave at once (decision 66). Ask at every insert.
+   */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
     order: Pick<FundingOrder, 'funding_method'>,
@@ -134,13 +91,22 @@ class RunningEngine implements Engine {
     return this.#worker?.placeForNew(partner, order) ?? { slot: ARRIVALS, stage: 'created' };
   }
 
-  get health(): EngineHealth {
+  /**
+   * Whether the engine works, for readiness (LV2): the lease was proven within its length, and no call that could start has been due for
+   * longer than MAX_STALL_MS.
+   */
+  get health(): { readonly lease: boolean; readonly calls: boolean } {
     return {
       lease: (this.#run?.lease.ageMs ?? 0) <= this.#times.leaseMs,
       calls: (this.#worker?.dispatcher.stalledMs() ?? 0) <= MAX_STALL_MS,
     };
   }
 
+  /**
+   * Starts: acquires a lease, takes over payments that nobody drives, and runs until `stop`. Resolves when the first lease request
+   * was answered and the slots were read once or the read timed out. It does not wait for the takeover, and retries while the
+   * database does not answer.
+   */
   async start(): Promise<void> {
     assert(this.#run === undefined, 'the engine is already running');
     const stopping = new AbortController();
@@ -185,6 +151,7 @@ class RunningEngine implements Engine {
     await within(clock, FIRST_ROUND_MS, [this.#roundOver()]);
   }
 
+  /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; 10 s at most, whatever hangs (F82). */
   async stop(): Promise<void> {
     const run = this.#run;
     if (run === undefined) return;
@@ -221,15 +188,24 @@ class RunningEngine implements Engine {
     await this.#round?.catch(() => undefined);
   }
 
+  /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
   take(payment: PaymentRow): void {
     // No lease, or stopped: the row is taken over with its slot.
     this.#worker?.add(payment);
   }
 
+  /**
+   * Reads the payments of a slot at the next look at the slots, two seconds from now at most: one may have been committed there without an
+   * answer. One that is committed later still is found in turn.
+   */
   lookAgain(slot: number | null): void {
     this.#worker?.lookAgain(slot);
   }
 
+  /**
+   * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
+   * when its partner is paused, down, or has no budget left.
+   */
   nextStepAt(platform_payment_id: string): string | undefined {
     const { clock } = this.#options;
     const due = this.#worker?.dispatcher.dueAt(platform_payment_id);

@@ -72,7 +72,7 @@ export class FundingCalls {
     const { funding } = this.#on;
     const order = orderOf(payment);
     if (payment.stage === 'ended') {
-      const act = payment.status === 'succeeded' ? 'capture' : 'void';
+      const act = payment.status === 'succeeded' ? 'capture' : 'release';
       const settled = await funding[act](order, { signal });
       return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
     }

@@ -1,6 +1,6 @@
 /** What an engine is given: its surroundings and its times; and what the parts of one worker share. */
 import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
-import type { Funding } from '../funding.ts';
+import type { Funds } from '../funding/funds.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import type { EngineMetrics } from './metrics.ts';
@@ -59,7 +59,7 @@ interface Surroundings {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
-  readonly funding: Funding;
+  readonly funding: Pick<Funds, 'collection' | 'authorize' | 'capture' | 'release'>;
   readonly clock: Clock;
   readonly log: Log;
 }

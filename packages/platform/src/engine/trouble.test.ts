@@ -21,7 +21,7 @@ import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { listPayments } from '../store/payment-search.ts';
-import { createEngine } from './engine.ts';
+import { Engine } from './engine.ts';
 import {
   actsOf,
   keptLog,
@@ -113,7 +113,9 @@ function tests(): void {
     let isBroken = true;
     const engine = rig.engine({
       funding: {
-        ...rig.funding,
+        collection: (method) => rig.funding.collection(method),
+        authorize: (order, call) => rig.funding.authorize(order, call),
+        release: (order, call) => rig.funding.release(order, call),
         capture(order, call) {
           captures += 1;
           return isBroken
@@ -188,7 +190,7 @@ async function workAndFreeze(url: string): Promise<void> {
   const base = { database, clock: systemClock, log: silentLog };
   const registry = openPartnerRegistry({ ...base, sealKey: SEAL_KEY, allowPrivateAddresses: true });
   const client = createPartnerClient({ ...base, registry, allowPrivateAddresses: true });
-  const engine = createEngine({
+  const engine = new Engine({
     ...base,
     registry,
     client,

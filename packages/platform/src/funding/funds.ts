@@ -23,9 +23,9 @@ import {
   lasts,
   type Authorization,
   type Collection,
-  type Funding,
   type FundingAction,
   type FundingCallOptions,
+  type FundingCustomer,
   type FundingMethod,
   type FundingOrder,
   type Hold,
@@ -100,36 +100,6 @@ interface FundsRow {
   readonly reason: string | null;
 }
 
-/** The port, with the additional operations of the checkout and the webhooks. */
-export interface Funds extends Funding {
-  /** The adapters offered. */
-  readonly adapters: readonly FundingAdapter[];
-  /** Stores the input from the page, in the transaction that creates the payment. */
-  keep(
-    on: Queryable,
-    order: FundingOrder,
-    instrument: string | undefined,
-    flow_id?: Buffer,
-  ): Promise<void>;
-  /** What the page of a method needs to show and save methods of this customer. */
-  openSaved(session: Saver, funding_method: string): Promise<FlowSavedMethods>;
-  /** What the customer has to do now, if anything. */
-  actionOf(order: FundingOrder): Promise<FundingAction | undefined>;
-  /**
-   * Applies a verified event, once: returns false for one that was applied before, and for one about a payment that is not
-   * recorded under this adapter.
-   */
-  apply(adapter: string, event: ProcessorEvent): Promise<boolean>;
-  /** Refunds a part of what was captured; see FundingAdapter.refundPart. */
-  refundPart(
-    order: FundingOrder,
-    part: RefundPart,
-    call: FundingCallOptions,
-  ): Promise<RefundedPart>;
-  /** Captures authorizations that are about to expire, and makes releases that nothing else makes. */
-  sweep(): Promise<void>;
-}
-
 const COLUMNS =
   'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
 
@@ -170,117 +140,8 @@ const takenEarlyStatement = sql(
   'funds_taken_early',
   `SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`,
 );
-/** Opens the port over `adapters`. */
-export function openFunds(options: {
-  readonly database: Database;
-  readonly sealer: Sealer;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics?: Metrics;
-  readonly adapters: readonly FundingAdapter[];
-  /** Not offered any more, and kept for the payments that used them. */
-  readonly former?: readonly FundingAdapter[];
-  /** The public listener's address as browsers reach it, for returns from a redirect. */
-  readonly publicUrl?: string | undefined;
-}): Funds {
-  const { database, sealer, log, adapters, former = [], publicUrl } = options;
-  // How long a customer has had is an interval: a step of the wall clock must not end an approval, or hide it.
-  const clock = steadyClock(options.clock);
-  const known = [...adapters, ...former];
-  const byName = new Map(known.map((adapter) => [adapter.name, adapter]));
-  const byMethod = new Map(
-    known.flatMap((adapter) =>
-      adapter.methods().map((method) => [method.funding_method, { adapter, method }] as const),
-    ),
-  );
-  const outcomes = options.metrics?.counter(
-    'duebridge_funds_total',
-    'What became of funds at processors, and what their webhooks reported, by adapter',
-    ['adapter', 'outcome'],
-  );
-  // Start at zero, so that the first occurrence of each kind is an increase that an alert can see.
-  for (const { name } of adapters) {
-    for (const outcome of WANTED) outcomes?.inc({ adapter: name, outcome }, 0);
-  }
-  const count = (adapter: string, outcome: string): void => outcomes?.inc({ adapter, outcome });
-  const collectionOf = (funding_method: string): Collection =>
-    byMethod.get(funding_method)?.method.collection ?? 'reserved';
-
-  const on = { database, sealer, clock, log, publicUrl, byName, byMethod };
-  const acts = new Acts({ ...on, count });
-  return {
-    adapters,
-    collection: collectionOf,
-    methods(customer, amount) {
-      const offered = adapters.flatMap((adapter) =>
-        adapter.methods().map(({ asks, ...method }): FundingMethod => {
-          const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
-          return asks === true ? { ...method, frame } : method;
-        }),
-      );
-      return offered.filter(
-        (method) =>
-          method.sandbox === (customer.mode === 'test') &&
-          (amount === undefined || isWithin(method, amount)),
-      );
-    },
-    authorize: (order, call = NEVER_ABORTED) => acts.authorize(order, call),
-    // What is collected elsewhere was never ours: there is nothing to take or to give back.
-    capture: async (order, call = NEVER_ABORTED) =>
-      collectionOf(order.funding_method) === 'elsewhere'
-        ? { kind: 'captured', source: 'elsewhere' }
-        : acts.capture(order, call),
-    void: async (order, call = NEVER_ABORTED) =>
-      collectionOf(order.funding_method) === 'elsewhere' ? undefined : acts.release(order, call),
-
-    keep: (on, order, instrument, flow_id) =>
-      keepInput(on, byMethod.get(order.funding_method), order, { instrument, flow_id }),
-
-    async openSaved(session, funding_method) {
-      const own = byMethod.get(funding_method);
-      return own?.method.saves === true
-        ? openSaved(database, own.adapter, session)
-        : { data: null };
-    },
-
-    refundPart: (order, part, call) => acts.refundPart(order, part, call),
-
-    async actionOf(order) {
-      const id = order.platform_payment_id;
-      const [row] = await database.query<FundsRow>(findStatement, [[id]]);
-      if (row?.action === null || row === undefined) return undefined;
-      return JSON.parse(sealer.open(row.action, placeOf(id))) as FundingAction;
-    },
-
-    async apply(adapter, event) {
-      const { event_id, platform_payment_id, kind } = event;
-      if (!(await applyEvent(database, adapter, event, instant(clock.now())))) return false;
-      count(adapter, `event_${kind}`);
-      if (kind === 'disputed' || kind === 'returned') {
-        log.error(
-          { platform_payment_id, event_id, kind },
-          'the funds of a payment are disputed or were returned: an operator has to act',
-        );
-      }
-      return true;
-    },
-
-    async sweep() {
-      await sweepFunds({
-        database,
-        clock,
-        log,
-        // A sweep asks one by one, and its rows are those of methods that reserve.
-        capture: (order, call) => acts.capture(order, call),
-        release: (order, call) => acts.release(order, call),
-      });
-      await forgetSaved(database, byName, log);
-    },
-  };
-}
-
 /** A call that nobody aborts. */
-const NEVER_ABORTED = { signal: new AbortController().signal };
+const NEVER_ABORTED: FundingCallOptions = { signal: new AbortController().signal };
 
 const instant = (ms: number): string => new Date(ms).toISOString();
 const placeOf = (id: string): string => `funds/${id}/action`;
@@ -291,48 +152,59 @@ interface Offered {
   readonly method: AdapterMethod;
 }
 
-/** Stores the input from the page, if the method takes any. Throws Refusal INVALID_REQUEST. */
-async function keepInput(
-  on: Queryable,
-  own: Offered | undefined,
-  order: FundingOrder,
-  {
-    instrument,
-    flow_id,
-  }: { readonly instrument: string | undefined; readonly flow_id: Buffer | undefined },
-): Promise<void> {
-  const asks = own?.method.asks === true;
-  if ((instrument !== undefined) !== asks) {
-    const problem = `is ${asks ? 'required' : 'not accepted'} by this funding method`;
-    throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body.instrument', problem }] });
-  }
-  if (own === undefined || own.method.collection === 'elsewhere') return;
-  const { adapter, method } = own;
-  const customer =
-    method.saves && flow_id ? await savedCustomer(on, adapter.name, flow_id) : undefined;
-  await keepRow(on, adapter, order.platform_payment_id, { instrument, customer });
-}
-
-/** What the acts depend on. */
-interface ActsOn {
+/** What the funds depend on. */
+export interface FundsOptions {
   readonly database: Database;
   readonly sealer: Sealer;
   readonly clock: Clock;
   readonly log: Log;
-  readonly publicUrl: string | undefined;
-  readonly byName: ReadonlyMap<string, FundingAdapter>;
-  readonly byMethod: ReadonlyMap<string, Offered>;
-  readonly count: (adapter: string, outcome: string) => void;
+  readonly metrics?: Metrics;
+  readonly adapters: readonly FundingAdapter[];
+  /** Not offered any more, and kept for the payments that used them. */
+  readonly former?: readonly FundingAdapter[];
+  /** The public listener's address as browsers reach it, for returns from a redirect. */
+  readonly publicUrl?: string | undefined;
 }
 
-/** The acts on the funds of one payment: each reads its row, asks the processor what the row allows, and answers the engine. */
-class Acts {
-  readonly #on: ActsOn;
+/**
+ * The funds of all payments. `authorize`, `capture` and `release` read the row of one payment, ask the processor what the row allows, and
+ * answer the engine. A call of these that throws, or is not answered by its deadline, is made again later with the same order, until it
+ * gives; the one before may then still be under way.
+ */
+export class Funds {
+  /** The adapters offered. */
+  readonly adapters: readonly FundingAdapter[];
+  readonly #on: FundsOptions;
+  /** How long a customer has had is an interval: a step of the wall clock must not end an approval, or hide it. */
+  readonly #clock: Clock;
+  readonly #byName: ReadonlyMap<string, FundingAdapter>;
+  readonly #byMethod: ReadonlyMap<string, Offered>;
+  readonly #count: (adapter: string, outcome: string) => void;
   readonly #rows: GroupCommit<string, FundsRow | undefined>;
   readonly #references: GroupCommit<{ id: string; reference: string }, boolean>;
 
-  constructor(on: ActsOn) {
+  constructor(on: FundsOptions) {
+    const { adapters, former = [] } = on;
     this.#on = on;
+    this.adapters = adapters;
+    this.#clock = steadyClock(on.clock);
+    const known = [...adapters, ...former];
+    this.#byName = new Map(known.map((adapter) => [adapter.name, adapter]));
+    this.#byMethod = new Map(
+      known.flatMap((adapter) =>
+        adapter.methods().map((method) => [method.funding_method, { adapter, method }] as const),
+      ),
+    );
+    const outcomes = on.metrics?.counter(
+      'duebridge_funds_total',
+      'What became of funds at processors, and what their webhooks reported, by adapter',
+      ['adapter', 'outcome'],
+    );
+    // Start at zero, so that the first occurrence of each kind is an increase that an alert can see.
+    for (const { name } of adapters) {
+      for (const outcome of WANTED) outcomes?.inc({ adapter: name, outcome }, 0);
+    }
+    this.#count = (adapter, outcome) => outcomes?.inc({ adapter, outcome });
     // As the writes of the engine: many payments in one statement.
     const group = { maxBatch: MAX_BATCH, maxQueued: MAX_QUEUED, concurrency: 2 };
     this.#rows = groupCommit({
@@ -356,6 +228,92 @@ class Acts {
     });
   }
 
+  /** The methods on offer, for this amount where one is given. */
+  methods(customer: FundingCustomer, amount_in_cents?: number): readonly FundingMethod[] {
+    const offered = this.adapters.flatMap((adapter) =>
+      adapter.methods().map(({ asks, ...method }): FundingMethod => {
+        const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
+        return asks === true ? { ...method, frame } : method;
+      }),
+    );
+    return offered.filter(
+      (method) =>
+        method.sandbox === (customer.mode === 'test') &&
+        (amount_in_cents === undefined || isWithin(method, amount_in_cents)),
+    );
+  }
+
+  /** When this method takes the money; `reserved` for one that is not configured any more. */
+  collection(funding_method: string): Collection {
+    return this.#byMethod.get(funding_method)?.method.collection ?? 'reserved';
+  }
+
+  /** Stores the input from the page, if the method takes any, in the transaction that creates the payment. Throws Refusal INVALID_REQUEST. */
+  async keep(
+    on: Queryable,
+    { platform_payment_id, funding_method }: FundingOrder,
+    instrument: string | undefined,
+    flow_id?: Buffer,
+  ): Promise<void> {
+    const own = this.#byMethod.get(funding_method);
+    const asks = own?.method.asks === true;
+    if ((instrument !== undefined) !== asks) {
+      const problem = `is ${asks ? 'required' : 'not accepted'} by this funding method`;
+      throw new Refusal('INVALID_REQUEST', { details: [{ path: 'body.instrument', problem }] });
+    }
+    if (own === undefined || own.method.collection === 'elsewhere') return;
+    const { adapter, method } = own;
+    const customer =
+      method.saves && flow_id ? await savedCustomer(on, adapter.name, flow_id) : undefined;
+    await keepRow(on, adapter, platform_payment_id, { instrument, customer });
+  }
+
+  /** What the page of a method needs to show and save methods of this customer. */
+  async openSaved(session: Saver, funding_method: string): Promise<FlowSavedMethods> {
+    const own = this.#byMethod.get(funding_method);
+    return own?.method.saves === true
+      ? openSaved(this.#on.database, own.adapter, session)
+      : { data: null };
+  }
+
+  /** What the customer has to do now, if anything. */
+  async actionOf({ platform_payment_id: id }: FundingOrder): Promise<FundingAction | undefined> {
+    const [row] = await this.#on.database.query<FundsRow>(findStatement, [[id]]);
+    if (row?.action === null || row === undefined) return undefined;
+    return JSON.parse(this.#on.sealer.open(row.action, placeOf(id))) as FundingAction;
+  }
+
+  /**
+   * Applies a verified event, once: returns false for one that was applied before, and for one about a payment that is not
+   * recorded under this adapter.
+   */
+  async apply(adapter: string, event: ProcessorEvent): Promise<boolean> {
+    const { event_id, platform_payment_id, kind } = event;
+    const { database, log } = this.#on;
+    if (!(await applyEvent(database, adapter, event, instant(this.#clock.now())))) return false;
+    this.#count(adapter, `event_${kind}`);
+    if (kind === 'disputed' || kind === 'returned') {
+      log.error(
+        { platform_payment_id, event_id, kind },
+        'the funds of a payment are disputed or were returned: an operator has to act',
+      );
+    }
+    return true;
+  }
+
+  /** Captures authorizations that are about to expire, and makes releases that nothing else makes. */
+  async sweep(): Promise<void> {
+    const { database, log } = this.#on;
+    await sweepFunds({
+      database,
+      clock: this.#clock,
+      log,
+      capture: (order, call) => this.capture(order, call),
+      release: (order, call) => this.release(order, call),
+    });
+    await forgetSaved(database, this.#byName, log);
+  }
+
   /** The row, its adapter, and the order in the adapter's form. */
   async #read(
     order: FundingOrder,
@@ -364,7 +322,7 @@ class Acts {
     let row = await this.#rows.add(id);
     if (row === undefined) {
       // Nothing was kept for a payment that no page made, and its method needs no details.
-      const own = this.#on.byMethod.get(order.funding_method);
+      const own = this.#byMethod.get(order.funding_method);
       if (own === undefined || own.method.asks === true) {
         throw new Error(`no funds are kept for ${id}`);
       }
@@ -372,7 +330,7 @@ class Acts {
       row = await this.#rows.add(id);
       if (row === undefined) throw new Error(`no funds are kept for ${id}`);
     }
-    const adapter = this.#on.byName.get(row.adapter);
+    const adapter = this.#byName.get(row.adapter);
     if (adapter === undefined) {
       throw new Error(
         `the funding adapter ${row.adapter} is not configured, and payments still need it: add it to DUEBRIDGE_FUNDING`,
@@ -411,7 +369,7 @@ class Acts {
   async #decline(adapter: FundingAdapter, id: string, reason: string): Promise<Authorization> {
     const text = reason.slice(0, 500);
     await this.#on.database.query(declineStatement, [id, text]);
-    this.#on.count(adapter.name, 'declined');
+    this.#count(adapter.name, 'declined');
     return { kind: 'declined', reason: text };
   }
 
@@ -426,9 +384,9 @@ class Acts {
     return this.#decline(adapter, full.platform_payment_id, reason);
   }
 
-  async authorize(order: FundingOrder, call: FundingCallOptions): Promise<Authorization> {
+  async authorize(order: FundingOrder, call = NEVER_ABORTED): Promise<Authorization> {
     const { adapter, row, full } = await this.#read(order);
-    const now = this.#on.clock.now();
+    const now = this.#clock.now();
     const wasHeld = row.state === 'authorized';
     const stands = STANDS[row.state];
     if (stands === 'taken') return { kind: 'authorized' };
@@ -452,7 +410,7 @@ class Acts {
         const { expires_at } = reply;
         const hold: Hold = expires_at === undefined ? {} : { expires_at };
         if (!lasts(hold, now)) return this.#endLate(adapter, ready, call, EXPIRED);
-        if (!wasHeld) this.#on.count(adapter.name, 'authorized');
+        if (!wasHeld) this.#count(adapter.name, 'authorized');
         return { kind: 'authorized', ...hold };
       }
       case 'declined':
@@ -479,11 +437,15 @@ class Acts {
       const act_by = instant(now + ACT_WITHIN_MS);
       await this.#on.database.query(actStatement, [id, sealed, act_by, instant(now)]);
     }
-    if (acts && row.state === 'new') this.#on.count(adapter.name, 'requires_action');
+    if (acts && row.state === 'new') this.#count(adapter.name, 'requires_action');
     return { kind: 'waits', afterMs: acts ? LOOK_MS : ASK_MS };
   }
 
-  async capture(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
+  async capture(order: FundingOrder, call = NEVER_ABORTED): Promise<SettledFunds | void> {
+    // What is collected elsewhere was never ours: there is nothing to take or to give back.
+    if (this.collection(order.funding_method) === 'elsewhere') {
+      return { kind: 'captured', source: 'elsewhere' };
+    }
     const { adapter, row, full } = await this.#read(order);
     const id = order.platform_payment_id;
     const lost = (reason: string): SettledFunds => ({ kind: 'uncollected', reason });
@@ -500,11 +462,11 @@ class Acts {
     if (ready === undefined) throw new Error(`the funds of ${id} changed meanwhile`);
     const reply = await adapter.capture(ready, call);
     if (reply.kind === 'captured') {
-      this.#on.count(adapter.name, 'captured');
+      this.#count(adapter.name, 'captured');
       return undefined;
     }
     const reason = reply.reason.slice(0, 500);
-    this.#on.count(adapter.name, 'uncollected');
+    this.#count(adapter.name, 'uncollected');
     this.#on.log.error(
       { platform_payment_id: id, reason },
       'the biller was paid, but the customer’s funds cannot be collected',
@@ -512,6 +474,7 @@ class Acts {
     return lost(reason);
   }
 
+  /** Refunds a part of what was captured; see FundingAdapter.refundPart. */
   async refundPart(
     order: FundingOrder,
     part: RefundPart,
@@ -524,7 +487,9 @@ class Acts {
     return adapter.refundPart(full, part, call);
   }
 
-  async release(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
+  /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
+  async release(order: FundingOrder, call = NEVER_ABORTED): Promise<SettledFunds | void> {
+    if (this.collection(order.funding_method) === 'elsewhere') return undefined;
     const before = await this.#read(order);
     const refunded = async (): Promise<SettledFunds> => {
       const early = await this.#on.database.query(takenEarlyStatement, [order.platform_payment_id]);
@@ -537,11 +502,11 @@ class Acts {
     const { adapter, full } = await this.#read(order);
     if (full.reference === '') return undefined;
     if ((await adapter.void(full, call)) === 'released') {
-      this.#on.count(adapter.name, 'released');
+      this.#count(adapter.name, 'released');
       return undefined;
     }
     await adapter.refund(full, call);
-    this.#on.count(adapter.name, 'refunded');
+    this.#count(adapter.name, 'refunded');
     return refunded();
   }
 }

@@ -18,7 +18,7 @@ import { openSealer } from '../partners/seal.ts';
 import { startPlatform } from '../server.ts';
 import type { FundingAdapter } from './adapter.ts';
 import { openAdapters } from './configured.ts';
-import { openFunds, type Funds } from './funds.ts';
+import { Funds } from './funds.ts';
 
 const page = 'funding.md';
 const guide = await readFile(new URL(`../../../../docs/${page}`, import.meta.url), 'utf8');
@@ -110,7 +110,7 @@ const becomes = (payment: Paid, state: string) =>
 
 /** The port over the same rows with other adapters. */
 const opened = (adapters: readonly FundingAdapter[], clock: Clock = systemClock): Funds =>
-  openFunds({
+  new Funds({
     database: platform.database,
     sealer: openSealer(SEAL_KEY),
     clock,

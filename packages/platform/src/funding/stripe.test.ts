@@ -21,7 +21,7 @@ import {
   startStripe,
 } from '../../test/stripe.ts';
 import { registerDomains } from './domains.ts';
-import { openFunds, type Funds } from './funds.ts';
+import { Funds } from './funds.ts';
 import { stripeAdapter } from './stripe.ts';
 
 const SEAL_KEY = Buffer.alloc(32, 9).toString('base64');
@@ -57,7 +57,7 @@ function webhook(type: string, object: object, change = {}): Promise<Answer> {
 
 /** The port over the same rows, to sweep immediately. */
 function funds(): Funds {
-  return openFunds({
+  return new Funds({
     database,
     sealer: openSealer(SEAL_KEY),
     clock: systemClock,
@@ -372,7 +372,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     await payment.settled();
     const body = { amount_in_cents: 100, reason_code: 'other', reason: 'a test' };
     const made = await platform.admin('POST', `/admin/v1/payments/${payment.id}/refund`, body);
-    assert.equal(made.body['state'], 'done');
+    assert.equal(made.body['outcome'], 'done', made.text);
     const [refund] = refundsOf(payment);
     const failed = { ...refund, status: 'failed', failure_reason: 'lost_or_stolen_card' };
     for (const _ of ['first', 'again']) await webhook('refund.failed', failed);
@@ -413,7 +413,7 @@ suite('payments by Stripe', { concurrency: true }, () => {
     ] as const) {
       const body = { amount_in_cents, reason_code: 'other', reason: 'a test', refund_id };
       const made = await platform.admin('POST', `/admin/v1/payments/${id}/refund`, body);
-      assert.equal(made.body['state'], 'done');
+      assert.equal(made.body['outcome'], 'done', made.text);
     }
     // As after a crash before the note, a day later.
     stripe.forgetKeys(id);
