@@ -223,7 +223,8 @@ test('taking over writes no payment, however many there are, and payments in rev
   await engine.start();
   await until('they are taken over', () => {
     const loaded = lines.map((line) => ('payments' in line ? Number(line.payments) : 0));
-    return loaded.reduce((sum, count) => sum + count, 0) === 3_000;
+    // On a busy machine a worker may lose its lease and read them again.
+    return loaded.reduce((sum, count) => sum + count, 0) >= 3_000;
   });
   assert.deepEqual(await written(), before);
 });
