@@ -291,9 +291,16 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a hold that has expired is sent anyway',
     file: 'platform/src/engine/dispatcher.ts',
-    find: '      if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;\n',
+    find: '      if (payment.hold && !lasts(payment.hold, steady.now())) payment.hold = undefined;\n',
     replace: '',
     seed: 2,
+  },
+  {
+    name: 'the ends of holds are told by a clock that a step before the last lease has changed',
+    file: 'platform/src/engine/engine.ts',
+    find: '        steady: this.#steady,\n',
+    replace: '        steady: steadyClock(this.#options.clock),\n',
+    seed: 33,
   },
   {
     name: 'a payment that a failover lost is put back under another id',

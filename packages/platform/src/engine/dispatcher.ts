@@ -13,7 +13,7 @@
  * One file because it is one cycle: every step takes a payment out of the queues and puts it back, and only here can that be read whole.
  */
 import type { PaymentStage } from '@duebridge/contract';
-import { isDatabaseTrouble, steadyClock, type Clock } from '@duebridge/runtime';
+import { isDatabaseTrouble } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -64,8 +64,6 @@ export class Dispatcher {
   readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
   readonly #saving = new Map<ActivePayment, Promise<void>>();
   readonly #saveAlarm: Alarm;
-  /** For the ends of holds: a step of the wall clock must not make an expired one look as if it lasted. */
-  readonly #steady: Clock;
   #ended = false;
 
   constructor(ground: WorkerGround) {
@@ -74,7 +72,6 @@ export class Dispatcher {
     this.#on = { ...ground, signals };
     this.#records = new PaymentRecords(this.#on);
     this.#funding = new FundingCalls(this.#on);
-    this.#steady = steadyClock(clock);
     this.#saveAlarm = alarmOf(clock, () => this.#saveOld());
   }
 
@@ -326,7 +323,7 @@ export class Dispatcher {
 
   /** One call for one payment. Its place is free as soon as the answer arrives, before it is recorded. */
   async #partnerStep(payment: ActivePayment, free: () => void): Promise<Next> {
-    const { registry, clock, times, holdsLease } = this.#on;
+    const { registry, clock, steady, times, holdsLease } = this.#on;
     const { partner: calls } = payment.group;
     const partner = await registry.get(calls.partner_id);
     if (partner === undefined || partner.paused) {
@@ -336,7 +333,7 @@ export class Dispatcher {
     if (calls.applyBudget(partner.budget)) this.#pump(calls);
     if (isUnsent(payment) && payment.declined === undefined) {
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
-      if (payment.hold && !lasts(payment.hold, this.#steady.now())) payment.hold = undefined;
+      if (payment.hold && !lasts(payment.hold, steady.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;
       if (!(await this.#write(payment, leaving(payment)))) return 'forget';
       payment.hold = undefined;

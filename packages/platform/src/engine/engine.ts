@@ -17,7 +17,7 @@
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { messageOf } from '@duebridge/runtime';
+import { messageOf, steadyClock, type Clock } from '@duebridge/runtime';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
@@ -56,6 +56,7 @@ export class Engine {
   readonly #times: EngineTimes;
   readonly #workers: WorkerList;
   readonly #metrics: EngineMetrics;
+  readonly #steady: Clock;
   #workerId = '';
   #run: Run | undefined;
   #worker: Worker | undefined;
@@ -66,6 +67,7 @@ export class Engine {
     this.#options = options;
     this.#times = { ...DEFAULT_TIMES, ...options.options };
     const { database, leaseDatabase = database, clock } = options;
+    this.#steady = steadyClock(clock);
     this.#workers = new WorkerList(leaseDatabase, clock, this.#times.leaseMs);
     this.#metrics = engineMetrics(options.metrics, {
       leaseAgeMs: () => this.#run?.lease.ageMs ?? 0,
@@ -225,6 +227,7 @@ export class Engine {
         metrics: this.#metrics,
         outage,
         databaseNow: () => this.#workers.now(),
+        steady: this.#steady,
       },
       provenAt,
     );

@@ -80,6 +80,11 @@ export interface WorkerGround extends Surroundings {
   readonly outage: Outage;
   /** The database's time, as a text for a parameter. */
   readonly databaseNow: () => string;
+  /**
+   * Wall time carried on from the start of the process, for the ends of holds: a step of the wall clock, also one before this worker
+   * began, must not make an expired hold look as if it lasted.
+   */
+  readonly steady: Clock;
   /** False when the lease can no longer be relied on: nothing may be sent or written. */
   readonly holdsLease: () => boolean;
   /** Whether this worker owns the slot, as far as it knows; the database decides at each write. */
