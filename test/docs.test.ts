@@ -149,7 +149,6 @@ test('no operation of a program, and no error, is missing from the reference [ER
     'create_token 429',
     'create_token NOT_FOUND',
     'create_token UNAUTHORIZED',
-    'create_token SERVICE_UNAVAILABLE',
     'get_account ACCOUNT_NOT_FOUND',
     'get_account INSUFFICIENT_SCOPE',
     'get_account_payment PAYMENT_NOT_FOUND',
