@@ -72,7 +72,7 @@ for (const example of EXAMPLES) {
         [],
       );
       assert.equal(report.exit_code, 0);
-      assert.equal(report.counts.PASS, 41);
+      assert.equal(report.counts.PASS, 36);
     } finally {
       await stop(first.child);
     }
