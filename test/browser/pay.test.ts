@@ -358,6 +358,15 @@ function endings(inEngine: InEngine): void {
     },
   );
 
+  inEngine('a biller of an aggregator is shown with its own logo', async ({ flow, visit }) => {
+    const biller = { biller_id: 'gas', name: 'Lakeside Gas', logo: 'lakeside.png' };
+    const at = await visit(flow.world({ look: { logo: 'city.png' }, more: { biller } }));
+    await at.start();
+    await at.sees('Lakeside Gas');
+    const shown = (): string => document.querySelector('img')?.getAttribute('src') ?? '';
+    assert.equal(await at.tab.run('frame', shown), '../logos/lakeside.png');
+  });
+
   inEngine('a duplicate payment offers no second try', async ({ flow, visit }) => {
     const change = { status: 'failed', failure_reason: 'Duplicate', duplicate: true } as const;
     const at = await visit(flow.world({ outcome: [{ progress: 'ended', ...change }] }));

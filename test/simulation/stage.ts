@@ -376,6 +376,7 @@ export function registration(side: SimulatedPartner): Partner {
     kind: 'biller',
     biller_id: side.biller_id,
     biller_names: {},
+    biller_logos: {},
     mode: 'test',
     support_contact: null,
     colour: null,

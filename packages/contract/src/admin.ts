@@ -119,6 +119,12 @@ const partnerFields = {
       maxProperties: 10_000,
     }),
   ),
+  biller_logos: Type.Optional(
+    Type.Record(t.BillerId, t.nullable(logo), {
+      description:
+        'Logos of the billers of an aggregator, by biller_id; those not named stay, and null takes one away.',
+    }),
+  ),
   base_url: Type.String({ maxLength: 2048 }),
   origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
   paths: Type.Optional(PartnerPaths),
@@ -152,6 +158,7 @@ export const PartnerChange = t.strictObject({
   colour: Type.Optional(t.nullable(colour)),
   logo: Type.Optional(t.nullable(logo)),
   biller_names: partnerFields.biller_names,
+  biller_logos: partnerFields.biller_logos,
   base_url: Type.Optional(partnerFields.base_url),
   origins: Type.Optional(partnerFields.origins),
   paths: partnerFields.paths,
@@ -171,6 +178,9 @@ export const PartnerView = Type.Object({
   ...partnerFields,
   mode: t.Mode,
   logo: Type.Optional(t.string('Name of its logo, at /flow/logos/{name} of the public server.')),
+  biller_logos: Type.Optional(
+    Type.Record(t.BillerId, t.string(), { description: 'Names of the logos of its billers.' }),
+  ),
   auth: Type.Object({
     method: t.oneOf(['oauth', 'key']),
     ...t.optional({

@@ -137,7 +137,11 @@ export const FlowSession = Type.Object({
       t.string('Where customers get help, as the partner registered it.'),
     ),
   }),
-  biller: Type.Object({ biller_id: t.string(), name: t.string() }),
+  biller: Type.Object({
+    biller_id: t.string(),
+    name: t.string(),
+    logo: Type.Optional(t.string('Name of its logo, at /flow/logos/{name}.')),
+  }),
   account: Type.Object({
     masked_account_id: t.string('All but the last four characters hidden.'),
     balance: t.nullable(Balance),

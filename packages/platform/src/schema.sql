@@ -530,6 +530,7 @@ CREATE TABLE duebridge_platform.partners (
   connection_sealed text,
   colour text,
   logo text,
+  biller_logos jsonb NOT NULL DEFAULT '{}'::jsonb,
   CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
   CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
   CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),

@@ -109,7 +109,13 @@ function cleaned(name: string, value: unknown): unknown {
   if (Object.hasOwn(OURS, name)) return OURS[name];
   if (HELD.has(name) && typeof value === 'string') return withoutOperatorsReason(value);
   // Its keys are the billers' ids, whatever they spell.
-  if (name === 'biller_names' || typeof value !== 'object' || value === null) return value;
+  if (
+    name === 'biller_names' ||
+    name === 'biller_logos' ||
+    typeof value !== 'object' ||
+    value === null
+  )
+    return value;
   if (Array.isArray(value)) return value.map((one) => cleaned('', one));
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, cleaned(key, one)]));
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import test, { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { FlowSessionGrant } from '@duebridge/contract';
 import { assertInTime, served, testInRealTime, until } from '@duebridge/runtime/testing';
 import { SMTPServer } from 'smtp-server';
 import {
@@ -13,6 +14,7 @@ import {
   type TestPlatform,
 } from './testing.ts';
 import { textOf } from './mail.ts';
+import { png } from '../../test/png.ts';
 
 interface Taken {
   readonly to: string;
@@ -98,12 +100,13 @@ test('a refund is mailed to the customer, each one once', async () => {
   assert.equal(new Set(mail.map((one) => one.id)).size, 3);
 });
 
-test('a customer of an aggregator reads the name of their biller, not of the aggregator', async () => {
+test('a customer of an aggregator reads the name of their biller and sees its logo, not those of the aggregator', async () => {
   await platform.register(partner, {
     partner_id: 'city-services',
     kind: 'aggregator',
     name: 'City Services',
     biller_names: { 'lakeside-energy': 'Lakeside Energy' },
+    biller_logos: { 'lakeside-energy': png(48, 48).toString('base64') },
   });
   partner.accounts.set('a9', {
     ...partner.accounts.get('a1'),
@@ -120,7 +123,9 @@ test('a customer of an aggregator reads the name of their biller, not of the agg
     headers: bearer(String(made.body['token'])),
     body: {},
   });
-  const { session } = grant.body as { session: string };
+  const { session, bill } = grant.body as unknown as FlowSessionGrant;
+  const shown = await fetch(new URL(`/flow/logos/${bill?.biller.logo}`, platform.url));
+  assert.deepEqual(Buffer.from(await shown.arrayBuffer()), png(48, 48));
   await platform.next(session);
   const paid = await platform.confirm(session, { amount_in_cents: 2_500 });
   assert.equal(paid.status, 200, paid.text);

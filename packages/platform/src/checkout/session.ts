@@ -29,7 +29,12 @@ import { refundedCents } from '../money/refunds.ts';
 import { maskAccountId } from '../mask.ts';
 import { plainText } from '../plain-text.ts';
 import type { PartnerClient } from '../partners/client.ts';
-import { billerName, type Partner, type PartnerRegistry } from '../partners/registry.ts';
+import {
+  billerLogo,
+  billerName,
+  type Partner,
+  type PartnerRegistry,
+} from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { payableAccount, withAction } from './confirm.ts';
 import { payerOf } from './payer.ts';
@@ -129,7 +134,7 @@ export function openSessions(options: {
     // Before the payments are read: an id whose place is taken in between makes no payment, and gives the one that is there.
     const next = await nextPaymentId(database, session, clock.now());
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, methods, payment, receipt] = await Promise.all([
+    const [bill, other, payment, receipt] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
@@ -137,12 +142,12 @@ export function openSessions(options: {
             throw error;
           }),
       standing === undefined ? otherPayment(database, session) : undefined,
-      funding.methods({ ...session, mode: partner.mode }),
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
         ? receiptOf(database, sealer, standing, session, mails)
         : undefined,
     ]);
+    const logo = billerLogo(partner, session.biller_id);
     return {
       session_id: session.session_id,
       expires_at: session.expires_at,
@@ -152,9 +157,13 @@ export function openSessions(options: {
         name: partner.name,
         ...(partner.support_contact === null ? {} : { support_contact: partner.support_contact }),
       },
-      biller: { biller_id: session.biller_id, name: billerName(partner, session.biller_id) },
+      biller: {
+        biller_id: session.biller_id,
+        name: billerName(partner, session.biller_id),
+        ...(logo === null ? {} : { logo }),
+      },
       account: { masked_account_id: maskAccountId(session.account_id), ...bill },
-      funding_methods: [...methods],
+      funding_methods: [...funding.methods({ ...session, mode: partner.mode })],
       payment,
       ...(receipt === undefined ? {} : { receipt }),
       ...(standing?.status === 'processing' ? {} : { next_payment_id: next }),

@@ -83,6 +83,11 @@ export const WORDS: Words = {
     flags: '--biller-name <biller_id=name...>',
     help: 'what customers call a biller of an aggregator; may be given again',
   },
+  biller_logos: {
+    flags: '--biller-logo <biller_id=file...>',
+    help: 'a PNG for a biller of an aggregator; may be given again',
+    file: 'base64',
+  },
   base_url: { help: 'where its operations are, prefix included' },
   origins: {
     flags: '--origin <origin...>',

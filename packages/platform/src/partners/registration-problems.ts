@@ -61,18 +61,29 @@ function isTimeZone(zone: string): boolean {
 export function changeProblems(
   change: PartlyGiven<'base_url' | 'origins' | 'paths' | 'auth' | 'connection'> & {
     readonly logo?: string | null | undefined;
+    readonly biller_logos?: Readonly<Record<string, string | null>> | undefined;
   },
   allowPrivate: boolean,
 ): Detail[] {
-  const { base_url, logo, origins = [], paths = {}, auth, connection = {} } = change;
-  const picture = typeof logo === 'string' ? readLogo(logo) : undefined;
+  const {
+    base_url,
+    logo,
+    biller_logos = {},
+    origins = [],
+    paths = {},
+    auth,
+    connection = {},
+  } = change;
   return problemsOf({
     base_url:
       base_url === undefined
         ? undefined
         : (urlProblem(base_url, allowPrivate) ??
           (base_url.includes('?') ? 'must have no query' : undefined)),
-    logo: typeof picture === 'string' ? picture : undefined,
+    logo: logoProblem(logo),
+    ...Object.fromEntries(
+      Object.entries(biller_logos).map(([id, one]) => [`biller_logos.${id}`, logoProblem(one)]),
+    ),
     ...Object.fromEntries(origins.map((one, at) => [`origins.${at}`, originProblem(one)])),
     ...Object.fromEntries(
       Object.entries(paths).map(([name, one]) => [`paths.${name}`, templateProblem(name, one)]),
@@ -89,6 +100,11 @@ export function changeProblems(
       'auth.token_url': urlProblem(auth.token_url, allowPrivate),
     }),
   });
+}
+
+function logoProblem(picture: string | null | undefined): string | undefined {
+  const read = typeof picture === 'string' ? readLogo(picture) : undefined;
+  return typeof read === 'string' ? read : undefined;
 }
 
 /** Sites of real customers are reached by https; only a test may stand on the engineer's own machine. */

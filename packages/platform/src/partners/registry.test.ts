@@ -9,7 +9,7 @@ import { SEAL_KEY } from '../../test/engine-rig.ts';
 import { png } from '../../test/png.ts';
 import { migrations } from '../migrations.ts';
 import { changeProblems, headerProblem } from './registration-problems.ts';
-import { openPartnerRegistry, type PartnerRegistry } from './registry.ts';
+import { billerLogo, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
 import { openSealer } from './seal.ts';
 
 const registration: PartnerRegistration = {
@@ -57,6 +57,25 @@ test('a logo and a colour are shown until they are taken away, and a picture tha
   assert.deepEqual([bare.colour, bare.logo], [undefined, undefined]);
   assert.deepEqual(await registry.logo(name), png(48, 48));
   assert.equal(await registry.logo('0'.repeat(32)), undefined);
+});
+
+test('a biller of an aggregator has a logo of its own, until it is taken away, and else that of the aggregator', async (t) => {
+  const registry = (await registries(t)).open();
+  const { biller_id: _, ...aggregator } = registration;
+  const picture = (size: number): string => png(size, size).toString('base64');
+  const own = { logo: picture(40), biller_logos: { gas: picture(48), water: picture(64) } };
+  await registry.add({ ...aggregator, kind: 'aggregator', ...own }, 'test');
+  const shown = async (biller_id: string): Promise<Buffer | undefined> => {
+    const partner = await registry.get('acme');
+    assert(partner);
+    return registry.logo(billerLogo(partner, biller_id) ?? '');
+  };
+  assert.deepEqual(await shown('gas'), png(48, 48));
+  assert.deepEqual(await shown('power'), png(40, 40));
+  const wrong = registry.change('acme', { biller_logos: { gas: 'AAAA' } }, 'test');
+  assert.deepEqual(await pathsRefused(wrong), ['body.biller_logos.gas']);
+  await registry.change('acme', { biller_logos: { gas: null } }, 'test');
+  assert.deepEqual([await shown('gas'), await shown('water')], [png(40, 40), png(64, 64)]);
 });
 
 test('a registration that would misdirect a secret or a payment is refused [PL14]', async (t) => {

@@ -140,8 +140,13 @@ export function billerName(partner: Partner, biller_id: string): string {
   return new Map(Object.entries(partner.biller_names)).get(biller_id) ?? biller_id;
 }
 
+/** The name of the logo that customers see for the biller of a payment; null for none. */
+export function billerLogo(partner: Partner, biller_id: string): string | null {
+  return new Map(Object.entries(partner.biller_logos)).get(biller_id) ?? partner.logo;
+}
+
 const COLUMNS =
-  'partner_id, kind, mode, biller_id, name, biller_names, support_contact, colour, logo, base_url, origins, paths, budget, refusals, ' +
+  'partner_id, kind, mode, biller_id, name, biller_names, biller_logos, support_contact, colour, logo, base_url, origins, paths, budget, refusals, ' +
   'auth_method, auth_public, auth_sealed, connection_public, connection_sealed, paused, pause_reason, batch_time_zone, batch_cutoff, ' +
   'created_at';
 
@@ -229,7 +234,15 @@ async function add(
   call: { registration: PartnerRegistration; actor: string; allowPrivate: boolean },
 ): Promise<StoredPartner> {
   const { registration, actor, allowPrivate } = call;
-  const { partner_id, mode = 'test', logo, auth, connection, ...given } = registration;
+  const {
+    partner_id,
+    mode = 'test',
+    logo,
+    biller_logos,
+    auth,
+    connection,
+    ...given
+  } = registration;
   refuse([
     ...registrationProblems(registration, allowPrivate),
     ...modeProblems(mode, registration.origins, allowPrivate),
@@ -240,7 +253,7 @@ async function add(
     partner_id,
     mode,
     base_url: trimmed(registration.base_url),
-    ...(await logoColumn(tx, logo)),
+    ...(await logoColumns(tx, { logo, biller_logos })),
     ...sealedColumns(sealer, partner_id, { auth, connection }),
   });
   const [added] = await tx.query<StoredPartner>(
@@ -261,7 +274,7 @@ async function changeRow(
   call: { partner_id: string; change: PartnerChange; actor: string; allowPrivate: boolean },
 ): Promise<StoredPartner> {
   const { partner_id, change, actor, allowPrivate } = call;
-  const { auth, connection: parts, reason, base_url, logo, ...given } = change;
+  const { auth, connection: parts, reason, base_url, logo, biller_logos, ...given } = change;
   const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
   if (before === undefined) throw new Refusal('NOT_FOUND');
   const connection = parts === undefined ? undefined : changedConnection(sealer, before, parts);
@@ -275,7 +288,7 @@ async function changeRow(
     paths: { ...before.paths, ...given.paths },
     budget: { ...before.budget, ...given.budget },
     base_url: base_url && trimmed(base_url),
-    ...(await logoColumn(tx, logo)),
+    ...(await logoColumns(tx, { logo, biller_logos }, before.biller_logos)),
     ...sealedColumns(sealer, partner_id, { auth, connection }),
     pause_reason: pauseReason(before, change),
   });
@@ -291,9 +304,24 @@ async function changeRow(
   return changed;
 }
 
-/** Stores the picture; null takes it away. */
-async function logoColumn(tx: Transaction, logo: string | null | undefined): Promise<Written> {
-  return { logo: logo && (await keepLogo(tx, logo)) };
+/** Stores the pictures; null takes one away, and those that are not named stay. */
+async function logoColumns(
+  tx: Transaction,
+  {
+    logo,
+    biller_logos = {},
+  }: { readonly [Field in 'logo' | 'biller_logos']: PartnerChange[Field] | undefined },
+  before: StoredPartner['biller_logos'] = {},
+): Promise<Written> {
+  const names = new Map(Object.entries(before));
+  for (const [biller_id, picture] of Object.entries(biller_logos)) {
+    if (picture === null) names.delete(biller_id);
+    else names.set(biller_id, await keepLogo(tx, picture));
+  }
+  return {
+    logo: logo && (await keepLogo(tx, logo)),
+    biller_logos: Object.fromEntries(names),
+  };
 }
 
 function refuseTaken(error: unknown): never {
@@ -463,9 +491,11 @@ function toPartner(row: StoredPartner): Partner {
 
 /** As it was registered, without defaults; what was not registered is absent. */
 function toView(row: StoredPartner): PartnerView {
-  const { paths, budget, biller_names, pause_reason } = row;
-  const names = Object.keys(biller_names).length === 0 ? undefined : biller_names;
-  const fields = Object.entries({ ...toPartner(row), paths, budget, biller_names: names });
+  const { paths, budget, pause_reason } = row;
+  const isEmpty = (map: object): boolean => Object.keys(map).length === 0;
+  const biller_names = isEmpty(row.biller_names) ? undefined : row.biller_names;
+  const biller_logos = isEmpty(row.biller_logos) ? undefined : row.biller_logos;
+  const fields = Object.entries({ ...toPartner(row), paths, budget, biller_names, biller_logos });
   const given = fields.filter(([, value]) => value !== null && value !== undefined);
   return { ...Object.fromEntries(given), pause_reason } as PartnerView;
 }

@@ -343,7 +343,13 @@ class Reader {
       );
     }
     if (Array.isArray(typed) && shape.patternProperties !== undefined) {
-      return Object.fromEntries((typed as string[]).map((pair) => this.#pair(name, pair)));
+      const pairs = (typed as string[]).map((pair) => this.#pair(name, pair));
+      if (file === undefined) return Object.fromEntries(pairs);
+      const read = pairs.map(async ([id, path]) => [
+        id,
+        (await readBytes(this.#terminal, path)).toString('base64'),
+      ]);
+      return Object.fromEntries(await Promise.all(read)) as object;
     }
     if (typed === true && shape.const !== undefined) return shape.const;
     if (typeof typed !== 'string') return typed;

@@ -99,8 +99,8 @@ function App(props: {
   const { screen } = state;
   flow.locale = words.locale;
   const { part: outcome } = usePart(loadOutcome, screen.bill !== undefined);
-  const { name: registered, logo } = billerOf();
-  const biller = screen.bill?.session.biller.name ?? registered;
+  const { name: registered, logo: ofPartner } = billerOf();
+  const { name: biller = registered, logo = ofPartner } = screen.bill?.session.biller ?? {};
   flow.describe = (code) =>
     words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
 
