@@ -149,6 +149,7 @@ test('no operation of a program, and no error, is missing from the reference [ER
     'create_token 429',
     'create_token NOT_FOUND',
     'create_token UNAUTHORIZED',
+    'get_flow_session PARTNER_UNREACHABLE',
     'get_account ACCOUNT_NOT_FOUND',
     'get_account INSUFFICIENT_SCOPE',
     'get_account_payment PAYMENT_NOT_FOUND',
