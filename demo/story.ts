@@ -71,7 +71,8 @@ export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
     const amount_in_cents = Math.max(wanted, rules.min_amount_in_cents ?? wanted);
     // The customer's click: the PUT can leave before its answer arrives.
     const confirmedAt = now();
-    const confirm = { amount_in_cents, funding_method: 'sandbox_bank' };
+    const platform_payment_id = bill.next_payment_id;
+    const confirm = { amount_in_cents, funding_method: 'sandbox_bank', platform_payment_id };
     const confirmed = await call<FlowPayment>('POST', `${flow}/payments`, session, confirm);
     const { platform_payment_id: id } = confirmed;
     tell(confirmedAt, 'confirm', `${formatCents(amount_in_cents)} → payment ${id}`);
