@@ -32,6 +32,10 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
     'prove a partner server, or a platform, against the interface',
     async () => (await import('@duebridge/conformance/main')).conformCommand(),
   ],
+  sandbox: [
+    'run a partner with every outcome and fault, to develop against',
+    async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
+  ],
   init: [
     'write a project to start from: a partner server on your own accounts',
     async () => (await import('./init.ts')).initCommand(),

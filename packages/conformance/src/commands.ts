@@ -1,14 +1,16 @@
 /**
- * `npx @duebridge/conformance partner|platform …`: the judge without the rest of duebridge, for a build server that only
- * checks a biller's endpoints. `duebridge conform` is the same command.
+ * `npx @duebridge/conformance partner|platform|sandbox …`: the judge without the rest of duebridge, for a build server that only
+ * checks a biller's endpoints. `duebridge conform` and `duebridge sandbox` are the same commands.
  */
 import { CommanderError, type Command } from 'commander';
-import { conformCommand } from './main.ts';
+import { conformCommand, sandboxCommand } from './main.ts';
 
 /** Exit code of a wrong command line (decision 30); a report sets 1 and 2 by itself. */
 const EXIT_USAGE = 3;
 
-const program = conformCommand().name('duebridge-conform');
+const program = conformCommand()
+  .name('duebridge-conform')
+  .addCommand(sandboxCommand().name('sandbox'));
 for (const command of everyCommand(program)) command.exitOverride();
 
 // `duebridge … | head` closes our standard output early; that is not an error.

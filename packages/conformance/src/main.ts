@@ -26,6 +26,8 @@ import {
   type Draft,
 } from './check/target.ts';
 
+export { sandboxCommand } from './sandbox.ts';
+
 /** Where the command writes; its tests read it there. */
 export const terminal = {
   out: (text: string): void => void process.stdout.write(text),

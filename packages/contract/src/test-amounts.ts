@@ -1,6 +1,6 @@
 /**
- * Amounts that choose how a payment of a test ends (decision 161): the platform answers them in test mode. The guide prints this
- * table. Unusual enough that no bill has one by coincidence.
+ * Amounts that choose how a payment of a test ends (decision 161): the platform answers them in test mode, the sandbox partner always. The
+ * guide prints this table. Unusual enough that no bill has one by coincidence.
  */
 import { FAILURE_REASONS } from './payment.ts';
 import type { TerminalStatus } from './status.ts';

@@ -63,6 +63,8 @@ export interface ScriptedPartnerOptions {
   readonly behaviour?: Behaviour | readonly Behaviour[];
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: Clock;
+  /** Called after each exchange has been answered or taken over. */
+  readonly seen?: (exchange: ScriptedExchange) => void;
 }
 
 /** Maximum number of exchanges kept for inspection: enough for hours of development, a few tens of megabytes. */
@@ -251,6 +253,7 @@ class Desk {
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     if (typeof reply !== 'function') reply = (await behaviour.answer(call, reply, book)) ?? reply;
     if (typeof reply !== 'function') send(reply);
+    this.#options.seen?.(exchange);
     if (typeof reply !== 'function') return;
     const { socket } = request;
     const bytes: Wire['bytes'] = (given) => rawBytes(given, fixed);

@@ -1,0 +1,206 @@
+/**
+ * `duebridge sandbox partner`: a partner in memory to develop a platform against (decision 30). It is right, unless a scenario is chosen: then
+ * each payment meets that fault first, as the judge plays it, and a right partner afterwards. Each exchange is printed.
+ */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { testAmount } from '@duebridge/contract';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { OWN_JUDGES } from './cases/scenario-tokens.ts';
+import {
+  MACHINE_CLOCK,
+  SCENARIOS,
+  startScriptedPartner,
+  type Behaviour,
+  type Call,
+  type Scenario,
+  type ScriptedAccount,
+  type ScriptedExchange,
+} from './scripted/partner.ts';
+
+/** One sentence for the person at the terminal. Commander itself exits with 3 for usage errors (decision 30). */
+class SandboxProblem extends Error {
+  readonly exitCode = 2;
+}
+
+/** Maximum length of an exchange shown on one line of the terminal. */
+const SHOWN = 300;
+
+/** The biller of every account. */
+const BILLER = 'sandbox-utility';
+
+const account = (id: string, rest: Partial<ScriptedAccount> = {}): ScriptedAccount => {
+  const balance = { amount_due_in_cents: 12_500, due_date: '2030-01-31' };
+  return { biller_id: BILLER, account_id: id, status: 'active', balance, ...rest };
+};
+
+/** The accounts, and what is special about each. Any other id is unknown. */
+const ACCOUNTS: readonly (readonly [ScriptedAccount, note: string])[] = [
+  [account('active'), '$125.00 due; payments succeed'],
+  [account('inactive', { status: 'inactive' }), 'payments fail'],
+  [
+    account('maximum', { payment_rules: { max_amount_in_cents: 50_000 } }),
+    'takes at most $500.00; a larger payment fails',
+  ],
+  [account('unit 4/B'), 'an id with a space and a slash, which a path must encode'],
+  [account('paid', { balance: { amount_due_in_cents: 0 } }), 'nothing is due'],
+  [account('credit', { balance: { amount_due_in_cents: -2_000 } }), 'a credit of $20.00'],
+  [{ biller_id: BILLER, account_id: 'bare', status: 'active' }, 'no balance is known'],
+];
+
+/** The scenarios that a partner can play by itself; the others need the judge, who knows when the platform has seen the fault. */
+const PLAYED = SCENARIOS.filter((one) => {
+  const hooks = one.begin({ clock: MACHINE_CLOCK, next: () => undefined, stray: '' });
+  const needsJudge = one.until_healed === true || OWN_JUDGES[one.name] !== undefined;
+  return Object.keys(hooks).length > 0 && !needsJudge;
+});
+
+interface Flags {
+  readonly host: string;
+  readonly port: number;
+  readonly auth: 'key' | 'oauth';
+  readonly header: string;
+  readonly key: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly processingMs: number;
+  readonly scenario?: Scenario;
+  readonly list?: boolean;
+}
+
+/** Creates the command. Throws an error whose `exitCode` is 2 when its port is not available. */
+export function sandboxCommand(): Command {
+  const partner = new Command('partner')
+    .description('run an in-memory partner that is right, or has one fault')
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--port <port>', 'port; 0 picks a free one', whole(65_535), 4100)
+    .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
+    .option('--header <name>', 'header of the key', 'x-api-key')
+    .addOption(secret('--key <key>', 'the key'))
+    .option('--client-id <id>', 'OAuth client of the platform', 'sandbox-platform')
+    .addOption(secret('--client-secret <secret>', 'its secret'))
+    .option('--processing-ms <ms>', 'time until a payment ends', whole(86_400_000), 2000)
+    .option('--scenario <name>', 'fault that each payment meets first, such as F02', scenarioOf)
+    .option('--list', 'list the scenarios')
+    .addHelpText('after', help)
+    .action(run);
+  return new Command('sandbox')
+    .description('run a partner with every outcome and fault, to develop against')
+    .addCommand(partner);
+}
+
+const secret = (flag: string, what: string): Option =>
+  new Option(flag, what).default(randomBytes(18).toString('base64url'), 'made anew');
+
+function help(): string {
+  const rows = ACCOUNTS.map(([{ account_id }, note]) => `  ${account_id.padEnd(10)}${note}`);
+  return `
+Accounts of the biller ${BILLER}:
+${rows.join('\n')}
+Amounts from 66600 to 66606 cents choose how a payment ends, as in the platform's test mode.`;
+}
+
+async function run(flags: Flags): Promise<void> {
+  if (flags.list === true)
+    return print(PLAYED.map((one) => `${one.name}  ${one.title}`).join('\n'));
+  const { host, port, header, key, clientId: client_id, clientSecret: client_secret } = flags;
+  const auth =
+    flags.auth === 'key'
+      ? ({ method: 'key', header, key } as const)
+      : ({ method: 'oauth', client_id, client_secret } as const);
+  let stray = '';
+  const faulty = flags.scenario === undefined ? [] : [played(flags.scenario, () => stray)];
+  const partner = await startScriptedPartner({
+    host,
+    port,
+    auth,
+    accounts: ACCOUNTS.map(([one]) => one),
+    processing_ms: flags.processingMs,
+    behaviour: [byAmount, ...faulty],
+    seen: (exchange) => print(line(exchange)),
+  }).catch((error: unknown) => {
+    const isPlace = error instanceof Error && 'syscall' in error && error.syscall === 'listen';
+    if (!isPlace) throw error;
+    throw new SandboxProblem(`cannot listen on ${host}:${port} (${error.message}): choose another`);
+  });
+  stray = partner.stray_url;
+  print(`Sandbox partner at ${partner.url}, biller ${BILLER}`);
+  print(
+    auth.method === 'key'
+      ? `${header}: ${key}`
+      : `OAuth: ${partner.token_url} client_id ${client_id} client_secret ${client_secret}`,
+  );
+  if (flags.scenario !== undefined) print(`${flags.scenario.name}: ${flags.scenario.title}`);
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  await partner.stop();
+}
+
+/** The amounts of the test mode that a biller decides (decision 161). */
+const byAmount: Behaviour = {
+  born(payment) {
+    const ending = testAmount(payment.amount_in_cents)?.ending;
+    if (ending === undefined) return;
+    const { after_ms, ...rest } = ending;
+    const when = after_ms === undefined ? {} : { after_ms: after_ms ?? undefined };
+    payment.ending = { ...payment.ending, ...rest, ...when };
+  },
+};
+
+/**
+ * A scenario as a behaviour: so many faulty answers for each payment and method, or for the token endpoint, and right ones afterwards. The
+ * variants of the fault come in turn. `stray` gives the address of the other host.
+ */
+function played(scenario: Scenario, stray: () => string): Behaviour {
+  const { on, ofTokens, variants, times = 1, inTurn } = scenario;
+  const met = new Map<string, { readonly variant: number; given: number }>();
+  const next = (call: Call): number | undefined => {
+    const isToken = call.operation === 'access_token';
+    if (isToken !== (ofTokens === true)) return undefined;
+    if (!isToken && on !== 'both' && on !== call.method) return undefined;
+    const of = isToken ? '' : `${call.method} ${call.params['platform_payment_id']}`;
+    const known = met.get(of) ?? { variant: met.size % variants, given: 0 };
+    met.set(of, known);
+    // Tokens are fetched rarely: each variant is shown once.
+    if (known.given >= (isToken ? Math.max(times, variants) : times)) return undefined;
+    known.given += 1;
+    return isToken || inTurn === true ? (known.given - 1) % variants : known.variant;
+  };
+  const tools = {
+    clock: MACHINE_CLOCK,
+    next,
+    get stray() {
+      return stray();
+    },
+  };
+  return scenario.begin(tools);
+}
+
+function line({ operation, method, path, body, answer, credential }: ScriptedExchange): string {
+  const came = answer === undefined ? 'no ordinary response' : `${answer.status} ${answer.body}`;
+  const refused = credential === 'refused' ? ' (credential refused)' : '';
+  // The token endpoint's request and answer are secrets.
+  const [sent, got] = operation === 'access_token' ? ['', answer?.status ?? came] : [body, came];
+  const shown = `${method} ${path} ${sent}${refused} -> ${got}`;
+  return shown.length > SHOWN ? `${shown.slice(0, SHOWN)} …` : shown;
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function scenarioOf(name: string): Scenario {
+  const found = PLAYED.find((one) => one.name === name || one.name.startsWith(`${name}-`));
+  if (found !== undefined) return found;
+  const isJudged = SCENARIOS.some((one) => one.name.startsWith(name) && name.length >= 3);
+  throw new InvalidArgumentError(
+    isJudged ? 'only conform platform plays it' : 'no such scenario: --list names them',
+  );
+}
+
+function whole(maximum: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value <= maximum) return value;
+    throw new InvalidArgumentError(`must be an integer from 0 to ${maximum}`);
+  };
+}
