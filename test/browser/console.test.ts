@@ -292,6 +292,44 @@ test('a partner’s own people see its payments, the calls made for them, and it
   await close();
 });
 
+test('a partner’s own people and operators see its latest conformance report, every text as text', async () => {
+  const { page, close } = await signIn('wen');
+  await page.getByText('No report yet: run').waitFor();
+  const sent = {
+    base_url: 'https://pay.water.example',
+    profile: 'contract',
+    started_at: '2026-03-21T10:00:00.000Z',
+    kit_version: '0.1.0',
+    verdict: 'failed',
+    passed: 33,
+    others: [
+      {
+        check: 'P25',
+        verdict: 'failed',
+        title: 'The same PUT again <img src=x onerror=alert(1)>',
+        why: 'PUT is idempotent.',
+      },
+      { check: 'P53', verdict: 'not_judged', title: 'Canceled', why: 'nobody can cancel' },
+    ],
+  };
+  const path = '/admin/v1/partners/springfield-water/conformance-report';
+  const kept = await work.platform.admin('PUT', path, sent, {
+    authorization: `Bearer ${work.keys.wen}`,
+  });
+  assert.equal(kept.status, 200, kept.text);
+  // Without a reload.
+  await page.getByText('✕ Breaks the interface').waitFor();
+  await page.getByText('33 passed, 1 failed, 0 with a warning, 1 not judged').waitFor();
+  await page.getByRole('row').filter({ hasText: 'P25' }).getByText('<img src=x').waitFor();
+  await page.getByRole('row').filter({ hasText: 'nobody can cancel' }).waitFor();
+  await close();
+  const viewer = await signIn('vic');
+  await viewer.page.goto(`${work.platform.adminUrl}/console/partners/springfield-water`);
+  await viewer.page.getByText('✕ Breaks the interface').waitFor();
+  await viewer.page.waitForLoadState('networkidle');
+  await viewer.close();
+});
+
 test('more differences than a page holds are read page by page, and Back leads to the page before', async () => {
   const id = await work.pay('pays-9', 9_900, 'pages@example.com');
   const detail = await work.platform.admin('GET', `/admin/v1/payments/${id}`);

@@ -10,6 +10,7 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before, type TestContext } from 'node:test';
+import { compileCheck, ConformanceFile } from '@duebridge/contract';
 import { CommanderError } from 'commander';
 import { conformCommand, terminal } from './main.ts';
 import type { RunReport } from './run.ts';
@@ -204,6 +205,8 @@ test('a secret may come from the environment, and a report is one value', async 
   });
   assert.equal(ran.code, 0, ran.err);
   assert.equal((JSON.parse(ran.out) as RunReport).counts.PASS, 2);
+  // So that the platform can show it.
+  assert.ok(compileCheck(ConformanceFile).holds(JSON.parse(ran.out)));
   assert.match(ran.err, /may create 1 payment, \$1\.20 \(120 cents\)/);
   assert.ok(existsSync(join(folder, '.duebridge-conform', 'payments.json')));
   const judged = await conform(atPlatform(''), { DUEBRIDGE_CONFORM_API_KEY: platform.api_key });

@@ -230,6 +230,19 @@ const OPERATIONS = {
     tiedBy: 'partner_id',
     reply: Type.Object({ answers: Type.Array(operate.PartnerCallAnswer) }),
   },
+  get_conformance_report: {
+    call: 'GET /partners/{partner_id}/conformance-report',
+    summary: 'Read the latest conformance report of a partner',
+    tiedBy: 'partner_id',
+    reply: Type.Object({ report: t.nullable(operate.KeptConformanceReport) }),
+  },
+  put_conformance_report: {
+    call: 'PUT /partners/{partner_id}/conformance-report',
+    summary: 'Keep a conformance report of a partner, instead of the one before; audited',
+    tiedBy: 'partner_id',
+    body: operate.ConformanceReport,
+    reply: operate.KeptConformanceReport,
+  },
   revoke_client_access: {
     call: 'POST /partners/{partner_id}/clients/{client_id}/revoke-access',
     summary: 'End every token and session that a client was given; payments already made continue',

@@ -14,7 +14,7 @@ import { PAYMENT_STATUSES } from './status.ts';
 /** Roles in ascending order: read; act on payments and batches; change partners, keys and operators. */
 export const OPERATOR_ROLES = ['viewer', 'operator', 'admin'] as const;
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
-/** Beside them the operators of one partner, who see what is that partner's and act on nothing. */
+/** Beside them the operators of one partner, who see what is that partner's and send its conformance report alone. */
 export type AnyRole = OperatorRole | 'partner';
 
 /** True when `role` includes the rights of `needed`; the role `partner` includes none. */
@@ -301,6 +301,61 @@ export const PartnerCallAnswer = Type.Object({
   request_id: t.string('The X-Request-Id of the last.'),
 });
 export type PartnerCallAnswer = Static<typeof PartnerCallAnswer>;
+
+/** Checks in a report at most: these, with the texts of each, fit into the 64 KiB that a request may have; the kit has half as many. */
+const MAX_CHECKS = 100;
+
+/**
+ * What a run of `duebridge conform partner` found, without what was sent and received: that stays in its file, since it names accounts.
+ */
+const conformanceFields = {
+  base_url: t.text('The server that was judged.'),
+  profile: t.oneOf(['contract', 'strict']),
+  started_at: t.instant('When the run began.'),
+  kit_version: t.text('The version of the judge.', 64),
+  verdict: t.oneOf(['passed', 'failed', 'partial']),
+  passed: t.count('Checks that passed.'),
+  others: Type.Array(
+    t.strictObject({
+      check: t.text('Its id, such as P25.', 16),
+      verdict: t.oneOf(['failed', 'warned', 'not_judged']),
+      title: t.text('What it checks.'),
+      why: t.text('The rules that were broken, or what kept it from being judged.'),
+    }),
+    { maxItems: MAX_CHECKS, description: 'The other checks.' },
+  ),
+};
+export const ConformanceReport = t.strictObject(conformanceFields);
+export type ConformanceReport = Static<typeof ConformanceReport>;
+
+/** The JSON report of such a run, as far as it is read here. */
+export const ConformanceFile = Type.Object({
+  tool: Type.Literal('duebridge conform'),
+  subject: Type.Literal('partner'),
+  kit_version: t.string(),
+  target: Type.Object({ base_url: t.string() }),
+  profile: conformanceFields.profile,
+  started_at: t.string(),
+  verdict: t.oneOf(['passed', 'failed', 'partial', 'config', 'nothing']),
+  counts: Type.Object({ PASS: t.count() }),
+  results: Type.Array(
+    Type.Object({
+      id: t.string(),
+      title: t.string(),
+      verdict: t.oneOf(['PASS', 'FAIL', 'WARN', 'SKIP']),
+      skipped: Type.Optional(t.string()),
+      findings: Type.Array(Type.Object({ rule: t.string() })),
+    }),
+  ),
+});
+export type ConformanceFile = Static<typeof ConformanceFile>;
+
+/** A report as it is kept: the latest of a partner. */
+export const KeptConformanceReport = Type.Object({
+  ...conformanceFields,
+  uploaded_at: t.instant('When the platform got it.'),
+});
+export type KeptConformanceReport = Static<typeof KeptConformanceReport>;
 
 /** Tokens and sessions of one client that were ended. */
 export const RevokedAccess = Type.Object({

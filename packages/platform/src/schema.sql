@@ -248,6 +248,13 @@ CREATE TABLE duebridge_platform.comparisons (
 
 CREATE TRIGGER comparisons_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON duebridge_platform.comparisons FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
 
+CREATE TABLE duebridge_platform.conformance_reports (
+  partner_id text NOT NULL,
+  report jsonb NOT NULL,
+  uploaded_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT conformance_reports_pkey PRIMARY KEY (partner_id)
+);
+
 CREATE TABLE duebridge_platform.customers (
   customer_id uuid NOT NULL,
   partner_id text NOT NULL,

@@ -43,6 +43,7 @@ import { pausePayment } from '../store/pause.ts';
 import { knownPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { askOf, closeReview, settleFundsByWord, type Closed } from './close-review.ts';
+import { keepReport, readReport } from './conformance.ts';
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
@@ -173,6 +174,14 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   serve(routes.list_answers, async ({ params }) => {
     const { partner_id } = await known(params.partner_id);
     return { answers: await listAnswers(database, partner_id) };
+  });
+  serve(routes.get_conformance_report, async ({ params }) => {
+    const { partner_id } = await known(params.partner_id);
+    return { report: await readReport(database, partner_id) };
+  });
+  serve(routes.put_conformance_report, async ({ params, body, actor }) => {
+    const { partner_id } = await known(params.partner_id);
+    return keepReport(database, partner_id, body, actor);
   });
   serve(routes.revoke_client_access, ({ params, body, actor }) =>
     keys.revokeAccess(params.partner_id, params.client_id, body.reason, actor),

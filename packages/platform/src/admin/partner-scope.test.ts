@@ -1,4 +1,4 @@
-/** An operator of one partner reaches nothing of another, by any operation of the route table, and acts on nothing. */
+/** An operator of one partner reaches nothing of another, by any operation of the route table, and sends a conformance report alone. */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import {
@@ -48,6 +48,19 @@ async function made(partner_id: string) {
 const ours = await made('our-water');
 const theirs = await made('other-power');
 
+/** What an operator of a partner may send, by the id of its operation. */
+const BODIES: Readonly<Record<string, string>> = {
+  put_conformance_report: JSON.stringify({
+    base_url: 'https://pay.water.example',
+    profile: 'contract',
+    started_at: '2026-03-21T10:00:00.000Z',
+    kit_version: '0.1.0',
+    verdict: 'passed',
+    passed: 35,
+    others: [],
+  }),
+};
+
 async function signedIn(): Promise<(route: Route, of: Record<string, string>) => Promise<Answer>> {
   const { partner_id } = ours;
   const { operator_key } = await platform.operator('wendy', 'partner', { partner_id });
@@ -60,7 +73,7 @@ async function signedIn(): Promise<(route: Route, of: Record<string, string>) =>
     const response = await fetch(url, {
       method: route.method,
       headers: { ...bearer(operator_key), 'content-type': route.bodyType ?? 'application/json' },
-      ...(route.body === undefined ? {} : { body: '{}' }),
+      ...(route.body === undefined ? {} : { body: BODIES[route.id] ?? '{}' }),
     });
     const { status, headers } = response;
     // The statement of our remittance breaks off: its batch has not closed.
@@ -93,6 +106,8 @@ test('an operator of a partner is refused every operation that the table does no
       'GET get_self',
       'GET get_partner_health',
       'GET list_answers',
+      'GET get_conformance_report',
+      'PUT put_conformance_report',
       'GET list_differences',
       'GET get_figures',
       'GET list_payouts',
@@ -122,6 +137,11 @@ test('an operator of a partner gets what is that partner’s, and of another not
       }
     }
   }
+  // What it wrote is its own alone.
+  const reports = await platform.database.query(
+    'SELECT partner_id FROM duebridge_platform.conformance_reports',
+  );
+  assert.deepEqual(reports, [{ partner_id: ours.partner_id }]);
   const listed = await call(platformAdminRoutes.list_payments, {});
   assert.match(listed.text, new RegExp(ours.platform_payment_id));
   const differences = await call(platformAdminRoutes.list_differences, {});

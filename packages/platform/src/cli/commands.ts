@@ -22,6 +22,7 @@ import {
   type CommandTable,
 } from '@duebridge/runtime/cli';
 import { Option } from 'commander';
+import { conformanceReport } from './conformance.ts';
 import { moneyLines } from './money.ts';
 import * as output from './output.ts';
 import { facts, tableOf } from './output.ts';
@@ -95,6 +96,13 @@ const partnerLines: readonly CommandLine[] = [
   }),
   line('partner health', routes.get_partner_health, facts),
   line('partner answers', routes.list_answers, tableOf()),
+  line('partner report', routes.get_conformance_report, facts, {
+    help: 'show the latest conformance report of a partner, or upload one',
+    options: [
+      new Option('--file <file>', 'upload what `duebridge conform partner TARGET --json` wrote'),
+    ],
+    run: conformanceReport,
+  }),
   line('key issue', routes.issue_key, keyGrant, {
     args: [],
     fields: {

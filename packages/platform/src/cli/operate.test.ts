@@ -5,31 +5,16 @@ import path from 'node:path';
 import test, { after } from 'node:test';
 import type { CaseView, PaymentPage } from '@duebridge/contract';
 import { until } from '@duebridge/runtime/testing';
-import type { Command } from 'commander';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { platformCommand } from '../main.ts';
+import { runCommand } from './testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-/** Runs a command; `words` are the arguments as a shell would split them. Returns what it printed, or throws what it threw. */
-async function run(words: readonly string[], key: string = platform.adminKey): Promise<string> {
-  let out = '';
-  const command = platformCommand({
-    env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
-    stdin: (async function* () {})(),
-    write: (text) => void (out += text),
-  });
-  const quiet = (one: Command): void => {
-    one.exitOverride().configureOutput({ writeOut: () => {}, writeErr: () => {} });
-    one.commands.forEach(quiet);
-  };
-  quiet(command);
-  await command.parseAsync([...words], { from: 'user' });
-  return out;
-}
+const run = (words: readonly string[], key?: string): Promise<string> =>
+  runCommand(platform, words, key);
 
 async function json<T>(words: readonly string[], key?: string): Promise<T> {
   return JSON.parse(await run([...words, '--json'], key)) as T;

@@ -1,6 +1,7 @@
 /** Partners: the list, and one with its health, its budget and its payments. */
 import type {
   ClientKeyView,
+  KeptConformanceReport,
   PartnerCallAnswer,
   PartnerHealth,
   PartnerTest,
@@ -20,6 +21,7 @@ import {
   Table,
   toPartner,
   toPayment,
+  words,
 } from './parts.tsx';
 import { Remittances } from './money.tsx';
 import { link } from './route.ts';
@@ -108,6 +110,10 @@ export function PartnerPage({ id }: { id: string }) {
           ['Last request', (one) => <code class="id">{one.request_id}</code>],
         ]}
       />
+      <h2>Conformance report</h2>
+      <Show<{ report: KeptConformanceReport | null }> path={`${path}/conformance-report`}>
+        {({ report }) => (report === null ? <NoReport id={id} /> : <Report report={report} />)}
+      </Show>
       <h2>Keys</h2>
       <List<ClientKeyView>
         caption="Keys of the API"
@@ -126,6 +132,67 @@ export function PartnerPage({ id }: { id: string }) {
       <Remittances of={{ partner_id: id }} />
       <h2>Figures</h2>
       <FiguresOf partner_id={id} />
+    </>
+  );
+}
+
+function NoReport({ id }: { id: string }) {
+  return (
+    <p>
+      No report yet: run{' '}
+      <code>npx duebridge conform partner my-server.json --json &gt; report.json</code> and{' '}
+      <code>duebridge platform partner report {id} --file report.json</code>.
+    </p>
+  );
+}
+
+const VERDICTS: Readonly<Record<KeptConformanceReport['verdict'], string>> = {
+  passed: '✓ Conforms to the interface',
+  failed: '✕ Breaks the interface',
+  partial: '… Not everything could be judged',
+};
+
+/** As its uploader sent it: the platform did not run it. Every text is shown as text. */
+function Report({ report }: { report: KeptConformanceReport }) {
+  const { others, passed, verdict } = report;
+  const count = (of: string): number => others.filter((one) => one.verdict === of).length;
+  const failed = count('failed');
+  return (
+    <>
+      <p class={verdict === 'passed' && failed === 0 ? 'succeeded' : 'failed'}>
+        {/* Failures that the run was told of, such as known ones, leave it passed. */}
+        {verdict === 'passed' && failed > 0
+          ? '! Breaks the interface only where its owner knows it'
+          : VERDICTS[verdict]}
+      </p>
+      <Facts
+        facts={[
+          ['Run', moment(report.started_at)],
+          ['Uploaded', moment(report.uploaded_at)],
+          ['Server', report.base_url],
+          [
+            'Profile',
+            report.profile === 'contract'
+              ? 'contract: only the interface'
+              : 'strict: the interface, and our decisions where it is silent',
+          ],
+          [
+            'Checks',
+            `${passed} passed, ${failed} failed, ${count('warned')} with a warning, ${count('not_judged')} not judged`,
+          ],
+        ]}
+      />
+      <Table
+        caption="Checks that did not pass"
+        rows={others}
+        empty="Every check passed."
+        columns={[
+          ['Check', (one) => one.check],
+          ['Found', (one) => words(one.verdict)],
+          ['What it checks', (one) => one.title],
+          ['Why', (one) => one.why],
+        ]}
+      />
     </>
   );
 }
