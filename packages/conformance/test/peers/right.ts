@@ -362,7 +362,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
         },
       };
     },
-    warns: ['P56'],
+    warns: ['P56', 'P57'],
   },
   {
     name: 'that answers a read of an unknown payment with null',
