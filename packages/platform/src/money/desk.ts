@@ -76,6 +76,13 @@ const endStatement = sql(
     WHERE (remittance_id = $1 OR file_id = $1) AND (result IS NULL OR (result = 'paid' AND $2 = 'returned' AND remittance_id = $1))
       AND (way = 'by_hand' OR file_id IS NOT NULL OR $2 = 'returned') RETURNING remittance_id`,
 );
+/** Longer than a try at Stripe lasts, a few calls of 8 s: one that began before its biller was held back or paid another way has ended. */
+const TRY_ENDS = '2 minutes';
+const cannotLeaveStatement = sql(
+  'desk_cannot_leave',
+  `SELECT 1 FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+    WHERE r.remittance_id = $1 AND (o.held OR o.way <> 'stripe') AND o.updated_at < clock_timestamp() - interval '${TRY_ENDS}'`,
+);
 
 const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
@@ -198,8 +205,8 @@ const isOpenFor = ({ result }: Open, outcome: TransferEnd['outcome']): boolean =
 
 /**
  * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand needs a second person who gives the
- * same reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, or when one that
- * waits for a file is said to be paid.
+ * same reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, when one that
+ * waits for a file is said to be paid, or when one by Stripe is said to be returned while it may still leave.
  */
 export function endTransfer(
   { database, clock }: { readonly database: Database; readonly clock: Clock },
@@ -213,6 +220,11 @@ export function endTransfer(
     // Only people can see at Stripe that a transfer which cannot be sent any more was never made.
     const isUnsent =
       remittance?.way === 'stripe' && remittance.state === 'sending' && outcome === 'returned';
+    if (isUnsent && (await tx.query(cannotLeaveStatement, [id])).length === 0) {
+      throw conflict(
+        `It may leave by Stripe at any moment: hold its biller back, or pay it another way, and look at Stripe again after ${TRY_ENDS}`,
+      );
+    }
     if (isUnsent || (open?.way === 'by_hand' && isOpenFor(open, outcome))) {
       const subject = `transfer/${id}` as const;
       const act = `${outcome} ${reference}`;

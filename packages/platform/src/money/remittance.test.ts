@@ -577,6 +577,19 @@ test('a biller whose way changes while one replica sends is paid once, by the wa
   assert.ok(next);
   const say = (who: string) =>
     endTransfer(rig.remitting, next.remittance_id, { outcome: 'returned', reference: 'none' }, who);
+  // Another replica may have begun to send it before the way changed; and while the way is Stripe it is tried again.
+  await assert.rejects(say('ada'), { code: 'CONFLICT' });
+  const longAgo = () =>
+    rig.database.query(
+      `UPDATE duebridge_platform.payouts SET updated_at = now() - interval '3 minutes'`,
+    );
+  await rig.payout({ ...byStripeNow, held: true });
+  await longAgo();
+  await rig.payout({ ...byStripeNow, held: false });
+  await longAgo();
+  await assert.rejects(say('ada'), { code: 'CONFLICT' });
+  await rig.payout();
+  await longAgo();
   assert.equal((await say('ada')).outcome, 'second_person_needed');
   assert.equal((await say('bert')).outcome, 'done');
   await rig.holds();
