@@ -4,7 +4,7 @@ import test, { type TestContext } from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { openCase } from '../store/cases.ts';
 import { ground, operators, paidByBank } from '../../test/standing.ts';
-import { listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
+import { endForgottenRefunds, listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
 const why = { reason_code: 'charged_twice', reason: 'ticket 7' } as const;
@@ -164,5 +164,29 @@ test('a lost answer is asked for again under the same id; a refusal gives everyt
     deductions.map((one) => Object.values(one as object).join(' ')),
     ['refund 100', 'refund 100', 'refund 500', 'correction -500'],
   );
+  await rig.holds();
+});
+
+test('what a server of the last version left to a second person ends, and moves no money', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  await rig.database.query(
+    `INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents,
+            reason_code, reason, borne_by, state, asked_by, made_at)
+     SELECT 'old-' || minutes, $1, 'acme', 'acme', 'sandbox_bank', 700, 'other', 'ticket 7', 'biller', 'asked', 'ada',
+            now() - make_interval(mins => minutes) FROM unnest(ARRAY[10, 90]) AS minutes`,
+    [id],
+  );
+  await endForgottenRefunds(rig.refunding);
+  const ended = (await listRefunds(rig.database, {})).map(({ refund_id, state }) => [
+    refund_id,
+    state,
+  ]);
+  // The first may still be approved by the server that keeps it.
+  assert.deepEqual(ended, [
+    ['old-10', 'asked'],
+    ['old-90', 'refused'],
+  ]);
+  assert.deepEqual(await rig.balance(), [700, 0, 0, 0]);
   await rig.holds();
 });
