@@ -259,7 +259,13 @@ async function decide(
   now: number,
 ): Promise<Decision> {
   const named = await flowPayment(on, session, platform_payment_id);
-  if (named !== undefined) return { kind: 'give', payment: named };
+  if (named !== undefined) {
+    if (!mayReplace(named)) return { kind: 'give', payment: named };
+    // Another page may have seen its end and paid since: this one must not offer to pay once more.
+    const { latest } = await flowAsItStands(on, session);
+    const isPaid = latest?.status === 'processing' || latest?.status === 'succeeded';
+    return { kind: 'give', payment: isPaid ? latest : named };
+  }
   const place = placeInFlow(session.flow_id, platform_payment_id, made + MAX_LOST);
   // A page that has been open for hours has to see how the flow stands now.
   if (place === undefined || madeAt(platform_payment_id) < now - MINTED_BEFORE_MS) {

@@ -363,6 +363,24 @@ test('an old page cannot retry its failed payment after another page paid the bi
   assert.equal(await paymentsOf(account), 2);
 });
 
+test('a page that was drawn before another retried and paid shows that payment, not the failed one before it [S4]', async () => {
+  const account = newAccount(failed('The card office is closed'));
+  const customer = newCustomer();
+  const first = await platform.session(credentials, account, customer);
+  const second = await platform.session(credentials, account, customer);
+  // Both show the bill; the first one pays, in vain, and tries again.
+  const lost = await pay(first.session);
+  assert.equal((await ended(first.session, lost.platform_payment_id)).status, 'failed');
+  assert.equal((await pay(second.session)).platform_payment_id, lost.platform_payment_id);
+  partner.endings.set(account, succeeded());
+  await platform.next(first.session);
+  const paid = await pay(first.session);
+  assert.equal((await pay(second.session)).platform_payment_id, paid.platform_payment_id);
+  assert.equal((await ended(first.session, paid.platform_payment_id)).status, 'succeeded');
+  assert.equal((await pay(second.session)).platform_payment_id, paid.platform_payment_id);
+  assert.equal(await paymentsOf(account), 2);
+});
+
 test('only the interface’s reason forbids a retry; free text that may describe a duplicate only asks [FR1]', async () => {
   for (const [reason, failure] of [
     ['Duplicate payment detected', 'duplicate'],
