@@ -302,8 +302,8 @@ test('every decision has the one form and is listed, and code names only decisio
     { cwd: root },
   );
   const strangers = sources.flatMap((file) =>
-    [...read(file).matchAll(/\bdecisions? (\d+)\b/g)]
-      .map((match) => Number(match[1]))
+    [...read(file).matchAll(/\bdecisions? (\d+(?:(?:, | and )\d+)*)/gi)]
+      .flatMap(([, named = '']) => named.split(/\D+/).map(Number))
       .filter((number) => !numbers.has(number))
       .map((number) => `${file}: decision ${number}`),
   );

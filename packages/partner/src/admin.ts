@@ -1,5 +1,5 @@
 /**
- * The operator's side of the kit (decisions 30 and 146): accounts, payments, batches, access tokens and the audit of them. On a
+ * The operator's side of the kit (decision 30): accounts, payments, batches, access tokens and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
 import { Readable } from 'node:stream';

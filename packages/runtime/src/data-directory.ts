@@ -1,4 +1,4 @@
-/** The directory for what a server creates by itself: the embedded database and generated secrets (decisions 28 and 53). */
+/** The directory for what a server creates by itself: the embedded database and generated secrets (decision 28). */
 import { appendFile, chown, mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { ConfigurationError, messageOf } from './errors.ts';

@@ -1,4 +1,4 @@
-/** A secret that a server generates once and keeps in its own file, for starts without a configured one (decisions 28 and 53). */
+/** A secret that a server generates once and keeps in its own file, for starts without a configured one (decision 28). */
 import { randomBytes } from 'node:crypto';
 import { link, readFile, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';

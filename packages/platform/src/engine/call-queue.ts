@@ -1,5 +1,5 @@
 /**
- * Which call may start next: one queue for each partner, and one for each funding method (decisions 25 and 65).
+ * Which call may start next: one queue for each partner, and one for each funding method (decision 25).
  *
  * enters: payments whose next step is a call, by `push`.  leaves: the payment whose call may start now, by `take`; it has a place
  *         until `ended`.

@@ -1,5 +1,5 @@
 /**
- * Cards and US bank accounts by Stripe, with Stripe's own library (decisions 110 and 112). docs/funding.md tells how to go live.
+ * Cards and US bank accounts by Stripe, with Stripe's own library (decision 110). docs/funding.md tells how to go live.
  *
  * holds: the customer types into Stripe's fields, and the page returns a ConfirmationToken: no card or bank number comes here.
  *        Idempotency keys are our payment ids with the name of the act. A key's answer is repeated by Stripe for a day and then
