@@ -208,7 +208,7 @@ export const PaymentFilterFields = {
       minLength: 1,
       maxLength: 256,
       description:
-        'Any exact id: the payment’s here, at the partner or at the payment processor, its batch’s or its session’s.',
+        'Any exact id: the payment’s here, at the partner or at the payment processor, or its batch’s.',
     }),
   ),
   status: Type.Optional(t.oneOf(FILTER_STATUSES)),

@@ -157,7 +157,10 @@ const batchLines: readonly CommandLine[] = [
   line('batch', routes.list_batches, output.batches),
   line('batch show', routes.get_batch, output.batch),
   line('batch close', routes.close_batch, output.batch),
-  line('differences', routes.list_differences, tableOf(), { defaults: { state: 'open' } }),
+  line('differences', routes.list_differences, tableOf(), {
+    defaults: { state: 'open' },
+    fields: { kind: { help: 'what differs' } },
+  }),
   line('resolve', routes.resolve_difference, facts),
   line('reconcile', routes.reconcile_batch, output.reconciliation, {
     help: 'compare a batch with the partner; exit code 1 when they differ',

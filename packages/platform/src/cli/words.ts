@@ -64,7 +64,6 @@ export const WORDS: Words = {
   cursor: { help: 'continue from the next_cursor of the previous page' },
   actor: { flags: '--actor <name>', help: 'of one operator, such as ada, or admin-key' },
   event: { help: 'of one kind, such as payment_ended' },
-  age: { help: 'first found less than an hour, a day, three days ago, or earlier' },
   reason: { flags: '--reason <text>' },
   evidence: { flags: '--evidence <text>' },
   valid_for_days: { flags: '--days <n>', help: 'it expires after so many days; without it, never' },
