@@ -22,7 +22,7 @@ const NEXT: readonly (readonly [reason: string, next: string])[] = [
   ],
   [
     'declined_after_loss',
-    'The database lost it and it was put back; its funds are declined now. Ask the partner: resume if it has the payment, close it if not.',
+    'It may have been sent before a loss, and its partner has it; its funds are declined now. Resume it: it ends as the partner says.',
   ],
   [
     'succeeded_without_posted_at',
