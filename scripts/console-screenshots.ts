@@ -34,6 +34,28 @@ try {
   const { body } = await work.platform.admin('GET', `/admin/v1/payments/${refused}`);
   const batch = (body['payment'] as { platform_batch_id: string }).platform_batch_id;
   await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {});
+  await work.platform.admin('PUT', '/admin/v1/partners/springfield-water/conformance-report', {
+    base_url: 'https://pay.springfield-water.example',
+    profile: 'contract',
+    started_at: new Date().toISOString(),
+    kit_version: '0.1.0',
+    verdict: 'failed',
+    passed: 33,
+    others: [
+      {
+        check: 'P25',
+        verdict: 'failed',
+        title: 'The same PUT again is answered with the payment as it is',
+        why: 'A PUT that comes again creates nothing and is answered 200.',
+      },
+      {
+        check: 'P53',
+        verdict: 'not_judged',
+        title: 'A canceled payment stays canceled',
+        why: 'the target declares no way to cancel',
+      },
+    ],
+  });
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
     colorScheme: 'light',
@@ -75,7 +97,8 @@ try {
     await page.waitForLoadState('networkidle');
     await acts[name]?.();
     const path = join(folder, `console-${name}.png`);
-    const picture = await page.screenshot({ path });
+    // Its lower half has the conformance report.
+    const picture = await page.screenshot({ path, fullPage: name === 'partner' });
     if (DOCUMENTED.has(name)) {
       if (picture.length > MAX_IMAGE_BYTES) {
         throw new RangeError(`${path} has ${picture.length} bytes, may have ${MAX_IMAGE_BYTES}`);

@@ -141,8 +141,10 @@ function Equation(props: { mode: string; balances: readonly MoneyBalances[]; day
           ? 'every cent of it is above.'
           : `${money(apart)} of it is nowhere: run duebridge platform money check.`}
       </p>
-      <MakeFile mode={mode} way="pain001" label="Make a pain.001 file" />
-      <MakeFile mode={mode} way="nacha" label="Make a NACHA file" />
+      <div class="buttons">
+        <MakeFile mode={mode} way="pain001" label="Make a pain.001 file" />
+        <MakeFile mode={mode} way="nacha" label="Make a NACHA file" />
+      </div>
     </section>
   );
 }

@@ -91,9 +91,11 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
               !sending &&
               choose('quiet', 'change')}
             {isOwed && balance?.due_date !== undefined && (
-              <span class={balance.due_date < today ? 'chip late' : 'chip'}>
-                {dueText(balance.due_date, today, words)}
-              </span>
+              <p>
+                <span class={balance.due_date < today ? 'chip late' : 'chip'}>
+                  {dueText(balance.due_date, today, words)}
+                </span>
+              </p>
             )}
           </div>
         )}
