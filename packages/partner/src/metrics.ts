@@ -5,7 +5,7 @@ import type { Standing } from './store.ts';
 const counters = {
   accepted: 'Payments accepted, each id once',
   repeated: 'Idempotent retries answered',
-  mismatched: 'Retries that differed from the first request, or came from another client',
+  mismatched: 'Retries that differed from the first request',
   post_errors: 'Failed attempts to post',
   contradicted: 'Payments whose account system reported a different result than the one recorded',
   auth_failures: 'Requests refused for a missing or invalid credential or scope',
