@@ -90,6 +90,20 @@ test('billers take turns, and the accounts of each, so that a long queue delays 
   assert.equal(queue.size, 0);
 });
 
+test('after a payment was posted, others of its account and then of its biller may come before their turn [LV3]', () => {
+  const { wait, queue } = places(100);
+  wait('a/1', 2);
+  wait('b/1', 1);
+  wait('b/2', 2);
+  wait('c/1', 1);
+  const posted = { biller_id: 'b', account_id: '2' };
+  const order = Array.from({ length: 4 }, () => {
+    return Object.values(queue.take(posted)?.payment ?? {}).join('/');
+  });
+  assert.deepEqual(order, ['b/2', 'b/2', 'b/1', '']);
+  assert.equal(queue.size, 3);
+});
+
 test('with one place nothing can be left to others [LV3]', () => {
   const { wait, call, late } = places(1);
   wait('a/1', 1);

@@ -127,21 +127,33 @@ export class FairQueue<T extends { readonly payment: Owned }> {
     this.#size += 1;
   }
 
-  /** Removes and returns an item that may be called for. Those whose turn it was go to the end. */
-  take(): T | undefined {
-    for (const [biller_id, accounts] of this.#billers) {
-      if (!this.#places.mayCallBiller(biller_id)) continue;
-      for (const [account_id, items] of accounts) {
-        const [item] = items;
-        if (item === undefined || !this.#places.mayCallAccount(item.payment)) continue;
-        items.shift();
-        accounts.delete(account_id);
-        if (items.length > 0) accounts.set(account_id, items);
-        this.#billers.delete(biller_id);
-        if (accounts.size > 0) this.#billers.set(biller_id, accounts);
-        this.#size -= 1;
-        return item;
-      }
+  /**
+   * Removes and returns an item that may be called for. Those whose turn it was go to the end. `posted`: a payment that was just
+   * posted; only items of its account, else of its biller, are looked at.
+   */
+  take(posted?: Owned): T | undefined {
+    for (const biller_id of posted ? [posted.biller_id] : this.#billers.keys()) {
+      const accounts = this.#billers.get(biller_id);
+      if (!accounts || !this.#places.mayCallBiller(biller_id)) continue;
+      const own = posted && this.#takeOf(biller_id, accounts, [posted.account_id]);
+      const item = own ?? this.#takeOf(biller_id, accounts, accounts.keys());
+      if (item) return item;
+    }
+    return undefined;
+  }
+
+  #takeOf(biller_id: string, accounts: Map<string, T[]>, of: Iterable<string>): T | undefined {
+    for (const account_id of of) {
+      const items = accounts.get(account_id);
+      const [item] = items ?? [];
+      if (!items || !item || !this.#places.mayCallAccount(item.payment)) continue;
+      items.shift();
+      accounts.delete(account_id);
+      if (items.length > 0) accounts.set(account_id, items);
+      this.#billers.delete(biller_id);
+      if (accounts.size > 0) this.#billers.set(biller_id, accounts);
+      this.#size -= 1;
+      return item;
     }
     return undefined;
   }

@@ -1,7 +1,7 @@
 /**
  * How long payments wait beside others that hang, fail or are locked in the kit's transaction, in virtual time: a database in memory with
  * a few connections and locks of accounts, the account system of several billers, and the poster. The bounds: two seconds beside a
- * locked account or one biller in trouble, ten in any other storm. neighbours.test.ts has the same on a real server.
+ * locked account or one biller in trouble, ten in any other storm. neighbours.full.test.ts has the same on a real server.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -17,7 +17,7 @@ import { kitDatabase, processing } from '../test/kit.ts';
 
 /** Virtual milliseconds of a step, and of a transaction in which nothing waits. */
 const STEP_MS = 10;
-/** How long the payments in trouble are in trouble, and how long healthy ones come. */
+/** How long the payments in trouble are in trouble, and how long healthy ones come, unless the world says otherwise. */
 const TROUBLE_MS = 10_000;
 
 interface World {
@@ -29,15 +29,17 @@ interface World {
   /** Whether five more come in each second; default true. */
   readonly more?: boolean;
   readonly healthy?: string;
+  readonly troubleMs?: number;
   readonly trouble?: 'hangs' | 'locked' | 'fails';
 }
 
 /** One run; returns the waits of the healthy payments in milliseconds, sorted. */
 async function run(world: World, lockTimeout: unknown): Promise<number[]> {
   const clock = manualClock();
+  const { troubleMs = TROUBLE_MS } = world;
   const rows = new Map<string, PaymentRow>();
   const posted = new Set<string>();
-  const isSick = (id: string): boolean => id.startsWith('sick') && clock.monotonic() < TROUBLE_MS;
+  const isSick = (id: string): boolean => id.startsWith('sick') && clock.monotonic() < troubleMs;
   let free = world.connections ?? 10;
   const waiting: (() => void)[] = [];
   const held = new Set<string>();
@@ -144,7 +146,7 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
     await step();
   }
   for (let n = 0; n < world.count; n += 1) fallIll();
-  for (let n = 0; clock.monotonic() < TROUBLE_MS; n += 1) {
+  for (let n = 0; clock.monotonic() < troubleMs; n += 1) {
     if (n % 2 === 0) all.push(post(`good-${n}`, healthy, `H-${n % 50}`));
     if (world.more !== false && n % 20 === 0) fallIll();
     await step();
@@ -194,6 +196,19 @@ const worlds: Readonly<Record<string, World & { most: number }>> = {
   'forty payments of five other billers hang': {
     sick: (index) => [`sick-${index % 5}`, `S-${index}`],
     count: 40,
+    most: STORM,
+  },
+  'two hundred payments of twenty other billers hang': {
+    sick: (index) => [`sick-${index % 20}`, `S-${index}`],
+    count: 200,
+    troubleMs: 20_000,
+    most: STORM,
+  },
+  'a hundred accounts of the only biller are locked': {
+    sick: (index) => ['good', `S-${index % 100}`],
+    count: 100,
+    troubleMs: 20_000,
+    trouble: 'locked',
     most: STORM,
   },
   'forty accounts of the only biller hang, and more and more': {

@@ -164,11 +164,12 @@ export class Posting {
     for (let item = this.#next(); item; item = this.#next()) void this.#tryAlone(item);
   }
 
-  #next(): Item | undefined {
+  /** `posted`: what was just posted. */
+  #next(posted?: PaymentRow): Item | undefined {
     if (this.#places.free() <= 0) return undefined;
     const repeats = [...this.#tries].filter((one) => one.isRepeat && !one.isLate).length;
     const again = repeats < this.#way.repeats ? this.#again.take() : undefined;
-    return again ?? this.#firsts.take();
+    return again ?? (posted && this.#firsts.take(posted)) ?? this.#firsts.take();
   }
 
   async #tryTogether(
@@ -209,6 +210,11 @@ export class Posting {
     this.#suspect(item, tried);
     if (tried.result === 'done' || tried.result === 'later') this.#clear(item);
     resolve(tried);
+    // Its account and its biller are not what hangs: others of theirs need not wait for their turns behind what does.
+    if (this.#way.together && tried.result === 'done' && !this.#isStopping) {
+      const next = this.#next(payment);
+      if (next) void this.#tryAlone(next);
+    }
     this.#schedule();
   }
 
