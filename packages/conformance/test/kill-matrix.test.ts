@@ -5,7 +5,13 @@
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
 import { CLAUSES } from '@duebridge/contract';
-import { CALLER_CASES, PARTNER_CASES, SCENARIO_CASES, TOKEN_CASES } from '../src/cases/index.ts';
+import {
+  CALLER_CASES,
+  OF_THE_WHOLE_RUN,
+  PARTNER_CASES,
+  SCENARIO_CASES,
+  TOKEN_CASES,
+} from '../src/cases/index.ts';
 import type { RunReport } from '../src/run.ts';
 import { judgeCallerPeer, judgePartnerPeer, judgeTokenPeer, tell } from './judged.ts';
 import { WRONG_CALLERS, WRONG_IN_SCENARIOS } from './peers/callers.ts';
@@ -17,9 +23,6 @@ const CASES = [...PARTNER_CASES, ...TOKEN_CASES, ...CALLER_CASES];
 
 /** Runs judged side by side: all of their waits end together. */
 const AT_ONCE = 40;
-
-/** Checks that judge what the others sent: nothing to judge when they run alone. */
-const OF_THE_WHOLE_RUN = ['P59', 'P60', 'P61', 'P62', 'P66', 'T20', 'T21'];
 
 /** A test for each check: the first peer that it must catch. */
 function catches<P extends Wrong<unknown>>(

@@ -48,6 +48,12 @@ describe('what the judge cannot see is not green', { concurrency: 8 }, () => {
     });
   }
 
+  test('a breach that the checks show together is not run again by a part of them', async () => {
+    const twice = { behaviour: () => postsTwice };
+    const failed = terminalReport(await judge(twice, ['P20', 'P62']), { colour: false });
+    assert.match(failed, /To run these again: all checks, as P62 judges the whole run\n/);
+  });
+
   const outages: readonly (readonly [string, Behaviour['receive']])[] = [
     [
       'the page of a gateway',

@@ -39,6 +39,14 @@ export const PLATFORM_CASES: readonly CaseInfo[] = [
   ...SCENARIO_CASES,
 ];
 
+/** Checks that judge what the others made a server do: alone they see none of it. */
+export const OF_THE_WHOLE_RUN: readonly string[] = [
+  ...WHOLE_RUN.map(({ id }) => id),
+  'P66',
+  'T20',
+  'T21',
+];
+
 /** The checks of several chapters by id. */
 function inOrder<C extends CaseInfo>(cases: readonly C[]): readonly C[] {
   return cases.toSorted((one, other) => (one.id < other.id ? -1 : 1));

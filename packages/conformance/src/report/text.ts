@@ -5,6 +5,7 @@
 // Node 18 has no `styleText`: a named import would fail there before the sentence that says which Node is needed.
 import util from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
+import { OF_THE_WHOLE_RUN } from '../cases/index.ts';
 import { excuse } from '../check/result-book.ts';
 import type { CheckResult, Progress, ReportedFinding, RunReport } from '../check/result-book.ts';
 
@@ -52,7 +53,11 @@ export function terminalReport(report: RunReport, { colour }: { colour: boolean 
     lines.push(paint('red', `Internal error of the judge in ${problem}: please report it.`), '');
   }
   const again = report.results.filter(({ findings }) => findings.length > 0).map(({ id }) => id);
-  if (again.length > 0) lines.push(`To run these again: --only ${again.join(',')}`, '');
+  const whole = again.filter((id) => OF_THE_WHOLE_RUN.includes(id));
+  if (whole.length > 0) {
+    const judge = whole.length === 1 ? 'judges' : 'judge';
+    lines.push(`To run these again: all checks, as ${whole.join(' ')} ${judge} the whole run`, '');
+  } else if (again.length > 0) lines.push(`To run these again: --only ${again.join(',')}`, '');
   lines.push(countsLine(report), '');
   return lines.join('\n');
 }
