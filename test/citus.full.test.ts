@@ -27,7 +27,7 @@ import { SMTPServer } from 'smtp-server';
 import { request } from 'undici';
 import { BothSides, gasCompany } from './support/both-sides.ts';
 import { citusServers } from './support/citus.ts';
-import { Browser, call, createToken, openSession, type Client } from './support/customer.ts';
+import { call, createToken, openSession, type Client } from './support/customer.ts';
 import { listen } from './support/listening.ts';
 import { ACCOUNTS, judge, PATIENCE_MS, startLoad, withBooks } from './support/paying-load.ts';
 import { Server } from './support/processes.ts';
@@ -381,23 +381,11 @@ async function pay(
 ): Promise<string> {
   const { body } = await createToken(client, { account_id });
   const { platformUrl } = client;
-  const { session } = (
-    await call<{ session: string }>(
-      'POST',
-      `${platformUrl}/v1/flow/session`,
-      { authorization: `Bearer ${body.token}` },
-      {},
-    )
-  ).body;
-  const made = await call<{ platform_payment_id: string }>(
-    'POST',
-    `${platformUrl}/v1/flow/payments`,
-    { authorization: `Bearer ${session}` },
-    { amount_in_cents, funding_method },
-  );
+  const page = await openSession(platformUrl, body.token);
+  const made = await page.confirm(amount_in_cents, funding_method);
   assert.equal(made.status, 200, JSON.stringify(made.body));
   const { platform_payment_id } = made.body;
-  await new Browser(platformUrl, session).ended(platform_payment_id, PATIENCE_MS);
+  await page.ended(platform_payment_id, PATIENCE_MS);
   return platform_payment_id;
 }
 

@@ -96,10 +96,10 @@ export class Browser {
   }
 
   /** Confirms; may be repeated any number of times. */
-  confirm(amount_in_cents: number): Promise<Answer<FlowPayment>> {
+  confirm(amount_in_cents: number, funding_method = 'sandbox_bank'): Promise<Answer<FlowPayment>> {
     return call('POST', `${this.#platformUrl}/v1/flow/payments`, this.#headers, {
       amount_in_cents,
-      funding_method: 'sandbox_bank',
+      funding_method,
       platform_payment_id: this.#next,
     });
   }
