@@ -58,6 +58,9 @@ const LONGEST_RETRY_AFTER_MS = 10_000;
 /** Delay after a refusal that does not say in seconds how long to wait. */
 const UNSAID_WAIT_MS = 1_000;
 
+/** How often one request is sent again after a 503 in a row: whoever is too busy for it each time refuses it. */
+const MOST_BUSY = 5;
+
 /** How many times longer an answer may take when many were requested in parallel. */
 const BURST_PATIENCE = 4;
 
@@ -149,7 +152,7 @@ export class Context<
         headers: { ...(await headers()), ...out.headers },
       });
     if (out.burst === true) return send();
-    for (;;) {
+    for (let busy = 0; ;) {
       const reply = await run.throttle.send(send, run);
       const wait_ms = retryAfterMs(reply) ?? UNSAID_WAIT_MS;
       const isBusy = reply.status === 429 || asksToWait(reply);
@@ -157,7 +160,8 @@ export class Context<
         run.throttle.saw(isBusy, Math.min(wait_ms, LONGEST_RETRY_AFTER_MS), run.now());
       }
       const isOver = wait_ms > LONGEST_RETRY_AFTER_MS || run.throttle.refusesAlways;
-      if (!isBusy || isOver) return reply;
+      if (reply.status === 503) busy += 1;
+      if (!isBusy || isOver || busy > MOST_BUSY) return reply;
     }
   }
 

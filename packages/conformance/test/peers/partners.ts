@@ -509,6 +509,17 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   }),
   fails(
     'P25',
+    'is too busy for every repeat',
+    () => ({
+      receive(call, partner) {
+        if (!isPut(call) || partner.find(idOf(call)) === undefined) return undefined;
+        return { ...BROKEN, status: 503, headers: { 'Retry-After': '1' } };
+      },
+    }),
+    MANY,
+  ),
+  fails(
+    'P25',
     'answers a known id with 409 when the hash of the body is another',
     () => refusesRepeats((call, known) => known !== call.text && /^\{\s/.test(call.text)),
     MANY,
