@@ -275,7 +275,7 @@ function mountActs(serve: Serve, dependencies: AdminDependencies, { showOne }: P
     shown(await closeReview(dependencies, id, body.reason, actor, body.word)),
   );
   serve(routes.list_asks, async () => ({
-    asks: (await listAsks(dependencies.database)).map(({ version: _version, ...ask }) => ask),
+    asks: await listAsks(dependencies.database),
   }));
   serve(routes.settle_funds, async ({ params: { platform_payment_id: id }, body, actor }) =>
     shown(await settleFundsByWord(dependencies, id, body, actor)),

@@ -36,9 +36,7 @@ export async function askOf(
   platform_payment_id: string,
 ): Promise<AskView | null> {
   const [ask] = await listAsks(database, `payment/${platform_payment_id}`);
-  if (ask === undefined) return null;
-  const { version, ...view } = ask;
-  return version === (await versionOfPayment(database, platform_payment_id)) ? view : null;
+  return ask ?? null;
 }
 
 /**

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import test, { after } from 'node:test';
-import type { Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
+import type { AskView, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
 import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
 import { served, until } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
@@ -89,6 +89,14 @@ async function detailOf(id: string): Promise<PaymentDetail> {
   return answer.body as unknown as PaymentDetail;
 }
 
+/** Who asked for what about a payment, as the list of asks has it. */
+async function asksAbout(id: string): Promise<string[]> {
+  const { asks } = (await vic('GET', '/admin/v1/asks')).body as { asks: AskView[] };
+  return asks
+    .filter(({ subject }) => subject === `payment/${id}`)
+    .map(({ asked_by, act }) => `${asked_by}: ${act}`);
+}
+
 async function inReview(amount = 2500): Promise<{ id: string; session: string }> {
   const made = await pay(amount);
   await until('the payment is in review', async () => {
@@ -168,6 +176,7 @@ test('above the limit one person cannot end a payment alone, however often they 
   assert.equal(first.body['outcome'], 'second_person_needed', first.text);
   assert.equal((await ada('POST', path, reason)).status, 409);
   assert.equal((await detailOf(id)).ask?.asked_by, 'ada');
+  assert.deepEqual(await asksAbout(id), ['ada: close']);
   const second = await bob('POST', path, { reason: 'I agree' });
   assert.equal(second.body['outcome'], 'done', second.text);
   const { audit, ask } = await detailOf(id);
@@ -194,6 +203,7 @@ test('a request for a second person ends with its review, with its author, and w
     );
   });
   assert.equal((await detailOf(id)).ask, null);
+  assert.deepEqual(await asksAbout(id), []);
   assert.equal(await outcome(eve, reason), 'second_person_needed');
   const word = { outcome: 'canceled', evidence: 'ticket 7' };
   assert.equal(await outcome(bob, { ...reason, word }), 'second_person_needed', 'another request');

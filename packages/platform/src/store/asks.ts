@@ -69,27 +69,41 @@ export async function dropAsk(on: Queryable, subject: Ask['subject']): Promise<v
   await on.query(dropStatement, [subject]);
 }
 
-/** Asks that wait for a second person, the oldest first, at most 1,000: all of them, or that of one subject. */
-export function listAsks(
-  on: Queryable,
-  subject?: Ask['subject'],
-): Promise<(AskView & { readonly version: string })[]> {
-  return on.query(listStatement, [subject ?? null]);
+/**
+ * Asks that wait for a second person, the oldest first, of at most 1,000: all of them, or that of one subject. One about a payment to which
+ * something has happened since waits for nobody.
+ */
+export async function listAsks(on: Queryable, subject?: Ask['subject']): Promise<AskView[]> {
+  type Kept = AskView & { readonly version: string };
+  const asks = await on.query<Kept>(listStatement, [subject ?? null]);
+  const ofPayments = asks.filter((ask) => ask.subject.startsWith(PAYMENT));
+  const versions = await versionsOf(on, ofPayments.map(paymentOf));
+  const waits = (ask: Kept): boolean =>
+    !ask.subject.startsWith(PAYMENT) || ask.version === (versions.get(paymentOf(ask)) ?? '');
+  return asks.filter(waits).map(({ version: _version, ...view }) => view);
 }
 
-/** Since when a payment stands as it does: the version of an ask about it. */
+const PAYMENT = 'payment/';
+const paymentOf = ({ subject }: AskView): string => subject.slice(PAYMENT.length);
+
+/** Since when payments stand as they do: the versions of asks about them. */
 const standsStatement = sql(
-  'ask_payment_stands',
-  `SELECT coalesce(max(a.at)::text, '') AS since FROM duebridge_platform.audit a
-    WHERE a.platform_payment_id = $1 AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
-      'funds_settled_by_operator', 'refund_sending', 'refund_refused')`,
+  'ask_payments_stand',
+  `SELECT a.platform_payment_id, max(a.at)::text AS since FROM duebridge_platform.audit a
+    WHERE a.platform_payment_id = ANY($1::text[]) AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
+      'funds_settled_by_operator', 'refund_sending', 'refund_refused') GROUP BY 1`,
 );
+
+async function versionsOf(on: Queryable, ids: readonly string[]): Promise<Map<string, string>> {
+  type Stands = { readonly platform_payment_id: string; readonly since: string };
+  const rows = ids.length === 0 ? [] : await on.query<Stands>(standsStatement, [ids]);
+  return new Map(rows.map((row) => [row.platform_payment_id, row.since]));
+}
 
 /** The version of a payment, by what happened to it last. */
 export async function versionOfPayment(
   on: Queryable,
   platform_payment_id: string,
 ): Promise<string> {
-  const [row] = await on.query<{ since: string }>(standsStatement, [platform_payment_id]);
-  return row?.since ?? '';
+  return (await versionsOf(on, [platform_payment_id])).get(platform_payment_id) ?? '';
 }
