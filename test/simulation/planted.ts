@@ -252,14 +252,14 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS DISTINCT FROM $2) AS is_known',
-    seed: 37,
+    seed: 50,
   },
   {
     name: 'a look-up that failed is taken for one that found nothing',
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 61,
+    seed: 18,
   },
   {
     name: 'a living replica is taken for dead',
@@ -280,13 +280,14 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/partner-calls.ts',
     find: '    const { reason, hold } = signal;',
     replace: '    const { reason, hold } = signal;\n    queue.closeUntil(now + 60_000);',
-    seed: 56,
+    seed: 106,
   },
   {
     name: 'a call to a processor that hangs is never given up',
     file: 'platform/src/engine/funding-calls.ts',
     find: '.then(() => deadline.abort());',
     replace: '.then(() => undefined);',
+    seed: 6,
   },
   {
     name: 'a hold that has expired is sent anyway',
