@@ -392,9 +392,17 @@ const t13: TokenCase = {
     const tokens = replies.flatMap((reply) => tokenOf(reply) ?? []);
     const last = replies.at(-1);
     t.given(tokens.length > 1, 'fewer than two tokens were issued');
-    const different = new Set(tokens).size;
-    const all = `${tokens.length} different tokens`;
-    t.must(different === tokens.length, all, last, { got: `${different} different ones` });
+    // The interface does not forbid to give a customer who asks again the same token.
+    const ofCustomers = replies.slice(0, first).flatMap((reply) => tokenOf(reply) ?? []);
+    for (const [level, some, to] of [
+      ['must', ofCustomers, 'as many customers'],
+      ['should', tokens, 'as many requests'],
+    ] as const) {
+      const different = new Set(some).size;
+      const isEach = different === some.length;
+      const expected = `${some.length} different tokens for ${to}`;
+      if (!t[level](isEach, expected, last, { got: `${different} different ones` })) break;
+    }
     t.should(!tokens.some(hasPersonalData), 'no personal data inside a token', last, {
       got: 'a token contains a name, an email address or a phone number, plain or encoded',
     });

@@ -159,6 +159,16 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       body: '{"code":"INTERNAL_ERROR","message":"An unexpected error occurred","cause":"ECONNREFUSED"}',
     }),
   ),
+  warns('T13', 'gives a customer who asks again the same token', () => {
+    const given = new Map<string, string>();
+    return {
+      answer(answer, { path, body }) {
+        if (!path.includes('/token') || answer.status !== 200) return;
+        answer.body = given.get(body) ?? answer.body;
+        given.set(body, answer.body);
+      },
+    };
+  }),
   warns('T13', 'uses a counter as token', () => {
     let count = 0;
     return changeGiven(() => {
