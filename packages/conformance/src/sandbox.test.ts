@@ -69,6 +69,7 @@ test('with a scenario each payment meets its fault first and a right partner aft
 test('what cannot be run is one sentence: exit code 2 for a port, 3 for a wrong word', async () => {
   const cases: readonly [readonly string[], number, RegExp][] = [
     [['partner', '--host', '192.0.2.1'], 2, /cannot listen/],
+    [['partner', '--host', 'nobody.invalid'], 2, /cannot listen/],
     [['partner', '--port', 'many'], 3, /integer/],
     [['partner', '--scenario', 'F99'], 3, /--list/],
     [['partner', '--scenario', 'F03'], 3, /only conform platform/],

@@ -119,8 +119,8 @@ async function run(flags: Flags): Promise<void> {
     behaviour: [byAmount, ...faulty],
     seen: (exchange) => print(line(exchange)),
   }).catch((error: unknown) => {
-    const isPlace = error instanceof Error && 'syscall' in error && error.syscall === 'listen';
-    if (!isPlace) throw error;
+    const isPlace = error instanceof Error && 'syscall' in error;
+    if (!isPlace || !['listen', 'getaddrinfo'].includes(String(error.syscall))) throw error;
     throw new SandboxProblem(`cannot listen on ${host}:${port} (${error.message}): choose another`);
   });
   stray = partner.stray_url;
