@@ -198,7 +198,9 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
         answer(answer, asked) {
           if (asked.body.length > 100_000) since = 0;
           else since += 1;
-          if (since > 20 && since <= 40) answer.status = 503;
+          if (since <= 20 || since > 40) return;
+          answer.status = 503;
+          answer.headers['retry-after'] = '1';
         },
       };
     },
