@@ -146,9 +146,14 @@ function byFlow({ base_url, client_id, api_key }: PlatformTarget): Driver {
       // A platform that found nobody at the partner's address a moment ago waits before its next attempt.
       let shown = await show();
       for (; shown.status === 503; shown = await show()) await delay(200);
-      const [method] = (await read(shown))['funding_methods'] as { funding_method: string }[];
+      const { funding_methods, next_payment_id } = await read(shown);
+      const [method] = funding_methods as { funding_method: string }[];
       const { path } = platformRoutes.create_flow_payment;
-      const order = { amount_in_cents, funding_method: method?.funding_method };
+      const order = {
+        platform_payment_id: next_payment_id,
+        amount_in_cents,
+        funding_method: method?.funding_method,
+      };
       const { platform_payment_id: id } = await read(await ask(path, session, order));
       return {
         platform_payment_id: String(id),
