@@ -58,13 +58,20 @@ export async function closeReview(
   } else if (payment.stage !== 'review' && payment.slot !== PAUSED) {
     throw conflict(NOT_CLOSABLE);
   }
-  const act = word === undefined ? 'close' : `close as ${word.outcome}`;
+  const act = word === undefined ? 'close' : closeAs(word);
   return byTwo(dependencies, payment, { act, reason, actor }, (by) => {
     const close = { platform_payment_id, reason, ...by };
     if (word === undefined) return closeRejected(dependencies, close);
     const { evidence, ...stated } = word;
     return closeByWord(dependencies, { ...close, evidence, word: stated });
   });
+}
+
+/** All of a word but its evidence: two persons who state different ends have not asked for the same. */
+function closeAs(word: CloseByWord): string {
+  const { outcome, evidence: _each, ...stated } = word;
+  const facts = Object.entries(stated).map(([name, said]) => `, ${name} ${said}`);
+  return `close as ${outcome}${facts.join('')}`;
 }
 
 /** Settles the funds of an ended payment by word, or records the first of two requests. Throws what `settleByWord` throws. */

@@ -213,6 +213,19 @@ test('a request for a second person ends with its review, with its author, and w
   assert.equal(await outcome(ada, reason), 'done');
 });
 
+test('two persons who state different ends of a payment have not asked for the same', async () => {
+  const { id } = await inReview(100_003);
+  const path = `/admin/v1/payments/${id}/close`;
+  const word = { outcome: 'succeeded', evidence: 'call of 9 o’clock', payment_id: 'p-1' };
+  const at = (posted_at: string) => ({ ...reason, word: { ...word, posted_at } });
+  const first = await ada('POST', path, at('2026-03-21T10:00:00Z'));
+  assert.equal(first.body['outcome'], 'second_person_needed', first.text);
+  const other = await bob('POST', path, at('2026-03-21T11:00:00Z'));
+  assert.equal(other.body['outcome'], 'second_person_needed', other.text);
+  const [asked] = await asksAbout(id);
+  assert.match(asked ?? '', /^bob: close as succeeded, payment_id p-1, posted_at 2026-03-21T11:/);
+});
+
 test('a payment that is driven is not closed by word, and its funds are settled by word only after its end', async () => {
   const made = await inReview(2_501);
   const word = {
