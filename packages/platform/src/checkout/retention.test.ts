@@ -49,6 +49,7 @@ const nothing = {
   mails: 0,
   events: 0,
   attempts: 0,
+  asks: 0,
   sums: 0,
   answers: 0,
 };
@@ -181,4 +182,18 @@ test('the payments under way of an account with very many payers are found witho
   const text = plan.map((line) => Object.values(line).join()).join('\n');
   assert.match(text, /Index (Only )?Scan Backward using flows_by_account/);
   assert.doesNotMatch(text, /Sort/);
+});
+
+test('what waited for a second person leaves after a week, when it counts no more', async () => {
+  const ask = (subject: string, days: number) =>
+    database.query(
+      `INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason, asked_at)
+       VALUES ($1, 'close', '', 'admin-key', 'why', now() - make_interval(days => $2))`,
+      [subject, days],
+    );
+  await ask('payment/old', 8);
+  await ask('payment/young', 6);
+  assert.equal((await forget(database)).asks, 1);
+  const left = await database.query('SELECT subject FROM duebridge_platform.asks');
+  assert.deepEqual(left, [{ subject: 'payment/young' }]);
 });

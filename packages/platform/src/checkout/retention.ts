@@ -3,6 +3,7 @@
  * makes the partitions of the next months (store/months.ts).
  */
 import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { ASK_DAYS } from '../store/asks.ts';
 import { makeMonths } from '../store/months.ts';
 
 /** Interval between sweeps: data is kept up to this much longer than promised. */
@@ -147,6 +148,15 @@ export const LEAVING = {
          AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = t.platform_payment_id)
              < now() - interval '${ATTEMPT_DAYS} days'`,
       'ORDER BY t.platform_payment_id',
+    ),
+  },
+  asks: {
+    what: 'what waited for a second person',
+    leaves: `${ASK_DAYS} days after it was asked for`,
+    remove: removing(
+      'DELETE FROM duebridge_platform.asks',
+      't.subject',
+      `t.asked_at < now() - interval '${ASK_DAYS} days'`,
     ),
   },
   sums: {

@@ -10,8 +10,8 @@ import { sql } from '@duebridge/runtime';
 import { note } from './audit.ts';
 import type { Queryable } from './payments.ts';
 
-/** An ask of longer ago was forgotten by the person who made it. */
-const ASK_DAYS = 7;
+/** An ask of longer ago was forgotten by the person who made it. The sweep removes it (checkout/retention.ts). */
+export const ASK_DAYS = 7;
 
 /** What somebody wants to do. */
 export interface Ask {
