@@ -48,6 +48,19 @@ describe('what the judge cannot see is not green', { concurrency: 8 }, () => {
     });
   }
 
+  test('a payment that stays open does not hide that one to an inactive account was posted', async () => {
+    const behaviour = (): Behaviour => ({
+      born(payment, _call, partner) {
+        const account = partner.account(payment.biller_id, payment.account_id);
+        if (account === undefined) payment.ending = { ...payment.ending, after_ms: undefined };
+        else if (account.status === 'inactive')
+          payment.ending = { status: 'succeeded', after_ms: 0 };
+      },
+    });
+    const report = await judge({ behaviour, target: { terminal_window_seconds: 86_400 } }, ['P41']);
+    assert.equal(report.results.find(({ id }) => id === 'P41')?.verdict, 'FAIL', tell(report));
+  });
+
   test('a breach that the checks show together is not run again by a part of them', async () => {
     const twice = { behaviour: () => postsTwice };
     const failed = terminalReport(await judge(twice, ['P20', 'P62']), { colour: false });
