@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildWeb } from '../packages/web/build.ts';
 import { launchChromium } from '../test/browser/chromium.ts';
-import { startWorkingDay } from '../test/browser/console-rig.ts';
+import { CONFORMANCE_REPORT, startWorkingDay } from '../test/browser/console-rig.ts';
 
 /** The pages whose pictures the documents show. */
 const DOCUMENTED: ReadonlySet<string> = new Set(['overview', 'payment', 'payments']);
@@ -34,27 +34,10 @@ try {
   const { body } = await work.platform.admin('GET', `/admin/v1/payments/${refused}`);
   const batch = (body['payment'] as { platform_batch_id: string }).platform_batch_id;
   await work.platform.admin('POST', `/admin/v1/batches/${batch}/reconcile`, {});
-  await work.platform.admin('PUT', '/admin/v1/partners/springfield-water/conformance-report', {
-    base_url: 'https://pay.springfield-water.example',
-    profile: 'contract',
+  const report = '/admin/v1/partners/springfield-water/conformance-report';
+  await work.platform.admin('PUT', report, {
+    ...CONFORMANCE_REPORT,
     started_at: new Date().toISOString(),
-    kit_version: '0.1.0',
-    verdict: 'failed',
-    passed: 33,
-    others: [
-      {
-        check: 'P25',
-        verdict: 'failed',
-        title: 'The same PUT again is answered with the payment as it is',
-        why: 'A PUT that comes again creates nothing and is answered 200.',
-      },
-      {
-        check: 'P53',
-        verdict: 'not_judged',
-        title: 'A canceled payment stays canceled',
-        why: 'the target declares no way to cancel',
-      },
-    ],
   });
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },

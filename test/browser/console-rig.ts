@@ -67,6 +67,30 @@ async function startPartner(cleanup: Cleanup): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
+/** What `partner report` sends of a run in which one check failed and one could not be judged. */
+export const CONFORMANCE_REPORT = {
+  base_url: 'https://pay.springfield-water.example',
+  profile: 'contract',
+  started_at: '2026-03-21T10:00:00.000Z',
+  kit_version: '0.1.0',
+  verdict: 'failed',
+  passed: 33,
+  others: [
+    {
+      check: 'P25',
+      verdict: 'failed',
+      title: 'The same PUT again is answered with the payment as it is',
+      why: 'A PUT that comes again creates nothing and is answered 200.',
+    },
+    {
+      check: 'P53',
+      verdict: 'not_judged',
+      title: 'A canceled payment stays canceled',
+      why: 'the target declares no way to cancel',
+    },
+  ],
+};
+
 /** What the pages are tried on. */
 export interface WorkingDay {
   readonly platform: TestPlatform;
