@@ -191,7 +191,7 @@ function print(text: string): void {
 function scenarioOf(name: string): Scenario {
   const found = PLAYED.find((one) => one.name === name || one.name.startsWith(`${name}-`));
   if (found !== undefined) return found;
-  const isJudged = SCENARIOS.some((one) => one.name.startsWith(name) && name.length >= 3);
+  const isJudged = SCENARIOS.some((one) => one.name === name || one.name.startsWith(`${name}-`));
   throw new InvalidArgumentError(
     isJudged ? 'only conform platform plays it' : 'no such scenario: --list names them',
   );

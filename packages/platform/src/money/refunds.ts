@@ -7,7 +7,8 @@
  *         committed with its row of the book before the processor is asked, and asked for by one id forever, so that an answer that is
  *         lost is asked for again and refunds nothing twice. Above the limit two persons ask for it (store/asks.ts).
  *
- * By `state`: `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also after it was done. The payment itself stays as it is: no operation of the interface takes a payment back from a biller.
+ * By `state`: `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also after it was done. The payment
+ * itself stays as it is: no operation of the interface takes a payment back from a biller.
  */
 import {
   conflict,
