@@ -63,7 +63,11 @@ test('a confirm is sent until it is answered, however often the network goes, an
 test('a confirm that was refused was not sent before; one of an earlier press that was not answered was', async () => {
   const repeated: boolean[] = [];
   for (const wasUnanswered of [false, true]) {
-    const pay = answers(refusal('TOO_MANY_REQUESTS', 429), payment());
+    const pay = answers(
+      refusal('TOO_MANY_REQUESTS', 429),
+      refusal('PARTNER_UNREACHABLE', 502),
+      payment(),
+    );
     const send = (again: boolean): Promise<FlowPayment> => {
       repeated.push(again);
       return pay();
@@ -73,7 +77,16 @@ test('a confirm that was refused was not sent before; one of an earlier press th
       ended: undefined,
     });
   }
-  assert.deepEqual(repeated, [false, false, true, true]);
+  assert.deepEqual(repeated, [false, false, false, true, true, true]);
+});
+
+test('whether a confirm may have arrived is known after it has failed', async () => {
+  const unreachable = await confirm(answers<FlowPayment>(refusal('PARTNER_UNREACHABLE', 502)));
+  assert.equal(unreachable.unanswered, false);
+  const refused = await confirm(answers<FlowPayment>(refusal('ACCOUNT_NOT_FOUND', 404)));
+  assert.equal(refused.unanswered, false);
+  const failed = await confirm(answers<FlowPayment>(refusal('INTERNAL_ERROR', 500)));
+  assert.equal(failed.unanswered, true);
 });
 
 test('after three server errors it is read what the platform has', async () => {
@@ -90,7 +103,7 @@ test('a session that ended and cannot be replaced ends a confirm', async () => {
   const read = answers(session(posted));
   const refused = refusal('SESSION_EXPIRED', 401);
   const confirmed = await confirm(answers<FlowPayment>(refused), read);
-  assert.deepEqual(confirmed, { failed: refused, session: undefined });
+  assert.deepEqual(confirmed, { failed: refused, session: undefined, unanswered: false });
   assert.equal(read.asked, 0);
 });
 
@@ -98,7 +111,7 @@ test('the replaced payment is not mistaken for the new one', async () => {
   const old = session(payment({ status: 'failed', progress: 'ended' }));
   const refused = refusal('AMOUNT_OUT_OF_RANGE', 422);
   const confirmed = await confirm(answers<FlowPayment>(refused), answers(old), 'one');
-  assert.deepEqual(confirmed, { failed: refused, session: old });
+  assert.deepEqual(confirmed, { failed: refused, session: old, unanswered: false });
 });
 
 test('the read after a refusal is repeated like the confirm, and may fail', async () => {
@@ -107,7 +120,7 @@ test('the read after a refusal is repeated like the confirm, and may fail', asyn
   assert.deepEqual(await confirm(answers<FlowPayment>(refused), read), { payment: payment() });
   const failing = answers<FlowSession>(refusal('INTERNAL_ERROR', 500));
   const confirmed = await confirm(answers<FlowPayment>(refused), failing);
-  assert.deepEqual(confirmed, { failed: refused, session: undefined });
+  assert.deepEqual(confirmed, { failed: refused, session: undefined, unanswered: false });
 });
 
 test('a payment is followed by polls, through any trouble, until it has a terminal status', async () => {

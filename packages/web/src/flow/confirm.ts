@@ -15,11 +15,13 @@ const LATE_POLL_MS = 5_000;
 
 /** Result of a confirm: the payment; or why there is none, with the bill as it is now, where it could be read. */
 export type Confirmed =
-  | { readonly payment: FlowPayment }
+  | { readonly payment: FlowPayment; readonly unanswered?: never }
   | {
       readonly payment?: never;
       readonly failed: CallError;
       readonly session: FlowSession | undefined;
+      /** One of the confirms got no answer: there may be a payment that no read has shown yet. */
+      readonly unanswered: boolean;
     };
 
 /** What went before a confirm. */
@@ -48,7 +50,9 @@ export async function confirmPayment(
       return await pay(unanswered > 1);
     } catch (error) {
       const failed = callError(error);
-      if (failed.wire !== 'network' && failed.status < 500) unanswered -= 1;
+      // The platform looks at the account before it stores anything.
+      const isRefused = failed.wire === 'PARTNER_UNREACHABLE' || failed.status < 500;
+      if (failed.wire !== 'network' && isRefused) unanswered -= 1;
       throw failed;
     }
   };
@@ -59,7 +63,7 @@ export async function confirmPayment(
     const session = spent(failed) ? undefined : await by.persist(read).catch(() => undefined);
     const payment = session?.payment;
     const isOurs = payment && payment.platform_payment_id !== ended;
-    return isOurs ? { payment } : { failed, session };
+    return isOurs ? { payment } : { failed, session, unanswered: unanswered > 0 };
   }
 }
 

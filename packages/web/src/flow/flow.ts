@@ -118,15 +118,12 @@ export class Flow {
       () => this.#renewed(() => this.#api.session()),
       { wasUnanswered, ended: bill.ended },
     );
-    if (confirmed.payment) {
-      this.#unanswered = false;
-      return this.#follow(confirmed.payment);
-    }
+    this.#unanswered = confirmed.unanswered ?? false;
+    if (confirmed.payment) return this.#follow(confirmed.payment);
     const { failed, session } = confirmed;
     const { code, requestId } = failed;
     if (spent(failed)) return this.#ended();
     if (code === 'amount_out_of_range' && session) {
-      this.#unanswered = false;
       this.#tell(code, requestId);
       return this.apply({ type: 'amount_refused', session: tidy(session) });
     }
