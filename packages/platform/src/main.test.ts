@@ -9,6 +9,7 @@ import { served } from '@duebridge/runtime/testing';
 import type { Command } from 'commander';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { certificate } from '../test/certificates.ts';
+import { png } from '../test/png.ts';
 import { platformCommand } from './main.ts';
 
 const partner = await startTestPartner({ after });
@@ -132,6 +133,22 @@ test('the billers of an aggregator get the names that customers read, and a name
   const wrong = await run('partner change gas --biller-name Lakeside');
   assert.equal(wrong.code, 3, wrong.said);
   assert.match(wrong.said, /write it as ID=TEXT, such as lakeside-energy=/);
+  assert.equal((await run('partner change gas --biller-name metro=')).code, 3);
+});
+
+test('a logo of a biller is registered from a file, and removed', async () => {
+  const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-logo-'));
+  const file = path.join(directory, 'metro.png');
+  await writeFile(file, png(48, 48));
+  const change = async (words: string): Promise<unknown> =>
+    ((await json(`partner change gas ${words}`)) as { biller_logos?: object }).biller_logos;
+  assert.deepEqual(
+    Object.keys((await change(`--biller-logo metro=${file} --biller-logo lake=${file}`)) as object),
+    ['lake', 'metro'],
+  );
+  assert.deepEqual(Object.keys((await change('--biller-logo lake=')) as object), ['metro']);
+  assert.equal(await change('--biller-logo metro='), undefined);
+  await rm(directory, { recursive: true });
 });
 
 test('the commands’ output is enough to get from key issue to a paid bill', async () => {

@@ -84,7 +84,7 @@ export const WORDS: Words = {
   },
   biller_logos: {
     flags: '--biller-logo <biller_id=file...>',
-    help: 'a PNG for a biller of an aggregator; may be given again',
+    help: 'a PNG for a biller of an aggregator, none (ID=) to remove it; may be given again',
     file: 'base64',
   },
   base_url: { help: 'where its operations are, prefix included' },

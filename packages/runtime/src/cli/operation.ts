@@ -138,6 +138,10 @@ function plain(schema: Schema): Schema {
   return rest?.length === 1 && rest[0] !== undefined ? rest[0] : schema;
 }
 
+function isNullable({ anyOf = [] }: Schema): boolean {
+  return anyOf.some(({ type }) => type === 'null');
+}
+
 function fieldsOf(schema: Schema | undefined): Field[] {
   return Object.entries(schema?.properties ?? {}).map(([name, one]) => ({
     name,
@@ -333,8 +337,7 @@ class Reader {
   async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
     const { parse, secretIn, rotates, file } = this.#words(name);
     const shape = plain(schema);
-    const isNullable = schema.anyOf?.some(({ type }) => type === 'null') === true;
-    if (typed === '' && isNullable) return null;
+    if (typed === '' && isNullable(schema)) return null;
     if (secretIn !== undefined) {
       const value = await secretOption(this.#terminal, typed as string | undefined, secretIn);
       if (!rotates || typed !== undefined || !value?.includes(',')) return value;
@@ -343,12 +346,13 @@ class Reader {
       );
     }
     if (Array.isArray(typed) && shape.patternProperties !== undefined) {
-      const pairs = (typed as string[]).map((pair) => this.#pair(name, pair));
-      if (file === undefined) return Object.fromEntries(pairs);
-      const read = pairs.map(async ([id, path]) => [
-        id,
-        (await readBytes(this.#terminal, path)).toString('base64'),
-      ]);
+      const mayRemove = Object.values(shape.patternProperties).some(isNullable);
+      const read = (typed as string[]).map(async (pair) => {
+        const [id, value] = this.#pair(name, pair, mayRemove);
+        if (value === '') return [id, null];
+        if (file === undefined) return [id, value];
+        return [id, (await readBytes(this.#terminal, value)).toString('base64')];
+      });
       return Object.fromEntries(await Promise.all(read)) as object;
     }
     if (typed === true && shape.const !== undefined) return shape.const;
@@ -365,9 +369,9 @@ class Reader {
     );
   }
 
-  #pair(name: string, text: string): [string, string] {
-    const [, key, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-    if (key !== undefined && value !== undefined) return [key, value];
+  #pair(name: string, text: string, mayBeEmpty: boolean): [string, string] {
+    const [, key, value = ''] = /^([^=]+)=(.*)$/.exec(text) ?? [];
+    if (key !== undefined && (mayBeEmpty || value !== '')) return [key, value];
     throw misused(
       `${this.#flag(name)} ${text}: write it as ID=TEXT, such as lakeside-energy="Lakeside Energy"`,
     );
