@@ -183,6 +183,36 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     warns: ['P21'],
   },
   {
+    // Between the commit and the answer its posting loop had the payment (ST1): the answer says how it is by then.
+    name: 'that is slow to answer, and then shows what it has posted meanwhile',
+    behaviour: () => ({
+      async answer(call, answer, partner) {
+        const payment = partner.find(call.params['platform_payment_id'] ?? '');
+        if (call.method !== 'PUT' || answer.status !== 200 || payment === undefined) return;
+        await pause(CLOCK, 60);
+        return { ...answer, body: partner.record(payment) };
+      },
+    }),
+  },
+  {
+    name: 'that posts now and then before it answers, with times in whole seconds',
+    behaviour: () => {
+      let puts = 0;
+      const seconds = times((t) => t.replace(/\.\d+Z/, 'Z'));
+      return {
+        async answer(call, answer, partner) {
+          const payment = partner.find(call.params['platform_payment_id'] ?? '');
+          if (call.method !== 'PUT' || answer.status !== 200 || payment === undefined) {
+            return seconds.answer?.(call, answer, partner);
+          }
+          if ((puts += 1) % 5 === 0) await pause(CLOCK, 60);
+          const body = partner.record(payment);
+          return seconds.answer?.(call, { ...answer, body }, partner);
+        },
+      };
+    },
+  },
+  {
     name: 'that posts at night',
     behaviour: () => ({
       born: (payment) => {
