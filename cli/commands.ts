@@ -36,14 +36,6 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
     'run a partner with every outcome and fault, to develop against',
     async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   ],
-  init: [
-    'write a project to start from: a partner server on your own accounts',
-    async () => (await import('./init.ts')).initCommand(),
-  ],
-  doctor: [
-    'check that this machine has what duebridge needs',
-    async () => (await import('./doctor.ts')).doctorCommand(),
-  ],
 };
 
 /** The command with the whole of `name`, or of every command where `name` asks for completion. */

