@@ -7,7 +7,14 @@
  *         twice, or booked with another amount. Both are read in one snapshot.
  */
 import { formatCents, type MoneyBalances, type MoneyCheck } from '@duebridge/contract';
-import { sql, type Clock, type Database, type Log, type Metrics } from '@duebridge/runtime';
+import {
+  sql,
+  type Clock,
+  type Database,
+  type Log,
+  type Metrics,
+  type Statement,
+} from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
 import { KNOWN_TO_BILLER, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
@@ -22,120 +29,103 @@ const DAY_MS = 24 * 3_600_000;
 /** A check of a year reads every payment of it. */
 export const CHECK_TIMEOUT_MS = 15 * 60_000;
 
-/**
- * Per payment: what the book says the biller is owed, what is still under way, and what went to the customer or came from them. A row
- * for every payment whose book and row disagree.
- */
-const faultsStatement = sql(
+/** SQL: cents as people read them, such as $1,234.50. */
+const dollars = (cents: string): string =>
+  `replace('$' || to_char(${cents} / 100.0, 'FM999,999,999,999,990.00'), '$-', '-$')`;
+
+/** A sentence for every payment since the id `$1` whose row and book disagree about what its biller is owed, or what came and went. */
+const paymentsStatement = sql(
   'money_faults',
-  `SELECT coalesce(p.platform_payment_id, b.id) AS id, coalesce(p.partner_id, b.partner_id) AS partner_id,
-          coalesce(p.expected, 0)::bigint AS expected, coalesce(b.owed, 0)::bigint AS owed, coalesce(b.under_way, 0)::bigint AS under_way,
-          coalesce(b.came, 0)::bigint AS came, coalesce(b.went, 0)::bigint AS went, coalesce(p.has_ended, false) AS has_ended
-     FROM (SELECT p.platform_payment_id, p.partner_id, p.settled_at IS NOT NULL AS has_ended, p.amount_in_cents,
-                  CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND ${KNOWN_TO_BILLER} THEN p.amount_in_cents ELSE 0 END AS expected
-             FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1) AS p
-     FULL JOIN
-          (SELECT t.id, min(t.partner_id) AS partner_id,
-                  sum(CASE WHEN t.credit = 'owed' THEN t.amount_in_cents ELSE 0 END) AS owed,
-                  sum(CASE WHEN t.credit = 'under_way' THEN t.amount_in_cents WHEN t.debit = 'under_way' THEN -t.amount_in_cents ELSE 0 END) AS under_way,
-                  sum(CASE WHEN t.debit IN ('taken', 'elsewhere') THEN t.amount_in_cents ELSE 0 END) AS came,
-                  sum(CASE WHEN t.credit IN ('refunded', 'returned') THEN t.amount_in_cents ELSE 0 END) AS went
-             FROM duebridge_platform.transfers t
-            WHERE t.id >= $1 AND t.act IN ('settled', 'taken_early', 'returned', 'refunded_late', 'word')
-            GROUP BY t.id) AS b ON b.id = p.platform_payment_id
-    WHERE coalesce(p.expected, 0) <> coalesce(b.owed, 0)
-       OR coalesce(b.under_way, 0) NOT IN (0, coalesce(p.amount_in_cents, 0))
-       OR (coalesce(p.has_ended, false) AND coalesce(b.under_way, 0) <> 0)
-       OR coalesce(b.went, 0) > coalesce(b.came, 0)
-       OR p.platform_payment_id IS NULL
-    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+  `SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' ||
+          CASE WHEN s.owed <> s.expected
+               THEN 'its biller is owed ' || ${dollars('s.expected')} || ', and the book has ' || CASE s.owed WHEN 0 THEN 'nothing' ELSE ${dollars('s.owed')} END
+               WHEN s.went > s.came
+               THEN ${dollars('s.went')} || ' went back to the customer, and only ' || ${dollars('s.came')} || ' were taken'
+               WHEN s.has_ended THEN 'it has ended, and ' || ${dollars('s.under_way')} || ' are still under way'
+               ELSE ${dollars('s.under_way')} || ' are under way, which is not its amount' END AS what
+     FROM (SELECT coalesce(p.platform_payment_id, b.id) AS id, coalesce(p.partner_id, b.partner_id) AS partner_id, p.amount_in_cents,
+                  coalesce(p.expected, 0) AS expected, coalesce(b.owed, 0) AS owed, coalesce(b.under_way, 0) AS under_way,
+                  coalesce(b.came, 0) AS came, coalesce(b.went, 0) AS went, coalesce(p.has_ended, false) AS has_ended
+             FROM (SELECT p.platform_payment_id, p.partner_id, p.settled_at IS NOT NULL AS has_ended, p.amount_in_cents,
+                          CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND ${KNOWN_TO_BILLER} THEN p.amount_in_cents ELSE 0 END AS expected
+                     FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1) AS p
+             FULL JOIN
+                  (SELECT t.id, min(t.partner_id) AS partner_id,
+                          sum(CASE WHEN t.credit = 'owed' THEN t.amount_in_cents ELSE 0 END) AS owed,
+                          sum(CASE WHEN t.credit = 'under_way' THEN t.amount_in_cents WHEN t.debit = 'under_way' THEN -t.amount_in_cents ELSE 0 END) AS under_way,
+                          sum(CASE WHEN t.debit IN ('taken', 'elsewhere') THEN t.amount_in_cents ELSE 0 END) AS came,
+                          sum(CASE WHEN t.credit IN ('refunded', 'returned') THEN t.amount_in_cents ELSE 0 END) AS went
+                     FROM duebridge_platform.transfers t
+                    WHERE t.id >= $1 AND t.act IN ('settled', 'taken_early', 'returned', 'refunded_late', 'word')
+                    GROUP BY t.id) AS b ON b.id = p.platform_payment_id) AS s
+    WHERE s.expected <> s.owed OR s.under_way NOT IN (0, coalesce(s.amount_in_cents, 0)) OR (s.has_ended AND s.under_way <> 0)
+       OR s.went > s.came OR s.amount_in_cents IS NULL
+    ORDER BY s.id LIMIT ${MAX_FAULTS}`,
 );
 
 /**
- * SQL: the rows `of` whose balances in the book are not the expected ones. `of` gives id, partner_id, state, cents, and `expected`: the
- * balance (credits less debits) of each of `accounts` by the transfers under this id.
+ * A sentence for each row of `of` whose balances in the book are not the expected ones. `of` gives id, partner_id, state, cents, and
+ * `expected`: the balance (credits less debits) of each of `accounts` by the transfers under this id.
  */
-function differing(of: string, accounts: readonly BookAccount[]): string {
+function moving(what: string, accounts: readonly BookAccount[], of: string): Statement {
   const balances = accounts.map(
     (account) =>
       `coalesce(sum(CASE '${account}' WHEN t.credit THEN t.amount_in_cents WHEN t.debit THEN -t.amount_in_cents END), 0)::bigint`,
   );
-  return `SELECT s.id, s.partner_id, s.state, s.cents, b.booked
-     FROM (${of}) AS s
-     LEFT JOIN LATERAL (SELECT ARRAY[${balances.join(', ')}] AS booked
-                          FROM duebridge_platform.transfers t WHERE t.id = s.id) AS b ON true
-    WHERE b.booked IS DISTINCT FROM s.expected::bigint[] ORDER BY 1 LIMIT ${MAX_FAULTS}`;
+  const booked = accounts.map(
+    (account, at) => `'${account} ' || ${dollars(`b.booked[${at + 1}]`)}`,
+  );
+  return sql(
+    `money_${what}_faults`,
+    `SELECT '${what} ' || s.id || ' of ' || s.partner_id || ' is ' || s.state || ' with ' || ${dollars('s.cents')} || ', and the book has ' ||
+            concat_ws(', ', ${booked.join(', ')}) AS what
+       FROM (${of}) AS s
+       LEFT JOIN LATERAL (SELECT ARRAY[${balances.join(', ')}] AS booked
+                            FROM duebridge_platform.transfers t WHERE t.id = s.id) AS b ON true
+      WHERE b.booked IS DISTINCT FROM s.expected::bigint[] ORDER BY s.id LIMIT ${MAX_FAULTS}`,
+  );
 }
 
-/** What moves money by an id of its own, since `$1`: what may still move or moved lately, with the accounts that it moves. */
-const MOVING = [
-  {
-    what: 'remittance',
-    accounts: ['owed', 'remitting', 'paid'],
-    of: `SELECT r.remittance_id AS id, r.partner_id, r.state, r.net_in_cents AS cents,
-                ARRAY[CASE WHEN r.state IN ('sending', 'sent', 'paid') THEN -r.net_in_cents ELSE 0 END,
-                      CASE WHEN r.state IN ('sending', 'sent') THEN r.net_in_cents ELSE 0 END,
-                      CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END] AS expected
-           FROM duebridge_platform.remittances r
-          WHERE r.state IN ('sending', 'sent') OR r.made_at >= $1::timestamptz OR r.ended_at >= $1::timestamptz`,
-  },
-  {
-    what: 'refund',
-    accounts: ['refunding', 'refunded'],
-    of: `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents,
-                ARRAY[CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END,
-                      CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END] AS expected
-           FROM duebridge_platform.refunds f
-          WHERE f.state = 'sending' OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz`,
-  },
-  {
-    what: 'case',
-    accounts: ['disputed', 'returned', 'uncollected'],
-    of: `SELECT c.case_id AS id, c.partner_id, coalesce(c.disposition, c.state) AS state, c.amount_in_cents AS cents,
-                ARRAY[CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
-                      CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
-                           THEN c.amount_in_cents ELSE 0 END,
-                      CASE WHEN c.reason_code = 'uncollected' THEN CASE c.state WHEN 'ended' THEN c.amount_in_cents ELSE 0 END
-                           WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'ended' THEN -c.amount_in_cents ELSE 0 END] AS expected
-           FROM duebridge_platform.cases c
-          WHERE c.state <> 'ended' OR c.opened_at >= $1::timestamptz OR c.ended_at >= $1::timestamptz`,
-  },
-] as const;
-const movingStatements = MOVING.map(({ what, of, accounts }) =>
-  sql(`money_${what}_faults`, differing(of, accounts)),
-);
-
-/** What has moved money by its own id, and the book says otherwise. */
-async function findMovingFaults(on: Queryable, since: string): Promise<string[]> {
-  interface Row {
-    readonly id: string;
-    readonly partner_id: string;
-    readonly state: string;
-    readonly cents: number;
-    readonly booked: readonly string[];
-  }
-  const faults: string[] = [];
-  for (const [place, { what, accounts }] of MOVING.entries()) {
-    const statement = movingStatements[place];
-    if (statement === undefined) continue;
-    for (const { id, partner_id, state, cents, booked } of await on.query<Row>(statement, [
-      since,
-    ])) {
-      const book = accounts
-        .map((one, at) => `${one} ${formatCents(Number(booked[at]))}`)
-        .join(', ');
-      faults.push(
-        `${what} ${id} of ${partner_id} is ${state} with ${formatCents(cents)}, and the book has ${book}`,
-      );
-    }
-  }
-  return faults;
-}
+/** What moves money by an id of its own, and may still move or has moved since `$1`. */
+const movingStatements = [
+  moving(
+    'remittance',
+    ['owed', 'remitting', 'paid'],
+    `SELECT r.remittance_id AS id, r.partner_id, r.state, r.net_in_cents AS cents,
+            ARRAY[CASE WHEN r.state IN ('sending', 'sent', 'paid') THEN -r.net_in_cents ELSE 0 END,
+                  CASE WHEN r.state IN ('sending', 'sent') THEN r.net_in_cents ELSE 0 END,
+                  CASE WHEN r.state = 'paid' THEN r.net_in_cents ELSE 0 END] AS expected
+       FROM duebridge_platform.remittances r
+      WHERE r.state IN ('sending', 'sent') OR r.made_at >= $1::timestamptz OR r.ended_at >= $1::timestamptz`,
+  ),
+  moving(
+    'refund',
+    ['refunding', 'refunded'],
+    `SELECT f.refund_id AS id, f.partner_id, f.state, f.amount_in_cents AS cents,
+            ARRAY[CASE WHEN f.state = 'sending' THEN f.amount_in_cents ELSE 0 END,
+                  CASE WHEN f.state = 'done' THEN f.amount_in_cents ELSE 0 END] AS expected
+       FROM duebridge_platform.refunds f
+      WHERE f.state = 'sending' OR f.made_at >= $1::timestamptz OR f.ended_at >= $1::timestamptz`,
+  ),
+  moving(
+    'case',
+    ['disputed', 'returned', 'uncollected'],
+    `SELECT c.case_id AS id, c.partner_id, coalesce(c.disposition, c.state) AS state, c.amount_in_cents AS cents,
+            ARRAY[CASE WHEN c.reason_code = 'disputed' AND c.state = 'open' THEN c.amount_in_cents ELSE 0 END,
+                  CASE WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'open' AND c.disposition IS DISTINCT FROM 'won'
+                       THEN c.amount_in_cents ELSE 0 END,
+                  CASE WHEN c.reason_code = 'uncollected' THEN CASE c.state WHEN 'ended' THEN c.amount_in_cents ELSE 0 END
+                       WHEN c.reason_code IN ('disputed', 'debit_returned') AND c.state <> 'ended' THEN -c.amount_in_cents ELSE 0 END] AS expected
+       FROM duebridge_platform.cases c
+      WHERE c.state <> 'ended' OR c.opened_at >= $1::timestamptz OR c.ended_at >= $1::timestamptz`,
+  ),
+];
 
 /** Of no payment may more than was taken be refunded or returned. */
 const overRefundedStatement = sql(
   'money_over_refunded',
-  `SELECT s.id, s.partner_id, s.cents::bigint AS cents, p.amount_in_cents AS taken
+  `SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' || ${dollars('s.cents')} || ' are refunded or returned, and only ' ||
+          ${dollars('p.amount_in_cents')} || ' were taken' AS what
      FROM (SELECT b.id, min(b.partner_id) AS partner_id, sum(b.cents) AS cents
              FROM (SELECT f.platform_payment_id AS id, f.partner_id, f.amount_in_cents AS cents
                      FROM duebridge_platform.refunds f WHERE f.state IN ('sending', 'done')
@@ -146,37 +136,18 @@ const overRefundedStatement = sql(
                            UNION SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.opened_at >= $1::timestamptz)
             GROUP BY b.id) AS s
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
-    WHERE s.cents > p.amount_in_cents ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+    WHERE s.cents > p.amount_in_cents ORDER BY s.id LIMIT ${MAX_FAULTS}`,
 );
 /** What went back before its payment was posted, and is owed to the biller as well until the case ends (refunds.ts, noteEarlyRefund). */
 const unbookedStatement = sql(
   'money_unbooked_refunds',
-  `SELECT c.case_id, c.platform_payment_id AS id, c.partner_id, c.amount_in_cents AS cents
+  `SELECT 'payment ' || c.platform_payment_id || ' of ' || c.partner_id || ': ' || ${dollars('c.amount_in_cents')} ||
+          ' went back to the customer before it was posted, and are not booked: end case ' || c.case_id || ' as answered' AS what
      FROM duebridge_platform.cases c JOIN duebridge_platform.payments p ON p.platform_payment_id = c.platform_payment_id
     WHERE c.state <> 'ended' AND c.reason_code = 'refunded_elsewhere' AND c.amount_in_cents > 0
       AND p.status = 'succeeded' AND p.settled_at IS NOT NULL
-    ORDER BY 1 LIMIT ${MAX_FAULTS}`,
+    ORDER BY c.case_id LIMIT ${MAX_FAULTS}`,
 );
-
-async function findRefundFaults(on: Queryable, since: string): Promise<string[]> {
-  interface Row {
-    readonly id: string;
-    readonly partner_id: string;
-    readonly cents: number;
-  }
-  const over = await on.query<Row & { readonly taken: number }>(overRefundedStatement, [since]);
-  const unbooked = await on.query<Row & { readonly case_id: string }>(unbookedStatement);
-  return [
-    ...unbooked.map(
-      (one) =>
-        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} went back to the customer before it was posted, and are not booked: end case ${one.case_id} as answered`,
-    ),
-    ...over.map(
-      (one) =>
-        `payment ${one.id} of ${one.partner_id}: ${formatCents(one.cents)} are refunded or returned, and only ${formatCents(one.taken)} were taken`,
-    ),
-  ];
-}
 
 /** What a biller is owed, by what it is made of: payments of batches that are not remitted yet, remittances that have not left, and deductions. */
 const unremittedStatement = sql(
@@ -207,35 +178,29 @@ async function findOwedFaults(
   on: Queryable,
   balances: readonly MoneyBalances[],
 ): Promise<string[]> {
-  const owed = new Map(balances.map((one) => [`${one.biller_id} of ${one.partner_id}`, one.owed]));
   const batches = await on.query<{ platform_batch_id: string }>(unremittedBatchesStatement);
   type Part = { readonly partner_id: string; readonly biller_id: string; readonly cents: number };
   const parts = [
     ...(await on.query<Part>(unremittedStatement, [batches.map((one) => one.platform_batch_id)])),
     ...(await on.query<Part>(unsentStatement)),
   ];
-  const made = new Map<string, number>();
-  for (const { partner_id, biller_id, cents } of parts) {
-    const biller = `${biller_id} of ${partner_id}`;
-    made.set(biller, (made.get(biller) ?? 0) + cents);
-  }
-  return [...new Set([...owed.keys(), ...made.keys()])]
-    .filter((biller) => (owed.get(biller) ?? 0) !== (made.get(biller) ?? 0))
+  const billers = new Map<string, { owed: number; made: number }>();
+  const add = (
+    one: Omit<Part, 'cents'>,
+    sums: { readonly owed?: number; readonly made?: number },
+  ): void => {
+    const biller = `${one.biller_id} of ${one.partner_id}`;
+    const { owed, made } = billers.get(biller) ?? { owed: 0, made: 0 };
+    billers.set(biller, { owed: owed + (sums.owed ?? 0), made: made + (sums.made ?? 0) });
+  };
+  for (const one of balances) add(one, { owed: one.owed });
+  for (const one of parts) add(one, { made: one.cents });
+  return [...billers]
+    .filter(([, { owed, made }]) => owed !== made)
     .map(
-      (biller) =>
-        `biller ${biller}: the book owes it ${formatCents(owed.get(biller) ?? 0)}, and what is still to be remitted is ${formatCents(made.get(biller) ?? 0)}`,
+      ([biller, { owed, made }]) =>
+        `biller ${biller}: the book owes it ${formatCents(owed)}, and what is still to be remitted is ${formatCents(made)}`,
     );
-}
-
-interface Fault {
-  readonly id: string;
-  readonly partner_id: string;
-  readonly expected: number;
-  readonly owed: number;
-  readonly under_way: number;
-  readonly came: number;
-  readonly went: number;
-  readonly has_ended: boolean;
 }
 
 /** Payments, remittances, refunds and cases since a moment, and billers, whose money is not where it should be, in sentences. */
@@ -247,29 +212,17 @@ export async function findFaults(
   // Nothing is below an empty text, in any collation.
   const above = sinceMs <= 0 ? '' : idBefore(sinceMs);
   const since = new Date(sinceMs).toISOString();
-  return [
-    ...(await on.query<Fault>(faultsStatement, [above])).map(describeFault),
-    ...(await findMovingFaults(on, since)),
-    ...(await findRefundFaults(on, since)),
-    ...(await findOwedFaults(on, balances ?? (await readBalances(on)))),
-  ];
-}
-
-/** The fault in a sentence for a finance person. Pure. */
-function describeFault(one: Fault): string {
-  const { id, partner_id, expected, owed, under_way, came, went, has_ended } = one;
-  const of = `payment ${id} of ${partner_id}`;
-  if (owed !== expected) {
-    return owed === 0
-      ? `${of}: its biller is owed ${formatCents(expected)}, and the book has nothing`
-      : `${of}: its biller is owed ${formatCents(expected)}, and the book has ${formatCents(owed)}`;
+  const faults: string[] = [];
+  for (const [statement, values] of [
+    [paymentsStatement, [above]],
+    ...movingStatements.map((one) => [one, [since]] as const),
+    [unbookedStatement, []],
+    [overRefundedStatement, [since]],
+  ] as const) {
+    const rows = await on.query<{ readonly what: string }>(statement, values);
+    faults.push(...rows.map(({ what }) => what));
   }
-  if (went > came) {
-    return `${of}: ${formatCents(went)} went back to the customer, and only ${formatCents(came)} were taken`;
-  }
-  return has_ended
-    ? `${of}: it has ended, and ${formatCents(under_way)} are still under way`
-    : `${of}: ${formatCents(under_way)} are under way, which is not its amount`;
+  return [...faults, ...(await findOwedFaults(on, balances ?? (await readBalances(on))))];
 }
 
 /** Compares the book with the payments of the last `days`. `now` in milliseconds since 1970. */
