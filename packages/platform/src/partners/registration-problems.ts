@@ -13,93 +13,75 @@ import { createSecureContext } from 'node:tls';
 import { isHostName, urlProblem } from './address-guard.ts';
 import { readLogo } from './logo.ts';
 
-/** Fields of a registration, of which any may be absent. */
-export type PartlyGiven<Key extends keyof PartnerRegistration> = {
-  readonly [Field in Key]?: PartnerRegistration[Field] | undefined;
+/** The fields of a registration, or those that a change gives; its connection as it will be, because parts that stay must fit those that change. */
+export type PartlyGiven = {
+  readonly [Field in keyof PartnerRegistration]?:
+    PartnerRegistration[Field] | (Field extends 'logo' | 'colour' ? null : never) | undefined;
 };
 
-/** A registration as a whole. */
+/** What is wrong with the fields given, by their paths in the body. `allowPrivate` admits http and private addresses (decision 30). */
 export function registrationProblems(
-  registration: PartnerRegistration,
-  allowPrivate: boolean,
+  given: PartlyGiven,
+  { mode, allowPrivate }: { readonly mode: Mode; readonly allowPrivate: boolean },
 ): Detail[] {
-  const { kind, biller_id, batch_time_zone: zone } = registration;
-  const isBiller = kind === 'biller';
-  return [
-    ...changeProblems(registration, allowPrivate),
-    ...problemsOf({
-      biller_id:
-        isBiller === (biller_id !== undefined)
-          ? undefined
-          : isBiller
-            ? 'is required for a biller'
-            : 'is not for an aggregator: it names one with each account',
-      batch_time_zone:
-        zone === undefined || isTimeZone(zone)
-          ? undefined
-          : 'must be an IANA time zone such as America/New_York',
-    }),
-  ];
-}
-
-/** The fields with a problem, by their paths in the body. */
-function problemsOf(fields: Readonly<Record<string, string | undefined>>): Detail[] {
-  return Object.entries(fields).flatMap(([name, problem]) =>
-    problem === undefined ? [] : [{ path: `body.${name}`, problem }],
+  const { kind, biller_id, batch_time_zone, base_url, logo, auth, connection = {} } = given;
+  const each = (
+    field: string,
+    values: object = {},
+    problem: (value: never, name: string) => string | undefined,
+  ): [string, string | undefined][] =>
+    Object.entries(values).map(([name, value]) => [
+      `${field}.${name}`,
+      problem(value as never, name),
+    ]);
+  const problems = [
+    ['biller_id', kind && billerIdProblem(kind, biller_id)],
+    ['batch_time_zone', batch_time_zone !== undefined && timeZoneProblem(batch_time_zone)],
+    ['base_url', base_url !== undefined && baseUrlProblem(base_url, allowPrivate)],
+    ['logo', logoProblem(logo)],
+    ...each('biller_logos', given.biller_logos, logoProblem),
+    ...each('origins', given.origins, (one: string) =>
+      originProblem(one, mode === 'test' || allowPrivate),
+    ),
+    ...each('paths', given.paths, templateProblem),
+    ['auth.header', auth?.method === 'key' && headerProblem(auth.header)],
+    // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
+    [
+      'auth.key',
+      auth?.method !== 'key' || /^[\u0021-\u007e]+$/.test(auth.key)
+        ? undefined
+        : 'must be visible ASCII without spaces',
+    ],
+    ['auth.token_url', auth?.method === 'oauth' && urlProblem(auth.token_url, allowPrivate)],
+    ...Object.entries(connectionProblems(connection, allowPrivate)),
+  ] as const;
+  return problems.flatMap(([name, problem]) =>
+    problem ? [{ path: `body.${name}`, problem }] : [],
   );
 }
 
-function isTimeZone(zone: string): boolean {
+function billerIdProblem(
+  kind: PartnerRegistration['kind'],
+  biller_id: string | undefined,
+): string | undefined {
+  if ((kind === 'biller') === (biller_id !== undefined)) return undefined;
+  return kind === 'biller'
+    ? 'is required for a biller'
+    : 'is not for an aggregator: it names one with each account';
+}
+
+function timeZoneProblem(zone: string): string | undefined {
   try {
-    return new Intl.DateTimeFormat('en-US', { timeZone: zone }).format(0) !== '';
+    new Intl.DateTimeFormat('en-US', { timeZone: zone }).format(0);
+    return undefined;
   } catch {
-    return false;
+    return 'must be an IANA time zone such as America/New_York';
   }
 }
 
-/** What a change gives; its connection as it will be, because parts that stay must fit those that change. */
-export function changeProblems(
-  change: PartlyGiven<'base_url' | 'origins' | 'paths' | 'auth' | 'connection'> & {
-    readonly logo?: string | null | undefined;
-    readonly biller_logos?: Readonly<Record<string, string | null>> | undefined;
-  },
-  allowPrivate: boolean,
-): Detail[] {
-  const {
-    base_url,
-    logo,
-    biller_logos = {},
-    origins = [],
-    paths = {},
-    auth,
-    connection = {},
-  } = change;
-  return problemsOf({
-    base_url:
-      base_url === undefined
-        ? undefined
-        : (urlProblem(base_url, allowPrivate) ??
-          (base_url.includes('?') ? 'must have no query' : undefined)),
-    logo: logoProblem(logo),
-    ...Object.fromEntries(
-      Object.entries(biller_logos).map(([id, one]) => [`biller_logos.${id}`, logoProblem(one)]),
-    ),
-    ...Object.fromEntries(origins.map((one, at) => [`origins.${at}`, originProblem(one)])),
-    ...Object.fromEntries(
-      Object.entries(paths).map(([name, one]) => [`paths.${name}`, templateProblem(name, one)]),
-    ),
-    ...(auth?.method === 'key' && {
-      'auth.header': headerProblem(auth.header),
-      // Sent verbatim and compared whole (decision 15): a space would be read as a scheme word by some server on the way.
-      'auth.key': /^[\u0021-\u007e]+$/.test(auth.key)
-        ? undefined
-        : 'must be visible ASCII without spaces',
-    }),
-    ...connectionProblems(connection, allowPrivate),
-    ...(auth?.method === 'oauth' && {
-      'auth.token_url': urlProblem(auth.token_url, allowPrivate),
-    }),
-  });
+function baseUrlProblem(base_url: string, allowPrivate: boolean): string | undefined {
+  const problem = urlProblem(base_url, allowPrivate);
+  return problem ?? (base_url.includes('?') ? 'must have no query' : undefined);
 }
 
 function logoProblem(picture: string | null | undefined): string | undefined {
@@ -108,29 +90,17 @@ function logoProblem(picture: string | null | undefined): string | undefined {
 }
 
 /** Sites of real customers are reached by https; only a test may stand on the engineer's own machine. */
-export function modeProblems(
-  mode: Mode,
-  origins: readonly string[],
-  allowPrivate: boolean,
-): Detail[] {
-  if (mode === 'test' || allowPrivate) return [];
-  return origins.flatMap((origin, index) =>
-    origin.startsWith('http:')
-      ? [{ path: `body.origins.${index}`, problem: 'must begin with https:// when live' }]
-      : [],
-  );
-}
-
-function originProblem(text: string): string | undefined {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
+function originProblem(text: string, allowLocal: boolean): string | undefined {
+  const url = URL.parse(text);
   // It is written into a policy header, where `;` and `,` would begin another directive or policy.
-  if (url === undefined || url.origin !== text || !isHostName(url.hostname)) {
+  if (url === null || url.origin !== text || !isHostName(url.hostname)) {
     return 'must be one exact origin, such as https://www.example.com';
   }
-  const local =
+  const isLocal =
     url.protocol === 'http:' && (url.hostname === 'localhost' || url.hostname === '127.0.0.1');
-  return url.protocol === 'https:' || local
-    ? undefined
+  if (url.protocol === 'https:' || (isLocal && allowLocal)) return undefined;
+  return isLocal
+    ? 'must begin with https:// when live'
     : 'must begin with https:// (or http://localhost)';
 }
 
@@ -144,7 +114,7 @@ const TEMPLATE_FIELDS: Readonly<Record<string, readonly [needs: string[], may: s
   get_batch_statement: [['platform_batch_id'], []],
 };
 
-function templateProblem(name: string, template: string): string | undefined {
+function templateProblem(template: string, name: string): string | undefined {
   const [needs, may] = TEMPLATE_FIELDS[name] ?? [[], []];
   if (!/^(\/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+$/.test(template)) {
     return 'must be a path of plain segments and {fields}';

@@ -8,7 +8,7 @@ import { certificate } from '../../test/certificates.ts';
 import { SEAL_KEY } from '../../test/engine-rig.ts';
 import { png } from '../../test/png.ts';
 import { migrations } from '../migrations.ts';
-import { changeProblems, headerProblem } from './registration-problems.ts';
+import { headerProblem, registrationProblems } from './registration-problems.ts';
 import { billerLogo, openPartnerRegistry, type PartnerRegistry } from './registry.ts';
 import { openSealer } from './seal.ts';
 
@@ -150,7 +150,7 @@ test('a registration that would misdirect a secret or a payment is refused [PL14
       'body.connection.certificate',
     ],
   ];
-  assert.deepEqual(changeProblems({ base_url: '' }, false), [
+  assert.deepEqual(registrationProblems({ base_url: '' }, { mode: 'test', allowPrivate: false }), [
     { path: 'body.base_url', problem: 'must be a URL' },
   ]);
   for (const [change, path] of wrong) {

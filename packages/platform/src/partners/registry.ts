@@ -32,12 +32,7 @@ import {
   type Log,
   type Transaction,
 } from '@duebridge/runtime';
-import {
-  changeProblems,
-  modeProblems,
-  registrationProblems,
-  type PartlyGiven,
-} from './registration-problems.ts';
+import { registrationProblems, type PartlyGiven } from './registration-problems.ts';
 import { note } from '../store/audit.ts';
 import { keepLogo, storedLogo } from './logo.ts';
 import { openSealer, type Sealer } from './seal.ts';
@@ -57,8 +52,8 @@ export interface Partner extends Readonly<Required<Omit<PartnerView, Optional>>>
   readonly logo: string | null;
   readonly paths: Readonly<Required<PartnerPaths>>;
   readonly budget: Readonly<Required<PartnerBudget>>;
-  /** The public part of how it is reached; undefined: directly, and with the public authorities. */
-  readonly connection?: PartnerView['connection'] | undefined;
+  /** The public part of how it is reached; null or absent: directly, and with the public authorities. */
+  readonly connection?: PartnerView['connection'] | null;
 }
 
 /** What calls to a partner carry and how they reach it. */
@@ -118,18 +113,15 @@ const DEFAULT_BUDGET: Readonly<Required<PartnerBudget>> = {
 const MAX_REMEMBERED = 100_000;
 
 /** A row: a partner as it was registered, with its secrets sealed. */
-interface StoredPartner extends Omit<Partner, 'paths' | 'budget' | 'auth' | 'connection'> {
+interface StoredPartner extends Omit<Partner, 'paths' | 'budget'> {
   readonly paths: PartnerPaths;
   readonly budget: PartnerBudget;
-  readonly auth_method: 'oauth' | 'key';
-  readonly auth_public: Omit<PartnerView['auth'], 'method'>;
   readonly auth_sealed: string;
-  readonly connection_public: NonNullable<PartnerView['connection']> | null;
   readonly connection_sealed: string | null;
 }
 
-/** The columns that a registration or a change writes; those it does not name get their default, or keep what they have. */
-type Written = { readonly [Column in keyof StoredPartner]?: StoredPartner[Column] | undefined };
+/** Columns to write; those without a value get their default, or keep what they have. */
+type Written = Readonly<Record<string, unknown>>;
 
 /**
  * What customers call the biller of a payment: a biller by the name of its registration, one of an aggregator by the name given for
@@ -147,21 +139,8 @@ export function billerLogo(partner: Partner, biller_id: string): string | null {
 
 const COLUMNS =
   'partner_id, kind, mode, biller_id, name, biller_names, biller_logos, support_contact, colour, logo, base_url, origins, paths, budget, refusals, ' +
-  'auth_method, auth_public, auth_sealed, connection_public, connection_sealed, paused, pause_reason, batch_time_zone, batch_cutoff, ' +
-  'created_at';
-
-/** The columns of a row that are written, with their values as parameters: objects are those of jsonb columns. */
-function parametersOf(row: Written): { readonly columns: string[]; readonly values: unknown[] } {
-  const given = Object.entries(row).filter(([, value]) => value !== undefined);
-  return {
-    columns: given.map(([column]) => column),
-    values: given.map(([, value]) =>
-      typeof value === 'object' && value !== null && !Array.isArray(value)
-        ? JSON.stringify(value)
-        : value,
-    ),
-  };
-}
+  "jsonb_build_object('method', auth_method) || auth_public AS auth, auth_sealed, connection_public AS connection, connection_sealed, " +
+  'paused, pause_reason, batch_time_zone, batch_cutoff, created_at';
 
 const SELECT_ONE = `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`;
 const getStatement = sql('partner_get', SELECT_ONE);
@@ -187,8 +166,8 @@ const holdStatement = sql(
 
 /** Opens the registry over the database. Throws ConfigurationError when the sealing key cannot be used. */
 export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerRegistry {
-  const { database, allowPrivateAddresses: allowPrivate, clock } = options;
-  const sealer = openSealer(options.sealKey);
+  const { database, clock } = options;
+  const writing = { ...options, sealer: openSealer(options.sealKey) };
   const known = remember<Partner | undefined>({
     clock,
     max: MAX_REMEMBERED,
@@ -196,12 +175,10 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
   });
   return {
     add: (registration, actor) =>
-      database
-        .transaction((tx) => add(tx, sealer, { registration, actor, allowPrivate }))
-        .then(toView, refuseTaken),
+      database.transaction((tx) => add(tx, writing, registration, actor)).then(toView, refuseTaken),
     async change(partner_id, change, actor) {
       const row = await database.transaction((tx) =>
-        changeRow(tx, sealer, { partner_id, change, actor, allowPrivate }),
+        changeRow(tx, writing, partner_id, change, actor),
       );
       known.forget(partner_id);
       return toView(row);
@@ -209,7 +186,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     get: (partner_id) =>
       known.get(partner_id, async () => {
         const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
-        return row === undefined ? undefined : toPartner(row);
+        return row && toPartner(row);
       }),
     logo: (name) => storedLogo(database, name),
     async list() {
@@ -218,7 +195,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
       );
       return rows.map(toView);
     },
-    credentials: (partner) => openSecrets(sealer, partner),
+    credentials: (partner) => openSecrets(writing.sealer, partner),
     async hold(partner_id, reason, actor) {
       await database.query(holdStatement, [partner_id, reason, actor]);
       known.forget(partner_id);
@@ -228,34 +205,17 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
 
 // Writing ---------------------------------------------------------------------------------------------------------------------
 
+type Writing = Pick<PartnerRegistryOptions, 'allowPrivateAddresses'> & { readonly sealer: Sealer };
+
 async function add(
   tx: Transaction,
-  sealer: Sealer,
-  call: { registration: PartnerRegistration; actor: string; allowPrivate: boolean },
+  writing: Writing,
+  registration: PartnerRegistration,
+  actor: string,
 ): Promise<StoredPartner> {
-  const { registration, actor, allowPrivate } = call;
-  const {
-    partner_id,
-    mode = 'test',
-    logo,
-    biller_logos,
-    auth,
-    connection,
-    ...given
-  } = registration;
-  refuse([
-    ...registrationProblems(registration, allowPrivate),
-    ...modeProblems(mode, registration.origins, allowPrivate),
-    ...(await endpointProblems(tx, mode, registration.base_url)),
-  ]);
-  const { columns, values } = parametersOf({
-    ...given,
-    partner_id,
-    mode,
-    base_url: trimmed(registration.base_url),
-    ...(await logoColumns(tx, { logo, biller_logos })),
-    ...sealedColumns(sealer, partner_id, { auth, connection }),
-  });
+  const { partner_id, mode = 'test' } = registration;
+  const nothing = { partner_id, mode, biller_logos: {} };
+  const { columns, values } = await columnsOf(tx, writing, nothing, { ...registration, mode });
   const [added] = await tx.query<StoredPartner>(
     `INSERT INTO duebridge_platform.partners (${columns.join(', ')})
      VALUES (${columns.map((_, index) => `$${index + 1}`).join(', ')}) RETURNING ${COLUMNS}`,
@@ -270,26 +230,19 @@ async function add(
 /** What a change does not give stays as it is, so the row is locked before it is read. */
 async function changeRow(
   tx: Transaction,
-  sealer: Sealer,
-  call: { partner_id: string; change: PartnerChange; actor: string; allowPrivate: boolean },
+  writing: Writing,
+  partner_id: string,
+  change: PartnerChange,
+  actor: string,
 ): Promise<StoredPartner> {
-  const { partner_id, change, actor, allowPrivate } = call;
-  const { auth, connection: parts, reason, base_url, logo, biller_logos, ...given } = change;
   const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
   if (before === undefined) throw new Refusal('NOT_FOUND');
-  const connection = parts === undefined ? undefined : changedConnection(sealer, before, parts);
-  refuse([
-    ...changeProblems({ ...change, connection }, allowPrivate),
-    ...modeProblems(before.mode, change.origins ?? [], allowPrivate),
-    ...(base_url === undefined ? [] : await endpointProblems(tx, before.mode, base_url)),
-  ]);
-  const { columns, values } = parametersOf({
+  const { reason, connection, ...given } = change;
+  const { columns, values } = await columnsOf(tx, writing, before, {
     ...given,
+    connection: connection && changedConnection(writing.sealer, before, connection),
     paths: { ...before.paths, ...given.paths },
     budget: { ...before.budget, ...given.budget },
-    base_url: base_url && trimmed(base_url),
-    ...(await logoColumns(tx, { logo, biller_logos }, before.biller_logos)),
-    ...sealedColumns(sealer, partner_id, { auth, connection }),
     pause_reason: pauseReason(before, change),
   });
   const [changed] = await tx.query<StoredPartner>(
@@ -304,33 +257,56 @@ async function changeRow(
   return changed;
 }
 
-/** Stores the pictures; null takes one away, and those that are not named stay. */
-async function logoColumns(
+/** The columns of what a registration or a change gives, with their values as parameters. Throws Refusal INVALID_REQUEST. */
+async function columnsOf(
   tx: Transaction,
-  {
-    logo,
-    biller_logos = {},
-  }: { readonly [Field in 'logo' | 'biller_logos']: PartnerChange[Field] | undefined },
-  before: StoredPartner['biller_logos'] = {},
-): Promise<Written> {
+  { sealer, allowPrivateAddresses: allowPrivate }: Writing,
+  before: Pick<StoredPartner, 'partner_id' | 'mode' | 'biller_logos'>,
+  given: PartlyGiven & { readonly paused?: boolean; readonly pause_reason?: string | null },
+): Promise<{ readonly columns: string[]; readonly values: unknown[] }> {
+  const { partner_id, mode } = before;
+  const { auth, connection, base_url, logo, biller_logos, ...plain } = given;
+  const details = [
+    ...registrationProblems(given, { mode, allowPrivate }),
+    ...(base_url === undefined ? [] : await endpointProblems(tx, mode, base_url)),
+  ];
+  if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
+  const written: Written = {
+    ...plain,
+    base_url: base_url && trimmed(base_url),
+    logo: logo && (await keepLogo(tx, logo)),
+    biller_logos: biller_logos && (await keptLogos(tx, before.biller_logos, biller_logos)),
+    ...sealedColumns(sealer, partner_id, auth, connection),
+  };
+  const columns = Object.entries(written).filter(([, value]) => value !== undefined);
+  return {
+    columns: columns.map(([column]) => column),
+    // Objects are those of jsonb columns.
+    values: columns.map(([, value]) =>
+      typeof value === 'object' && value !== null && !Array.isArray(value)
+        ? JSON.stringify(value)
+        : value,
+    ),
+  };
+}
+
+/** Stores the pictures of billers; null takes one away, and those that are not named stay. */
+async function keptLogos(
+  tx: Transaction,
+  before: StoredPartner['biller_logos'],
+  given: NonNullable<PartnerChange['biller_logos']>,
+): Promise<StoredPartner['biller_logos']> {
   const names = new Map(Object.entries(before));
-  for (const [biller_id, picture] of Object.entries(biller_logos)) {
+  for (const [biller_id, picture] of Object.entries(given)) {
     if (picture === null) names.delete(biller_id);
     else names.set(biller_id, await keepLogo(tx, picture));
   }
-  return {
-    logo: logo && (await keepLogo(tx, logo)),
-    biller_logos: Object.fromEntries(names),
-  };
+  return Object.fromEntries(names);
 }
 
 function refuseTaken(error: unknown): never {
   if (constraintOf(error) !== 'partners_pkey') throw error;
   throw conflict('A partner with this id is registered already');
-}
-
-function refuse(problems: readonly Detail[]): void {
-  if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
 }
 
 /**
@@ -386,34 +362,31 @@ function pauseReason(before: StoredPartner, change: PartnerChange): string | nul
 /** What is sealed of a partner. Kept outside the objects, so that printing or serialising a Partner cannot reveal a secret (PL15). */
 const sealedOf = new WeakMap<Partner, Pick<StoredPartner, 'auth_sealed' | 'connection_sealed'>>();
 
-type Sealed = 'auth' | 'connection';
+const placeOf = (partner_id: string, what: 'auth' | 'connection'): string =>
+  `partners/${partner_id}/${what}`;
 
-function place(partner_id: string, what: Sealed): string {
-  return `partners/${partner_id}/${what}`;
-}
-
-/** The columns of credentials and of a connection that a registration or a change names. */
+/** The columns of credentials and of a connection, where they are given. */
 function sealedColumns(
   sealer: Sealer,
   partner_id: string,
-  { auth, connection }: PartlyGiven<'auth' | 'connection'>,
+  auth: PartnerAuth | undefined,
+  connection: PartnerConnection | undefined,
 ): Written {
-  const seal = (text: string, what: Sealed): string => sealer.seal(text, place(partner_id, what));
-  let written: Written = {};
+  const written: Record<string, unknown> = {};
   if (auth !== undefined) {
-    const { method, ...rest } = auth;
-    const { key, client_secret, ...open } = { key: '', client_secret: '', ...rest };
-    const auth_sealed = seal(method === 'key' ? key : client_secret, 'auth');
-    written = { auth_method: method, auth_public: open, auth_sealed };
+    const { method, key, client_secret, ...open } = { key: '', client_secret: '', ...auth };
+    written['auth_method'] = method;
+    written['auth_public'] = open;
+    written['auth_sealed'] = sealer.seal(key || client_secret, placeOf(partner_id, 'auth'));
   }
-  if (connection === undefined) return written;
-  if (Object.keys(connection).length === 0)
-    return { ...written, connection_public: null, connection_sealed: null };
-  return {
-    ...written,
-    connection_public: publicConnection(connection),
-    connection_sealed: seal(JSON.stringify(connection), 'connection'),
-  };
+  if (connection !== undefined) {
+    const isDirect = Object.keys(connection).length === 0;
+    written['connection_public'] = isDirect ? null : publicConnection(connection);
+    written['connection_sealed'] = isDirect
+      ? null
+      : sealer.seal(JSON.stringify(connection), placeOf(partner_id, 'connection'));
+  }
+  return written;
 }
 
 /** A connection as a change leaves it. */
@@ -439,21 +412,16 @@ function openConnection(
   sealed: string | null,
 ): PartnerConnection {
   if (sealed === null) return {};
-  return JSON.parse(sealer.open(sealed, place(partner_id, 'connection'))) as PartnerConnection;
+  return JSON.parse(sealer.open(sealed, placeOf(partner_id, 'connection'))) as PartnerConnection;
 }
 
 function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
   const sealed = sealedOf.get(partner);
   assert(sealed, 'credentials are asked of a partner that the registry did not give');
-  const { partner_id } = partner;
-  const secret = sealer.open(sealed.auth_sealed, place(partner_id, 'auth'));
-  const { method, token_url = '', client_id = '', scope, header = '' } = partner.auth;
-  const oauth = { token_url, client_id, client_secret: secret };
+  const { partner_id, auth } = partner;
+  const secret = sealer.open(sealed.auth_sealed, placeOf(partner_id, 'auth'));
   return {
-    auth:
-      method === 'key'
-        ? { method, header, key: secret }
-        : { method, ...oauth, ...(scope === undefined ? {} : { scope }) },
+    auth: { ...auth, [auth.method === 'key' ? 'key' : 'client_secret']: secret } as PartnerAuth,
     connection: openConnection(sealer, partner_id, sealed.connection_sealed),
   };
 }
@@ -475,15 +443,11 @@ function publicConnection({
 
 // Reading ---------------------------------------------------------------------------------------------------------------------
 
-function toPartner(row: StoredPartner): Partner {
-  const { auth_method, auth_public, auth_sealed, connection_public, connection_sealed, ...rest } =
-    row;
-  const partner: Partner = {
-    ...rest,
+function toPartner({ auth_sealed, connection_sealed, ...row }: StoredPartner): Partner {
+  const partner = {
+    ...row,
     paths: { ...DEFAULT_PATHS, ...row.paths },
     budget: { ...DEFAULT_BUDGET, ...row.budget },
-    auth: { method: auth_method, ...auth_public },
-    connection: connection_public ?? undefined,
   };
   sealedOf.set(partner, { auth_sealed, connection_sealed });
   return partner;
@@ -492,10 +456,10 @@ function toPartner(row: StoredPartner): Partner {
 /** As it was registered, without defaults; what was not registered is absent. */
 function toView(row: StoredPartner): PartnerView {
   const { paths, budget, pause_reason } = row;
-  const isEmpty = (map: object): boolean => Object.keys(map).length === 0;
-  const biller_names = isEmpty(row.biller_names) ? undefined : row.biller_names;
-  const biller_logos = isEmpty(row.biller_logos) ? undefined : row.biller_logos;
-  const fields = Object.entries({ ...toPartner(row), paths, budget, biller_names, biller_logos });
-  const given = fields.filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries({ ...toPartner(row), paths, budget }).filter(
+    ([field, value]) =>
+      value !== null &&
+      !(/^biller_(names|logos)$/.test(field) && Object.keys(Object(value) as object).length === 0),
+  );
   return { ...Object.fromEntries(given), pause_reason } as PartnerView;
 }
