@@ -4,7 +4,7 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { createWriteStream, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
@@ -47,7 +47,7 @@ export class Server {
 
   /** Starts the process and resolves when it reports that it is ready. */
   async start(): Promise<void> {
-    const log = createWriteStream(this.#logFile, { flags: 'a' });
+    const log = openSync(this.#logFile, 'a');
     const preload = this.#preload === undefined ? [] : ['--import', this.#preload];
     const child = spawn(process.execPath, [...preload, entryPoint, ...this.#args], {
       env: {
@@ -55,16 +55,14 @@ export class Server {
         NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         ...this.#env,
       },
-      stdio: ['ignore', 'pipe', 'pipe', ...(preload.length === 0 ? [] : (['ipc'] as const))],
+      stdio: ['ignore', log, log, ...(preload.length === 0 ? [] : (['ipc'] as const))],
     });
-    child.stdout?.pipe(log);
-    child.stderr?.pipe(log);
+    closeSync(log);
     this.#child = child;
     for (const until = performance.now() + START_MS; ; await delay(25)) {
       if (child.exitCode !== null) {
-        throw new Error(
-          `${this.#args.join(' ')} ended with ${child.exitCode}, see ${this.#logFile}`,
-        );
+        const said = readFileSync(this.#logFile, 'utf8').slice(-1_500);
+        throw new Error(`${this.#args.join(' ')} ended with ${child.exitCode}: ${said}`);
       }
       if (await this.isReady()) return;
       if (performance.now() > until) throw new Error(`${this.#args.join(' ')} is not ready`);

@@ -7,7 +7,7 @@ import test, { after, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { ConfigurationError } from './errors.ts';
-import type { Log } from './log.ts';
+import { silentLog, type Log } from './log.ts';
 import { migrate, type Migrations } from './migrations.ts';
 import { openDatabase, sqlState, type Database } from './postgres.ts';
 import { emptyDatabase, testServer } from '../test/testing.ts';
@@ -221,7 +221,7 @@ test('an index is built once while its table is written, however many processes 
   const { log, heard } = heardLog();
   const [begun, waiting] = [
     heard('building an index; writes continue'),
-    heard('waiting for the index builds of another process'),
+    heard('waiting for the migrations of another process'),
   ];
   // A transaction that has written holds up the build, as in any living database, and is not held up by it. It outlasts the time
   // that a statement has in the pool.
@@ -254,6 +254,33 @@ test('an index is built once while its table is written, however many processes 
     '-- concurrently\nCREATE INDEX CONCURRENTLY one ON test_ground.payment (amount_in_cents);\nSELECT 1;\n',
   );
   await assert.rejects(migrate(database, here), ConfigurationError);
+});
+
+test('a replica that starts while another makes the first tables finishes with it, index builds too [EE10]', async (t) => {
+  const { database, url } = await openEmpty(t);
+  const directory = await mkdtemp(path.join(tmpdir(), 'migrations-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const numbers = Array.from({ length: 24 }, (_, index) => String(index + 1).padStart(3, '0'));
+  for (const number of numbers) {
+    const isIndex = Number(number) % 2 === 0;
+    const text = isIndex
+      ? `-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY i${number} ON test_ground.first (id);\n`
+      : `CREATE TABLE test_ground.${number === '001' ? 'first' : `t${number}`} (id int);\n`;
+    await writeFile(path.join(directory, `${number}-file.sql`), text);
+  }
+  const files = { schema: 'test_ground', directory: pathToFileURL(directory) };
+  const second = openDatabase({ url, applicationName: 'second' });
+  t.after(() => second.close());
+  let late: Promise<string[]> | undefined;
+  const info = (): void => {
+    late ??= migrate(second, files, { retryPauseMs: 5 });
+  };
+  const done = await migrate(database, files, { log: { ...silentLog, info }, retryPauseMs: 5 });
+  assert.ok(late !== undefined);
+  assert.deepEqual(
+    [...done, ...(await late)].toSorted(),
+    numbers.map((number) => `${number}-file.sql`),
+  );
 });
 
 test('no tables are made beside those of an older version, nor among those of somebody else [EE1]', async (t) => {

@@ -76,10 +76,10 @@ export async function migrate(
   }
   const done: string[] = [];
   for (const file of missing) {
-    const apply = (): Promise<boolean> =>
+    const apply = (): Promise<boolean | undefined> =>
       file.concurrently && applied.size > 0
-        ? buildIndexes(database, migrations.schema, file, retryPauseMs, log)
-        : applyOne(database, migrations.schema, file, lockTimeoutMs, log);
+        ? buildIndexes(database, migrations.schema, file, log)
+        : applyOne(database, migrations.schema, file, lockTimeoutMs);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
@@ -175,24 +175,28 @@ async function assertUnused(tx: Transaction, schema: string, first: string): Pro
   );
 }
 
-/** Applies one file unless another process has; returns whether it did. Statements have no time limit, waiting for a table has. */
+/**
+ * The name of the lock under which a schema is changed. Both ways of applying a file take it, because a process that starts while
+ * another makes the first tables builds an index in the way of an update, and the other one in that of a first start.
+ */
+const lockOf = (schema: string): string => `duebridge migrations of ${schema}`;
+
+/**
+ * Applies one file unless another process has; returns whether it did, undefined while another process holds the lock. Statements have no
+ * time limit, waiting for a table has.
+ */
 function applyOne(
   database: Database,
   schema: string,
   file: Migration,
   lockTimeoutMs: number,
-  log: Log,
-): Promise<boolean> {
-  const work = async (tx: Transaction): Promise<boolean> => {
-    const lock = [`duebridge migrations of ${schema}`];
+): Promise<boolean | undefined> {
+  const work = async (tx: Transaction): Promise<boolean | undefined> => {
     const [row] = await tx.query<{ locked: boolean }>(
       'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked',
-      lock,
+      [lockOf(schema)],
     );
-    if (row?.locked !== true) {
-      log.info({ migration: file.name }, 'waiting for the migrations of another process');
-      await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', lock);
-    }
+    if (row?.locked !== true) return undefined;
     const applied = await appliedOf(tx, schema);
     if (applied.has(file.name)) return false;
     await tx.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
@@ -232,25 +236,21 @@ function indexesOf(file: Migration): { name: string; statement: string }[] {
 }
 
 /**
- * Builds the indexes of one file without a transaction, unless another process does; returns whether it did. An index that an
- * interrupted build left behind is invalid, and is removed first.
- *
- * A process that waits for its turn polls instead of waiting for the lock: a build waits for every transaction that
- * is older, so a transaction that waited for the build would block both.
+ * Builds the indexes of one file without a transaction, unless another process has; returns whether it did, undefined while another
+ * process holds the lock. An index that an interrupted build left behind is invalid, and is removed first.
  */
-async function buildIndexes(
+function buildIndexes(
   database: Database,
   schema: string,
   file: Migration,
-  retryPauseMs: number,
   log: Log,
-): Promise<boolean> {
+): Promise<boolean | undefined> {
   const indexes = indexesOf(file);
   const inTurn = async (connection: Transaction): Promise<boolean | undefined> => {
     // Both end with the session.
     const [row] = await connection.query<{ locked: boolean }>(
       `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, set_config('statement_timeout', '0', false)`,
-      [`duebridge index builds of ${schema}`],
+      [lockOf(schema)],
     );
     if (row?.locked !== true) return undefined;
     if ((await appliedOf(connection, schema)).has(file.name)) return false;
@@ -272,13 +272,7 @@ async function buildIndexes(
     if (known !== undefined) await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${name}`);
     await connection.query(statement);
   };
-  for (let isFirst = true; ; isFirst = false) {
-    const built = await database.withConnection(inTurn);
-    if (built !== undefined) return built;
-    const words = 'waiting for the index builds of another process';
-    if (isFirst) log.info({ migration: file.name }, words);
-    await delay(Math.min(500, retryPauseMs));
-  }
+  return database.withConnection(inTurn);
 }
 
 /** Creates schema and list. Checks first: CREATE … IF NOT EXISTS requires the right to create even if nothing has to be created. */
@@ -295,23 +289,35 @@ async function prepare(tx: Transaction, schema: string): Promise<void> {
   );
 }
 
+/** Pause in milliseconds between two looks at whether another process has finished its file. */
+const TURN_PAUSE_MS = 500;
+
 /**
- * Repeats `attempt` while a busy table (55P03) or a deadlock (40P01) stops it: traffic continues in the pauses. Nothing of a failed
- * attempt remains. The transaction itself retries deadlocks a few times at once; this continues where that was not enough.
+ * Repeats `attempt` while another process holds the lock, however long, and while a busy table (55P03) or a deadlock (40P01) stops it:
+ * traffic continues in the pauses. Nothing of a failed attempt remains. The transaction itself retries deadlocks a few times at once;
+ * this continues where that was not enough.
+ *
+ * A process that waits for its turn looks again instead of waiting for the lock: an index build waits for every transaction that is
+ * older, so a transaction that waited for the build would block both.
  */
-async function withPatience<T>(
+async function withPatience(
   log: Log,
   name: string,
   retryPauseMs: number,
-  attempt: () => Promise<T>,
-): Promise<T> {
-  for (let tried = 1; ; tried += 1) {
+  attempt: () => Promise<boolean | undefined>,
+): Promise<boolean> {
+  for (let tried = 1, isFirst = true; ;) {
     try {
-      return await attempt();
+      const applied = await attempt();
+      if (applied !== undefined) return applied;
+      if (isFirst) log.info({ migration: name }, 'waiting for the migrations of another process');
+      isFirst = false;
+      await delay(Math.min(TURN_PAUSE_MS, retryPauseMs));
     } catch (error) {
       const state = sqlState(error);
       if ((state !== '55P03' && state !== '40P01') || tried >= MAX_ATTEMPTS) throw error;
       log.warn({ migration: name, state, tried }, 'migration is waiting for a busy table');
+      tried += 1;
       await delay(retryPauseMs);
     }
   }
