@@ -2,7 +2,7 @@
  * Packages that starting does without stand in tools/NAME, with a lock file of their own, and are installed there at their first use:
  * `npm ci` of the repository leaves them out. tools/NAME/index.mjs exports what is used of them.
  *
- *   node scripts/tool.ts PROGRAM ARGUMENT…   runs a program of tools/test, such as tsc, oxlint, knip or prettier
+ *   node scripts/tool.ts PROGRAM ARGUMENT…   runs a program of tools/test, such as tsc, oxlint, knip or oxfmt
  */
 import { execFile, spawnSync } from 'node:child_process';
 import {
@@ -82,7 +82,7 @@ export async function importTool<T>(tool: string, program: string): Promise<T> {
 if (import.meta.main) {
   const [, , name, ...args] = process.argv;
   if (name === undefined) {
-    console.error('tool: name a program of tools/test, such as tsc or prettier');
+    console.error('tool: name a program of tools/test, such as tsc or oxfmt');
     process.exit(3);
   }
   const env = await testPrograms('tool');

@@ -40,7 +40,7 @@ test('every error that a server may return is in the list of errors, as in the c
   const file = 'docs/errors.md';
   const page = read(file);
   const filled = page.replace(CATALOGUE, `$1\n${catalogue()}\n$3`);
-  const printed = await formatted(filled, join(root, file));
+  const printed = await formatted(filled);
   if (UPDATE) writeFileSync(join(root, file), printed);
   else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/errors.md again');
   const codes = [...printed.matchAll(/^### ([A-Z_]+)$/gm)].map((match) => match[1]);
@@ -72,7 +72,7 @@ test('every field of the wire is in the tables, as the schemas have it [TR1 TR2 
   const page = read(FIELDS);
   const tables = fieldTables([platformRoutes.create_token, ...Object.values(partnerRoutes)]);
   const filled = page.replace(TABLES, `$1\n${tables}\n$3`);
-  const printed = await formatted(filled, join(root, FIELDS));
+  const printed = await formatted(filled);
   if (UPDATE) writeFileSync(join(root, FIELDS), printed);
   else assert.equal(page, printed, `DUEBRIDGE_UPDATE_DOCS=1 prints ${FIELDS} again`);
 });

@@ -43,7 +43,7 @@ test('every variable, and what leaves when, is documented as the code has it', a
     /(<!-- what leaves: begin -->\n)[\s\S]*?(<!-- end -->)/,
     (_all, begin, end) => `${begin}\n${rows}\n\n${end}`,
   );
-  printed = await formatted(printed, file);
+  printed = await formatted(printed);
   if (UPDATE) writeFileSync(file, printed);
   else assert.equal(page, printed, 'DUEBRIDGE_UPDATE_DOCS=1 prints docs/operations.md again');
 });

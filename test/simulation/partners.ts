@@ -23,7 +23,8 @@ export interface Request {
   readonly biller_id: string;
   readonly account_id: string;
   readonly body:
-    { readonly amount_in_cents: number; readonly platform_batch_id: string } | undefined;
+    | { readonly amount_in_cents: number; readonly platform_batch_id: string }
+    | undefined;
   /** Seconds for which the answer may be held until the status changes; 0 for none. */
   readonly wait: number;
 }

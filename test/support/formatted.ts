@@ -1,7 +1,12 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { testTools } from '../../scripts/tool.ts';
 
-/** A page with a part that was printed anew, formatted as `npm run format` would. `file` is its path. */
-export async function formatted(page: string, file: string): Promise<string> {
-  const { format, resolveConfig } = await (await testTools()).prettier();
-  return format(page, { ...(await resolveConfig(file)), parser: 'markdown' });
+const RULES = join(import.meta.dirname, '../../.oxfmtrc.json');
+
+/** A page with a part that was printed anew, formatted as `npm run format` would. */
+export async function formatted(page: string): Promise<string> {
+  const { format } = await (await testTools()).oxfmt();
+  const rules = JSON.parse(await readFile(RULES, 'utf8')) as Parameters<typeof format>[2];
+  return (await format('page.md', page, rules)).code;
 }

@@ -49,7 +49,11 @@ export interface Route {
    * query, or because it says only who asks. Without it, it is closed to them.
    */
   readonly tiedBy?:
-    'self' | 'partner_id' | 'platform_payment_id' | 'platform_batch_id' | 'remittance_id';
+    | 'self'
+    | 'partner_id'
+    | 'platform_payment_id'
+    | 'platform_batch_id'
+    | 'remittance_id';
   readonly params?: TObject;
   readonly query?: TObject;
   readonly body?: TSchema;

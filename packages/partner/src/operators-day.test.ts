@@ -117,7 +117,8 @@ test('the tokens of a client are ended while the server runs, everywhere within 
     }).toString();
     const headers = { 'content-type': 'application/x-www-form-urlencoded' };
     return (await at.call('POST', '/oauth/token', { headers, body })).body['access_token'] as
-      string | undefined;
+      | string
+      | undefined;
   };
   const read = async (at: TestPartner, access_token: string | undefined): Promise<number> => {
     const headers = { authorization: `Bearer ${access_token ?? ''}` };

@@ -57,7 +57,11 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 export interface PartnerSetting {
   readonly auth?: 'oauth' | 'short-lived-oauth';
   readonly how?:
-    'old-tls' | 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
+    | 'old-tls'
+    | 'with-a-maximum'
+    | 'with-a-cancellation'
+    | 'with-an-unusual-id'
+    | 'the-day-after';
 }
 
 /** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */

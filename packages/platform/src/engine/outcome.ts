@@ -82,7 +82,8 @@ export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitO
  * a missing route says nothing about the payment.
  */
 export type PollOutcome =
-  AnswerOutcome | { readonly kind: 'not_found'; readonly believed: boolean };
+  | AnswerOutcome
+  | { readonly kind: 'not_found'; readonly believed: boolean };
 
 /** Judges the answer to a GET. Pure. */
 export function judgePoll(intent: Intent, answer: Exchange | NotSent): PollOutcome {

@@ -45,7 +45,8 @@ function worker() {
     statements: [] as Statement[],
     /** What comes of a statement that writes; default: it changes all rows. */
     answer: undefined as
-      ((statement: Statement) => Promise<readonly string[]> | undefined) | undefined,
+      | ((statement: Statement) => Promise<readonly string[]> | undefined)
+      | undefined,
   };
   const database = {
     async query(statement: string | { name: string }, values: readonly unknown[] = []) {

@@ -51,7 +51,8 @@ export type ProcessorAuthorization =
 
 /** The result of a capture. `uncollectable` is certain and final; give the reason, for the operator. */
 export type ProcessorCapture =
-  { readonly kind: 'captured' } | { readonly kind: 'uncollectable'; readonly reason: string };
+  | { readonly kind: 'captured' }
+  | { readonly kind: 'uncollectable'; readonly reason: string };
 
 /** A part of a payment that is refunded. */
 export interface RefundPart {
@@ -62,7 +63,8 @@ export interface RefundPart {
 
 /** The result of a partial refund; `reason` for the operator. */
 export type RefundedPart =
-  { readonly kind: 'refunded' } | { readonly kind: 'refused'; readonly reason: string };
+  | { readonly kind: 'refunded' }
+  | { readonly kind: 'refused'; readonly reason: string };
 
 /** What moved at the processor; applied once for its `reference`, however many events tell of it and in whatever order. */
 export interface EventMoney {

@@ -54,7 +54,8 @@ export interface AccountView {
 
 /** Nothing was read. Only a definite 404 is `not_found` (decision 7). */
 type Unread =
-  { readonly kind: 'not_found' } | { readonly kind: 'unreachable'; readonly reason: string };
+  | { readonly kind: 'not_found' }
+  | { readonly kind: 'unreachable'; readonly reason: string };
 export type AccountOutcome = { readonly kind: 'found'; readonly account: AccountView } | Unread;
 export type BalanceOutcome = { readonly kind: 'found'; readonly balance: Balance } | Unread;
 

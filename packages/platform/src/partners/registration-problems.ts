@@ -16,7 +16,9 @@ import { readLogo } from './logo.ts';
 /** The fields of a registration, or those that a change gives; its connection as it will be, because parts that stay must fit those that change. */
 export type PartlyGiven = {
   readonly [Field in keyof PartnerRegistration]?:
-    PartnerRegistration[Field] | (Field extends 'logo' | 'colour' ? null : never) | undefined;
+    | PartnerRegistration[Field]
+    | (Field extends 'logo' | 'colour' ? null : never)
+    | undefined;
 };
 
 /** What is wrong with the fields given, by their paths in the body. `allowPrivate` admits http and private addresses (decision 30). */

@@ -38,7 +38,13 @@ import { keepLogo, storedLogo } from './logo.ts';
 import { openSealer, type Sealer } from './seal.ts';
 
 type Optional =
-  'biller_id' | 'support_contact' | 'colour' | 'logo' | 'paths' | 'budget' | 'connection';
+  | 'biller_id'
+  | 'support_contact'
+  | 'colour'
+  | 'logo'
+  | 'paths'
+  | 'budget'
+  | 'connection';
 
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
 export interface Partner extends Readonly<Required<Omit<PartnerView, Optional>>> {

@@ -3,7 +3,8 @@ import { systemClock, type Clock } from '../clock.ts';
 
 /** Whether the caller may continue, and if not, after how many whole seconds. */
 export type Permit =
-  { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
+  | { readonly ok: true }
+  | { readonly ok: false; readonly retryAfterSeconds: number };
 
 /** A token bucket per key. */
 export interface RateLimiter {

@@ -53,7 +53,13 @@ export interface FrameDouble {
 }
 
 export type DuebridgeState =
-  'idle' | 'loading' | 'connected' | 'ready' | 'exited' | 'destroyed' | 'error';
+  | 'idle'
+  | 'loading'
+  | 'connected'
+  | 'ready'
+  | 'exited'
+  | 'destroyed'
+  | 'error';
 
 /** The names are stable: safe to use in analytics. */
 export type ScreenName = 'review' | 'amount' | 'status' | 'receipt' | 'problem';

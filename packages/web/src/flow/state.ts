@@ -15,7 +15,10 @@ import { MAX_CENTS } from './money.ts';
 const FAR_ABOVE = 2;
 
 export type AmountProblem =
-  'amount_empty' | 'amount_unclear' | 'amount_too_small' | 'amount_too_large';
+  | 'amount_empty'
+  | 'amount_unclear'
+  | 'amount_too_small'
+  | 'amount_too_large';
 
 /** What an amount may be: the account's rules within the interface's (decisions 4 and 11). */
 export interface AmountRules {
