@@ -152,7 +152,9 @@ export const RefundRequest = t.strictObject({
   reason_code: t.oneOf(REFUND_REASONS),
   reason: t.text('Kept in the audit.'),
   refund_id: Type.Optional(
-    t.platformPaymentId('Names this refund: given again, it is the same one. Default: made anew.'),
+    t.platformPaymentId(
+      'Names this refund: given again, it is the same one. Default: made of what is asked, so that the same words are the same refund.',
+    ),
   ),
 });
 export type RefundRequest = Static<typeof RefundRequest>;

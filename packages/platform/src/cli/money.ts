@@ -72,13 +72,13 @@ const checked = ({ balances: book, days, holds, faults }: MoneyCheck): string =>
 
 const refund = done<RefundMade>(({ refund: made }) => {
   if (made === undefined) return '';
-  const { refund_id, amount_in_cents, borne_by, state, note } = made;
+  const { refund_id, amount_in_cents, borne_by, state, note, made_at } = made;
   const of = `Refund ${refund_id} of ${formatCents(amount_in_cents)}`;
   switch (state) {
     case 'sending':
       return `${of} is with the processor, which is asked again each hour until it answers.`;
     case 'done':
-      return `${of} was made; the ${borne_by} bears it.`;
+      return `${of} was made at ${made_at}; the ${borne_by} bears it.`;
     case 'refused':
       return `${of} was refused: ${note}`;
   }

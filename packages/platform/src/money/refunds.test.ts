@@ -60,7 +60,7 @@ test('parts of a payment are refunded up to what was taken, and no cent more, by
   // Two operators at the same moment: one of them is too late.
   const both = await Promise.allSettled([
     rig.refund(id, { amount_in_cents: 300 }),
-    rig.refund(id, { amount_in_cents: 300 }, 'bert'),
+    rig.refund(id, { amount_in_cents: 300, reason: 'ticket 8' }, 'bert'),
   ]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
   await assert.rejects(rig.refund(id, { amount_in_cents: 201 }), { code: 'CONFLICT' });
@@ -104,7 +104,7 @@ test('above the limit two persons ask for the same refund, while nothing else ha
   assert.equal(await rig.refund(id, { amount_in_cents: 600 }, 'bert'), needed, 'carl has left');
   const both = await Promise.allSettled([
     rig.refund(id, { amount_in_cents: 600 }),
-    rig.refund(id, { amount_in_cents: 600 }),
+    rig.refund(id, { amount_in_cents: 600, reason: 'ticket 8' }),
   ]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
   const [row] = await listRefunds(rig.database, { platform_payment_id: id });
@@ -142,7 +142,8 @@ test('a lost answer is asked for again under the same id; a refusal gives everyt
   const id = await rig.paid();
   for (const answers of ['not at all', 'lost'] as const) {
     processor.answers = answers;
-    assert.equal(await rig.refund(id, { amount_in_cents: 100 }), 'sending');
+    const asked = { amount_in_cents: 100, reason: `answered ${answers}` };
+    assert.equal(await rig.refund(id, asked), 'sending');
     assert.deepEqual((await rig.balance())[2], 100, 'on its way');
     await rig.holds();
     await repeatRefunds(refunding);
@@ -164,6 +165,27 @@ test('a lost answer is asked for again under the same id; a refusal gives everyt
     deductions.map((one) => Object.values(one as object).join(' ')),
     ['refund 100', 'refund 100', 'refund 500', 'correction -500'],
   );
+  await rig.holds();
+});
+
+test('the same words again are the same refund, and one that was refused is asked for anew', async (t) => {
+  const rig = await rigOf(t);
+  const id = await rig.paid();
+  const part = { amount_in_cents: 100 };
+  // The second one is of an operator, or a program, whose answer was lost.
+  for (const _ of [1, 2]) assert.equal(await rig.refund(id, part), 'done');
+  assert.equal(rig.refunded.size, 1);
+  assert.equal(await rig.refund(id, { ...part, reason: 'ticket 8' }), 'done', 'another reason');
+  assert.equal(await rig.refund(id, { ...part, refund_id: 'mine' }), 'done', 'another id');
+  assert.equal(rig.refunded.size, 3);
+  rig.processor.answers = 'refuses';
+  for (const _ of [1, 2]) assert.equal(await rig.refund(id, { amount_in_cents: 150 }), 'refused');
+  rig.processor.answers = 'well';
+  assert.equal(await rig.refund(id, { amount_in_cents: 150 }), 'done');
+  // All that is left, by two persons, and again.
+  assert.equal(await rig.refund(id), 'second_person_needed');
+  for (const _ of [1, 2]) assert.equal(await rig.refund(id, {}, 'bert'), 'done');
+  assert.equal((await rig.balance())[3], 700);
   await rig.holds();
 });
 

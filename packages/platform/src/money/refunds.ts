@@ -10,16 +10,16 @@
  * By `state`: `sending`: the processor may have it; `done`; `refused`: by the processor for certain, also after it was done. The payment
  * itself stays as it is: no operation of the interface takes a payment back from a biller.
  */
+import { createHash } from 'node:crypto';
 import {
   conflict,
   formatCents,
   Refusal,
+  RefundView,
   type RefundMade,
   type RefundRequest,
-  type RefundView,
 } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
-import { v7 as uuidv7 } from 'uuid';
 import type { RefundedPart } from '../funding/adapter.ts';
 import type { FundingCallOptions, FundingOrder } from '../funding.ts';
 import { askedBefore, dropAsk, versionOfPayment } from '../store/asks.ts';
@@ -43,8 +43,7 @@ export interface Refunding {
 const AT_ONCE = 200;
 const CALL_MS = 15_000;
 
-const COLUMNS = `refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code, reason, borne_by, state,
-  asked_by, approved_by, note, made_at, ended_at`;
+const COLUMNS = Object.keys(RefundView.properties).join(', ');
 const getStatement = sql(
   'refund_get',
   `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE refund_id = $1`,
@@ -171,8 +170,8 @@ export function listRefunds(
 }
 
 /**
- * Makes a refund, or notes that a second person has to ask for the same. The same `refund_id` again gives the refund as it is. Throws
- * Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
+ * Makes a refund, or notes that a second person has to ask for the same. The same `refund_id`, or the same words without one, give the refund as
+ * it is. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
  */
 export async function requestRefund(
   refunding: Refunding,
@@ -181,12 +180,12 @@ export async function requestRefund(
   actor: string,
 ): Promise<RefundMade> {
   const { database, clock, secondPersonAboveCents } = refunding;
-  const refund_id = request.refund_id ?? uuidv7({ msecs: clock.now() });
-  const made = await database.transaction(async (tx): Promise<'known' | 'asked' | 'sent'> => {
+  const refund_id = await database.transaction(async (tx): Promise<string | undefined> => {
     const { payment, isThere, before, left } = await lock(tx, platform_payment_id);
+    const refund_id = request.refund_id ?? (await idOf(tx, platform_payment_id, request));
     const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
     if (known !== undefined) {
-      if (known.platform_payment_id === platform_payment_id) return 'known';
+      if (known.platform_payment_id === platform_payment_id) return refund_id;
       throw conflict('This refund_id is that of a refund of another payment');
     }
     if (!isThere) {
@@ -205,20 +204,38 @@ export async function requestRefund(
       const of = { platform_payment_id, partner_id: payment.partner_id };
       const version = await versionOfPayment(tx, platform_payment_id);
       const first = await askedBefore(tx, { subject, act, version, reason, actor, ...of });
-      if (first === undefined) return 'asked';
+      if (first === undefined) return undefined;
       await dropAsk(tx, subject);
       by = { asked_by: first, approved_by: actor };
     }
     const row = { refund_id, platform_payment_id, amount_in_cents, reason_code, reason };
     await insert(tx, payment, { ...row, actor: by.asked_by });
     await move(tx, refund_id, 'sending', { now: clock.now(), actor, ...by });
-    return 'sent';
+    return refund_id;
   });
-  if (made === 'asked') return { outcome: 'second_person_needed' };
-  if (made === 'sent') await repeatRefunds(refunding, refund_id);
+  if (refund_id === undefined) return { outcome: 'second_person_needed' };
+  await repeatRefunds(refunding, refund_id);
   const [refund] = await database.query<RefundView>(getStatement, [refund_id]);
   if (refund === undefined) throw new Error('a refund was not kept');
   return { outcome: 'done', refund };
+}
+
+/**
+ * The id of a refund that names none: what it says. Whoever repeats it after an answer that was lost asks for the same refund; one that was
+ * refused is asked for anew. The caller holds the payment.
+ */
+async function idOf(
+  on: Queryable,
+  platform_payment_id: string,
+  { amount_in_cents, reason_code, reason }: RefundRequest,
+): Promise<string> {
+  for (let refused = 0; ; refused += 1) {
+    const said = [platform_payment_id, amount_in_cents ?? 'the rest', reason_code, reason, refused];
+    const digest = createHash('sha256').update(JSON.stringify(said)).digest('hex');
+    const refund_id = `refund-${digest.slice(0, 32)}`;
+    const [known] = await on.query<RefundView>(getStatement, [refund_id]);
+    if (known?.state !== 'refused') return refund_id;
+  }
 }
 
 /** Locks a payment: whether its money is with the platform, and how much was refunded before, and how much is not refunded or disputed. */
