@@ -4,13 +4,12 @@
  * enters: ends of payments, read from the audit once.  leaves: counts by hour, partner, status and class of times, and what the console
  *         shows.
  * holds:  one replica at a time adds a stretch of time to the counts, and no end is added twice: a stretch ends LAG_SECONDS ago, when
- *         every statement that wrote into it has ended. What is younger is read beside them. A week of a large platform is read from some
- *         thousand rows.
+ *         every statement that wrote into it has ended. Ends that are younger are in the last hour alone, which is read from the payments. A
+ *         week of a large platform is read from some thousand rows.
  */
 import type { Figures, FigureQuery } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
-import type { Queryable } from '../store/payments.ts';
 
 /** The length of one step in seconds, and the number of steps. */
 const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
@@ -24,10 +23,6 @@ const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number;
 const LAG_SECONDS = 60;
 /** Time whose ends are added at once: 60,000 at 1,000 a second. */
 const STRETCH_SECONDS = 60;
-/** How far back a platform begins whose counts are new. */
-const BEGIN_DAYS = 7;
-/** Ends that are read beside the counts are at most so old: while the counts catch up, what they lack is missing. */
-const RECENT_MINUTES = 10;
 /** Pause between two looks when there is nothing more to add. */
 const LOOK_EVERY_MS = 15_000;
 
@@ -84,12 +79,12 @@ const ENDS = `p.partner_id, (floor(extract(epoch FROM p.created_at) / $1) * $1):
           CASE WHEN p.status = 'succeeded'
                THEN least(width_bucket(greatest(0, extract(epoch FROM p.posted_at - p.created_at) * 1000)::float8, $2::float8[]), ${BOUNDS.length - 1}) END AS class,
           count(*)::int AS count`;
+/** A sharded database does not join the audit with the payments. */
 const endedIds = sql(
   'figures_ended_ids',
   `SELECT a.platform_payment_id FROM duebridge_platform.audit a
     WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`,
 );
-/** A sharded database does not join the audit with the payments. */
 const endsOfIds = sql(
   'figures_ends',
   `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) AND p.status <> 'processing' GROUP BY 1, 2, 3, 4`,
@@ -107,22 +102,15 @@ const openSince = sql(
 );
 const beginStatement = sql(
   'figures_begin',
-  `INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '${BEGIN_DAYS} days')
+  `INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '${LAG_SECONDS} seconds')
    ON CONFLICT (one) DO NOTHING`,
 );
 const stretchStatement = sql(
   'figures_stretch',
   `SELECT read_to::text AS from,
           least(clock_timestamp() - interval '${LAG_SECONDS} seconds', read_to + interval '${STRETCH_SECONDS} seconds')::text AS to,
-          (clock_timestamp() - interval '${LAG_SECONDS} seconds')::text AS until,
           read_to + interval '${LAG_SECONDS + STRETCH_SECONDS} seconds' < clock_timestamp() AS more
      FROM duebridge_platform.ended_counts_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
-);
-/** Up to where nothing ends after a stretch without ends: a platform that is new has a week of them, and one that rests has nights. */
-const quietStatement = sql(
-  'figures_quiet',
-  `SELECT least($2::timestamptz, min(a.at) - interval '1 microsecond')::text AS to FROM duebridge_platform.audit a
-    WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`,
 );
 const movedStatement = sql(
   'figures_moved',
@@ -142,41 +130,22 @@ const countedStatement = sql(
   `SELECT (floor(extract(epoch FROM c.hour) / $1) * $1)::float8 AS at, c.status, nullif(c.class, -1) AS class, sum(c.count)::int AS count
      FROM duebridge_platform.ended_counts c WHERE c.hour >= $2 AND c.partner_id = $3 GROUP BY 1, 2, 3`,
 );
-const progressStatement = sql(
-  'figures_progress',
-  `SELECT greatest(read_to, clock_timestamp() - interval '${RECENT_MINUTES} minutes')::text AS read_to, clock_timestamp()::text AS now
-     FROM duebridge_platform.ended_counts_progress`,
-);
-
-/** The ends of payments between two moments, in steps. */
-async function endsBetween(on: Queryable, step: number, from: string, to: string): Promise<Ends[]> {
-  const ids = await on.query<{ platform_payment_id: string }>(endedIds, [from, to]);
-  if (ids.length === 0) return [];
-  return on.query<Ends>(endsOfIds, [step, BOUNDS, ids.map((one) => one.platform_payment_id)]);
-}
-
-/** What is added at once, and up to where there is anything to add. */
-interface Stretch {
-  readonly from: string;
-  readonly to: string;
-  readonly until: string;
-  readonly more: boolean;
-}
-
 /** Adds the next stretch of time to the counts. True when there is more; false also while another replica does it. */
 export async function sumUp(database: Database): Promise<boolean> {
   await database.query(beginStatement);
   return database.transaction(async (tx) => {
+    type Stretch = { readonly from: string; readonly to: string; readonly more: boolean };
     const [stretch] = await tx.query<Stretch>(stretchStatement);
     if (stretch === undefined) return false;
-    const ends = await endsBetween(tx, HOUR, stretch.from, stretch.to);
-    if (ends.length > 0) await tx.query(countStatement, [JSON.stringify(ends)]);
-    const quiet =
-      ends.length === 0 && stretch.more
-        ? await tx.query<Pick<Stretch, 'to'>>(quietStatement, [stretch.to, stretch.until])
-        : [];
-    await tx.query(movedStatement, [quiet[0]?.to ?? stretch.to]);
-    return stretch.more;
+    const { from, to, more } = stretch;
+    const ended = await tx.query<{ platform_payment_id: string }>(endedIds, [from, to]);
+    if (ended.length > 0) {
+      const ids = ended.map((one) => one.platform_payment_id);
+      const ends = await tx.query<Ends>(endsOfIds, [HOUR, BOUNDS, ids]);
+      await tx.query(countStatement, [JSON.stringify(ends)]);
+    }
+    await tx.query(movedStatement, [to]);
+    return more;
   });
 }
 
@@ -208,7 +177,7 @@ export async function readFigures(
   const last = Math.floor(now / 1_000 / step) * step;
   const from = last - (steps - 1) * step;
   const since = new Date(from * 1_000).toISOString();
-  const { partner_id } = query;
+  const { partner_id = null } = query;
   const ends =
     step < HOUR
       ? await database.query<Ends>(endsSince, [
@@ -216,9 +185,12 @@ export async function readFigures(
           BOUNDS,
           idBefore(from * 1_000),
           since,
-          partner_id ?? null,
+          partner_id,
         ])
-      : await readCounts(database, step, since, partner_id);
+      : [
+          ...(await database.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
+          ...(await database.query<Ends>(openSince, [step, since, partner_id])),
+        ];
   const byStep = new Map<number, Sums>();
   for (const { at, status, class: of, count } of ends) {
     if (at < from) continue;
@@ -240,26 +212,4 @@ export async function readFigures(
     };
   });
   return { step_seconds: step, points };
-}
-
-/** What is counted, what has ended since, and what is open. One snapshot: no end is in two of them. */
-function readCounts(
-  database: Database,
-  step: number,
-  since: string,
-  partner_id: string | undefined,
-): Promise<Omit<Ends, 'partner_id'>[]> {
-  return database.transaction(
-    async (tx) => {
-      const [progress] = await tx.query<{ read_to: string; now: string }>(progressStatement);
-      const young =
-        progress === undefined ? [] : await endsBetween(tx, step, progress.read_to, progress.now);
-      return [
-        ...(await tx.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
-        ...young.filter((one) => partner_id === undefined || one.partner_id === partner_id),
-        ...(await tx.query<Ends>(openSince, [step, since, partner_id ?? null])),
-      ];
-    },
-    { isolation: 'repeatable read' },
-  );
 }

@@ -9,7 +9,7 @@ const time = (ms: number | null): string => (ms === null ? '–' : lasting(ms));
 
 /** The figures of the chosen period: of all partners, or of one. */
 export function FiguresOf({ partner_id }: { partner_id?: string }) {
-  const range = chosen('range', '24h');
+  const range = chosen('range', '1h');
   const search = new URLSearchParams({ range, ...(partner_id && { partner_id }) });
   return (
     <>
