@@ -58,10 +58,9 @@ export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void 
   serve(routes.set_payout, async ({ params, body, actor }) =>
     setPayout(dependencies, await partnerOf(params.partner_id), body, actor),
   );
-  serve(routes.list_payouts, async ({ params }) => {
-    await partnerOf(params.partner_id);
-    return { payouts: await listPayouts(dependencies, params.partner_id) };
-  });
+  serve(routes.list_payouts, async ({ params }) => ({
+    payouts: await listPayouts(dependencies, params.partner_id),
+  }));
   serve(routes.list_remittances, async ({ query }) => {
     const { page, next_cursor } = await pageOf(
       query.limit,
@@ -100,28 +99,15 @@ export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void 
   const now = (): string => new Date(clock.now()).toISOString();
   serve(routes.list_cases, async ({ query }) => ({ cases: await listCases(database, query) }));
   serve(routes.open_case, async ({ params, body, actor }) => {
-    const { platform_payment_id } = params;
     const { reason_code = 'other', reason } = body;
     const case_id = uuidv7({ msecs: clock.now() });
-    const said = {
-      case_id,
-      platform_payment_id,
-      reason_code,
-      reason,
-      actor,
-      at: now(),
-    };
+    const said = { case_id, ...params, reason_code, reason, actor, at: now() };
     if (!(await openCase(database, 'complained', said))) throw new Refusal('PAYMENT_NOT_FOUND');
-    const cases = await listCases(database, { platform_payment_id });
-    const opened = cases.find((one) => one.case_id === case_id);
-    if (opened === undefined) throw new Refusal('NOT_FOUND');
+    const opened = (await listCases(database, params)).find((one) => one.case_id === case_id);
+    if (opened === undefined) throw new Error('a case was not kept');
     return opened;
   });
-  const { secondPersonAboveCents } = refunding;
   serve(routes.end_case, ({ params, body, actor }) =>
-    endCase({ database, secondPersonAboveCents }, params.case_id, body, {
-      actor,
-      at: now(),
-    }),
+    endCase(refunding, params.case_id, body, { actor, at: now() }),
   );
 }

@@ -30,7 +30,7 @@ import {
   type Clock,
   type Database,
   type Remembered,
-  type Transaction,
+  type Statement,
 } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 
@@ -49,60 +49,37 @@ export interface Operator {
   readonly actor: string;
   readonly name: string;
   readonly role: AnyRole;
-  /** The one partner that it sees; undefined for those who see all. */
-  readonly partner_id: string | undefined;
+  /** The one partner that it sees; null for those who see all. */
+  readonly partner_id: string | null;
   /** The key that was used; null for the deployment's own key and for OpenID Connect. */
   readonly key_id: string | null;
   /** For a console session: every change must carry it in X-CSRF-Token. */
-  readonly csrf: string | undefined;
+  readonly csrf: string | null;
 }
 
 /** The deployment's own key, as an operator. */
-const ADMIN_KEY_ACTOR = 'admin-key';
+const adminOperator: Operator = {
+  actor: 'admin-key',
+  name: 'Admin key',
+  role: 'admin',
+  partner_id: null,
+  key_id: null,
+  csrf: null,
+};
 
-/** Operators, their keys and their console sessions. */
-export interface Operators {
-  /** Identifies the owner of a bearer key. Throws Refusal UNAUTHORIZED. */
-  verifyKey(key: string | undefined): Promise<Operator>;
-  /**
-   * Identifies the owner of a console session's cookie. Throws Refusal UNAUTHORIZED when the cookie is invalid or has expired.
-   */
-  verifySession(cookie: string): Promise<Operator>;
-  /** Opens a console session; returns the cookie's value and its lifetime in seconds. */
-  openSession(
-    of: Operator | { readonly oidc_subject: string },
-  ): Promise<{ cookie: string; seconds: number }>;
-  closeSession(cookie: string): Promise<void>;
-  list(): Promise<OperatorView[]>;
-  /** Throws Refusal CONFLICT when the id or the identity is taken, or the role and the partner do not go together. */
-  add(registration: OperatorRegistration, actor: string): Promise<OperatorView>;
-  /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
-  change(operator_id: string, change: OperatorChange, actor: string): Promise<OperatorView>;
-  /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
-  issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant>;
-  /** Throws Refusal NOT_FOUND. */
-  revokeKey(operator_id: string, key_id: string, actor: string): Promise<OperatorView>;
-}
-
-interface OperatorRow {
-  readonly operator_id: string;
-  readonly name: string;
-  readonly role: AnyRole;
-  readonly partner_id: string | null;
-  readonly key_id: string | null;
-}
-
+/** The columns of an Operator `o` with a key `k`. */
+const OPERATOR = 'o.operator_id AS actor, o.name, o.role, o.partner_id, k.key_id, NULL AS csrf';
 const byKeyStatement = sql(
   'operator_by_key',
-  `SELECT o.operator_id, o.name, o.role, o.partner_id, k.key_id, k.digest
+  `SELECT ${OPERATOR}, k.digest
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
     WHERE k.digest = ANY ($1::bytea[]) AND ${KEY_IS_ACTIVE} AND o.disabled_at IS NULL`,
 );
 /** A session ends with the key that opened it, and with its operator. */
 const bySessionStatement = sql(
   'operator_by_session',
-  `SELECT coalesce(o.operator_id, '${ADMIN_KEY_ACTOR}') AS operator_id, coalesce(o.name, 'Admin key') AS name,
-          coalesce(o.role, 'admin') AS role, o.partner_id, s.key_id, s.csrf
+  `SELECT coalesce(o.operator_id, '${adminOperator.actor}') AS actor, coalesce(o.name, '${adminOperator.name}') AS name,
+          coalesce(o.role, '${adminOperator.role}') AS role, o.partner_id, s.key_id, s.csrf
      FROM duebridge_platform.operator_sessions s
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
@@ -111,8 +88,8 @@ const bySessionStatement = sql(
 );
 const bySubjectStatement = sql(
   'operator_by_subject',
-  `SELECT operator_id, name, role, partner_id, NULL AS key_id FROM duebridge_platform.operators
-    WHERE oidc_subject = $1 AND disabled_at IS NULL`,
+  `SELECT ${OPERATOR} FROM duebridge_platform.operators o, (SELECT NULL AS key_id) AS k
+    WHERE o.oidc_subject = $1 AND o.disabled_at IS NULL`,
 );
 const openSessionStatement = sql(
   'operator_open_session',
@@ -128,9 +105,23 @@ const endIdentityStatement = sql(
   'operator_end_identity',
   'DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL',
 );
-const roleStatement = sql(
-  'operator_role',
-  'SELECT role FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
+const enabledStatement = sql(
+  'operator_enabled',
+  'SELECT 1 FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
+);
+const insertStatement = sql(
+  'operator_insert',
+  'INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)',
+);
+/** The time is a parameter, because a sharded database allows no clock function inside CASE. */
+const changeStatement = sql(
+  'operator_change',
+  `UPDATE duebridge_platform.operators
+      SET name = coalesce($2, name), role = coalesce($3, role),
+          oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
+          disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
+                                         WHEN false THEN NULL ELSE disabled_at END
+    WHERE operator_id = $1 RETURNING 1`,
 );
 const listStatement = sql(
   'operator_list',
@@ -146,13 +137,16 @@ function iso(column: string): string {
   return `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 }
 
+/** Operators, their keys and their console sessions. */
+export type Operators = ReturnType<typeof openOperators>;
+
 /** Opens the operators. `adminKey` is the deployment's own key; `pepper` keys the digests of the others. */
 export function openOperators(options: {
   database: Database;
   adminKey: string;
   pepper: KeyObject;
   clock: Clock;
-}): Operators {
+}) {
   const { database, pepper, clock } = options;
   const digestOf = (key: string): Buffer => keyDigest(pepper, key, 'operator');
   const store = openKeyStore({
@@ -163,7 +157,7 @@ export function openOperators(options: {
     idPrefix: 'opk_',
     owner: 'The operator',
   });
-  const byKey = digestLookUp<OperatorRow>(database, byKeyStatement, 'digest');
+  const byKey = digestLookUp<Operator>(database, byKeyStatement, 'digest');
   const adminDigest = digestOf(options.adminKey);
   const known = remember<Operator>({ clock, max: MAX_REMEMBERED });
   const refuse = openRefusals(database, clock);
@@ -175,13 +169,14 @@ export function openOperators(options: {
   return {
     ...consoleSessions(database, known, adminDigest),
 
-    async verifyKey(key) {
+    /** Identifies the owner of a bearer key. Throws Refusal UNAUTHORIZED. */
+    async verifyKey(key: string | undefined): Promise<Operator> {
       const digest = digestOf(key ?? '');
       if (timingSafeEqual(digest, adminDigest)) return adminOperator;
       if (key === undefined) throw unauthorized();
       if (!KEY_PATTERN.test(key)) throw refuse();
       const operator = await known
-        .get(digest.toString('base64'), async () => toOperator(found(await byKey(digest))))
+        .get(digest.toString('base64'), async () => found(await byKey(digest)))
         .catch((error: unknown) => {
           throw error instanceof Refusal ? refuse() : error;
         });
@@ -191,24 +186,53 @@ export function openOperators(options: {
 
     list: () => database.query<OperatorView>(listStatement, [null]),
 
-    async add(registration, actor) {
-      await database.transaction((tx) => insert(tx, registration, actor)).catch(refuseTaken);
-      return readOne(registration.operator_id);
+    /** Throws Refusal CONFLICT when the id or the identity is taken, or the role and the partner do not go together. */
+    async add(registration: OperatorRegistration, actor: string): Promise<OperatorView> {
+      const { operator_id, name, role, partner_id, oidc_subject } = registration;
+      // The deployment's own key has this name in the audit, so no other operator may have it.
+      if (operator_id === adminOperator.actor) throw taken();
+      const row = [operator_id, name, role, partner_id ?? null, oidc_subject ?? null];
+      const detail = { operator_id, role, ...(partner_id && { partner_id }) };
+      await database
+        .transaction(async (tx) => {
+          await tx.query(insertStatement, row);
+          await note(tx, { actor, event: 'operator_added', detail });
+        })
+        .catch(refuseTaken);
+      return readOne(operator_id);
     },
 
-    async change(operator_id, change, actor) {
+    /** Throws Refusal NOT_FOUND, or CONFLICT for a taken identity. */
+    async change(
+      operator_id: string,
+      { name, role, oidc_subject, disabled }: OperatorChange,
+      actor: string,
+    ): Promise<OperatorView> {
       const now = new Date(clock.now()).toISOString();
+      const identity = [oidc_subject !== undefined, oidc_subject ?? null];
+      const set = [operator_id, name ?? null, role ?? null, ...identity, disabled ?? null, now];
+      const detail = {
+        operator_id,
+        ...(role && { role }),
+        ...(disabled !== undefined && { disabled: String(disabled) }),
+      };
       await database
-        .transaction((tx) => update(tx, operator_id, { change, now }, actor))
+        .transaction(async (tx) => {
+          if ((await tx.query(changeStatement, set)).length === 0) throw new Refusal('NOT_FOUND');
+          // A session that an identity opened ends with it: those are the ones without a key.
+          if (oidc_subject !== undefined) await tx.query(endIdentityStatement, [operator_id]);
+          await note(tx, { actor, event: 'operator_changed', detail });
+        })
         .catch(refuseTaken);
       known.forget();
       return readOne(operator_id);
     },
 
-    async issueKey(operator_id, actor, days) {
+    /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
+    async issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant> {
       const operator_key = newKey('dbo_');
       const issued = await database.transaction(async (tx) => {
-        const able = await tx.query(roleStatement, [operator_id]);
+        const able = await tx.query(enabledStatement, [operator_id]);
         if (able.length === 0) throw new Refusal('NOT_FOUND');
         const made = await store.issue(tx, operator_id, { digest: digestOf(operator_key), days });
         const valid = days === undefined ? {} : { valid_for_days: days };
@@ -219,7 +243,8 @@ export function openOperators(options: {
       return { operator_id, operator_key, ...issued };
     },
 
-    async revokeKey(operator_id, key_id, actor) {
+    /** Throws Refusal NOT_FOUND. */
+    async revokeKey(operator_id: string, key_id: string, actor: string): Promise<OperatorView> {
       await database.transaction(async (tx) => {
         if (!(await store.revoke(tx, operator_id, key_id))) return;
         await note(tx, { actor, event: 'operator_key_revoked', detail: { operator_id, key_id } });
@@ -238,12 +263,11 @@ function openRefusals(database: Database, clock: Clock): () => Refusal {
     keys += 1;
     if (clock.monotonic() - notedAt >= REFUSED_EVERY_MS) {
       notedAt = clock.monotonic();
-      const noted = keys;
+      const detail = { keys };
       keys = 0;
-      const detail = { keys: noted };
       // If this line cannot be written, the next one counts these too.
       note(database, { actor: 'unknown', event: 'operator_key_refused', detail }).catch(
-        () => void (keys += noted),
+        () => void (keys += detail.keys),
       );
     }
     return unauthorized();
@@ -251,123 +275,50 @@ function openRefusals(database: Database, clock: Clock): () => Refusal {
 }
 
 /** Sessions of the console, by the hash of their cookie. */
-function consoleSessions(
-  database: Database,
-  known: Remembered<Operator>,
-  adminDigest: Buffer,
-): Pick<Operators, 'verifySession' | 'openSession' | 'closeSession'> {
+function consoleSessions(database: Database, known: Remembered<Operator>, adminDigest: Buffer) {
   const hashOf = (cookie: string): Buffer => crypto.hash('sha256', cookie, 'buffer');
   /** A session that the admin key opened ends with that key: under another one, its hash is not found. */
   const adminHashOf = (cookie: string): Buffer =>
     createHmac('sha256', adminDigest).update(cookie).digest();
+  const hashesOf = (cookie: string): Buffer[] => [hashOf(cookie), adminHashOf(cookie)];
+  const one = async (statement: Statement, values: readonly unknown[]): Promise<Operator> =>
+    found((await database.query<Operator>(statement, values))[0]);
   return {
-    verifySession(cookie) {
-      const hashes = [hashOf(cookie), adminHashOf(cookie)];
-      return known.get(`session ${hashes[0]?.toString('base64')}`, async () => {
-        const rows = await database.query<OperatorRow & { csrf: string }>(
-          bySessionStatement,
-          hashes,
-        );
-        const row = found(rows[0]);
-        return { ...toOperator(row), csrf: row.csrf };
-      });
-    },
+    /** Identifies the owner of a session's cookie. Throws Refusal UNAUTHORIZED when the cookie is invalid or has expired. */
+    verifySession: (cookie: string): Promise<Operator> =>
+      known.get(`session ${hashOf(cookie).toString('base64')}`, () =>
+        one(bySessionStatement, hashesOf(cookie)),
+      ),
 
-    async openSession(of) {
-      const operator =
-        'oidc_subject' in of
-          ? toOperator(
-              found((await database.query<OperatorRow>(bySubjectStatement, [of.oidc_subject]))[0]),
-            )
-          : of;
+    /** Opens a session; returns the cookie's value and its lifetime in seconds. Throws Refusal UNAUTHORIZED for an unknown identity. */
+    async openSession(
+      of: Operator | { readonly oidc_subject: string },
+    ): Promise<{ cookie: string; seconds: number }> {
+      const { actor, key_id } =
+        'oidc_subject' in of ? await one(bySubjectStatement, [of.oidc_subject]) : of;
       const cookie = `dbc_${randomBytes(32).toString('base64url')}`;
-      const byAdminKey = operator.actor === ADMIN_KEY_ACTOR;
+      const isAdminKey = actor === adminOperator.actor;
       await database.query(openSessionStatement, [
-        byAdminKey ? adminHashOf(cookie) : hashOf(cookie),
-        byAdminKey ? null : operator.actor,
-        operator.key_id,
+        isAdminKey ? adminHashOf(cookie) : hashOf(cookie),
+        isAdminKey ? null : actor,
+        key_id,
         randomBytes(24).toString('base64url'),
       ]);
-      await note(database, { actor: operator.actor, event: 'operator_signed_in' });
+      await note(database, { actor, event: 'operator_signed_in' });
       return { cookie, seconds: SESSION_HOURS * 3_600 };
     },
 
-    async closeSession(cookie) {
-      await database.query(closeSessionStatement, [hashOf(cookie), adminHashOf(cookie)]);
+    async closeSession(cookie: string): Promise<void> {
+      await database.query(closeSessionStatement, hashesOf(cookie));
       // After the deletion: a request meanwhile may have read the session and remembered it.
       known.forget();
     },
   };
 }
 
-async function insert(
-  tx: Transaction,
-  { operator_id, name, role, partner_id, oidc_subject }: OperatorRegistration,
-  actor: string,
-): Promise<void> {
-  // The deployment's own key has this name in the audit, so no other operator may have it.
-  if (operator_id === ADMIN_KEY_ACTOR) throw taken();
-  await tx.query(
-    `INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)`,
-    [operator_id, name, role, partner_id ?? null, oidc_subject ?? null],
-  );
-  const detail = { operator_id, role, ...(partner_id && { partner_id }) };
-  await note(tx, { actor, event: 'operator_added', detail });
-}
-
-async function update(
-  tx: Transaction,
-  operator_id: string,
-  { change, now }: { change: OperatorChange; now: string },
-  actor: string,
-): Promise<void> {
-  const { name = null, role, oidc_subject, disabled } = change;
-  const rows = await tx.query(
-    `UPDATE duebridge_platform.operators
-        SET name = coalesce($2, name), role = coalesce($3, role),
-            oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
-            disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
-                                           WHEN false THEN NULL ELSE disabled_at END
-      WHERE operator_id = $1 RETURNING 1`,
-    [
-      operator_id,
-      name,
-      role ?? null,
-      oidc_subject !== undefined,
-      oidc_subject ?? null,
-      disabled ?? null,
-      // A parameter, because a sharded database allows no clock function inside CASE.
-      now,
-    ],
-  );
-  if (rows.length === 0) throw new Refusal('NOT_FOUND');
-  // A session that an identity opened ends with it: those are the ones without a key.
-  if (oidc_subject !== undefined) await tx.query(endIdentityStatement, [operator_id]);
-  const detail = {
-    operator_id,
-    ...(role === undefined ? {} : { role }),
-    ...(disabled === undefined ? {} : { disabled: String(disabled) }),
-  };
-  await note(tx, { actor, event: 'operator_changed', detail });
-}
-
-const adminOperator: Operator = {
-  actor: ADMIN_KEY_ACTOR,
-  name: 'Admin key',
-  role: 'admin',
-  partner_id: undefined,
-  key_id: null,
-  csrf: undefined,
-};
-
-function toOperator(row: OperatorRow): Operator {
-  const { operator_id: actor, name, role, partner_id, key_id } = row;
-  return { actor, name, role, partner_id: partner_id ?? undefined, key_id, csrf: undefined };
-}
-
-function found<Row>(row: Row | undefined): Row {
-  if (row === undefined) throw unauthorized();
-  return row;
+function found(operator: Operator | undefined): Operator {
+  if (operator === undefined) throw unauthorized();
+  return operator;
 }
 
 function taken(): Refusal {

@@ -60,7 +60,7 @@ export async function assertScope(
   request: FastifyRequest,
 ): Promise<void> {
   const { partner_id } = operator;
-  if (partner_id === undefined) return assertRole(operator, route.role ?? 'viewer');
+  if (partner_id === null) return assertRole(operator, route.role ?? 'viewer');
   const [params, query] = [request.params as Values, request.query as Values];
   switch (route.tiedBy) {
     case undefined:

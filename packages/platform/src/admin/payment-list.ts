@@ -7,11 +7,11 @@
 import type { KeyObject } from 'node:crypto';
 import {
   invalidField,
+  PaymentView,
   Refusal,
   type ListedPayment,
   type Mode,
   type PaymentSearch,
-  type PaymentView,
 } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
@@ -131,24 +131,10 @@ export function isWithdrawable({ status, stage, maybe_sent }: PaymentRow): boole
   return status === 'processing' && isUnsent && maybe_sent === null;
 }
 
-/** A payment as an operator sees it. */
-function toPaymentView(payment: PaymentRow, mode: Mode = 'live'): PaymentView {
-  return {
-    platform_payment_id: payment.platform_payment_id,
-    payment_id: payment.payment_id,
-    platform_batch_id: payment.platform_batch_id,
-    partner_id: payment.partner_id,
-    mode,
-    biller_id: payment.biller_id,
-    masked_account_id: maskAccountId(payment.account_id),
-    status: payment.status,
-    stage: payment.stage,
-    review_reason: payment.review_reason,
-    failure_reason: payment.failure_reason,
-    amount_in_cents: payment.amount_in_cents,
-    created_at: payment.created_at,
-    initiated_at: payment.initiated_at,
-    posted_at: payment.posted_at,
-    ended_at: payment.ended_at,
-  };
+const SHOWN = Object.keys(PaymentView.properties) as (keyof PaymentView)[];
+
+/** A payment as an operator sees it: what the admin API shows, and nothing else that its row has. */
+function toPaymentView(payment: PaymentRow, mode: Mode): PaymentView {
+  const all = { ...payment, mode, masked_account_id: maskAccountId(payment.account_id) };
+  return Object.fromEntries(SHOWN.map((name) => [name, all[name]])) as PaymentView;
 }
