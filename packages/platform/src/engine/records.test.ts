@@ -205,15 +205,3 @@ test('rows that a person has locked hold up no other: the rest is written at onc
   await Promise.all(all.map(([, writing]) => writing));
   assert.equal(done.length, all.length);
 });
-
-test('a table that is locked is not asked for every row of a statement', async () => {
-  const { clock, world, records } = worker();
-  world.answer = () => Promise.reject(locked());
-  const ids = Array.from({ length: 100 }, (_, index) => `row-${index}`);
-  const all = ids.map((id) => records.write(id, 'created', ADVANCE));
-  await settled();
-  assert.ok(world.statements.length <= 1 + 8 + 4, `${world.statements.length} statements`);
-  world.answer = undefined;
-  await clock.advance(1_000);
-  await Promise.all(all);
-});

@@ -15,11 +15,11 @@ import type { StepWrite } from './payment-steps.ts';
 
 /** Rows in one statement of a group commit. */
 const MAX_BATCH = 500;
-/** Rows that are tried one by one beside each other, after one of their statement was locked. */
-const AT_ONCE = 4;
-/** So many locked rows in one statement mean that the table is locked: the others wait as well. */
-const MANY_LOCKED = 8;
-/** Pause before a locked row is tried again, by itself. */
+/** Statements at once: one fills while the other waits for the disk; the rows of one payment are never in both. */
+const AT_ONCE = 2;
+/** Rows that are tried one by one beside each other, after one of their statement was locked: a few locked ones leave room. */
+const ALONE_AT_ONCE = 4;
+/** Pause before a row that was locked when it was tried by itself is tried again. */
 const LOCKED_MS = 1_000;
 /** A flush of ends, for which no call waits, that takes longer than this is held up, and the next starts beside it. */
 const END_PATIENCE_MS = 100;
@@ -39,10 +39,8 @@ type Step<Kind extends StepWrite['kind'] = StepWrite['kind']> = {
   readonly from: PaymentStage;
 } & Extract<StepWrite, { kind: Kind }>;
 
-/** Whether a row was written; `locked`: somebody else holds it. */
-type Written = boolean | 'locked';
 /** A group commit for each of the three statements. */
-type Writes = { readonly [Kind in StepWrite['kind']]: GroupCommit<Step<Kind>, Written> };
+type Writes = { readonly [Kind in StepWrite['kind']]: GroupCommit<Step<Kind>, boolean> };
 
 /** What the writes depend on. */
 type Ground = Pick<
@@ -54,28 +52,20 @@ type Ground = Pick<
 export class PaymentRecords {
   readonly #on: Ground;
   readonly #together: Writes;
-  /** For rows that were locked. */
+  /** For rows whose statement met a lock. */
   readonly #alone: Writes;
 
   constructor(on: Ground) {
     this.#on = on;
-    this.#together = this.#writes(MAX_BATCH);
-    this.#alone = this.#writes(1);
+    this.#together = this.#writes(MAX_BATCH, AT_ONCE);
+    this.#alone = this.#writes(1, ALONE_AT_ONCE);
   }
 
-  #writes(maxBatch: number): Writes {
+  #writes(maxBatch: number, concurrency: number): Writes {
     const { database, clock, workerId, databaseNow } = this.#on;
     const writer = (): Writer => ({ worker_id: workerId, at: databaseNow() });
-    const group = <One>(write: (steps: One[]) => Promise<boolean[]>, patienceMs: number) =>
-      groupCommit<One, Written>({
-        maxBatch,
-        maxQueued: MAX_QUEUED,
-        // One fills while the other waits for the disk; the rows of one payment are never in both.
-        concurrency: 2,
-        patienceMs,
-        clock,
-        flush: (steps) => unlocked(write, steps),
-      });
+    const group = <One>(flush: (steps: One[]) => Promise<boolean[]>, patienceMs: number) =>
+      groupCommit({ maxBatch, maxQueued: MAX_QUEUED, concurrency, patienceMs, clock, flush });
     return {
       advance: group(
         (steps) =>
@@ -99,16 +89,15 @@ export class PaymentRecords {
       // A stop lets steps under way be recorded, as long as the lease is held.
       if (!holdsLease() || signals.calls.aborted) return { kind: 'given_up' };
       try {
-        const written = await add(writes, { platform_payment_id, from, ...step });
-        if (written === 'locked') {
-          writes = this.#alone;
-          await clock.sleep(LOCKED_MS, signals.calls);
-          continue;
-        }
-        if (written) return { kind: 'changed' };
+        if (await add(writes, { platform_payment_id, from, ...step })) return { kind: 'changed' };
         // It belongs to another worker by now, was withdrawn by an operator, or was written by an attempt whose answer was lost (F70).
         return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
       } catch (error) {
+        if (sqlState(error) === LOCK_NOT_AVAILABLE) {
+          if (writes === this.#alone) await clock.sleep(LOCKED_MS, signals.calls);
+          writes = this.#alone;
+          continue;
+        }
         if (!isDatabaseTrouble(error) && !(error instanceof Refusal)) throw error;
         // A stop waits for no database: whoever takes the payment over repeats the step.
         if (signals.waits.aborted) return { kind: 'given_up' };
@@ -124,7 +113,7 @@ export class PaymentRecords {
   }
 }
 
-function add(writes: Writes, step: Step): Promise<Written> {
+function add(writes: Writes, step: Step): Promise<boolean> {
   switch (step.kind) {
     case 'advance':
       return writes.advance.add(step);
@@ -133,31 +122,6 @@ function add(writes: Writes, step: Step): Promise<Written> {
     case 'settle':
       return writes.settle.add(step);
   }
-}
-
-/** Writes rows in one statement or, if one of them is locked, each by itself, so that the others are written. */
-async function unlocked<One>(
-  write: (steps: One[]) => Promise<boolean[]>,
-  steps: One[],
-): Promise<Written[]> {
-  try {
-    return await write(steps);
-  } catch (error) {
-    if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error;
-  }
-  const written: Written[] = steps.map(() => 'locked');
-  if (steps.length === 1) return written;
-  let locked = 0;
-  const left = steps.entries();
-  const work = async (): Promise<void> => {
-    for (const [index, step] of left) {
-      if (locked >= MANY_LOCKED) return;
-      written[index] = (await unlocked(write, [step]))[0] ?? 'locked';
-      if (written[index] === 'locked') locked += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-  return written;
 }
 
 const LOCK_NOT_AVAILABLE = '55P03';
