@@ -8,7 +8,7 @@ import type { Intent } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { Lane } from './call-queue.ts';
-import { nextStep, type PaymentMemory, type Step } from './payment-steps.ts';
+import { nextStep, type PaymentMemory, type Step, type StepWrite } from './payment-steps.ts';
 import type { LoadedRow } from './slots.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
@@ -32,6 +32,9 @@ export interface ActivePayment extends PaymentMemory {
   readonly group: PaymentGroup;
   /** Wall milliseconds. */
   readonly createdAt: number;
+  /** Its acceptance, until it is being written (dispatcher.ts); `saving` resolves once that is over. */
+  unsaved: StepWrite | undefined;
+  saving: Promise<void> | undefined;
   /** See slots.ts; GONE once the payment was forgotten or restarted from its row. */
   slot: number;
 }
@@ -62,6 +65,8 @@ export function activePayment(
     declined: undefined,
     payment_id: row.payment_id,
     acceptedAt: Math.floor(now - age),
+    unsaved: undefined,
+    saving: undefined,
     slot,
     processingMs: 0,
     polls: 0,

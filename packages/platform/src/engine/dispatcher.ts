@@ -34,7 +34,7 @@ import { alarmOf, within, type Alarm } from './timing.ts';
 const MAX_GROUPS = 10_000;
 /** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
 const SAVE_AFTER_MS = 50;
-/** Shortest time between two looks for deferred acceptances, so that many are written in one statement. */
+/** Acceptances are written at multiples of this, so that many are in one statement. */
 const SAVE_EVERY_MS = 10;
 
 /** What a payment needs next: another step after so many milliseconds, or none. */
@@ -60,19 +60,13 @@ export class Dispatcher {
   readonly #alarms = new Map<Queue, Alarm>();
   /** Steps and writes under way. */
   readonly #steps = new Set<{ readonly slot: number; readonly done: Promise<void> }>();
-  /** Acceptances that are not in their rows yet, the oldest first; and those that are being written. */
-  readonly #unsaved = new Map<ActivePayment, { readonly write: StepWrite; readonly at: number }>();
-  readonly #saving = new Map<ActivePayment, Promise<void>>();
-  readonly #saveAlarm: Alarm;
   #ended = false;
 
   constructor(ground: WorkerGround) {
-    const { clock } = ground;
     const signals = { calls: this.#calls.signal, waits: this.#waits.signal };
     this.#on = { ...ground, signals };
     this.#records = new PaymentRecords(this.#on);
     this.#funding = new FundingCalls(this.#on);
-    this.#saveAlarm = alarmOf(clock, () => this.#saveOld());
   }
 
   /** How many payments are driven. */
@@ -147,7 +141,6 @@ export class Dispatcher {
    * after `ms`: the fence rejects the write of a late step.
    */
   async leave(slots: ReadonlySet<number>, ms: number): Promise<void> {
-    this.#saveAll();
     for (const payment of this.#payments.values()) {
       if (slots.has(payment.slot)) this.#forget(payment);
     }
@@ -169,13 +162,11 @@ export class Dispatcher {
     this.#endWaiting();
     this.#calls.abort();
     this.#payments.clear();
-    this.#unsaved.clear();
   }
 
   /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
     this.#endWaiting();
-    this.#saveAll();
     const underWay = this.#underWay();
     await within(this.#on.clock, ms, underWay);
     this.#calls.abort();
@@ -188,7 +179,6 @@ export class Dispatcher {
   #endWaiting(): void {
     this.#ended = true;
     this.#waits.abort();
-    this.#saveAlarm.off();
     for (const alarm of this.#alarms.values()) alarm.off();
   }
 
@@ -220,7 +210,6 @@ export class Dispatcher {
     if (!isCurrent(payment)) return;
     const { platform_payment_id } = payment;
     this.#payments.delete(platform_payment_id);
-    this.#unsaved.delete(payment);
     payment.slot = GONE;
     for (const forgotten of this.readers) forgotten.add(platform_payment_id);
   }
@@ -375,7 +364,10 @@ export class Dispatcher {
     Object.assign(payment, decision.memory);
     if (write === undefined) return decision.next;
     if (write.kind === 'advance' && write.to === 'accepted') {
-      await this.#saveLater(payment, write);
+      payment.stage = 'accepted';
+      payment.unsaved = write;
+      payment.saving = this.#saveLater(payment, write);
+      this.#track(payment.slot, payment.saving);
       return decision.next;
     }
     if (!(await this.#write(payment, write))) return 'forget';
@@ -410,10 +402,11 @@ export class Dispatcher {
 
   /** Writes one step. False when the payment was dropped, or restarted from its row. */
   async #write(payment: ActivePayment, write: StepWrite): Promise<boolean> {
-    if (write.kind === 'end') await this.#saving.get(payment);
-    else await this.#save(payment);
     // The end includes what the acceptance would record, so a deferred acceptance need not be written.
-    const from = this.#unsaved.delete(payment) ? 'dispatching' : payment.stage;
+    const isEnd = write.kind === 'end' && payment.unsaved !== undefined;
+    if (isEnd) payment.unsaved = undefined;
+    else await payment.saving;
+    const from = isEnd ? 'dispatching' : payment.stage;
     return this.#writeFrom(payment, from, write);
   }
 
@@ -444,50 +437,22 @@ export class Dispatcher {
     if (written.kind === 'end') payment.status = written.ending.status;
   }
 
-  /** Marks the payment as accepted, in memory at once and in its row soon, or at once if nothing comes after it here. */
+  /** Writes an acceptance a little later, unless the payment has ended before. */
   async #saveLater(payment: ActivePayment, write: StepWrite): Promise<void> {
-    const at = this.#on.clock.monotonic();
-    payment.stage = 'accepted';
-    this.#unsaved.set(payment, { write, at });
-    if (this.#ended || !isCurrent(payment)) await this.#save(payment);
-    else this.#saveAlarm.by(at + SAVE_AFTER_MS);
-  }
-
-  /** Writes the acceptance of a payment if it is still deferred; resolves when it is in the row. */
-  async #save(payment: ActivePayment): Promise<void> {
-    const acceptance = this.#unsaved.get(payment);
-    if (acceptance === undefined) return this.#saving.get(payment);
-    this.#unsaved.delete(payment);
-    const saving = (async () => {
-      try {
-        await this.#writeFrom(payment, 'dispatching', acceptance.write);
-      } catch (error) {
+    const { clock, log, signals } = this.#on;
+    const now = clock.monotonic();
+    const at = Math.ceil((now + SAVE_AFTER_MS) / SAVE_EVERY_MS) * SAVE_EVERY_MS;
+    await clock.sleep(at - now, signals.calls);
+    if (payment.unsaved === write) {
+      payment.unsaved = undefined;
+      await this.#writeFrom(payment, 'dispatching', write).catch((error: unknown) => {
         const { platform_payment_id } = payment;
-        this.#on.log.error({ platform_payment_id, error }, 'could not write an acceptance');
+        log.error({ platform_payment_id, error }, 'could not write an acceptance');
         // Return to the state in the row: a PUT may have left. Repeating the same PUT tells the outcome.
         payment.stage = 'dispatching';
-      }
-      this.#saving.delete(payment);
-    })();
-    this.#saving.set(payment, saving);
-    this.#track(payment.slot, saving);
-    return saving;
-  }
-
-  #saveAll(): void {
-    for (const payment of this.#unsaved.keys()) void this.#save(payment);
-  }
-
-  /** Writes each acceptance that is SAVE_AFTER_MS old. */
-  #saveOld(): void {
-    const now = this.#on.clock.monotonic();
-    for (const [payment, { at }] of this.#unsaved) {
-      if (at + SAVE_AFTER_MS > now) {
-        this.#saveAlarm.by(Math.max(now + SAVE_EVERY_MS, at + SAVE_AFTER_MS));
-        return;
-      }
-      void this.#save(payment);
+      });
     }
+    payment.saving = undefined;
   }
 }
 
