@@ -6,17 +6,12 @@
  *         that waits for a second person.
  * holds:  above the limit two different persons must ask for the same (store/asks.ts).
  */
-import { conflict, type AskView, type CloseByWord, type SettleFunds } from '@duebridge/contract';
+import type { AskView, CloseByWord, SettleFunds } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
-import {
-  closeByWord,
-  closeRejected,
-  NOT_REFUSED_BY_PARTNER,
-  type ReviewDependencies,
-} from '../engine/review.ts';
+import { assertClosable, closePayment, type ReviewDependencies } from '../engine/review.ts';
 import { askedBefore, dropAsk, listAsks, versionOfPayment, type Ask } from '../store/asks.ts';
-import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
-import { NOT_CLOSABLE, NOT_IN_REVIEW, settleByWord } from '../store/terminal.ts';
+import { knownPayment, type PaymentRow } from '../store/payments.ts';
+import { settleByWord } from '../store/terminal.ts';
 
 /** The dependencies of closing. */
 export interface CloseDependencies extends ReviewDependencies {
@@ -41,7 +36,7 @@ export async function askOf(
 
 /**
  * Closes a payment, or records the first of two requests: without a word one that its partner refused, with it any that stands still.
- * Throws what `closeRejected` and `closeByWord` throw, and Refusal CONFLICT when the same person asks twice.
+ * Throws what `closePayment` throws, and Refusal CONFLICT when the same person asks twice.
  */
 export async function closeReview(
   dependencies: CloseDependencies,
@@ -51,20 +46,11 @@ export async function closeReview(
   word?: CloseByWord,
 ): Promise<Closed> {
   const payment = await knownPayment(dependencies.database, platform_payment_id);
-  if (word === undefined) {
-    if (payment.stage !== 'review') throw conflict(NOT_IN_REVIEW);
-    if (payment.review_reason?.startsWith('rejected_') !== true)
-      throw conflict(NOT_REFUSED_BY_PARTNER);
-  } else if (payment.stage !== 'review' && payment.slot !== PAUSED) {
-    throw conflict(NOT_CLOSABLE);
-  }
+  assertClosable(payment, word);
   const act = word === undefined ? 'close' : closeAs(word);
-  return byTwo(dependencies, payment, { act, reason, actor }, (by) => {
-    const close = { platform_payment_id, reason, ...by };
-    if (word === undefined) return closeRejected(dependencies, close);
-    const { evidence, ...stated } = word;
-    return closeByWord(dependencies, { ...close, evidence, word: stated });
-  });
+  return byTwo(dependencies, payment, { act, reason, actor }, (by) =>
+    closePayment(dependencies, platform_payment_id, { reason, ...by }, word),
+  );
 }
 
 /** All of a word but its evidence: two persons who state different ends have not asked for the same. */
@@ -85,14 +71,7 @@ export async function settleFundsByWord(
   const payment = await knownPayment(dependencies.database, platform_payment_id);
   const act = `settle as ${outcome}`;
   return byTwo(dependencies, payment, { act, reason, actor }, (by) =>
-    settleByWord(database, {
-      platform_payment_id,
-      outcome,
-      reason,
-      evidence,
-      actor: by.actor,
-      approved_by: by.approved_by ?? null,
-    }),
+    settleByWord(database, platform_payment_id, { outcome, evidence }, { reason, ...by }),
   );
 }
 

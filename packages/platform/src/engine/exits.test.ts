@@ -16,7 +16,7 @@ import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../s
 import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';
-import { closeByWord } from './review.ts';
+import { closePayment } from './review.ts';
 import type { LoadedRow } from './slots.ts';
 import { writer } from '../../test/engine-rig.ts';
 
@@ -160,8 +160,7 @@ async function pause(rig: Ground, id: string): Promise<void> {
 }
 
 async function act(rig: Ground, name: string, state: string, id: string): Promise<void> {
-  const by = { platform_payment_id: id, ...NO_ONE };
-  const word = { outcome: 'canceled' } as const;
+  const word = { outcome: 'canceled', evidence: 'ticket 7' } as const;
   const status = (await findPayment(rig.database, id))?.status;
   switch (name) {
     case 'withdraw':
@@ -169,7 +168,7 @@ async function act(rig: Ground, name: string, state: string, id: string): Promis
       return;
     case 'close':
       if (state !== 'review') await pause(rig, id);
-      await closeByWord(rig, { ...by, word, evidence: 'ticket 7' });
+      await closePayment(rig, id, NO_ONE, word);
       return;
     case 'end': {
       const on = { database: rig.database, secondPersonAboveCents: 1_000 };
@@ -180,12 +179,12 @@ async function act(rig: Ground, name: string, state: string, id: string): Promis
       return;
     }
     case 'settle':
-      await settleByWord(rig.database, {
-        ...by,
-        outcome: status === 'succeeded' ? 'borne' : 'refunded',
-        evidence: 'ticket 7',
-        approved_by: 'grace',
-      });
+      await settleByWord(
+        rig.database,
+        id,
+        { outcome: status === 'succeeded' ? 'borne' : 'refunded', evidence: 'ticket 7' },
+        { ...NO_ONE, approved_by: 'grace' },
+      );
       return;
     default:
       assert.fail(`the table names the act ${name}, which this test does not know`);
@@ -221,9 +220,9 @@ test('each act of the table ends its state, though neither the partner nor the p
 
 test('funds that are settled, or that do not fit the end of their payment, are not settled by word', async (t) => {
   const rig = await ground(t);
-  const by = { ...NO_ONE, evidence: 'ticket 7', approved_by: null } as const;
+  const evidence = 'ticket 7';
   const refused = (id: string, outcome: 'captured' | 'released'): Promise<void> =>
-    assert.rejects(settleByWord(rig.database, { ...by, platform_payment_id: id, outcome }), {
+    assert.rejects(settleByWord(rig.database, id, { outcome, evidence }, NO_ONE), {
       code: 'CONFLICT',
     });
   await refused(await rig.standing('accepted'), 'captured');
@@ -234,19 +233,14 @@ test('funds that are settled, or that do not fit the end of their payment, are n
     [true],
   );
   await refused(ended, 'captured');
-  const unknown = { ...by, platform_payment_id: 'never', outcome: 'borne' } as const;
-  await assert.rejects(settleByWord(rig.database, unknown), { code: 'PAYMENT_NOT_FOUND' });
+  const unknown = settleByWord(rig.database, 'never', { outcome: 'borne', evidence }, NO_ONE);
+  await assert.rejects(unknown, { code: 'PAYMENT_NOT_FOUND' });
 });
 
 test('a payment is closed by word only when no call for it can be under way [PL5]', async (t) => {
   const rig = await ground(t);
   const closes = (id: string) =>
-    closeByWord(rig, {
-      ...NO_ONE,
-      platform_payment_id: id,
-      word: { outcome: 'failed' },
-      evidence: 'ticket 7',
-    });
+    closePayment(rig, id, NO_ONE, { outcome: 'failed', evidence: 'ticket 7' });
   for (const stage of ['created', 'authorized', 'dispatching', 'accepted'] as const) {
     const id = await rig.standing(stage);
     await assert.rejects(closes(id), { code: 'CONFLICT' }, stage);
@@ -259,12 +253,13 @@ test('a payment is closed by word only when no call for it can be under way [PL5
   const step = { platform_payment_id: id, from: 'dispatching', to: 'review' } as const;
   await advance(rig.database, writer(ME), [{ ...step, review_reason: 'mismatch_amount_in_cents' }]);
   const posted_at = '2026-03-01T10:00:05.000Z';
-  const word = { outcome: 'succeeded', payment_id: 'P-9', posted_at } as const;
+  const evidence = 'ticket 7';
+  const word = { outcome: 'succeeded', payment_id: 'P-9', posted_at, evidence } as const;
   const lost = await inState(rig, 'maybe_sent');
   await pause(rig, lost);
   let succeeded = 0;
   for (const platform_payment_id of [id, lost]) {
-    const row = await closeByWord(rig, { ...NO_ONE, platform_payment_id, word, evidence: 'x' });
+    const row = await closePayment(rig, platform_payment_id, NO_ONE, word);
     assert.deepEqual(
       [row.status, row.payment_id, row.posted_at, row.ended_by, row.slot],
       ['succeeded', 'P-9', posted_at, 'operator', -1],

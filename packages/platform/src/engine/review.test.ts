@@ -6,21 +6,20 @@ import { auditOfPayment } from '../store/audit.ts';
 import { advance, ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/terminal.ts';
-import { closeByWord, closeRejected, type ReviewDependencies } from './review.ts';
+import { closePayment, type ReviewDependencies } from './review.ts';
 import { actsOf, scriptedPartner, engineRig, writer } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 const TOO_HIGH = { code: 'AMOUNT_TOO_HIGH', message: 'The amount is above the limit of $50.' };
 
 /** The word of an operator. */
-const CANCELED = { word: { outcome: 'canceled' }, evidence: 'ticket 7' } as const;
+const CANCELED = { outcome: 'canceled', evidence: 'ticket 7' } as const;
 
-const because = (id: string) => ({
-  platform_payment_id: id,
+const BECAUSE = {
   reason: 'the biller confirmed by phone',
   actor: 'operator-1',
   approved_by: 'operator-2',
-});
+};
 
 async function refuses(promise: Promise<unknown>, code: ErrorCode): Promise<void> {
   await assert.rejects(promise, (error) => error instanceof Refusal && error.code === code);
@@ -36,7 +35,7 @@ test('a refused payment that the partner does not know is closed as failed, its 
   const { platform_payment_id: id } = await rig.pay(engine, 'acme');
   await rig.until(id, (row) => row.stage === 'review');
   const gets = partner.seen.filter((seen) => seen.method === 'GET').length;
-  const closed = await closeRejected(rig, because(id));
+  const closed = await closePayment(rig, id, BECAUSE);
   assert.deepEqual(
     [closed.status, closed.failure_reason, closed.review_reason],
     ['failed', 'The amount is above the limit of $50.', null],
@@ -60,8 +59,8 @@ test('a refused payment that the partner does not know is closed as failed, its 
     approved_by: 'operator-2',
     evidence: 'not_found',
   });
-  await refuses(closeRejected(rig, because(id)), 'CONFLICT');
-  await refuses(closeRejected(rig, because('never-was')), 'PAYMENT_NOT_FOUND');
+  await refuses(closePayment(rig, id, BECAUSE), 'CONFLICT');
+  await refuses(closePayment(rig, 'never-was', BECAUSE), 'PAYMENT_NOT_FOUND');
 });
 
 for (const knows of [true, false]) {
@@ -186,11 +185,8 @@ test('an operator closes only what the partner’s answer leaves open, and is to
   const rig = await ground(t);
   for (const [evidence, answer, review, rejected] of ANSWERS) {
     for (const [close, outcome] of [
-      [
-        (on: ReviewDependencies, id: string) => closeByWord(on, { ...because(id), ...CANCELED }),
-        review,
-      ],
-      [(on: ReviewDependencies, id: string) => closeRejected(on, because(id)), rejected],
+      [(on: ReviewDependencies, id: string) => closePayment(on, id, BECAUSE, CANCELED), review],
+      [(on: ReviewDependencies, id: string) => closePayment(on, id, BECAUSE), rejected],
     ] as const) {
       const { id, asked, dependencies } = await refused(rig, 'rejected_422', answer);
       if (outcome === 'closed') {
@@ -216,7 +212,7 @@ test('an operator closes only what the partner’s answer leaves open, and is to
 test('what the partner did not refuse, or had accepted before, is not closed as refused [ST3 PL5]', async (t) => {
   const rig = await ground(t);
   const late = await refused(rig, 'late');
-  await refuses(closeRejected(late.dependencies, because(late.id)), 'CONFLICT');
+  await refuses(closePayment(late.dependencies, late.id, BECAUSE), 'CONFLICT');
   assert.deepEqual(late.asked, []);
   // Accepted, then unknown to the partner, then refused when it was sent again.
   const { id, asked, dependencies } = await refused(rig, 'late');
@@ -234,7 +230,7 @@ test('what the partner did not refuse, or had accepted before, is not closed as 
     { ...before, to: 'review', review_reason: 'rejected_422' },
   ]);
   assert.equal((await findPayment(rig.database, id))?.payment_id, 'P');
-  await refuses(closeRejected(dependencies, because(id)), 'CONFLICT');
+  await refuses(closePayment(dependencies, id, BECAUSE), 'CONFLICT');
   assert.deepEqual(asked, []);
   assert.equal((await findPayment(rig.database, id))?.stage, 'review');
 });
@@ -253,18 +249,17 @@ test('the customer reads the partner’s words, its code, or the operator’s wo
   ];
   for (const [review_reason, message, reason] of cases) {
     const { id, dependencies } = await refused(rig, review_reason, undefined, message);
-    assert.equal((await closeRejected(dependencies, because(id))).failure_reason, reason);
+    assert.equal((await closePayment(dependencies, id, BECAUSE)).failure_reason, reason);
   }
   for (const [given, stored] of [
     [undefined, 'The biller refused the payment.'],
     ['The account is closed.', 'The account is closed.'],
-    ['x'.repeat(600), 'x'.repeat(500)],
   ] as const) {
     const { id, dependencies } = await refused(rig, 'late');
-    const row = await closeByWord(dependencies, {
-      ...because(id),
-      ...CANCELED,
-      word: { outcome: 'failed', failure_reason: given },
+    const row = await closePayment(dependencies, id, BECAUSE, {
+      outcome: 'failed',
+      evidence: 'ticket 7',
+      ...(given !== undefined && { failure_reason: given }),
     });
     assert.deepEqual([row.status, row.failure_reason], ['failed', stored]);
   }
@@ -283,14 +278,14 @@ test('a payment that left review while the partner was asked, or whose partner i
       },
     },
   };
-  await refuses(closeRejected(meanwhile, because(id)), 'CONFLICT');
+  await refuses(closePayment(meanwhile, id, BECAUSE), 'CONFLICT');
   assert.deepEqual(
     [await findPayment(rig.database, id)].map((row) => [row?.status, row?.stage]),
     [['processing', 'dispatching']],
   );
-  await refuses(closeByWord(dependencies, { ...because(id), ...CANCELED }), 'CONFLICT');
+  await refuses(closePayment(dependencies, id, BECAUSE, CANCELED), 'CONFLICT');
   const other = await refused(rig, 'rejected_422');
   const registry = { ...rig.registry, get: () => Promise.resolve(undefined) };
-  await refuses(closeRejected({ ...other.dependencies, registry }, because(other.id)), 'NOT_FOUND');
+  await refuses(closePayment({ ...other.dependencies, registry }, other.id, BECAUSE), 'NOT_FOUND');
   assert.equal((await findPayment(rig.database, other.id))?.stage, 'review');
 });

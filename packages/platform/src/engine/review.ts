@@ -8,18 +8,20 @@
  *         while it is closed.
  * next:   admin/close-review.ts asks for a second person; store/terminal.ts writes the end.
  */
-import { conflict, Refusal } from '@duebridge/contract';
+import { conflict, Refusal, type CloseByWord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
-import { closePayment, NOT_CLOSABLE, NOT_IN_REVIEW } from '../store/terminal.ts';
+import { endByOperator, type ReviewAct } from '../store/terminal.ts';
 import { CALLS_END_MS } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent, refusalText } from './payment-steps.ts';
 
-/** Why `closeRejected` refuses a payment that is in review for another reason. */
-export const NOT_REFUSED_BY_PARTNER =
+const NOT_IN_REVIEW = 'The payment is not in review';
+const NOT_CLOSABLE =
+  'The payment is neither in review nor paused: pause it, and close it half a minute later';
+const NOT_REFUSED_BY_PARTNER =
   'The partner did not refuse this payment; it needs the statement of the partner';
 
 /** What closing a payment depends on. */
@@ -29,66 +31,56 @@ export interface ReviewDependencies {
   readonly client: PartnerClient;
 }
 
-/** Who closes a payment, and why. */
-export interface ReviewAct {
-  readonly platform_payment_id: string;
-  /** In the operator's words; kept in the audit. */
-  readonly reason: string;
-  readonly actor: string;
-  /** The second approver, if the amount requires one; the caller checks that. */
-  readonly approved_by?: string;
-}
-
-/** What an operator states about a payment, as the partner or the biller has confirmed it outside this interface. */
-export type Word =
-  /** It was not applied and will not be: the funds are released, or refunded if they were captured. */
-  | {
-      readonly outcome: 'failed' | 'canceled';
-      /** For the customer, at most 500 characters; for `failed` only. */
-      readonly failure_reason?: string | undefined;
-    }
-  /** It was applied: the funds are captured. */
-  | { readonly outcome: 'succeeded'; readonly payment_id: string; readonly posted_at: string };
-
-/**
- * Closes a payment whose PUT the partner refused (400, 422) and which the partner does not know, asked again now. It ends as failed
- * with the partner's own words as its reason. Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when it is in no such review, was accepted
- * before, or is known to the partner; SERVICE_UNAVAILABLE when the partner gives no usable answer.
- */
-export async function closeRejected(on: ReviewDependencies, act: ReviewAct): Promise<PaymentRow> {
-  const payment = await knownPayment(on.database, act.platform_payment_id);
-  const { review_reason, rejection_message } = payment;
-  if (review_reason === null) throw conflict(NOT_IN_REVIEW);
-  if (!review_reason.startsWith('rejected_') || payment.payment_id !== null) {
-    throw conflict(NOT_REFUSED_BY_PARTNER);
-  }
-  const found = await askPartner(on, payment);
-  if (found.kind !== 'not_found' || !found.believed) throw notClosable(found);
-  const code = review_reason.split('_').slice(2).join('_');
-  const failure_reason = rejection_message ?? refusalText(code === '' ? undefined : code);
-  return close(on, act, payment, { outcome: 'failed', failure_reason }, evidenceOf(found));
+/** Throws Refusal CONFLICT unless the payment stands still, and without a word was refused by its partner and never accepted. */
+export function assertClosable(payment: PaymentRow, word: CloseByWord | undefined): void {
+  const { stage, slot, review_reason, payment_id } = payment;
+  if (word === undefined && review_reason === null) throw conflict(NOT_IN_REVIEW);
+  if (stage !== 'review' && slot !== PAUSED) throw conflict(NOT_CLOSABLE);
+  const isRefused = review_reason?.startsWith('rejected_') === true && payment_id === null;
+  if (word === undefined && !isRefused) throw conflict(NOT_REFUSED_BY_PARTNER);
 }
 
 /**
- * Ends a payment that stands still (in review, or paused) on an operator's word, for which `evidence` says where it is written. The
- * partner is asked at that moment, and its record contradicts the word or not; a partner that gives no usable answer contradicts nothing.
- * Throws Refusal PAYMENT_NOT_FOUND; CONFLICT when the payment is driven, when a call of before the pause may still be under way, or when
- * the partner's record says otherwise.
+ * Ends a payment that stands still, in review or paused. With a word of the operator: the partner is asked at that moment, and its record
+ * contradicts the word or not; a partner that gives no usable answer contradicts nothing. Without one: a payment whose PUT the partner
+ * refused (400, 422), and which it does not know now, ends as failed with the partner's own words as its reason. Throws Refusal
+ * PAYMENT_NOT_FOUND; CONFLICT as `assertClosable`, when a call of before the pause may still be under way, or when the partner's record
+ * says otherwise; SERVICE_UNAVAILABLE when the partner's own denial is needed and it gives no usable answer.
  */
-export async function closeByWord(
+export async function closePayment(
   on: ReviewDependencies,
-  act: ReviewAct & { readonly word: Word; readonly evidence: string },
+  platform_payment_id: string,
+  act: ReviewAct,
+  word?: CloseByWord,
 ): Promise<PaymentRow> {
-  const { word, evidence } = act;
-  const payment = await knownPayment(on.database, act.platform_payment_id);
-  if (payment.stage !== 'review') await assertPaused(on, payment);
+  const payment = await knownPayment(on.database, platform_payment_id);
+  assertClosable(payment, word);
+  if (payment.slot === PAUSED) await assertSilent(on, payment);
   const found = await askPartner(on, payment);
-  if (contradicts(found, word)) throw notClosable(found);
-  return close(on, act, payment, word, `${evidenceOf(found)}; ${evidence}`);
+  const isDenied = found.kind === 'not_found' && found.believed;
+  if (word === undefined ? !isDenied : contradicts(found, word)) throw notClosable(found);
+  const seen = evidenceOf(found);
+  const evidence = word === undefined ? seen : `${seen}; ${word.evidence}`;
+  const said = {
+    outcome: 'failed',
+    failure_reason: refusalOf(payment),
+    ...word,
+    evidence,
+  } as const;
+  const row = await endByOperator(on.database, payment, act, said);
+  // Resumed or closed by somebody else meanwhile.
+  if (row === undefined) throw conflict(NOT_IN_REVIEW);
+  return row;
+}
+
+/** What the customer reads of a refusal: the partner's message, or its code. */
+function refusalOf({ review_reason, rejection_message }: PaymentRow): string {
+  const [, code] = /^rejected_\d+_(.+)/.exec(review_reason ?? '') ?? [];
+  return rejection_message ?? refusalText(code);
 }
 
 /** Whether the partner's record says something else than the operator. Pure. */
-function contradicts(found: PollOutcome, { outcome }: Word): boolean {
+function contradicts(found: PollOutcome, { outcome }: CloseByWord): boolean {
   if (found.kind === 'ended') {
     return (found.ending.status === 'succeeded') !== (outcome === 'succeeded');
   }
@@ -101,12 +93,11 @@ const pausedStatement = sql(
      FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`,
 );
 
-/** Throws unless nobody drives the payment and a PUT may have left, perhaps before the database lost it. */
-async function assertPaused(
+/** Throws unless a PUT of the paused payment may have left, perhaps before the database lost it, and none can be under way. */
+async function assertSilent(
   { database }: ReviewDependencies,
-  { platform_payment_id, slot, stage, maybe_sent }: PaymentRow,
+  { platform_payment_id, stage, maybe_sent }: PaymentRow,
 ): Promise<void> {
-  if (slot !== PAUSED) throw conflict(NOT_CLOSABLE);
   if (isUnsent({ stage }) && maybe_sent === null) {
     throw conflict('Nothing was sent for this payment: withdraw it');
   }
@@ -128,35 +119,6 @@ async function askPartner(
   if (partner === undefined) throw new Refusal('NOT_FOUND');
   // Ignore the payment_id: a partner that lost the payment may have accepted it again under another.
   return judgePoll({ ...payment, payment_id: null }, await client.poll(partner, payment));
-}
-
-async function close(
-  { database }: ReviewDependencies,
-  { platform_payment_id, reason, actor, approved_by }: ReviewAct,
-  { review_reason }: PaymentRow,
-  word: Word,
-  evidence: string,
-): Promise<PaymentRow> {
-  const isSuccess = word.outcome === 'succeeded';
-  const failure_reason =
-    word.outcome === 'failed'
-      ? (word.failure_reason ?? refusalText(undefined)).slice(0, 500)
-      : null;
-  const row = await closePayment(database, {
-    platform_payment_id,
-    reason,
-    actor,
-    approved_by: approved_by ?? null,
-    review_reason,
-    evidence,
-    status: word.outcome,
-    failure_reason,
-    payment_id: isSuccess ? word.payment_id : null,
-    posted_at: isSuccess ? word.posted_at : null,
-  });
-  // Resumed or closed by somebody else meanwhile.
-  if (row === undefined) throw conflict(NOT_IN_REVIEW);
-  return row;
 }
 
 function notClosable(found: PollOutcome): Refusal {

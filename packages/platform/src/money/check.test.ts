@@ -78,14 +78,7 @@ test('each end of a payment books what it moves, once, and the check holds at ev
 const wordOn =
   (database: Ground['database']) =>
   (id: string, outcome: 'captured' | 'borne' | 'refunded' | 'released') =>
-    settleByWord(database, {
-      platform_payment_id: id,
-      outcome,
-      reason: 'r',
-      evidence: 'e',
-      actor: 'ada',
-      approved_by: null,
-    });
+    settleByWord(database, id, { outcome, evidence: 'e' }, { reason: 'r', actor: 'ada' });
 
 test('an operator’s word moves what was left open', async (t) => {
   const rig = await ground(t);

@@ -7,7 +7,13 @@
  * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
  * next:   capture or void, noted in settled_at; then batch.ts.
  */
-import { conflict, Refusal, type PaymentStage, type TerminalStatus } from '@duebridge/contract';
+import {
+  conflict,
+  Refusal,
+  type CloseByWord,
+  type PaymentStage,
+  type SettleFunds,
+} from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { SettledFunds } from '../funding.ts';
 import { uncollectedCases } from './cases.ts';
@@ -166,9 +172,6 @@ export async function settlePayments(
 /** Why operators' acts are refused. */
 const TOO_LATE_TO_WITHDRAW =
   'The payment may have reached the partner; only the partner can cancel it now';
-export const NOT_IN_REVIEW = 'The payment is not in review';
-export const NOT_CLOSABLE =
-  'The payment is neither in review nor paused: pause it, and close it half a minute later';
 const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
 const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
 const NOT_WAITING = 'The payment is neither in review nor paused';
@@ -196,24 +199,13 @@ export const resumePayment = operatorsAct('payment_resume', {
   refused: NOT_WAITING,
 });
 
-/** An operator's decision to close a payment that stands still, with its grounds. */
-export interface Closing {
-  readonly platform_payment_id: string;
-  readonly status: TerminalStatus;
-  /** For the customer, when `status` is failed; at most 500 characters. */
-  readonly failure_reason: string | null;
-  /** When `status` is succeeded: the partner's id, unless it has told one, and when it was posted. */
-  readonly payment_id: string | null;
-  readonly posted_at: string | null;
-  /** The review that the operator saw, null for a payment that is paused; if that has changed since, the payment is not closed. */
-  readonly review_reason: string | null;
-  /** Why, in the operator's words. */
+/** Who acts, and why. */
+export interface ReviewAct {
+  /** In the operator's words; kept in the audit. */
   readonly reason: string;
   readonly actor: string;
-  /** The second approver, if one was needed. */
-  readonly approved_by: string | null;
-  /** The result of the partner's GET at that moment. */
-  readonly evidence: string;
+  /** The second approver, if the amount required one; the caller checks that. */
+  readonly approved_by?: string;
 }
 
 const closeReviewStatement = sql(
@@ -237,32 +229,24 @@ const closeReviewStatement = sql(
 );
 
 /**
- * Ends a payment that nobody drives for an operator; any worker then captures or releases the funds. Only engine/review.ts calls it, which first asks the
- * partner. Returns the terminal row, or undefined when the payment is not in that review any more.
+ * Ends a payment that nobody drives as an operator says; any worker then captures or releases the funds. Only engine/review.ts calls it,
+ * which first asks the partner. Returns the terminal row, or undefined when the payment is not in the review any more, or not paused,
+ * in which the operator saw it.
  */
-export async function closePayment(
+export async function endByOperator(
   on: Queryable,
-  closing: Closing,
+  { platform_payment_id, review_reason }: PaymentRow,
+  { actor, reason, approved_by }: ReviewAct,
+  word: CloseByWord,
 ): Promise<PaymentRow | undefined> {
-  const { platform_payment_id, status, failure_reason, review_reason } = closing;
-  const { actor, reason, approved_by, evidence, payment_id, posted_at } = closing;
-  const what = [platform_payment_id, status, failure_reason, review_reason];
-  const by = [actor, reason, approved_by, evidence];
+  const failure_reason = word.outcome === 'failed' ? word.failure_reason : null;
+  const { payment_id, posted_at } =
+    word.outcome === 'succeeded' ? word : { payment_id: null, posted_at: null };
+  const what = [platform_payment_id, word.outcome, failure_reason, review_reason];
+  const by = [actor, reason, approved_by ?? null, word.evidence];
   const values = [...what, ...by, payment_id, posted_at];
   const [row] = await on.query<PaymentRow>(closeReviewStatement, values);
   return row;
-}
-
-/** What an operator states of the funds of a payment that has ended. */
-export interface SettlementByWord {
-  readonly platform_payment_id: string;
-  /** `borne`: they cannot be collected, and the platform bears the loss. */
-  readonly outcome: 'captured' | 'borne' | 'released' | 'refunded';
-  readonly reason: string;
-  /** Where it is written that it is so. */
-  readonly evidence: string;
-  readonly actor: string;
-  readonly approved_by: string | null;
 }
 
 const settleByWordStatement = sql(
@@ -314,13 +298,22 @@ const bookedStatement = sql(
  */
 export function settleByWord(
   database: Database,
-  settlement: SettlementByWord,
+  platform_payment_id: string,
+  { outcome, evidence }: Pick<SettleFunds, 'outcome' | 'evidence'>,
+  act: ReviewAct,
 ): Promise<PaymentRow> {
-  return database.transaction((tx) => settleLocked(tx, settlement));
+  return database.transaction((tx) =>
+    settleLocked(tx, platform_payment_id, outcome, evidence, act),
+  );
 }
 
-async function settleLocked(on: Queryable, settlement: SettlementByWord): Promise<PaymentRow> {
-  const { platform_payment_id, outcome, reason, evidence, actor, approved_by } = settlement;
+async function settleLocked(
+  on: Queryable,
+  platform_payment_id: string,
+  outcome: SettleFunds['outcome'],
+  evidence: string,
+  { reason, actor, approved_by }: ReviewAct,
+): Promise<PaymentRow> {
   // What is booked follows from what the next statements read: neither a worker nor a second operator may settle in between.
   await on.query(lockStatement, [platform_payment_id]);
   const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
@@ -337,7 +330,7 @@ async function settleLocked(on: Queryable, settlement: SettlementByWord): Promis
   }
   const { is_open = false, at = null } = left ?? {};
   const { debit = null, credit = null } = entry ?? {};
-  const said = [platform_payment_id, outcome, actor, reason, evidence, approved_by];
+  const said = [platform_payment_id, outcome, actor, reason, evidence, approved_by ?? null];
   const values = [...said, is_open, at, debit, credit];
   const [row] = await on.query<PaymentRow>(settleByWordStatement, values);
   if (row !== undefined) return row;
