@@ -26,11 +26,16 @@ import {
   type Clock,
   type Log,
   type Metrics,
-  type RateLimiter,
   type Span,
 } from '@duebridge/runtime';
-import { openTokenSource, type Access, type NotSent, type TokenSource } from './oauth-client.ts';
-import { openPeer, type Exchange, type Peer } from './http-call.ts';
+import {
+  openTokenSource,
+  type Access,
+  type NotSent,
+  type OAuthCredentials,
+  type TokenSource,
+} from './oauth-client.ts';
+import { openPeer, type Exchange, type Peer, type Reply } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 import { testReply } from './test-amounts.ts';
@@ -138,224 +143,190 @@ function instructionBytes(payment: Intent): string {
   return JSON.stringify({ amount_in_cents, platform_batch_id, platform_payment_id });
 }
 
-interface Line {
-  /** The registration it was made for, or a later read of it without relevant changes. */
-  madeFor: Partner;
-  readonly basePath: string;
-  readonly drive: Peer;
-  readonly interactive: Peer;
-  readonly tokenPeer?: Peer;
-  readonly tokens?: TokenSource;
-  readonly keyHeaders: Readonly<Record<string, string>>;
-  /** Of the reads that customers wait for. */
-  readonly reads: RateLimiter;
-  /** What the headers carry as credentials. */
-  readonly secrets: readonly string[];
-}
-
-/** What a call is named in traces and logs. */
-const CALL_NAMES = { put: 'PUT payment', get: 'GET payment' } as const;
-
 /** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
 export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
-  const { registry, metrics } = options;
   const lines = new Map<string, Line>();
-  const fetches = metrics?.counter(
+  const fetches = options.metrics?.counter(
     'duebridge_token_fetches_total',
     'Requests to partners’ token endpoints, by what came of them',
     ['partner_id', 'outcome'],
   );
-  /** The line for a registration; a new one when what it was made for has changed. */
+  const fetched = (partner_id: string, outcome: string): void => {
+    fetches?.inc({ partner_id, outcome });
+    if (outcome !== 'granted') options.log.warn({ partner_id, outcome }, 'no access token');
+  };
+  const drop = async (partner_id: string): Promise<void> => {
+    const line = lines.get(partner_id);
+    lines.delete(partner_id);
+    await line?.close();
+  };
   const lineOf = (partner: Partner): Line => {
     const { partner_id } = partner;
-    const line = lines.get(partner_id);
-    if (line !== undefined) {
-      if (line.madeFor === partner || sameLine(line.madeFor, partner, registry)) {
-        line.madeFor = partner;
-        return line;
-      }
-      void closeLine(line);
-    }
-    const fresh = openLine(options, partner, (outcome) => fetches?.inc({ partner_id, outcome }));
-    lines.set(partner_id, fresh);
-    return fresh;
-  };
-  /** A read that a customer waits for; undefined beyond the partner's calls a second. */
-  const readNow = async (
-    partner: Partner,
-    operation: 'get_account' | 'get_balance',
-    account: AccountKey,
-    given: CallOptions = {},
-  ): Promise<Exchange | NotSent | undefined> => {
-    const line = lineOf(partner);
-    if (!line.reads.take('').ok) return undefined;
-    const { biller_id, account_id } = account;
-    const values = { biller_id, account_id };
-    return send(
-      line,
-      { ...READ, template: partner.paths[operation], values, interactive: true },
-      { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given },
-    );
+    const known = lines.get(partner_id);
+    if (known?.serves(partner) === true) return known;
+    void drop(partner_id);
+    const line = openLine(options, partner, (outcome) => fetched(partner_id, outcome));
+    lines.set(partner_id, line);
+    return line;
   };
   return {
     async getAccount(partner, account, given) {
-      const answer = await readNow(partner, 'get_account', account, given);
+      const answer = await lineOf(partner).read('get_account', account, given);
       return answer === undefined ? OVER_BUDGET : judgeAccount(account, answer);
     },
     async getBalance(partner, account, given) {
-      const answer = await readNow(partner, 'get_balance', account, given);
+      const answer = await lineOf(partner).read('get_balance', account, given);
       return answer === undefined ? OVER_BUDGET : judgeBalance(answer);
     },
-    submit(partner, payment, given = {}) {
-      const template = partner.paths.put_account_payment;
-      const what = { ...WRITE, template, values: keyOf(payment), body: instructionBytes(payment) };
-      return sendFor(options, lineOf, 'put', partner, payment, what, given);
+    async submit(partner, payment, given) {
+      const request = {
+        operation: 'put_account_payment',
+        values: keyOf(payment),
+        body: instructionBytes(payment),
+      } as const;
+      return sendFor(options, lineOf(partner), partner, payment, request, given);
     },
-    poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
+    async poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
       const deadlineMs = (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000;
-      const what: Request = {
-        ...READ,
-        template: partner.paths.get_account_payment,
+      const request = {
+        operation: 'get_account_payment',
         values: keyOf(payment),
         ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
-      };
-      return sendFor(options, lineOf, 'get', partner, payment, what, { ...given, deadlineMs });
+      } as const;
+      return sendFor(options, lineOf(partner), partner, payment, request, { ...given, deadlineMs });
     },
-    getStatement(partner, platform_batch_id, given = {}) {
-      const template = partner.paths.get_batch_statement;
-      return send(lineOf(partner), { ...READ, template, values: { platform_batch_id } }, given);
-    },
-    reset({ partner_id }) {
-      const line = lines.get(partner_id);
-      lines.delete(partner_id);
-      if (line !== undefined) void closeLine(line);
-    },
-    async close() {
-      const open = [...lines.values()];
-      lines.clear();
-      await Promise.all(open.map(closeLine));
-    },
+    getStatement: async (partner, platform_batch_id, given) =>
+      lineOf(partner).send(
+        { operation: 'get_batch_statement', values: { platform_batch_id } },
+        given,
+      ),
+    reset: ({ partner_id }) => void drop(partner_id),
+    close: async () => void (await Promise.all([...lines.keys()].map(drop))),
   };
 }
 
-function openLine(
-  { registry, clock, log, allowPrivateAddresses }: PartnerClientOptions,
-  partner: Partner,
-  fetched: (outcome: string) => void,
-): Line {
-  const base = new URL(partner.base_url);
-  const { auth: credentials, connection } = registry.credentials(partner);
-  const peer = (url: URL, connections: number): Peer =>
-    openPeer(url.origin, { connections, allowPrivateAddresses, connection });
-  const { max_calls_per_second: perSecond } = partner.budget;
-  const shared = {
-    madeFor: partner,
-    reads: rateLimiter({ perSecond, burst: perSecond, maxKeys: 1, clock }),
-    basePath: base.pathname.replace(/\/+$/, ''),
-    drive: peer(base, partner.budget.max_concurrent_calls),
-    interactive: peer(base, INTERACTIVE_CONNECTIONS),
-  };
-  if (credentials.method === 'key') {
-    // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
-    const keyHeaders = { [credentials.header.toLowerCase()]: credentials.key };
-    return { ...shared, keyHeaders, secrets: [credentials.key] };
-  }
-  const tokenUrl = new URL(credentials.token_url);
-  const tokenPeer = peer(tokenUrl, 1);
-  const tokens = openTokenSource({
-    credentials,
-    clock,
-    fetch: (form) =>
-      tokenPeer.exchange({
-        method: 'POST',
-        path: tokenUrl.pathname + tokenUrl.search,
-        headers: { 'content-type': 'application/x-www-form-urlencoded' },
-        body: form,
-        deadlineMs: TOKEN_DEADLINE_MS,
-      }),
-    fetched(outcome) {
-      fetched(outcome);
-      if (outcome !== 'granted') {
-        log.warn({ partner_id: partner.partner_id, outcome }, 'no access token');
-      }
-    },
-  });
-  return { ...shared, tokenPeer, tokens, keyHeaders: {}, secrets: [] };
-}
-
-async function closeLine(line: Line): Promise<void> {
-  await Promise.all([line.drive.close(), line.interactive.close(), line.tokenPeer?.close()]);
-}
-
-/** Each read of a registration returns a new object; its connections and tokens stay valid unless the fields they depend on changed. */
-function sameLine(old: Partner, fresh: Partner, registry: PartnerRegistry): boolean {
-  return (
-    old.base_url === fresh.base_url &&
-    old.budget.max_concurrent_calls === fresh.budget.max_concurrent_calls &&
-    old.budget.max_calls_per_second === fresh.budget.max_calls_per_second &&
-    JSON.stringify(old.auth) === JSON.stringify(fresh.auth) &&
-    JSON.stringify(registry.credentials(old)) === JSON.stringify(registry.credentials(fresh))
-  );
-}
-
-// Calls -----------------------------------------------------------------------------------------------------------------------
+const OVER_BUDGET = { kind: 'unreachable', reason: 'over_budget' } as const;
 
 /** One operation, before credentials and ids are added. */
 interface Request {
-  readonly access: Access;
-  readonly method: 'GET' | 'PUT';
-  readonly template: string;
+  readonly operation: keyof Partner['paths'];
   readonly values: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly interactive?: boolean;
 }
 
-const OVER_BUDGET = { kind: 'unreachable', reason: 'over_budget' } as const;
-const READ = { access: 'read', method: 'GET' } as const;
-const WRITE = { access: 'write', method: 'PUT' } as const;
+const methodOf = ({ body }: Request): 'GET' | 'PUT' => (body === undefined ? 'GET' : 'PUT');
 
-function send(
-  line: Line,
-  what: Request,
-  { deadlineMs = line.madeFor.budget.call_timeout_ms, signal }: CallOptions,
-  requestId = nextRequestId(),
-  span?: Span,
-): Promise<Exchange | NotSent> {
-  const { body } = what;
-  const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
-    (what.interactive === true ? line.interactive : line.drive).exchange({
-      method: what.method,
-      path: line.basePath + fillPath(what.template, what.values),
-      headers: {
-        ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
-        ...what.headers,
-        'x-request-id': requestId,
-        traceparent:
-          span === undefined ? `00-${requestId}-${requestId.slice(16)}-01` : traceparentOf(span),
-        ...authorization,
-      },
-      ...(body === undefined ? undefined : { body }),
-      deadlineMs,
-      signal,
-    });
-  return line.tokens === undefined
-    ? once(line.keyHeaders)
-    : withToken(line.tokens, what.access, once);
+type Line = ReturnType<typeof openLine>;
+
+/** Connections and credentials of one registration. `fetched` is told what came of each request for an access token. */
+function openLine(
+  { registry, clock, allowPrivateAddresses }: PartnerClientOptions,
+  madeFor: Partner,
+  fetched: (outcome: string) => void,
+) {
+  const { auth, connection } = registry.credentials(madeFor);
+  const peer = (url: URL, connections: number): Peer =>
+    openPeer(url.origin, { connections, allowPrivateAddresses, connection });
+  const base = new URL(madeFor.base_url);
+  const { max_calls_per_second: perSecond, max_concurrent_calls: calls } = madeFor.budget;
+  const reads = rateLimiter({ perSecond, burst: perSecond, maxKeys: 1, clock });
+  const drive = peer(base, calls);
+  const interactive = peer(base, INTERACTIVE_CONNECTIONS);
+  const tokens = auth.method === 'oauth' ? openTokens(auth, { peer, clock, fetched }) : undefined;
+  // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
+  const keyHeaders = auth.method === 'key' ? { [auth.header.toLowerCase()]: auth.key } : {};
+  const fingerprint = (of: Partner): string =>
+    JSON.stringify([of.base_url, of.budget, registry.credentials(of)]);
+  const basePath = base.pathname.replace(/\/+$/, '');
+  let partner = madeFor;
+  const send = (
+    request: Request,
+    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions = {},
+    requestId = nextRequestId(),
+    span?: Span,
+  ): Promise<Exchange | NotSent> => {
+    const { operation, values, body, headers } = request;
+    const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
+      (request.interactive === true ? interactive : drive).exchange({
+        method: methodOf(request),
+        path: basePath + fillPath(partner.paths[operation], values),
+        headers: {
+          ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
+          ...headers,
+          'x-request-id': requestId,
+          traceparent:
+            span === undefined ? `00-${requestId}-${requestId.slice(16)}-01` : traceparentOf(span),
+          ...authorization,
+        },
+        ...(body === undefined ? undefined : { body }),
+        deadlineMs,
+        signal,
+      });
+    if (tokens === undefined) return once(keyHeaders);
+    return withToken(tokens.source, body === undefined ? 'read' : 'write', once);
+  };
+  return {
+    /** What the calls carry as credentials. */
+    secrets: auth.method === 'key' ? [auth.key] : [],
+    /** Each read of a registration gives a new object; connections and tokens stay valid unless the fields that they depend on changed. */
+    serves(fresh: Partner): boolean {
+      if (fresh !== partner && fingerprint(fresh) !== fingerprint(partner)) return false;
+      partner = fresh;
+      return true;
+    },
+    /** A read that a customer waits for; undefined beyond the partner's calls a second. */
+    async read(
+      operation: 'get_account' | 'get_balance',
+      { biller_id, account_id }: AccountKey,
+      given?: CallOptions,
+    ): Promise<Exchange | NotSent | undefined> {
+      if (!reads.take('').ok) return undefined;
+      const request = { operation, values: { biller_id, account_id }, interactive: true };
+      return send(request, { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given });
+    },
+    send,
+    close: () => Promise.all([drive.close(), interactive.close(), tokens?.peer.close()]),
+  };
 }
 
-/** `send` for a call about a payment, with its answer told to `answered`. */
+/** The access tokens of a partner, with a connection of their own. */
+function openTokens(
+  credentials: OAuthCredentials,
+  {
+    peer,
+    ...given
+  }: Pick<Parameters<typeof openTokenSource>[0], 'clock' | 'fetched'> & {
+    readonly peer: (url: URL, connections: number) => Peer;
+  },
+): { readonly source: TokenSource; readonly peer: Peer } {
+  const url = new URL(credentials.token_url);
+  const endpoint = peer(url, 1);
+  const fetch = (body: string): Promise<Exchange> =>
+    endpoint.exchange({
+      method: 'POST',
+      path: url.pathname + url.search,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body,
+      deadlineMs: TOKEN_DEADLINE_MS,
+    });
+  return { source: openTokenSource({ ...given, credentials, fetch }), peer: endpoint };
+}
+
+/** Sends a call about a payment, and tells its answer to `answered`. */
 async function sendFor(
   { clock, log, answered }: PartnerClientOptions,
-  lineOf: (partner: Partner) => Line,
-  kind: AnsweredCall['kind'],
+  line: Line,
   partner: Partner,
   payment: Intent,
-  what: Request,
-  given: CallOptions,
+  request: Request,
+  given: CallOptions | undefined,
 ): Promise<Exchange | NotSent> {
   const { partner_id } = partner;
   const { platform_payment_id, account_id } = payment;
+  const method = methodOf(request);
+  const call = `${method} payment`;
   const request_id = nextRequestId();
   const sent_at = clock.now();
   const startedAt = clock.monotonic();
@@ -363,36 +334,31 @@ async function sendFor(
     'duebridge.payment_id': platform_payment_id,
     'duebridge.partner_id': partner_id,
     'duebridge.request_id': request_id,
-    'http.request.method': what.method,
-    'http.route': what.template,
+    'http.request.method': method,
+    'http.route': partner.paths[request.operation],
   };
-  const span = tracer.startSpan(
-    CALL_NAMES[kind],
-    { kind: SpanKind.CLIENT, attributes },
-    paymentTrace(platform_payment_id),
-  );
+  const of = paymentTrace(platform_payment_id);
+  const span = tracer.startSpan(call, { kind: SpanKind.CLIENT, attributes }, of);
   const answer =
-    testReply(partner, payment, sent_at) ??
-    (await send(lineOf(partner), what, given, request_id, span));
+    testReply(partner, payment, sent_at) ?? (await line.send(request, given, request_id, span));
   endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
   const took_ms = clock.monotonic() - startedAt;
-  const ms = Math.round(took_ms);
   const named = { partner_id, platform_payment_id, request_id };
   // At debug when the partner answered as expected; nothing of the body.
   const result = answer.kind === 'reply' ? { status: answer.status } : { reason: answer.reason };
   const level = answer.kind === 'reply' && answer.status === 200 ? 'debug' : 'info';
-  log[level]({ call: CALL_NAMES[kind], ...named, ms, ...result }, 'a partner was called');
+  log[level]({ call, ...named, ms: Math.round(took_ms), ...result }, 'a partner was called');
   answered?.({
-    kind,
+    kind: method === 'PUT' ? 'put' : 'get',
     ...named,
     account_id,
     isExpected: isRecordOf(payment, answer),
     sent_at,
     took_ms,
     answer,
-    secrets: lineOf(partner).secrets,
+    secrets: line.secrets,
   });
   return answer;
 }
@@ -452,23 +418,27 @@ function fieldsOf(json: Json | undefined): Fields | undefined {
     : undefined;
 }
 
-/** What an answer to Get Account means (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
-export function judgeAccount(
-  asked: { readonly biller_id: string; readonly account_id: string },
-  answer: Exchange | NotSent,
-): AccountOutcome {
+/** Why an answer is no record; undefined when it is one. */
+function unreadOf(answer: Exchange | NotSent): Unread | undefined {
   if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
   // Only the partner's own answer is definite: a proxy's HTML page says nothing about the account.
   if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
-  const fields = answer.status === 200 ? fieldsOf(answer.json) : undefined;
-  if (fields === undefined) return { kind: 'unreachable', reason: `status_${answer.status}` };
-  const { account_id, biller_id, status, balance } = fields;
+  const isRecord = answer.status === 200 && fieldsOf(answer.json) !== undefined;
+  return isRecord ? undefined : { kind: 'unreachable', reason: `status_${answer.status}` };
+}
+
+/** What an answer to Get Account means (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
+export function judgeAccount(asked: AccountKey, answer: Exchange | NotSent): AccountOutcome {
+  const unread = unreadOf(answer);
+  if (unread !== undefined) return unread;
+  const { account_id, biller_id, status, balance, payment_rules } =
+    fieldsOf((answer as Reply).json) ?? {};
   // Somebody else's account (crossed answers, F50) must not be shown.
-  if (account_id !== undefined && account_id !== asked.account_id)
+  const isOther = (echo: Json | undefined, ours: string): boolean =>
+    echo !== undefined && echo !== ours;
+  if (isOther(account_id, asked.account_id) || isOther(biller_id, asked.biller_id))
     return { kind: 'unreachable', reason: 'other_account' };
-  if (biller_id !== undefined && biller_id !== asked.biller_id)
-    return { kind: 'unreachable', reason: 'other_account' };
-  const rules = paymentRules(fieldsOf(fields['payment_rules']));
+  const rules = paymentRules(fieldsOf(payment_rules));
   return {
     kind: 'found',
     account: {
@@ -490,12 +460,11 @@ function paymentRules(fields: Fields | undefined): PaymentRules | undefined {
 
 /** What an answer to Get Balance means (B2, TR3). Pure. */
 export function judgeBalance(answer: Exchange | NotSent): BalanceOutcome {
-  if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
-  if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
-  if (answer.status !== 200 || !balanceCheck.holds(answer.json)) {
-    return { kind: 'unreachable', reason: `status_${answer.status}` };
-  }
-  return { kind: 'found', balance: pickBalance(answer.json) };
+  const unread = unreadOf(answer);
+  if (unread !== undefined) return unread;
+  const { json } = answer as Reply;
+  if (!balanceCheck.holds(json)) return { kind: 'unreachable', reason: 'status_200' };
+  return { kind: 'found', balance: pickBalance(json) };
 }
 
 /** The known fields of a balance. */
