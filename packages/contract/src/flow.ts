@@ -185,13 +185,6 @@ export const FlowSession = Type.Object({
       },
       { description: 'The last payment of this customer for this account that succeeded.' },
     ),
-    other_payment: Type.Object(
-      { amount_in_cents: t.AmountInCents, created_at: t.instant('When it was confirmed.') },
-      {
-        description:
-          'A payment for the same account by somebody else that is still processing: paying now makes a second payment.',
-      },
-    ),
   }),
 });
 export type FlowSession = Static<typeof FlowSession>;

@@ -438,25 +438,6 @@ test('a token opens a limited number of sessions, and open ones continue', async
   for (const { body } of open) await readSession(String(body['session']));
 });
 
-test('a second payer of an account is told of the first while that payment is processing', async () => {
-  const account = newAccount();
-  const one = await platform.session(credentials, account, newCustomer());
-  assert.equal(one.bill?.other_payment, undefined);
-  const payment = await pay(one.session, { amount_in_cents: 4_321 });
-  const { session } = await platform.session(credentials, account, newCustomer());
-  const shown = await readSession(session);
-  assert.deepEqual(shown.other_payment, {
-    amount_in_cents: 4_321,
-    created_at: payment.created_at,
-  });
-  assert.equal(shown.payment, null);
-  // Nobody is told of their own payment as of another's, nor of one that has ended.
-  assert.equal((await readSession(one.session)).other_payment, undefined);
-  partner.endings.set(account, succeeded());
-  await ended(one.session, payment.platform_payment_id);
-  assert.equal((await readSession(session)).other_payment, undefined);
-});
-
 test('an e-mail address in two Unicode forms is one customer, who sees the payment already made', async () => {
   const account = newAccount();
   const name = `zoë${newCustomer()}`;

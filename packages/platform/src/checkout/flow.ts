@@ -16,9 +16,6 @@ import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payme
 /** Retry-After while a payment that the flow names cannot be read yet. */
 const RETRY_AFTER_SECONDS = '1';
 
-/** Other customers of an account whose latest payments are looked at. */
-const MAX_OTHERS = 100;
-
 /** An open session, as its row says. */
 export interface Session {
   readonly session_id: string;
@@ -128,41 +125,6 @@ export async function flowAsItStands(
   const ofToken = paymentOf(found.find((candidate) => candidate.of_token));
   // A failed or canceled payment is shown only until a later one exists, from any token: the bill may be paid by now.
   return { standing: ofToken && (ofToken.status === 'succeeded' ? ofToken : latest), latest };
-}
-
-/** Ids are UUIDv7, so the newest payments are looked at; an account with more payers than this is one for tests. */
-const selectOthers = sql(
-  'flow_others',
-  `SELECT f.latest_payment_id AS platform_payment_id FROM duebridge_platform.flows f
-    WHERE f.account_id = $3 AND f.biller_id = $2 AND f.partner_id = $1 AND f.flow_id <> $4 AND f.latest_payment_id IS NOT NULL
-    ORDER BY f.latest_payment_id DESC LIMIT ${MAX_OTHERS}`,
-);
-const selectOther = sql(
-  'flow_other_payment',
-  `SELECT p.amount_in_cents, p.created_at FROM duebridge_platform.payments p
-    WHERE p.platform_payment_id = ANY($1::text[]) AND p.partner_id = $2 AND p.account_id = $3 AND p.status = 'processing'
-    ORDER BY p.created_at DESC LIMIT 1`,
-);
-
-/** The newest payment that another customer has under way for the session's account, or undefined. */
-export async function otherPayment(
-  on: Queryable,
-  session: PayableSession,
-): Promise<Pick<PaymentRow, 'amount_in_cents' | 'created_at'> | undefined> {
-  const { partner_id, biller_id, account_id, flow_id } = session;
-  const others = await on.query<Pick<PaymentRow, 'platform_payment_id'>>(selectOthers, [
-    partner_id,
-    biller_id,
-    account_id,
-    flow_id,
-  ]);
-  if (others.length === 0) return undefined;
-  const [other] = await on.query<Pick<PaymentRow, 'amount_in_cents' | 'created_at'>>(selectOther, [
-    others.map(({ platform_payment_id }) => platform_payment_id),
-    partner_id,
-    account_id,
-  ]);
-  return other;
 }
 
 /**

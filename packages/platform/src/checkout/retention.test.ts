@@ -167,23 +167,6 @@ test('mails leave after two months, except those that wait, and the shell of an 
   assert.deepEqual(await forget(database), { ...nothing, mails: 2, customers: 1 });
 });
 
-test('the payments under way of an account with very many payers are found without sorting them', async () => {
-  await database.query(
-    `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id, latest_payment_id)
-     SELECT decode(md5(n::text) || md5(n::text), 'hex'), $1, 'water', 'shared', md5(n::text) FROM generate_series(1, 20000) n`,
-    [partner_id],
-  );
-  await database.query('ANALYZE duebridge_platform.flows');
-  const plan = await database.query<Record<string, string>>(
-    `EXPLAIN SELECT f.latest_payment_id FROM duebridge_platform.flows f
-      WHERE f.account_id = 'shared' AND f.biller_id = 'water' AND f.partner_id = '${partner_id}' AND f.flow_id <> '\\x00'
-        AND f.latest_payment_id IS NOT NULL ORDER BY f.latest_payment_id DESC LIMIT 100`,
-  );
-  const text = plan.map((line) => Object.values(line).join()).join('\n');
-  assert.match(text, /Index (Only )?Scan Backward using flows_by_account/);
-  assert.doesNotMatch(text, /Sort/);
-});
-
 test('what waited for a second person leaves after a week, when it counts no more', async () => {
   const ask = (subject: string, days: number) =>
     database.query(

@@ -20,7 +20,6 @@ import {
   flowAsItStands,
   isPayable,
   nextPaymentId,
-  otherPayment,
   type PayableSession,
   type Session,
 } from './flow.ts';
@@ -134,14 +133,13 @@ export function openSessions(options: {
     // Before the payments are read: an id whose place is taken in between makes no payment, and gives the one that is there.
     const next = await nextPaymentId(database, session, clock.now());
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, other, payment, receipt] = await Promise.all([
+    const [bill, payment, receipt] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
             if (error instanceof Refusal) return fromToken(session);
             throw error;
           }),
-      standing === undefined ? otherPayment(database, session) : undefined,
       standing === undefined ? null : withAction(standing, funding),
       standing?.status === 'succeeded'
         ? receiptOf(database, sealer, standing, session, mails)
@@ -176,7 +174,6 @@ export function openSessions(options: {
             },
           }
         : {}),
-      ...(other === undefined ? {} : { other_payment: other }),
     };
   };
   return {

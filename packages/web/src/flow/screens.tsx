@@ -207,8 +207,7 @@ function reviewNotes({ session, rules }: Bill, words: Language, today: string): 
   const biller = session.biller.name;
   const due = session.account.balance?.amount_due_in_cents;
   const notes: string[] = [];
-  const { last_paid: paid, other_payment: other } = session;
-  if (other) notes.push(say('other_payment', { amount: money(other.amount_in_cents) }));
+  const { last_paid: paid } = session;
   if (paid) {
     const day = calendarDay(Date.parse(paid.posted_at));
     const amount = money(paid.amount_in_cents);
