@@ -20,9 +20,9 @@ after(() => sides.stop());
 
 for (const [method, profile, skipped] of [
   ['key', 'contract', ['P03', 'P04', 'P05', 'P07']],
-  ['key', 'strict', ['P03', 'P04', 'P05', 'P07', 'P09']],
+  ['key', 'strict', ['P03', 'P04', 'P05', 'P07']],
   ['oauth', 'contract', ['P07', 'P08']],
-  ['oauth', 'strict', ['P07', 'P08', 'P09']],
+  ['oauth', 'strict', ['P07', 'P08']],
 ] as const satisfies readonly (readonly ['key' | 'oauth', Profile, readonly string[]])[]) {
   testInRealTime(
     `the judge has no finding about our partner kit: ${method}, ${profile}`,

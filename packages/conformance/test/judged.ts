@@ -55,13 +55,11 @@ export async function judgePartnerPeer(
 ): Promise<RunReport> {
   const auth = typeof peer.auth === 'object' ? peer.auth : PARTNER_AUTHS[peer.auth ?? 'key'];
   let restarts = 0;
-  const oldTls = { ...CERTIFICATE, minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
   const partner = await startScriptedPartner({
     auth,
     accounts: ACCOUNTS,
     clock: CLOCK,
     processing_ms: 40,
-    ...(peer.how === 'old-tls' && { tls: oldTls }),
     behaviour: [peer.behaviour?.(() => restarts) ?? {}, canceling()],
   });
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));

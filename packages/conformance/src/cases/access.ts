@@ -1,20 +1,9 @@
 /**
- * Checks of who may call a partner (P01 to P09): each operation with a wrong credential, with a right one of the wrong scope,
+ * Checks of who may call a partner (P01 to P08): each operation with a wrong credential, with a right one of the wrong scope,
  * and the partner's own token endpoint. A hole here lets strangers read bills or record payments.
  */
-import { TLSSocket } from 'node:tls';
-import { buildConnector } from 'undici';
 import type { PartnerCase } from '../check/check.ts';
-import {
-  asObject,
-  CONNECT_TIMEOUT_MS,
-  isJson,
-  isRefusal,
-  isSuccess,
-  show,
-  tell,
-  type Reply,
-} from '../check/http.ts';
+import { asObject, isJson, isRefusal, isSuccess, show, tell, type Reply } from '../check/http.ts';
 import {
   type PartnerContext,
   type Proof,
@@ -22,7 +11,6 @@ import {
   type TokenForm,
 } from '../check/partner-context.ts';
 import { own, sharedAll } from '../check/payment-fields.ts';
-import { isLoopback } from '../check/target.ts';
 import { changed, isText, misspellings, oauthOnly, otherCase } from './shared.ts';
 
 /** Fields that reveal an account or a payment. */
@@ -261,54 +249,6 @@ const p08: PartnerCase = {
   },
 };
 
-const p09: PartnerCase = {
-  id: 'P09',
-  title: 'Connections below TLS 1.2 are refused',
-  clauses: ['S3'],
-  severity: 'should',
-  profile: 'strict',
-  likely_cause: 'The load balancer still uses an old default for its minimum TLS version.',
-  unfit: (target) =>
-    target.base_url.startsWith('http:') ? 'the target uses plain http on this machine' : undefined,
-  async run(t: PartnerContext) {
-    const url = new URL(t.run.url('get_account', { account_id: t.target.accounts.payable }));
-    const { HTTPS_PROXY, https_proxy = HTTPS_PROXY } = process.env;
-    t.given(!https_proxy, 'the server may be reached through a proxy');
-    const version = await oldHandshake(url);
-    t.should(version === undefined, 'a handshake below TLS 1.2 fails', undefined, {
-      got: `the server agreed on ${version ?? 'none'}`,
-    });
-    if (isLoopback(url.hostname)) return;
-    const plain = await t.send({
-      method: 'GET',
-      url: `http://${url.hostname}${url.pathname}`,
-      timeout_ms: CONNECT_TIMEOUT_MS,
-    });
-    const isRefused = !isSuccess(plain) && plain.status !== 401;
-    t.should(isRefused, 'plain http is refused or redirected to https', plain);
-  },
-};
-
-/** The protocol negotiated when the client offers at most TLS 1.1; undefined when the server refuses. */
-function oldHandshake({ hostname, port }: URL): Promise<string | undefined> {
-  const connect = buildConnector({
-    timeout: CONNECT_TIMEOUT_MS,
-    minVersion: 'TLSv1',
-    maxVersion: 'TLSv1.1',
-    // OpenSSL 3 offers these versions only at a lower security level. Nothing is sent over the connection.
-    ciphers: 'DEFAULT@SECLEVEL=0',
-    rejectUnauthorized: false,
-  });
-  const host = hostname.replace(/^\[|\]$/g, '');
-  const place = { host, hostname: host, protocol: 'https:', port: port || '443' };
-  return new Promise((resolve) => {
-    connect(place, (_error, socket) => {
-      resolve(socket instanceof TLSSocket ? (socket.getProtocol() ?? undefined) : undefined);
-      socket?.destroy();
-    });
-  });
-}
-
 /** A scope that no server knows. */
 const NO_SCOPE = 'no-such-scope-duebridge';
 
@@ -348,4 +288,4 @@ async function otherGrants(t: PartnerContext): Promise<void> {
   }
 }
 
-export const ACCESS = [p01, p03, p04, p05, p07, p08, p09];
+export const ACCESS = [p01, p03, p04, p05, p07, p08];

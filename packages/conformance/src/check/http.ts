@@ -16,7 +16,7 @@ import { TargetProblem, type Secret } from './target.ts';
 export const REQUEST_TIMEOUT_MS = 15_000;
 
 /** Maximum wait for a connection. */
-export const CONNECT_TIMEOUT_MS = 3_000;
+const CONNECT_TIMEOUT_MS = 3_000;
 
 /** Maximum bytes read of one answer (decision 16). */
 const MAX_ANSWER_BYTES = 262_144;

@@ -448,7 +448,7 @@ export function exampleTarget(method: 'key' | 'oauth'): Draft {
 }
 
 /** True for a host name of this machine, the only kind of host for which plain http is allowed. */
-export function isLoopback(hostname: string): boolean {
+function isLoopback(hostname: string): boolean {
   return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 }
 

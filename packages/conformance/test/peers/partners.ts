@@ -56,12 +56,7 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
   readonly auth?: 'oauth' | 'short-lived-oauth';
-  readonly how?:
-    | 'old-tls'
-    | 'with-a-maximum'
-    | 'with-a-cancellation'
-    | 'with-an-unusual-id'
-    | 'the-day-after';
+  readonly how?: 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
 }
 
 /** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */
@@ -371,7 +366,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   warns('P08', 'accepts the key in any header', () =>
     admits((call) => call.headers.authorization !== undefined),
   ),
-  warns('P09', 'accepts TLS 1.1', () => ({}), { ...STRICT, how: 'old-tls' }),
   fails('P10', 'returns accounts as text/plain', () =>
     swaps(
       (call, { status }) => call.operation === 'get_account' && status === 200,
