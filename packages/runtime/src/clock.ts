@@ -13,7 +13,7 @@ export interface Clock {
   monotonic(): number;
   /**
    * Resolves after `ms` milliseconds, or at once when `signal` aborts (it never rejects; look at the signal). Any length works,
-   * including those beyond a timer's 2^31 ms, which setTimeout would fire after 1 ms (F58). Zero, negative and NaN
+   * including those beyond a timer's 2^31 ms, which setTimeout would fire after 1 ms (F54). Zero, negative and NaN
    * resolve in the next turn of the event loop. A waiting sleep keeps the process alive.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;

@@ -59,7 +59,7 @@ export function closeListener(server: net.Server): Promise<void> {
   });
 }
 
-/** A host that is not the partner: a caller that follows a redirect to it has failed (F19-F21, F68). */
+/** A host that is not the partner: a caller that follows a redirect to it has failed (F19, F68). */
 export async function openStray(host: string) {
   const paths: string[] = [];
   // No timeouts: an idle connection to this listener keeps a closed partner's port in use.

@@ -26,15 +26,15 @@ export type UnknownReason =
   | 'name'
   | 'protocol'
   | 'too_large'
-  | 'redirect' // F19-F21: not followed
+  | 'redirect' // F19: not followed
   | 'not_found' // F14, F16: no proof of absence, the PUT may still be under way
   | 'conflict' // 409, 423, 425
   | 'too_many_requests'
   | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: an operator must fix something (F18)
   | 'server_error'
-  | 'not_json' // F22-F25
+  | 'not_json' // F22-F24
   | 'not_a_record' // F29, F33
-  | 'other_status' // 1xx, 201-206 (F45)
+  | 'other_status' // 1xx, 201-206 (F44)
   | 'no_token'; // the token endpoint does not answer
 
 /** Why the partner refuses every call until an operator acts (F12, F13, F47, F60, F62). */

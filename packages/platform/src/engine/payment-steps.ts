@@ -56,7 +56,7 @@ export interface PaymentMemory {
   failedAt: number | undefined;
   /** Consecutive failures of this payment alone: the partner answered others normally meanwhile. */
   ownFaults: number;
-  /** Answers about another payment since the last right one, at most three: crossed on a connection, or wrong (F50). */
+  /** Answers about another payment since the last right one, at most three: crossed on a connection, or wrong (F27). */
   crossed: number;
   /** Polls that showed succeeded without posted_at. */
   grace: number;
@@ -204,7 +204,7 @@ export interface Decision {
   /** How long the partner took for this payment, in milliseconds, where that is known: its polls are planned by it. */
   readonly tookMs?: number | undefined;
   readonly memory: Partial<PaymentMemory>;
-  /** Answers were crossed on a connection: discard all open connections (F50). */
+  /** Answers were crossed on a connection: discard all open connections (F27). */
   readonly resetConnections?: boolean;
   readonly write?: StepWrite | undefined;
   /** Milliseconds until the next step is due; `forget` when there is none. */
@@ -218,7 +218,7 @@ const GRACE_POLLS = 5;
  * partner reads from has five minutes to catch up.
  */
 const MAX_LOSSES = 12;
-/** Answers about other payments, with no right one in between, after which the partner itself is taken to be wrong (F50). */
+/** Answers about other payments, with no right one in between, after which the partner itself is taken to be wrong (F27). */
 const CROSSED_TRIES = 4;
 /** Up to this age an open read replaces polls; beyond it, a connection would be held for a payment that nobody is waiting for. */
 export const WAITING_AGE_MS = 10 * 60_000;
@@ -491,7 +491,7 @@ function tookMs(
 
 /**
  * The answer is about another payment, perhaps crossed on a connection. Ask again on fresh connections, a few times, before involving
- * an operator (F50): a gateway that mixes up one answer in ten does so twice in a row for one payment in a hundred.
+ * an operator (F27): a gateway that mixes up one answer in ten does so twice in a row for one payment in a hundred.
  */
 function crossed(payment: Payment, around: Surroundings): Decision {
   const fault = ownFault(payment, around);

@@ -112,7 +112,7 @@ export interface PartnerClient {
     platform_batch_id: string,
     options?: CallOptions,
   ): Promise<Exchange | NotSent>;
-  /** Drops the connections to a partner: answers were crossed on one of them (F50). */
+  /** Drops the connections to a partner: answers were crossed on one of them (F27). */
   reset(partner: Partner): void;
   close(): Promise<void>;
 }
@@ -433,7 +433,7 @@ export function judgeAccount(asked: AccountKey, answer: Exchange | NotSent): Acc
   if (unread !== undefined) return unread;
   const { account_id, biller_id, status, balance, payment_rules } =
     fieldsOf((answer as Reply).json) ?? {};
-  // Somebody else's account (crossed answers, F50) must not be shown.
+  // Somebody else's account (crossed answers, F27) must not be shown.
   const isOther = (echo: Json | undefined, ours: string): boolean =>
     echo !== undefined && echo !== ours;
   if (isOther(account_id, asked.account_id) || isOther(biller_id, asked.biller_id))

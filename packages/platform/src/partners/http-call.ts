@@ -286,7 +286,7 @@ function callsUnder(signal: AbortSignal): Set<CallHandler> {
   return calls;
 }
 
-/** Identity: a small body must not become a large one here (F41). No-store: a cache must not answer for the partner (F37). */
+/** Identity: a small body must not become a large one here (F40). No-store: a cache must not answer for the partner (F37). */
 const STANDING_HEADERS = [
   'accept',
   'application/json',

@@ -2,7 +2,7 @@
  * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, F51-F68).
  *
  * enters: a partner's credentials.  leaves: an access token to put behind `Bearer`, or why there is none.
- * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F58); a token is
+ * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F54); a token is
  *         never used beyond its true expiry, and while the endpoint fails the old one is used until then (F63).
  */
 import { type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
@@ -32,7 +32,7 @@ export interface TokenSource {
   refused(access_token: string): void;
 }
 
-/** Life assumed when the answer names none that can be read (F51, F55). */
+/** Life assumed when the answer names none that can be read (F51). */
 const DEFAULT_LIFE_S = 300;
 /** Longest life believed (F54): a revoked token is then noticed within the hour even if nobody answers 401. */
 const MAX_LIFE_S = 3_600;

@@ -50,7 +50,7 @@ export type RecordJudgement =
   | { readonly kind: 'ended'; readonly ending: Ending; readonly anomaly: Anomaly | undefined }
   /** Says succeeded without a usable posted_at (F35): asked again a few times, then reviewed. */
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
-  /** Another payment, or another amount, account or batch than ours (F27, F28, F30, F31): frozen for an operator. */
+  /** Another payment, or another amount, account or batch than ours (F27, F28, F30): frozen for an operator. */
   | { readonly kind: 'mismatch'; readonly field: MismatchField }
   /** Not a payment record: it says nothing (F24, F29, F33). */
   | { readonly kind: 'invalid' };
