@@ -36,6 +36,10 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
     'run a partner with every outcome and fault, to develop against',
     async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   ],
+  doctor: [
+    'check that this machine has what duebridge needs',
+    async () => (await import('./doctor.ts')).doctorCommand(),
+  ],
 };
 
 /** The command with the whole of `name`, or of every command where `name` asks for completion. */

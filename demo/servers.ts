@@ -255,7 +255,7 @@ function customerOf(account: DemoAccount, about: string): SiteAccount {
 }
 
 /** Throws ConfigurationError for the first of the demo's ports that is taken; `first` is the platform's. */
-async function assertPortsFree(first: number): Promise<void> {
+export async function assertPortsFree(first: number): Promise<void> {
   for (const [name, offset] of Object.entries(OFFSETS)) {
     const port = first + offset;
     const probe = createServer().listen(port, '127.0.0.1');

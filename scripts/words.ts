@@ -25,9 +25,3 @@ export function readWords<const C extends ParseArgsConfig>(
     return refuse(program, what);
   }
 }
-
-/** The number that an option was given; refuses anything but digits. */
-export function whole(program: string, option: string, text: string): number {
-  if (!/^\d{1,10}$/.test(text)) refuse(program, `--${option} takes a whole number`);
-  return Number(text);
-}

@@ -352,6 +352,15 @@ test('on the command line a bad setting is one sentence on standard error and ex
   }
 });
 
+test('the doctor finds fault with a database that the servers refuse', async () => {
+  await admin.query(`ALTER DATABASE ${nameOf(empty)} SET default_transaction_read_only = on`);
+  const { code, out } = await run('doctor', ['--json'], good(empty));
+  await admin.query(`ALTER DATABASE ${nameOf(empty)} RESET default_transaction_read_only`);
+  assert.equal(code, 1);
+  const { findings } = JSON.parse(out) as { findings: { check: string; says: string }[] };
+  assert.match(findings.find(({ check }) => check === 'database')?.says ?? '', /is read-only/);
+});
+
 test('each server lists its variables with --help, and knows those of the other', async () => {
   for (const [own, other] of [
     [platform, partner],
@@ -373,7 +382,7 @@ test('each server lists its variables with --help, and knows those of the other'
 });
 
 async function run(
-  side: Side,
+  side: Side | 'doctor',
   args: readonly string[],
   env: Env,
 ): Promise<{ code: number | null; out: string; err: string }> {

@@ -1,6 +1,6 @@
 /**
  * Both sides in one thread and in virtual time, from a seed: every guarantee holds through the trouble, and after healing every
- * payment comes to its end. `npm run reliability` runs more seeds, and replays one.
+ * payment comes to its end. seeds.ts runs more seeds, and replays one.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -87,18 +87,6 @@ async function keepRow(url: string): Promise<void> {
   await database.close();
 }
 
-test('a server whose data directory was removed ends with its user, though it has dropped its connections', async (t) => {
-  const directory = await folder(t);
-  const server = await started(directory);
-  const other = openDatabase({ url: server.url, applicationName: 'other' });
-  t.after(() => other.close());
-  const user = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'duebridge user'`;
-  assert.equal((await other.query(user)).length, 1);
-  await fs.rm(directory, { recursive: true, force: true, maxRetries: 9 });
-  await server.stop();
-  assert.equal(isAlive(server.pid), false);
-});
-
 test('a first start creates a durable database for its user only, and a stop leaves it on disk', async (t) => {
   const data = await folder(t);
   const first = await started(data);
@@ -204,10 +192,11 @@ test('a data directory that cannot be used as it is gets a sentence, and is left
   const server = await started(gone);
   await server.stop();
   await fs.rename(server.clusterDirectory, `${server.clusterDirectory}-aside`);
-  await refused(gone, /is not as it was made/);
+  await refused(gone, /does not exist/);
   await fs.rename(`${server.clusterDirectory}-aside`, server.clusterDirectory);
-  await fs.chmod(server.clusterDirectory, 0o755);
-  await refused(gone, /restore its owner and mode/);
+  await fs.chmod(path.join(server.clusterDirectory, 'data'), 0o755);
+  await refused(gone, /invalid permissions/);
+  await fs.chmod(path.join(server.clusterDirectory, 'data'), 0o700);
 });
 
 test('a data directory may be moved with the database in it, and not without', async (t) => {
@@ -224,7 +213,7 @@ test('a data directory may be moved with the database in it, and not without', a
     if (isInside) {
       assert.equal(await rowCount((await started(`${data}-moved`)).url), 1);
     } else {
-      await assert.rejects(started(`${data}-moved`), /moved or copied, move it back/);
+      await assert.rejects(started(`${data}-moved`), /was moved, move it back/);
       await fs.rename(`${data}-moved`, data);
       assert.equal(await rowCount((await started(data)).url), 1);
     }

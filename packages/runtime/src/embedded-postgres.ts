@@ -133,13 +133,9 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    if (await isThere(cluster.pgdata)) {
-      await withLock(dataDirectory, async () => {
-        if (await isLast(server)) await stopServer(cluster);
-      });
-    } else {
-      await endWithoutFiles(server, cluster);
-    }
+    await withLock(dataDirectory, async () => {
+      if (await isLast(server)) await stopServer(cluster);
+    });
     await server.user.end().catch(() => undefined);
   };
   return {
@@ -185,7 +181,12 @@ async function openCluster(dataDirectory: string, binaries: string, log: Log): P
   const isRoot = process.getuid?.() === 0;
   const found = await readInstallation(file);
   const { cluster, password, uid, gid } = found ?? (await newInstallation(home, isRoot, log));
-  if (found !== undefined) await assertAsMade(found, home);
+  // PostgreSQL itself refuses a folder that was removed or has another owner or mode; of a copy of ours it knows nothing.
+  if (found !== undefined && path.isAbsolute(cluster) && found.home !== home) {
+    throw new ConfigurationError(
+      `the database of ${home} is that of ${found.home}, in ${cluster}: if ${home} was moved, move it back; if it was copied, remove it to start with an empty database`,
+    );
+  }
   const folder = path.resolve(dataDirectory, cluster);
   const runAs = isRoot ? { uid, gid } : undefined;
   const bin = await runnable(binaries, folder, runAs, log);
@@ -213,20 +214,6 @@ async function readInstallation(file: string): Promise<Installation | undefined>
       { cause: error },
     );
   }
-}
-
-/** Refuses a cluster that was moved, copied, removed or damaged, or that is another user's. Nothing is repaired by guessing. */
-async function assertAsMade(found: Installation, home: string): Promise<void> {
-  const folder = path.resolve(home, found.cluster);
-  const isHome = !path.isAbsolute(found.cluster) || found.home === home;
-  const stat = await fs.lstat(folder).catch(() => undefined);
-  const isPrivate =
-    stat?.isDirectory() === true && stat.uid === found.uid && (stat.mode & 0o077) === 0;
-  const ours = process.getuid?.() ?? 0;
-  if (isHome && isPrivate && (ours === 0 || ours === found.uid)) return;
-  throw new ConfigurationError(
-    `the database of ${home} is not as it was made, in ${folder}, with mode 700, of user id ${found.uid}, for ${found.home}: if it was moved or copied, move it back; restore its owner and mode; start as root or as that user; or remove ${home} to start with an empty one`,
-  );
 }
 
 /** An empty private folder for a cluster, and who owns it. */
@@ -419,25 +406,19 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
 
 /** Whether a process runs and is the server of this cluster, where /proc can tell; its command line is open to everybody. */
 async function serves(pid: number, { pgdata }: Cluster): Promise<boolean> {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return false;
+  if (process.platform === 'linux') {
+    const words = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    const [program = '', ...options] = words.split('\0');
+    const here = await fs.realpath(pgdata);
+    // Another cluster's server has a folder of its own. One whose folder is gone may be ours, moved while it ran.
+    const its = await fs.realpath(options[options.indexOf('-D') + 1] ?? '').catch(() => here);
+    return program.endsWith('/postgres') && its === here;
   }
-  if (process.platform !== 'linux') return true;
-  const words = await commandLine(pid);
-  if (words[0]?.endsWith('/postgres') !== true) return false;
-  const here = await fs.realpath(pgdata);
-  // Another cluster's server has a folder of its own. One whose folder is gone may be ours, moved while it ran.
-  const its = await fs
-    .realpath(words[words.indexOf('-D') + 1] ?? '')
-    .catch((error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? here : undefined));
-  return its === here;
-}
-
-/** The words of a process's command line, where there is /proc; none of one that has ended. */
-async function commandLine(pid: number): Promise<string[]> {
-  return (await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
 }
 
 function urlOf(cluster: Cluster, port: number): string {
@@ -473,22 +454,6 @@ async function isLast({ user }: Server): Promise<boolean> {
     .query<{ alone: boolean }>(statement, [USER_LOCK])
     .catch(() => undefined);
   return answer?.rows[0]?.alone === true;
-}
-
-/**
- * Ends a server whose data directory was removed, whoever is connected: nobody can use it any more, pg_ctl does not find it, and it would
- * notice only within a minute. It may have lost our connection already, so its command line says that the process is still this one.
- */
-async function endWithoutFiles({ pid }: Server, { pgdata }: Cluster): Promise<void> {
-  for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
-    if (!(await commandLine(pid)).includes(pgdata)) return;
-    try {
-      process.kill(pid, 'SIGQUIT');
-    } catch {
-      return;
-    }
-    await delay(20);
-  }
 }
 
 /** Stops a server and waits for its end: fast, then at once, which loses no commit either. */
