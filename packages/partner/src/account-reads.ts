@@ -11,12 +11,7 @@ import {
   type BillerRules,
 } from './account-system.ts';
 import type { KitMetrics } from './metrics.ts';
-
-/** An account as named in the path. */
-export interface AccountPath {
-  readonly biller_id: string;
-  readonly account_id: string;
-}
+import type { AccountPath } from './store.ts';
 
 /** Reads accounts and balances, and validates every answer. */
 export interface AccountReads {

@@ -17,7 +17,7 @@ import {
   type PostOutcome,
   type Posting,
 } from './account-system.ts';
-import { arraysOf } from './store.ts';
+import { accountKey, arraysOf, type AccountPath } from './store.ts';
 
 interface AccountRow {
   readonly biller_id: string;
@@ -93,36 +93,26 @@ const existingAccountsStatement = sql(
     WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
 );
 
-interface AccountKey {
-  readonly biller_id: string;
-  readonly account_id: string;
-}
-
-function idsOf(accounts: readonly AccountKey[]): (string | null)[][] {
+function idsOf(accounts: readonly AccountPath[]): (string | null)[][] {
   return arraysOf(accounts, 'account_id', 'biller_id');
 }
 
 /** Locks accounts, all of them or (`onlyFree`) those that no other transaction has. */
 async function lockAccounts(
   tx: Transaction,
-  accounts: readonly AccountKey[],
+  accounts: readonly AccountPath[],
   onlyFree = false,
 ): Promise<Map<string, AccountRow>> {
   const statement = onlyFree ? lockFreeAccountsStatement : lockAccountsStatement;
   const rows = await tx.query<AccountRow>(statement, idsOf(accounts));
-  return new Map(rows.map((row) => [keyOf(row), row]));
+  return new Map(rows.map((row) => [accountKey(row), row]));
 }
 
 /** Which of these accounts exist. */
-async function existing(tx: Transaction, accounts: readonly AccountKey[]): Promise<Set<string>> {
+async function existing(tx: Transaction, accounts: readonly AccountPath[]): Promise<Set<string>> {
   if (accounts.length === 0) return new Set();
-  const rows = await tx.query<AccountKey>(existingAccountsStatement, idsOf(accounts));
-  return new Set(rows.map(keyOf));
-}
-
-/** Both ids in one text; neither can contain a line break. */
-function keyOf(account: AccountKey): string {
-  return `${account.biller_id}\n${account.account_id}`;
+  const rows = await tx.query<AccountPath>(existingAccountsStatement, idsOf(accounts));
+  return new Set(rows.map(accountKey));
 }
 
 async function postAll(
@@ -133,12 +123,12 @@ async function postAll(
   const accounts = await lockAccounts(tx, payments, payments.length > 1);
   const locked = await existing(
     tx,
-    payments.filter((payment) => !accounts.has(keyOf(payment))),
+    payments.filter((payment) => !accounts.has(accountKey(payment))),
   );
   const outcomes = payments.map((payment) =>
-    locked.has(keyOf(payment))
+    locked.has(accountKey(payment))
       ? ({ outcome: 'locked' } as const)
-      : judge(payment, accounts.get(keyOf(payment))),
+      : judge(payment, accounts.get(accountKey(payment))),
   );
   const paid = payments.filter((_, index) => outcomes[index]?.outcome === 'posted');
   if (paid.length > 0) {
@@ -259,11 +249,11 @@ export async function importAccounts(
     const stored = await lockAccounts(tx, accounts);
     const paid = await paidSince(tx, accounts, as_of);
     const plans = accounts.map((account) =>
-      planOf(account, stored.get(keyOf(account)), paid.get(keyOf(account)) ?? 0, as_of),
+      planOf(account, stored.get(accountKey(account)), paid.get(accountKey(account)) ?? 0, as_of),
     );
     if (as_of === null) {
       refuse(
-        plans.filter(({ row, change }) => change !== 0 && paid.has(keyOf(row))),
+        plans.filter(({ row, change }) => change !== 0 && paid.has(accountKey(row))),
         'has been paid here: say of which moment its amount is true (--as-of, as_of)',
       );
     }
@@ -281,7 +271,7 @@ export async function importAccounts(
       arraysOf(rows, 'biller_id', 'account_id', ...fields, 'amount_as_of', 'change'),
     );
     const changed = plans.filter((plan) => plan.isChanged);
-    const created = changed.filter(({ row }) => !stored.has(keyOf(row))).length;
+    const created = changed.filter(({ row }) => !stored.has(accountKey(row))).length;
     return {
       created,
       updated: changed.length - created,
@@ -369,5 +359,5 @@ async function paidSince(
     paidStatement,
     [...idsOf(accounts), as_of],
   );
-  return new Map(rows.map((row) => [keyOf(row), row.amount_in_cents]));
+  return new Map(rows.map((row) => [accountKey(row), row.amount_in_cents]));
 }

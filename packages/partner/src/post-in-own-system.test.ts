@@ -12,6 +12,7 @@ import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
 import { Applier } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import { settlePayment } from './end-by-hand.ts';
+import type { PaymentRow } from './store.ts';
 import { accepted, kitDatabase } from '../test/kit.ts';
 
 const POSTED: PostOutcome = { outcome: 'posted' };
@@ -85,7 +86,11 @@ function heldCore(): { made: Call[]; of(id: string): Call; post: AccountsInOwnSy
   };
 }
 
-const ids = (count: number): string[] => Array.from({ length: count }, (_, index) => `p${index}`);
+/** Accepts payments, each to an account of its own. */
+const apart = async (database: Database, ...ids: string[]): Promise<PaymentRow[]> => {
+  const rows = ids.map((id) => accepted(database, [id], { account_id: `of ${id}` }));
+  return (await Promise.all(rows)).flat();
+};
 
 const statusOf = async (database: Database, id: string): Promise<string | undefined> => {
   const [row] = await database.query<{ status: string }>(
@@ -222,31 +227,12 @@ test('a process that was suspended does not call for a payment that another repl
   assert.equal(await statusOf(database, 'p'), 'succeeded');
 });
 
-test('each payment has a call of its own, and one account half of them [ST2 KT2]', async (t) => {
-  const database = await kitDatabase(t);
-  const core = heldCore();
-  const one = replica(database, manualClock(), { post: core.post });
-  one.applier.take(await accepted(database, ids(9)));
-  await until('four calls', () => core.made.length === 4);
-  core.made[0]?.answer();
-  await until('the fifth', () => core.made.length === 5);
-  for (let next = 1; next < 9; next += 1) {
-    await until('the next', () => core.made.length > next);
-    core.made[next]?.answer();
-  }
-  await one.applier.stop();
-  assert.deepEqual(
-    core.made.map((call) => call.ids.length),
-    Array.from({ length: 9 }, () => 1),
-  );
-});
-
 test('a call beyond its deadline holds its payment until it returns, and its answer counts [KT2 KT6 LV3]', async (t) => {
   const database = await kitDatabase(t);
   const clock = manualClock();
   const core = heldCore();
   const { applier } = replica(database, clock, { post: core.post, calls: { concurrency: 1 } });
-  applier.take(await accepted(database, ['late', 'next']));
+  applier.take(await apart(database, 'late', 'next'));
   await until('the call', () => core.made.length === 1);
   await clock.advance(10_000);
   await until('the next call, in its place', () => core.made.length === 2);
@@ -269,7 +255,7 @@ test('a cancel at any replica succeeds between two calls, never in one or while 
   const other = replica(database, manualClock()).applier;
   const cancel = async (id: string): Promise<string> =>
     (await other.cancel(id, 'ann', 'asked')).outcome;
-  applier.take(await accepted(database, ['rests', 'fixed', 'lost', 'open']));
+  applier.take(await apart(database, 'rests', 'fixed', 'lost', 'open'));
   await until('the calls', () => core.made.length === 4);
   assert.equal(await cancel('rests'), 'too_late');
   core.of('rests').answer({ outcome: 'later' });
@@ -293,7 +279,7 @@ test('a stop waits for open calls, then aborts them, and gives up its claims onl
   const clock = manualClock();
   const core = heldCore();
   const { applier } = replica(database, clock, { post: core.post, calls: { concurrency: 1 } });
-  applier.take(await accepted(database, ids(2)));
+  applier.take(await apart(database, 'p0', 'p1'));
   await until('the call', () => core.made.length === 1);
   let isStopped = false;
   const stopping = applier.stop().then(() => (isStopped = true));

@@ -5,7 +5,7 @@
  * leaves:  what became of each; ended rows to `announce` after their commit.
  * holds:   an id is in at most one call at a time, at this replica and all living ones; while its outcome is unknown it is posted
  *          only after a look-up that does not know it, and never canceled. An answer counts however late it comes; calls that hang
- *          leave places to others (call-places.ts).
+ *          leave places to others (posting.ts).
  *
  * What is known of a payment stands in its row: it is claimed before its first call, the claim ends with it, and an answer `later`
  * gives the claim back unless it forbids a cancel. So a payment that is claimed already when it is to be called for has an unknown
@@ -48,7 +48,7 @@ import {
   type Postponed,
 } from './store.ts';
 
-const defaults = { concurrency: 8, deadlineMs: 10_000, giveUpMs: undefined };
+const defaults = { concurrency: 16, deadlineMs: 10_000, giveUpMs: undefined };
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */

@@ -41,24 +41,14 @@ const [LEFT_FREE, REPEATS] = [3, 1];
 /** The longest posting of one transaction in milliseconds, however many statements it runs. */
 const POST_MS = 10_000;
 
-/** The limits of one transaction, in milliseconds. */
-interface Limits {
-  /** Of one statement, by PostgreSQL; and of the time in which the account system runs none. */
-  readonly stepMs: number;
-  /** Of the wait for one lock, by PostgreSQL. */
-  readonly lockMs: number;
-}
-
 /**
- * All payments of a group wait for the slowest: with the time alone it has to stay below the two seconds that a neighbour may wait. A
- * lock is waited for less than a second, after which PostgreSQL would look for deadlocks and might end the biller's transaction. A
- * payment that failed before has time enough for a slow account system. No limit counts the way to the database, however far it is.
+ * The longest statement of one transaction in milliseconds, by PostgreSQL; and the longest time in which the account system runs none. All
+ * payments of a group wait for the slowest: with the time alone it has to stay below the two seconds that a neighbour may wait. A payment
+ * that failed before has time enough for a slow account system. No limit counts the way to the database, however far it is.
  */
-const limits = {
-  group: { stepMs: 800, lockMs: 100 },
-  first: { stepMs: 500, lockMs: 250 },
-  repeat: { stepMs: 10_000, lockMs: 250 },
-} as const satisfies Record<string, Limits>;
+const stepMs = { group: 800, first: 500, repeat: 10_000 };
+/** The longest wait for one lock, by PostgreSQL. Hundreds of locked accounts may be tried alone one after the other. */
+const LOCK_MS = 100;
 
 /** What this way of posting needs. */
 export interface InTransactionOptions {
@@ -72,8 +62,8 @@ export interface InTransactionOptions {
 
 /** Posting in the kit's transaction. */
 export function inTransaction(on: InTransactionOptions): Way {
-  const tryAll = (payments: readonly PaymentRow[], of: Limits): Promise<Tried[]> =>
-    postAndEnd(on, payments, of).catch(async (error: unknown) => {
+  const tryAll = (payments: readonly PaymentRow[], limitMs: number): Promise<Tried[]> =>
+    postAndEnd(on, payments, limitMs).catch(async (error: unknown) => {
       on.metrics.count('post_errors');
       const tried = await resultOf(on.database, error);
       return payments.map(() => tried);
@@ -81,9 +71,9 @@ export function inTransaction(on: InTransactionOptions): Way {
   return {
     places: Math.max(2, on.database.connections - LEFT_FREE),
     repeats: REPEATS,
-    together: (payments) => tryAll(payments, limits.group),
+    together: (payments) => tryAll(payments, stepMs.group),
     async alone({ payment, isRepeat }) {
-      const [tried] = await tryAll([payment], isRepeat ? limits.repeat : limits.first);
+      const [tried] = await tryAll([payment], isRepeat ? stepMs.repeat : stepMs.first);
       return tried ?? { result: 'busy' };
     },
   };
@@ -103,7 +93,7 @@ async function resultOf(database: Database, error: unknown): Promise<Tried> {
 async function postAndEnd(
   on: InTransactionOptions,
   payments: readonly PaymentRow[],
-  { stepMs, lockMs }: Limits,
+  limitMs: number,
 ): Promise<Tried[]> {
   const tried = new Map<string, Tried>();
   const work = async (tx: Transaction): Promise<PaymentRow[]> => {
@@ -111,7 +101,7 @@ async function postAndEnd(
     const rows = await lockFreePayments(tx, ids);
     const refused = await refusals(tx, on.rules, rows);
     const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
-    const { outcomes, entries } = await post(on, postings, tx, stepMs);
+    const { outcomes, entries } = await post(on, postings, tx, limitMs);
     const ends: PaymentEnd[] = [...refused.values()];
     const laters: Postponed[] = [];
     postings.forEach(({ platform_payment_id: id }, index) => {
@@ -142,8 +132,8 @@ async function postAndEnd(
     return ended;
   };
   const ended = await on.database.transaction(work, {
-    statementTimeoutMs: stepMs,
-    lockTimeoutMs: lockMs,
+    statementTimeoutMs: limitMs,
+    lockTimeoutMs: LOCK_MS,
   });
   on.announce(ended);
   // What was not found has ended, or somebody has it at this moment; if it remains the sweep finds it.
@@ -155,12 +145,12 @@ async function post(
   { accounts, metrics, clock }: InTransactionOptions,
   postings: readonly PaymentRow[],
   tx: Transaction,
-  stepMs: number,
+  limitMs: number,
 ): Promise<{ outcomes: CheckedOutcome[]; entries: ReadonlySet<string> }> {
   let entries: ReadonlySet<string> = new Set();
   if (postings.length === 0) return { outcomes: [], entries };
   const began = clock.monotonic();
-  const answer = await watched(clock, stepMs, tx, async (on) => {
+  const answer = await watched(clock, limitMs, tx, async (on) => {
     const answered = await accounts.post(postings.map(toPosting), on);
     entries = postedByLedger(on);
     return answered;
@@ -170,12 +160,12 @@ async function post(
 }
 
 /**
- * Runs `post` in the transaction; throws TooLate when it leaves the transaction without a statement for `stepMs`, or takes longer than
+ * Runs `post` in the transaction; throws TooLate when it leaves the transaction without a statement for `limitMs`, or takes longer than
  * `POST_MS`. The time that a statement takes is PostgreSQL's to limit, and the way there may be long.
  */
 async function watched<T>(
   clock: Clock,
-  stepMs: number,
+  limitMs: number,
   tx: Transaction,
   post: (tx: Transaction) => Promise<T>,
 ): Promise<T> {
@@ -186,7 +176,7 @@ async function watched<T>(
   const watch = async (): Promise<T> => {
     for (;;) {
       const now = clock.monotonic();
-      const until = Math.min(began + POST_MS, (running > 0 ? now : idleSince) + stepMs);
+      const until = Math.min(began + POST_MS, (running > 0 ? now : idleSince) + limitMs);
       if (now >= until) throw new TooLate(`posting took longer than ${now - began} ms`);
       await clock.sleep(until - now, over.signal);
       if (over.signal.aborted) return new Promise(() => undefined);

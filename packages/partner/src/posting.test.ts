@@ -1,7 +1,8 @@
 /**
- * How long payments wait beside others that hang, fail or are locked in the kit's transaction, in virtual time: a database in memory with
- * a few connections and locks of accounts, the account system of several billers, and the poster. The bounds: two seconds beside a
- * locked account or one biller in trouble, ten in any other storm. neighbours.full.test.ts has the same on a real server.
+ * Which payments are tried when: how long they wait beside others that hang, fail or are locked in the kit's transaction, in virtual time
+ * (a database in memory with a few connections and locks of accounts, the account system of several billers, and the poster), and who has
+ * the places where each is tried alone. The bounds: two seconds beside a locked account or one biller in trouble, ten in any other storm.
+ * neighbours.full.test.ts has the same on a real server.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -11,9 +12,9 @@ import type { PostOutcome } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { kitMetrics } from './metrics.ts';
 import { inTransaction } from './post-in-transaction.ts';
-import { Posting, type Tried } from './posting.ts';
+import { Posting, type Tried, type Try, type Way } from './posting.ts';
 import type { PaymentRow } from './store.ts';
-import { kitDatabase, processing } from '../test/kit.ts';
+import { kitDatabase, processing, settle } from '../test/kit.ts';
 
 /** Virtual milliseconds of a step, and of a transaction in which nothing waits. */
 const STEP_MS = 10;
@@ -211,6 +212,13 @@ const worlds: Readonly<Record<string, World & { most: number }>> = {
     trouble: 'locked',
     most: STORM,
   },
+  'four hundred accounts of the only biller are locked': {
+    sick: (index) => ['good', `S-${index % 400}`],
+    count: 400,
+    troubleMs: 30_000,
+    trouble: 'locked',
+    most: STORM,
+  },
   'forty accounts of the only biller hang, and more and more': {
     sick: (index) => ['good', `S-${index}`],
     count: 40,
@@ -235,4 +243,109 @@ test('beside payments that hang, fail or are locked no other waits for two secon
   const alone = worlds['forty payments of another biller hang'];
   assert(alone);
   await run({ ...alone, connections: 1, count: 4, more: false }, lockTimeout);
+});
+
+/** A poster of some places, whose tries return when the test says so; `post` and `end` give the accounts that are tried then. */
+function held(places: number, together?: Way['together']) {
+  const clock = manualClock();
+  const figures = new Map<string, () => number>();
+  const open: { one: Try; end: (tried: Tried) => void }[] = [];
+  const way: Way = {
+    places,
+    repeats: places,
+    alone: (one) => new Promise((end) => open.push({ one, end })),
+    ...(together && { together }),
+  };
+  const metrics = {
+    ...kitMetrics(undefined),
+    watch: (name: string, value: () => number) => void figures.set(name, value),
+  };
+  const poster = new Posting(way, { clock, metrics });
+  let count = 0;
+  const begun = async (): Promise<string[]> => {
+    const before = open.length;
+    await settle();
+    return open
+      .slice(before)
+      .map(({ one: { payment } }) => `${payment.biller_id}/${payment.account_id}`);
+  };
+  return {
+    clock,
+    figures,
+    post: (...accounts: string[]): Promise<string[]> => {
+      for (const account of accounts) {
+        const [biller_id = '', account_id = ''] = account.split('/');
+        void poster.post(processing(`p-${(count += 1)}`, { biller_id, account_id }), false);
+      }
+      return begun();
+    },
+    /** All open tries are beyond their deadline. */
+    late: (): Promise<string[]> => {
+      for (const { one } of open) if (!one.isLate) one.late();
+      return begun();
+    },
+    /** The first open try ends. */
+    end: (result: 'done' | 'busy' = 'done'): Promise<string[]> => {
+      open.shift()?.end({ result });
+      return begun();
+    },
+  };
+}
+
+const many = (biller: string, count: number): string[] =>
+  Array.from({ length: count }, (_, account) => `${biller}/${account}`);
+
+test('billers that hang leave half of what is free to others; calls beyond their deadline have no place [ST2 LV3]', async () => {
+  const { post, late, figures } = held(8);
+  const shares: number[] = [];
+  for (const biller of ['a', 'b', 'c', 'd', 'e'])
+    shares.push((await post(...many(biller, 99))).length);
+  assert.deepEqual(shares, [4, 2, 1, 1, 0]);
+  const next = await late();
+  assert.deepEqual(next.map((one) => one.charAt(0)).toSorted(), [
+    'a',
+    'a',
+    'b',
+    'b',
+    'c',
+    'd',
+    'e',
+  ]);
+  assert.deepEqual([figures.get('calls_open')?.(), figures.get('calls_late')?.()], [15, 8]);
+  assert.deepEqual(await post('f/1'), ['f/1'], 'one place was left for another biller');
+  for (let round = 0; round < 99; round += 1) await late();
+  const most = 5 * (4 * 8 + 4) + 1;
+  const lateOf = figures.get('calls_late')?.() ?? Infinity;
+  assert.ok(lateOf <= most, `a biller that ignores its signals has no more late calls: ${lateOf}`);
+  assert.deepEqual(await post('g/1'), ['g/1']);
+});
+
+test('an account has one place, and none beside a late call; billers and accounts take turns [ST2 LV3]', async () => {
+  const { post, late, end } = held(2);
+  assert.deepEqual(await post('a/1', 'a/1', 'a/2', 'b/1', 'b/1'), ['a/1', 'b/1']);
+  assert.deepEqual(await end(), ['a/1']);
+  assert.deepEqual(await end(), ['b/1']);
+  assert.deepEqual(await end(), ['a/2']);
+  await post('b/1', 'b/2');
+  assert.deepEqual(await late(), ['b/2'], 'b/1 waits for the late call of its account');
+});
+
+test('with one place nothing can be left to others: they wait for the deadline [LV3]', async () => {
+  const { post, late } = held(1);
+  assert.deepEqual(await post('a/1', 'b/1'), ['a/1']);
+  assert.deepEqual(await late(), ['b/1']);
+});
+
+test('an account that was locked is suspected for a minute, also when another replica posts what waits for it [LV7]', async () => {
+  const { clock, post, end, figures } = held(2, (payments) =>
+    Promise.resolve(payments.map(() => ({ result: 'busy' }))),
+  );
+  assert.deepEqual(await post('a/1'), ['a/1']);
+  await end('busy');
+  assert.equal(figures.get('locked_accounts')?.(), 1);
+  await clock.advance(60_000);
+  assert.equal(figures.get('locked_accounts')?.(), 0);
+  assert.deepEqual(await post('a/1'), ['a/1']);
+  await end();
+  assert.equal(figures.get('locked_accounts')?.(), 0, 'it was posted');
 });

@@ -7,19 +7,28 @@
  *
  * Where the way posts several at once, a group takes up to 512 payments, one group after the other, because each gathers more that way and
  * two would meet at the same accounts. When a group fails nobody knows whose fault it is: its payments are tried alone, and until one of
- * theirs was posted alone, their accounts (and, unless it was a lock, their billers) stay out of the groups. Payments that are tried
- * alone share a few places by the rules of call-places.ts. What is not posted then waits in apply.ts.
+ * theirs was posted alone, their accounts (and, unless it was a lock, their billers) stay out of the groups.
+ *
+ * Payments that are tried alone share a few places: billers take turns, and the accounts of each, and an account has one place. A call to
+ * a biller's own system may hang, so there a biller has at most as many places as are free: half, while nothing else hangs. A call beyond
+ * its deadline gives its place back; its account gets no other before it returns. With one place nothing can be left: a call that hangs delays all others until its deadline.
  */
 import type { Clock } from '@duebridge/runtime';
 import { within } from './account-system.ts';
-import { accountOf, CallPlaces, FairQueue } from './call-places.ts';
 import type { KitMetrics } from './metrics.ts';
-import type { PaymentRow } from './store.ts';
+import { accountKey, type PaymentRow } from './store.ts';
 
 /** Maximum payments in one group: more would gain little throughput and delay the first payment. */
 const MAX_GROUP = 512;
-/** Accounts and billers that are remembered to stay out of the groups. Beyond that all are forgotten: a group that fails finds them again. */
+/** How long an account or biller in trouble stays out of the groups when none of its payments is posted here: perhaps another replica did. */
+const SUSPECT_MS = 60_000;
+/** Accounts and billers that are remembered to stay out. Beyond that all are forgotten: a group that fails finds them again. */
 const MAX_SUSPECTS = 10_000;
+/**
+ * Calls of one biller beyond their deadline, as a multiple of the places. They are given up after six deadlines, so only a system that
+ * ignores its signal comes here: it gets no more.
+ */
+const LATE_FACTOR = 4;
 /** How long a stop waits for what is in hand; then it gives back what has not begun, and waits for a quarter of that once more. */
 const STOP_MS = 4_000;
 
@@ -74,12 +83,15 @@ export class Posting {
   readonly #way: Way;
   readonly #clock: Clock;
   readonly #group: Item[] = [];
-  readonly #tries = new Set<Try>();
-  readonly #places: CallPlaces;
-  readonly #firsts: FairQueue<Item>;
-  readonly #again: FairQueue<Item>;
-  /** Accounts and billers that stay out of the groups; an account with a payment that is tried alone, or is to be, is one of them. */
-  readonly #suspects = new Set<string>();
+  /** Payments that wait to be tried alone, for the first time and again. */
+  readonly #firsts = new Turns();
+  readonly #again = new Turns();
+  /** The open tries alone, by the id of their payment. */
+  readonly #tries = new Map<string, Try>();
+  /** Accounts and billers that stay out of the groups, and until when. */
+  readonly #suspects = new Map<string, number>();
+  /** Two billers at most: whether there are others to protect from one. */
+  readonly #billers = new Set<string>();
   readonly #whenIdle: (() => void)[] = [];
   readonly #stopped = new AbortController();
   #isGroupUnderWay = false;
@@ -89,26 +101,26 @@ export class Posting {
   constructor(way: Way, { clock, metrics }: { clock: Clock; metrics: KitMetrics }) {
     this.#way = way;
     this.#clock = clock;
-    // Two payments of one account in two transactions would wait for each other.
-    this.#places = new CallPlaces(way.places, this.#tries, way.together !== undefined);
-    this.#firsts = new FairQueue(this.#places);
-    this.#again = new FairQueue(this.#places);
-    if (way.together) metrics.watch('locked_accounts', () => this.#suspects.size);
-    else {
-      metrics.watch('calls_open', () => this.#tries.size);
-      metrics.watch('calls_late', () => [...this.#tries].filter(({ isLate }) => isLate).length);
+    if (way.together) {
+      metrics.watch('locked_accounts', () => {
+        return [...this.#suspects.keys()].filter((key) => this.#isSuspect(key)).length;
+      });
+    } else {
+      const open = (): Try[] => [...this.#tries.values()];
+      metrics.watch('calls_open', () => open().length);
+      metrics.watch('calls_late', () => open().filter(({ isLate }) => isLate).length);
     }
   }
 
   /** Tries one payment. Never throws. `isRepeat`: an earlier try failed or left it claimed, so it must not delay first tries. */
   post(payment: PaymentRow, isRepeat: boolean): Promise<Tried> {
-    const { platform_payment_id: id } = payment;
-    const isTried = [...this.#tries].some((one) => one.payment.platform_payment_id === id);
-    if (this.#isStopping || isTried) return Promise.resolve({ result: 'busy' });
-    this.#places.note(payment);
+    if (this.#isStopping || this.#tries.has(payment.platform_payment_id)) {
+      return Promise.resolve({ result: 'busy' });
+    }
+    if (this.#billers.size < 2) this.#billers.add(payment.biller_id);
     return new Promise<Tried>((resolve) => {
       const item = { payment, isRepeat, resolve };
-      if (isRepeat || !this.#way.together) this.#push(item);
+      if (isRepeat || !this.#way.together) this.#waitAlone(item);
       else this.#group.push(item);
       this.#schedule();
     });
@@ -128,7 +140,7 @@ export class Posting {
     await within(this.#clock, STOP_MS, 'the stop', idle).catch(() => undefined);
     this.#isStopping = true;
     this.#schedule();
-    for (const { aborting } of this.#tries) aborting.abort();
+    for (const { aborting } of this.#tries.values()) aborting.abort();
     await within(this.#clock, STOP_MS / 4, 'the stop', idle).catch(() => undefined);
     this.#stopped.abort();
   }
@@ -148,15 +160,17 @@ export class Posting {
   }
 
   #giveBack(): void {
-    const items = [...this.#group.splice(0), ...this.#firsts.takeAll(), ...this.#again.takeAll()];
-    for (const { resolve } of items) resolve({ result: 'busy' });
+    const all = new Set<string>();
+    const next = (): Item | undefined =>
+      this.#group.pop() ?? this.#firsts.take(all) ?? this.#again.take(all);
+    for (let item = next(); item; item = next()) item.resolve({ result: 'busy' });
   }
 
   #start(): void {
     if (this.#way.together && !this.#isGroupUnderWay) {
       const items: Item[] = [];
       for (const item of this.#group.splice(0, MAX_GROUP)) {
-        if (this.#keys(item).some((key) => this.#suspects.has(key))) this.#push(item);
+        if (this.#keys(item).some((key) => this.#isSuspect(key))) this.#waitAlone(item);
         else items.push(item);
       }
       if (items.length > 0) void this.#tryTogether(items, this.#way.together);
@@ -164,12 +178,23 @@ export class Posting {
     for (let item = this.#next(); item; item = this.#next()) void this.#tryAlone(item);
   }
 
-  /** `posted`: what was just posted. */
+  /** The next payment that has a place. `posted`: a payment that was just posted alone. */
   #next(posted?: PaymentRow): Item | undefined {
-    if (this.#places.free() <= 0) return undefined;
-    const repeats = [...this.#tries].filter((one) => one.isRepeat && !one.isLate).length;
-    const again = repeats < this.#way.repeats ? this.#again.take() : undefined;
-    return again ?? (posted && this.#firsts.take(posted)) ?? this.#firsts.take();
+    const open = [...this.#tries.values()];
+    const placed = open.filter(({ isLate }) => !isLate);
+    const free = this.#way.places - placed.length;
+    if (free <= 0) return undefined;
+    // Two payments of one account in two transactions would wait for each other.
+    const closed = new Set(open.map(({ payment }) => accountKey(payment)));
+    if (!this.#way.together) {
+      for (const [biller, own] of Map.groupBy(open, ({ payment }) => payment.biller_id)) {
+        const late = own.filter(({ isLate }) => isLate).length;
+        if (own.length - late >= free || late >= this.#way.places * LATE_FACTOR) closed.add(biller);
+      }
+    }
+    const repeats = placed.filter(({ isRepeat }) => isRepeat).length;
+    const again = repeats < this.#way.repeats ? this.#again.take(closed) : undefined;
+    return again ?? (posted && this.#firsts.take(closed, posted)) ?? this.#firsts.take(closed);
   }
 
   async #tryTogether(
@@ -181,8 +206,8 @@ export class Posting {
     this.#isGroupUnderWay = false;
     items.forEach((item, index) => {
       const one = tried[index] ?? { result: 'busy' };
-      this.#suspect(item, one);
-      if (one.result === 'failed' || one.result === 'busy') this.#push(item);
+      this.#learn(item, one);
+      if (one.result === 'failed' || one.result === 'busy') this.#waitAlone(item);
       else item.resolve(one);
     });
     this.#schedule();
@@ -203,43 +228,89 @@ export class Posting {
       aborting: new AbortController(),
       over: AbortSignal.any([returned.signal, this.#stopped.signal]),
     };
-    this.#tries.add(one);
+    this.#tries.set(payment.platform_payment_id, one);
     const tried = await this.#way.alone(one);
-    this.#tries.delete(one);
+    this.#tries.delete(payment.platform_payment_id);
     returned.abort();
-    this.#suspect(item, tried);
-    if (tried.result === 'done' || tried.result === 'later') this.#clear(item);
+    this.#learn(item, tried);
     resolve(tried);
     // Its account and its biller are not what hangs: others of theirs need not wait for their turns behind what does.
-    if (this.#way.together && tried.result === 'done' && !this.#isStopping) {
-      const next = this.#next(payment);
-      if (next) void this.#tryAlone(next);
-    }
+    const next = tried.result === 'done' && !this.#isStopping && this.#next(payment);
+    if (next) void this.#tryAlone(next);
     this.#schedule();
   }
 
-  #push(item: Item): void {
-    if (this.#way.together) this.#suspects.add(accountOf(item.payment));
+  #waitAlone(item: Item): void {
+    this.#learn(item, { result: 'busy' });
     (item.isRepeat ? this.#again : this.#firsts).push(item);
   }
 
-  /** Keeps out of the groups what this result speaks against. A lock says nothing about the biller. */
-  #suspect(item: Item, { result }: Tried): void {
-    if (!this.#way.together || result !== 'failed') return;
+  /**
+   * Keeps out of the groups what this result speaks against; a lock says nothing about the biller. What was posted is suspected no longer.
+   */
+  #learn(item: Item, { result }: Tried): void {
+    if (!this.#way.together || result === 'outage') return;
+    const [account, ...biller] = this.#keys(item);
+    if (result === 'done' || result === 'later') {
+      for (const key of [account, ...biller]) this.#suspects.delete(key);
+      return;
+    }
     if (this.#suspects.size > MAX_SUSPECTS) this.#suspects.clear();
-    for (const key of this.#keys(item)) this.#suspects.add(key);
+    const until = this.#clock.monotonic() + SUSPECT_MS;
+    for (const key of result === 'failed' ? [account, ...biller] : [account]) {
+      this.#suspects.set(key, until);
+    }
   }
 
-  #clear(item: Item): void {
-    const [account, ...biller] = this.#keys(item);
-    for (const key of biller) this.#suspects.delete(key);
-    const isWaiting = this.#firsts.has(item.payment) || this.#again.has(item.payment);
-    if (account !== undefined && !isWaiting) this.#suspects.delete(account);
+  #isSuspect(key: string): boolean {
+    return (this.#suspects.get(key) ?? 0) > this.#clock.monotonic();
   }
 
   /** The account, and the biller where there are others to protect from it. */
-  #keys({ payment }: Item): string[] {
-    const account = accountOf(payment);
-    return this.#places.hasBillers ? [account, payment.biller_id] : [account];
+  #keys({ payment }: Item): [account: string, ...biller: string[]] {
+    const account = accountKey(payment);
+    return this.#billers.size > 1 ? [account, payment.biller_id] : [account];
+  }
+}
+
+/** Payments that wait to be tried alone. Billers take turns, and the accounts of each, so that a long queue delays only its own. */
+class Turns {
+  readonly #billers = new Map<string, Map<string, Item[]>>();
+  size = 0;
+
+  push(item: Item): void {
+    const { biller_id } = item.payment;
+    const account = accountKey(item.payment);
+    const accounts = this.#billers.get(biller_id) ?? new Map<string, Item[]>();
+    const items = accounts.get(account) ?? [];
+    items.push(item);
+    accounts.set(account, items);
+    this.#billers.set(biller_id, accounts);
+    this.size += 1;
+  }
+
+  /**
+   * Removes and returns the next one whose biller and account are not among `closed`; those whose turn it was go to the end. `posted`: a
+   * payment that was just posted; only those of its account, else of its biller, are looked at.
+   */
+  take(closed: ReadonlySet<string>, posted?: PaymentRow): Item | undefined {
+    for (const biller of posted ? [posted.biller_id] : this.#billers.keys()) {
+      const accounts = this.#billers.get(biller);
+      if (!accounts || closed.has(biller)) continue;
+      const own = posted ? accountKey(posted) : '';
+      const isNext = accounts.has(own) && !closed.has(own);
+      for (const account of isNext ? [own] : accounts.keys()) {
+        const items = accounts.get(account);
+        if (!items || closed.has(account)) continue;
+        const item = items.shift();
+        accounts.delete(account);
+        if (items.length > 0) accounts.set(account, items);
+        this.#billers.delete(biller);
+        if (accounts.size > 0) this.#billers.set(biller, accounts);
+        this.size -= 1;
+        return item;
+      }
+    }
+    return undefined;
   }
 }

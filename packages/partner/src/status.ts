@@ -11,9 +11,8 @@
  */
 import type { Clock, Database, Log } from '@duebridge/runtime';
 import { messageOf } from '@duebridge/runtime';
-import type { AccountPath } from './account-reads.ts';
 import type { KitMetrics } from './metrics.ts';
-import { findEnded, findPayments, type PaymentRow } from './store.ts';
+import { findEnded, findPayments, type AccountPath, type PaymentRow } from './store.ts';
 
 /**
  * Maximum of concurrent waiting reads; further ones are answered at once, as if waiting were not supported. Each holds a

@@ -38,6 +38,17 @@ export interface NewPayment {
   readonly amount_in_cents: number;
 }
 
+/** An account as it is named in a path. */
+export interface AccountPath {
+  readonly biller_id: string;
+  readonly account_id: string;
+}
+
+/** Both ids in one text; neither can contain a line break. */
+export function accountKey({ biller_id, account_id }: AccountPath): string {
+  return `${biller_id}\n${account_id}`;
+}
+
 /** The row in wire form (decision 3): failure_reason when, and only when, it failed (PF5). */
 export function toRecord(row: PaymentRow): PaymentRecord {
   return {
