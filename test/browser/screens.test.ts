@@ -149,6 +149,14 @@ async function wrongIn(
       if (isText && direction === 'rtl' && unicodeBidi !== 'plaintext')
         found.push(`${wanted} turned round: ${element.outerHTML}`);
     }
+    // Where the keyboard is, is seen; and nothing moves by that.
+    for (const element of document.querySelectorAll<HTMLElement>('#app button, #app input')) {
+      const before = document.body.offsetHeight;
+      element.focus();
+      const ring = getComputedStyle(element.closest('.field') ?? element);
+      if (document.body.offsetHeight !== before || ring.outlineWidth !== '3px')
+        found.push(`${wanted} focus: ${element.outerHTML}`);
+    }
     // A dollar sign stands before its amount.
     for (const field of document.querySelectorAll('.field'))
       if (getComputedStyle(field).direction !== 'ltr') found.push(`${wanted} dollar sign behind`);
