@@ -3,8 +3,8 @@
 /** How the payment page is shown: in the page or over it. For a page in place of the site's own, see `embed/redirect`. */
 export type DisplayMode = 'inline' | 'modal';
 
-/** Colours as `#rgb` or `#rrggbb`; `radius` and `buttonRadius` in px; `fontFamily` as in CSS. */
-export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'buttonRadius' | 'fontFamily';
+/** Colours as `#rgb` or `#rrggbb`; `radius` in px; `fontFamily` as in CSS. */
+export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'fontFamily';
 
 /**
  * The appearance of the frame. Values that are unknown, malformed or hard to read (contrast under 4.5:1) are ignored and reported

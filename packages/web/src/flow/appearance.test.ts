@@ -14,7 +14,6 @@ test('a readable brand is applied completely, without a complaint', () => {
         background: '#fffdf7',
         text: '#221a10',
         radius: '4px',
-        buttonRadius: '24px',
         fontFamily: '"Gill Sans", Optima, sans-serif',
       },
     },
@@ -31,7 +30,6 @@ test('a readable brand is applied completely, without a complaint', () => {
     '--accent': '#7a1fa2',
     '--on-accent': '#ffffff',
     '--radius': '4px',
-    '--button-radius': '24px',
     '--font': '"Gill Sans", Optima, sans-serif',
   });
 });

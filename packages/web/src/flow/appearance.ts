@@ -15,14 +15,12 @@ const THEMES = {
 };
 
 const COLOUR = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/i;
-const LENGTH = /^\d{1,2}px$/;
 /** The allowed form of a variable. Anything else could load, cover or break something. */
 const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
   accent: COLOUR,
   background: COLOUR,
   text: COLOUR,
-  radius: LENGTH,
-  buttonRadius: LENGTH,
+  radius: /^\d{1,2}px$/,
   fontFamily: /^[\w\s"',-]{1,200}$/,
 };
 /** The result of checking an appearance. */
@@ -56,8 +54,12 @@ export function themeProperties(
     if (contrast(text, ground) >= READABLE) {
       background = ground;
       // One colour for all text and one ground: a paler variant of ours might not be readable here.
-      Object.assign(properties, { '--bg': ground, '--soft': ground });
-      Object.assign(properties, { '--text': text, '--muted': text });
+      Object.assign(properties, {
+        '--bg': ground,
+        '--soft': ground,
+        '--text': text,
+        '--muted': text,
+      });
     } else problems.push(`variables.${own.text ? 'text' : 'background'} is hard to read`);
   }
   const accent = own.accent ?? colour ?? base.accent;
@@ -67,15 +69,8 @@ export function themeProperties(
   properties['--mark'] = contrast(accent, background) >= VISIBLE ? accent : 'var(--text)';
   properties['--accent'] = accent;
   properties['--on-accent'] = contrast(accent, '#ffffff') >= READABLE ? '#ffffff' : '#000000';
-  for (const [name, property] of [
-    ['radius', '--radius'],
-    ['buttonRadius', '--button-radius'],
-    ['fontFamily', '--font'],
-  ] as const) {
-    const value = own[name];
-    if (value) properties[property] = value;
-  }
-
+  if (own.radius) properties['--radius'] = own.radius;
+  if (own.fontFamily) properties['--font'] = own.fontFamily;
   return { theme, properties, problems };
 }
 
