@@ -311,12 +311,8 @@ export function leaving({ stage, hold }: Pick<PaymentMemory, 'stage' | 'hold'>):
   return { kind: 'advance', to: 'dispatching', ...(stage === 'created' ? { hold } : {}) };
 }
 
-/** The reason for the customer when the partner gave none with its refusal. */
-export function refusalText(code: string | undefined): string {
-  return code === undefined
-    ? 'The biller refused the payment.'
-    : `The biller refused the payment (${code}).`;
-}
+/** The reason for the customer when the partner gave none with its refusal; a code would tell them nothing. */
+export const REFUSED = 'The biller refused the payment.';
 
 /** A payment that failed without the partner having accepted it. */
 function failedEnding(reason: string): Ending {
@@ -348,7 +344,7 @@ function rejected(
     write: {
       kind: 'end',
       by: 'refusal',
-      ending: failedEnding(message ?? refusalText(code)),
+      ending: failedEnding(message ?? REFUSED),
       settles: around.collection === 'elsewhere',
     },
     next: 0,

@@ -16,7 +16,7 @@ import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { endByOperator, type ReviewAct } from '../store/terminal.ts';
 import { CALLS_END_MS } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
-import { isUnsent, refusalText } from './payment-steps.ts';
+import { isUnsent, REFUSED } from './payment-steps.ts';
 
 const NOT_IN_REVIEW = 'The payment is not in review';
 const NOT_CLOSABLE =
@@ -63,7 +63,7 @@ export async function closePayment(
   const evidence = word === undefined ? seen : `${seen}; ${word.evidence}`;
   const said = {
     outcome: 'failed',
-    failure_reason: refusalOf(payment),
+    failure_reason: payment.rejection_message ?? REFUSED,
     ...word,
     evidence,
   } as const;
@@ -71,12 +71,6 @@ export async function closePayment(
   // Resumed or closed by somebody else meanwhile.
   if (row === undefined) throw conflict(NOT_IN_REVIEW);
   return row;
-}
-
-/** What the customer reads of a refusal: the partner's message, or its code. */
-function refusalOf({ review_reason, rejection_message }: PaymentRow): string {
-  const [, code] = /^rejected_\d+_(.+)/.exec(review_reason ?? '') ?? [];
-  return rejection_message ?? refusalText(code);
 }
 
 /** Whether the partner's record says something else than the operator. Pure. */
